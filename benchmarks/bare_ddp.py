@@ -17,10 +17,10 @@ import torch.distributed as dist
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
-from trainers.data.folder import load_dataset
+from trainers.data.dataset import DatasetRequest
+from trainers.data.folder import load_folder
 from trainers.data.image_file import ImageFormat
 from trainers.data.images import to_input
-from trainers.data.manifest import read_manifest
 from trainers.models.resnet import build
 
 
@@ -28,9 +28,8 @@ def main() -> None:
     """Run the command line above."""
     data, manifest, steps, batch = sys.argv[1:]
     form = ImageFormat(size=8, mode="grey")
-    dataset = load_dataset(
-        read_manifest(Path(manifest), None), Path(data), form, max_bad_fraction=0.0
-    )
+    request = DatasetRequest(image_format=form, data=Path(data), manifest=Path(manifest))
+    dataset = load_folder(request)
     dist.init_process_group("gloo")
     share = int(batch) // dist.get_world_size()
     device = torch.device("cpu")

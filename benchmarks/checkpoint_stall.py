@@ -44,7 +44,7 @@ def main() -> None:
         seed=0,
     )
     saver = Saver(CheckpointFolder(folder, nothing, _silent), world)
-    saver.prepare(network, optimizer)  # as the loop does after its first step
+    saver.start(0, network, optimizer)  # the first save allocates the memory that later ones take
     saver.finish()
     stalls: list[float] = []
     committed: list[float] = []

@@ -24,10 +24,10 @@ from benchmarks.ranks import running
 from trainers.data.image_file import ImageFormat, decode
 from trainers.data.manifest import read_manifest
 from trainers.data.order import BLOCK
-from trainers.data.packing import ShardTask, pack_shard, plan
 from trainers.data.samples import in_order
 from trainers.data.shard_formats import FORMATS
 from trainers.data.shard_index import GROUP, ShardIndex
+from trainers.pack import ShardTask, pack_shard, plan
 
 IMAGES = 20_000
 SIZE = 64
@@ -113,7 +113,7 @@ def _pack(folder: Path, pool: ProcessPoolExecutor, storage: str) -> Sample:
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(target)
     target.mkdir()
-    whole = plan(
+    tasks = plan(
         read_manifest(folder / "manifest.jsonl"),
         storage=storage,
         shard_images=PER_SHARD,
@@ -121,10 +121,12 @@ def _pack(folder: Path, pool: ProcessPoolExecutor, storage: str) -> Sample:
     )
     work = functools.partial(pack_shard, folder / "files", target)
     began = time.perf_counter()
-    cpu_seconds = sum(pool.map(functools.partial(_cpu_seconds, work), whole.tasks))
+    cpu_seconds = sum(pool.map(functools.partial(_cpu_seconds, work), tasks))
+    seconds = time.perf_counter() - began
+    images = sum(len(task.entries) for task in tasks)
     return {
-        "packed images/s": whole.files / (time.perf_counter() - began),
-        "packed images/CPU s": whole.files / cpu_seconds,
+        "packed images/s": images / seconds,
+        "packed images/CPU s": images / cpu_seconds,
     }
 
 
@@ -167,7 +169,7 @@ def _shards(folder: Path, storage: str) -> tuple[list[Path], Contents]:
                 for first in range(0, len(groups), step):
                     part = groups[first : first + step]
                     rows = shard_format.read(target / shard.name, shard.offsets, part)
-                    yield [row.content for row in rows]
+                    yield [row.image for row in rows]
 
     return [target / shard.name for shard in index.shards], contents
 

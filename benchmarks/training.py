@@ -110,7 +110,7 @@ def _trainer(
         *("-m", "trainers.train"),
         *("--data", str(data.images), "--manifest", str(data.manifest)),
         *("--output-dir", str(folder / "results"), "--checkpoint-dir", str(folder / "checkpoints")),
-        *("--image-size", "8", "--image-mode", "grey", "--architecture", "resnet8"),
+        *("--image-size", "8", "--image-mode", "grey", "--model", "resnet8"),
         *("--epochs", str(epochs), "--batch-size", str(RANKS * share), "--learning-rate", "0.05"),
         *("--shift-pixels", "0", "--peer-timeout-seconds", "60"),
         *("--checkpoint-every", str(checkpoint_every), "--log-every", str(log_every)),

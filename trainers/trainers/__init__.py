@@ -4,12 +4,11 @@ They know folders and environment variables, nothing of Azure Functions or of an
 
     train, evaluate, pack    the programs: python -m trainers.train
     score                    the scoring script of an online endpoint
-    preflight                checks of options, folders, data and models before training
     loop                     the training loop
     warm_start               the weights that training begins with
     outputs, failures        results, and failures as error.json and exit code
     tracing                  the span of a training, below that of its run
-    settings, plugins        the command line; a user's own models and datasets
+    settings, plugins        the command line and its checks; a user's own models and datasets
     data                     datasets, shards, and the order in which samples are trained on
     tasks                    losses and scores: classification, detection, a user's own
     models                   the networks that come with the trainers

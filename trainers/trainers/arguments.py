@@ -11,24 +11,19 @@ import math
 import types
 import typing
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Annotated, Any, Literal, TypeVar
 
-_NAMES, _ARGUMENT = "names", "argument"
+OWN = "package.module:factory"
+"""How a user's own is named."""
 _Options = TypeVar("_Options")
 
 
-def option(default: Any, text: str | None = None, *names: str, **argument: Any) -> Any:
-    """A field that is an option.
-
-    Args:
-        default: of the field, and of the option; `...` if it has to be given.
-        text: what `--help` says.
-        names: on the command line; the field's by default.
-        argument: further arguments of `ArgumentParser.add_argument`.
-    """
+def option(default: Any, text: str | None = None, *, is_positional: bool = False) -> Any:
+    """A field that is an option; `text` is for `--help`, the default `...` if it is needed."""
     return dataclasses.field(
         default=dataclasses.MISSING if default is ... else default,
-        metadata={_NAMES: names, _ARGUMENT: {"help": text, **argument}},
+        metadata={"help": text, "is_positional": is_positional},
     )
 
 
@@ -37,11 +32,8 @@ def parse_options(
 ) -> _Options:
     """Parse a command line; exits with status 2 and a usage message if it is wrong.
 
-    Args:
-        options: a dataclass whose fields are the options, in the order of the usage message.
-        program: the module, as `trainers.train`.
-        description: of the program.
-        arguments: without the program; by default those of the process.
+    `options` is a dataclass whose fields are the options, `program` a module, as `trainers.train`.
+    `arguments` are those of the process by default.
     """
     parser = argparse.ArgumentParser(
         prog=f"python -m {program}",
@@ -50,13 +42,13 @@ def parse_options(
     )
     kinds = typing.get_type_hints(options, include_extras=True)
     for field in dataclasses.fields(typing.cast("Any", options)):
-        names = field.metadata[_NAMES] or ("--" + field.name.replace("_", "-"),)
-        given: dict[str, Any] = {"default": field.default}
-        if field.default is dataclasses.MISSING:
-            given = {"required": True} if names[0].startswith("-") else {}
-        parser.add_argument(
-            *names, **_values(kinds[field.name]), **given, **field.metadata[_ARGUMENT]
-        )
+        argument = {**_values(kinds[field.name]), "help": field.metadata["help"]}
+        if field.metadata["is_positional"]:
+            parser.add_argument(field.name, **argument)
+            continue
+        is_needed = field.default is dataclasses.MISSING
+        argument |= {"required": True} if is_needed else {"default": field.default}
+        parser.add_argument("--" + field.name.replace("_", "-"), **argument)
     return options(**vars(parser.parse_args(arguments)))
 
 
@@ -72,51 +64,34 @@ def _values(kind: Any) -> dict[str, Any]:
     return {"type": kind.__metadata__[0] if typing.get_origin(kind) is Annotated else kind}
 
 
-def positive_integer(text: str) -> int:
-    """1 or more."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
-    return number
+def _checked(
+    kind: Callable[[str], Any], is_valid: Callable[[Any], bool], wanted: str
+) -> Callable[[str], Any]:
+    """Read an option's text; refuse values that are not as wanted."""
+
+    def value(text: str) -> Any:
+        read = kind(text)
+        if not is_valid(read):
+            raise argparse.ArgumentTypeError(f"{text} is not {wanted}")
+        return read
+
+    return value
 
 
-def count(text: str) -> int:
-    """0 or more."""
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"{text} is negative")
-    return number
-
-
-def positive_number(text: str) -> float:
-    """Above 0, and finite."""
-    number = float(text)
-    if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} is not positive and finite")
-    return number
-
-
-def rising_epochs(text: str) -> tuple[float, ...]:
-    """Numbers above 0 that rise, with commas between them."""
-    numbers = tuple(positive_number(part) for part in text.split(","))
-    if list(numbers) != sorted(set(numbers)):
-        raise argparse.ArgumentTypeError(f"{text} does not rise from number to number")
-    return numbers
-
-
-def fraction(text: str) -> float:
-    """From 0 to 1."""
-    number = float(text)
-    if not 0 <= number <= 1:
-        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1")
-    return number
-
-
-PositiveInteger = Annotated[int, positive_integer]
-Count = Annotated[int, count]
-PositiveNumber = Annotated[float, positive_number]
-Fraction = Annotated[float, fraction]
-RisingEpochs = Annotated[tuple[float, ...], rising_epochs]
+PositiveInteger = Annotated[int, _checked(int, lambda number: number >= 1, "1 or more")]
+Count = Annotated[int, _checked(int, lambda number: number >= 0, "0 or more")]
+PositiveNumber = Annotated[
+    float, _checked(float, lambda number: 0 < number < math.inf, "positive and finite")
+]
+Fraction = Annotated[float, _checked(float, lambda number: 0 <= number <= 1, "between 0 and 1")]
+RisingEpochs = Annotated[
+    tuple[float, ...],
+    _checked(
+        lambda text: tuple(float(part) for part in text.split(",")),
+        lambda numbers: all(low < high for low, high in pairwise([0, *numbers, math.inf])),
+        "positive numbers that rise, with commas between them",
+    ),
+]
 
 
 def is_dotted(name: str) -> bool:
@@ -124,14 +99,11 @@ def is_dotted(name: str) -> bool:
     return ":" in name
 
 
-def name_among(names: Sequence[str], *, prefix: str | None = None) -> Callable[[str], str]:
+def name_among(*names: str, prefix: str = "") -> Callable[[str], str]:
     """One of these names, one that begins with the prefix, or a user's own factory."""
-
-    def name(text: str) -> str:
-        is_of_prefix = prefix is not None and text.startswith(prefix)
-        if text not in names and not is_dotted(text) and not is_of_prefix:
-            known = f"one of {', '.join(names)}, and not " if names else ""
-            raise argparse.ArgumentTypeError(f"{text!r} is not {known}package.module:factory")
-        return text
-
-    return name
+    prefixes = (prefix,) if prefix else ()
+    return _checked(
+        str,
+        lambda name: name in names or is_dotted(name) or name.startswith(prefixes),
+        f"one of {', '.join((*names, *prefixes, OWN))}",
+    )

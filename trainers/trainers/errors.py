@@ -12,8 +12,7 @@ EX_STOPPED = 128 + signal.SIGTERM  # what a shell reports for a process that SIG
 EX_FAILURE = 1
 EX_HUNG = 124  # what timeout(1) reports for a program that took too long
 
-# The next run may leave out the files that error.json lists, so the list should be complete. This
-# limit bounds it to some 10 MB: nobody mends a dataset with more bad files one by one.
+# Of error.json, some 10 MB: the next run may leave these files out, so the list should be complete.
 LISTED_PROBLEMS = 50_000
 
 
@@ -28,10 +27,8 @@ class FileProblem:
 class TrainingError(Exception):
     """A typed failure: its class name is the `type` in error.json.
 
-    Args:
-        message: what, where, and how to mend it.
-        problems: the files concerned; the first `LISTED_PROBLEMS` are kept.
-        total_problems: their number, if `problems` is already an excerpt.
+    Its message names what, where, and how to mend it. `problems` are the files concerned, of which
+    the first `LISTED_PROBLEMS` are kept; `total_problems` is their number if it is an excerpt.
     """
 
     exit_code: ClassVar[int] = EX_FAILURE
@@ -51,13 +48,13 @@ class TrainingError(Exception):
 class DataRejected(TrainingError):
     """The dataset cannot be learned from. Permanent: the same data will fail again."""
 
-    exit_code: ClassVar[int] = EX_DATAERR
+    exit_code = EX_DATAERR
 
 
 class DataChanged(TrainingError):
     """A file differs from its manifest entry. Permanent: a new manifest is needed."""
 
-    exit_code: ClassVar[int] = EX_DATAERR
+    exit_code = EX_DATAERR
 
 
 class TrainingDiverged(TrainingError):
@@ -91,10 +88,10 @@ class OutOfMemory(TrainingError):
 class TrainingHung(TrainingError):
     """No step was done for too long. The stacks of all ranks show where each of them waits."""
 
-    exit_code: ClassVar[int] = EX_HUNG
+    exit_code = EX_HUNG
 
 
 class Stopped(TrainingError):
     """SIGTERM came. A checkpoint is saved, so that the next start goes on from here."""
 
-    exit_code: ClassVar[int] = EX_STOPPED
+    exit_code = EX_STOPPED

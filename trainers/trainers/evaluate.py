@@ -8,12 +8,13 @@ mask_ap and so on), loss (null if the model lacks a class of the data), held_out
 quarantined_files, dataset_version. Exit code 65 if the data differs from the manifest or is not
 fit to learn from; 1 for any other failure.
 
-The content of an image decides whether it is held out (see `trainers.data.samples.is_held_out`), so
+The content of an image decides whether it is held out (see `trainers.data.samples.Decoded`), so
 two models can be compared on held-out images whichever dataset version each was trained on.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import sys
@@ -24,7 +25,6 @@ from pathlib import Path
 from trainers.arguments import option, parse_options
 from trainers.data.dataset import DataOptions, Dataset
 from trainers.data.image_file import ImageFormat
-from trainers.data.images import SampleSource
 from trainers.errors import TrainingError
 from trainers.parallelism.launch import Launch
 from trainers.parallelism.mesh import RankCoordinates
@@ -39,26 +39,20 @@ def evaluate(
     dataset: Dataset,
     world: World,
     *,
-    source: SampleSource | None = None,
     coordinates: RankCoordinates | None = None,
     progress: Callable[[], object] = lambda: None,
 ) -> Evaluation:
     """Score `model` on held-out samples, each rank a part of them.
 
-    Args:
-        model: to score.
-        dataset: names the task and the classes.
-        world: the ranks.
-        source: the held-out samples in another format.
-        coordinates: of this rank, if ranks share the network; by default each rank holds all of it.
-        progress: is called after each pass.
+    `coordinates` are this rank's, if ranks share the network; by default each rank holds all of it.
+    `progress` is called after each pass.
 
     Raises:
         LaunchInvalid: the model cannot do the dataset's task.
     """
     dataset.task.check(model)
     held_out = HeldOut(
-        source=dataset.held_out if source is None else source,
+        source=dataset.held_out,
         world=world,
         coordinates=coordinates or RankCoordinates(data_rank=world.rank, data_ranks=world.size),
         progress=progress,
@@ -71,12 +65,8 @@ def evaluate_champion(
 ) -> Evaluation:
     """Score the model in `folder` on the held-out images of `dataset`, in that model's format.
 
-    Args:
-        folder: the champion's model folder.
-        dataset: read in `image_format`.
-        image_format: of the challenger.
-        architecture: of the challenger; the only dotted path that the champion may name.
-        world: the ranks.
+    `image_format` and `architecture` are of the challenger. A champion may name no other dotted
+    path than the latter.
 
     Raises:
         ModelUnreadable: there is no model of ours in the folder.
@@ -84,14 +74,14 @@ def evaluate_champion(
         DataChanged: a file changed since the dataset was read.
     """
 
-    def load() -> tuple[Model, SampleSource]:
+    def load() -> tuple[Model, Dataset]:
         champion = load_model(folder, world.device, architecture)
         if champion.image_format == image_format:
-            return champion, dataset.held_out
-        return champion, dataset.held_out_as(champion.image_format)
+            return champion, dataset
+        held_out = dataset.held_out_as(champion.image_format)
+        return champion, dataclasses.replace(dataset, held_out=held_out)
 
-    champion, source = world.run_on_all_ranks("champion", load)
-    return evaluate(champion, dataset, world, source=source)
+    return evaluate(*world.run_on_all_ranks("champion", load), world)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,11 +53,7 @@ def write_json_atomically(path: Path, value: object) -> None:
 
 
 def check_writable(folder: Path, option: str) -> None:
-    """Create `folder` if need be, and write and remove a file in it, before hours of work.
-
-    Args:
-        folder: where results will be written.
-        option: of the command line, that named it.
+    """Create the folder that an option names, and write a file in it, before hours of work.
 
     Raises:
         LaunchInvalid: it cannot be written to.

@@ -2,43 +2,51 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import math
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any, Protocol
+import signal
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from trainers.checkpointing.checkpoints import CheckpointFolder, RunIdentity
 from trainers.checkpointing.saver import Saver
 from trainers.checkpointing.sharded_state import fingerprint, local
-from trainers.data.batches import Batches
+from trainers.data.batches import Batches, DeviceFeed
 from trainers.data.dataset import Dataset
-from trainers.data.device_feed import DeviceFeed
 from trainers.data.images import Samples
 from trainers.data.order import Order, stream_seed
 from trainers.errors import Stopped, TrainingDiverged
-from trainers.evaluate import evaluate, evaluate_champion
-from trainers.optimizers import build_optimizer
+from trainers.evaluate import evaluate
+from trainers.optimizers import build_optimizer, learning_rate
 from trainers.parallelism.parallel import Parallel
 from trainers.parallelism.step_synchronisation import StepStatus, StepSynchronisation
 from trainers.parallelism.world import World
 from trainers.plugins import build_augmentation
-from trainers.reports.learning_curve import LearningCurve
 from trainers.reports.speed import Speed
-from trainers.reports.tracking import held_out_numbers, train_numbers
-from trainers.schedule import decay_steps, learning_rate, warm_up_steps
+from trainers.reports.tracking import LearningCurve, Track, held_out_numbers, train_numbers
 from trainers.serving.model_folder import Model, new_model
 from trainers.settings import Settings
 from trainers.tasks.task import Evaluation
 from trainers.warm_start import InitialModel
 
 
-class StopRequest(Protocol):
-    """Whether this rank was asked to stop."""
+@contextlib.contextmanager
+def stop_requests() -> Generator[list[int]]:
+    """The SIGTERMs that come inside the block, as of a cancelled job or a launcher that shuts down.
 
-    requested: bool
+    Before and after it SIGTERM ends the process at once: there is nothing to save that is not
+    saved.
+    """
+    came: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: came.append(number))
+    try:
+        yield came
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class Run:
@@ -67,18 +75,16 @@ class Run:
             shuffle_window=settings.shuffle_window,
         )
         self.steps = settings.epochs * self.order.steps_per_epoch
-        self.warm_up = warm_up_steps(
-            self.steps, self.order.steps_per_epoch, settings.warm_up_epochs
-        )
-        self.decay_at = decay_steps(settings.decay_epochs, self.order.steps_per_epoch)
+        evaluated_epochs = settings.evaluate_every or settings.epochs
+        self._evaluate_every = evaluated_epochs * self.order.steps_per_epoch
         torch.manual_seed(settings.seed)
         self.model = new_model(settings.model, dataset.classes, settings.image_format)
         self.task.check(self.model)
-        self.augment = build_augmentation(settings, len(dataset.classes))
+        self.augment = build_augmentation(settings.augment, len(dataset.classes))
         if initial_model is not None:
             log(initial_model.copy_weights(self.model.network))
         network_fingerprint = fingerprint(self.model.network)  # before it is spread over ranks
-        self.parallel = Parallel(self.model.network, settings, world)
+        self.parallel = Parallel(self.model.network, self._loss, settings, world)
         batches = Batches(
             dataset.train,
             self.order,
@@ -88,7 +94,7 @@ class Run:
             pin_memory=world.device.type == "cuda",
         )
         self.feed = DeviceFeed(
-            batches,
+            batches.take,
             world.device,
             steps=self.steps,
             # Others are numbers of samples, which the host needs.
@@ -117,22 +123,22 @@ class Run:
         self.saved_step = 0
         self.speed = Speed(devices=world.size, device_type=world.device.type)
         self.curve = LearningCurve()
-        self.track: Callable[[int, Mapping[str, float]], object] = lambda step, numbers: None  # noqa: ARG005
+        self.track: Track = lambda step, numbers: None  # noqa: ARG005  # its parameters
         """Takes the steps done, and numbers by name, while the run goes on."""
 
     def resume(self) -> None:
         """Go on from the newest checkpoint, if there is one."""
-        resumed = self.saver.resume(self.parallel.network, self.optimizer)
+        step, notes = self.saver.resume(self.parallel.network, self.optimizer)
         self.parallel.start_engine(self.optimizer)
-        if resumed is None:
+        if not step:
             return
-        self.step = self.resumed_from_step = self.saved_step = resumed.step
-        if resumed.notes:
-            self.curve = LearningCurve.from_bytes(resumed.notes)
-        self.log(f"resumed from step {self.step}")
+        self.step = self.resumed_from_step = self.saved_step = step
+        if notes:
+            self.curve = LearningCurve.from_bytes(notes)
+        self.log(f"resumed from step {step}")
 
-    def fit(self, stop: StopRequest) -> None:
-        """Train to the last step, saving as it goes.
+    def fit(self, stop: Sequence[int]) -> None:
+        """Train to the last step, saving as it goes; `stop` is of `stop_requests`.
 
         Raises:
             Stopped: SIGTERM came to a rank; the state is saved.
@@ -143,22 +149,22 @@ class Run:
         self.speed.start()
         while self.step < self.steps:
             status = self._step(stop)
-            if not self.parallel.has_flat_optimizer:
-                self.saver.prepare(self.parallel.network, self.optimizer)
             self.heartbeat(f"step {self.step}")
             self.speed.count(self.settings.batch_size)
             if status is not None:
                 self._after_step(status)
         self.saver.finish()
 
-    def _step(self, stop: StopRequest) -> StepStatus | None:
+    def _step(self, stop: Sequence[int]) -> StepStatus | None:
         """One step; its status on all ranks, if they synchronise in it."""
         loss = self._batch_loss()
         wait_for_status = None
         if self.synchronisation.is_due(self.step + 1) or self._has_consequences(self.step + 1):
             loss = loss / self.parallel.coordinates.ranks_with_loss
-            wait_for_status = self.synchronisation.begin(self.step + 1, loss, stop=stop.requested)
-        self._update()
+            wait_for_status = self.synchronisation.begin(self.step + 1, loss, stop=bool(stop))
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate(self.settings, self.step, self.order.steps_per_epoch)
+        self.parallel.step(self.optimizer)
         self.step += 1
         # After the update: until the data of the next step are there, the host waits here, and the
         # device would have nothing to do.
@@ -169,12 +175,8 @@ class Run:
     def _has_consequences(self, step: int) -> bool:
         """Whether a log line, a checkpoint or an evaluation follows: ranks synchronise then."""
         settings = self.settings
-        return (
-            step == self.steps
-            or step % settings.log_every == 0
-            or step % settings.checkpoint_every == 0
-            or self._is_to_be_evaluated(step)
-        )
+        intervals = settings.log_every, settings.checkpoint_every, self._evaluate_every
+        return step == self.steps or any(step % every == 0 for every in intervals)
 
     def _after_step(self, status: StepStatus) -> None:
         """Log, stop, evaluate and save, as far as each is due.
@@ -184,11 +186,7 @@ class Run:
             TrainingDiverged: the loss is not finite.
         """
         settings, step = self.settings, self.step
-        if not math.isfinite(status.mean_loss):
-            raise TrainingDiverged(
-                f"the loss is {status.mean_loss} at step {step}: "
-                f"lower --learning-rate (its peak is {settings.peak_learning_rate:g})"
-            )
+        self._check_finite("the loss", status.mean_loss)
         if step % settings.log_every == 0 or step == self.steps:
             rate = self.optimizer.param_groups[0]["lr"]
             point = {"step": step, "loss": status.mean_loss, "learning_rate": rate}
@@ -200,46 +198,28 @@ class Run:
             self._save()
             self.saver.finish()
             raise Stopped(f"stopped by SIGTERM after step {step}, which is saved")
-        if self._is_to_be_evaluated(step):
+        if step % self._evaluate_every == 0 and step < self.steps:  # there the caller evaluates
             self.evaluate()
         if step % settings.checkpoint_every == 0 or step == self.steps:
             self._save()
 
     def evaluate(self) -> Evaluation:
-        """Score the network on the held-out images, spread over the ranks as in training.
-
-        Raises:
-            TrainingDiverged: the loss is not finite.
-        """
+        """Score the network on the held-out images, spread over the ranks as in training."""
         self.parallel.unify_buffers()
         self.parallel.module.eval()
         evaluation = evaluate(
-            self._model(self.parallel.evaluated),
+            dataclasses.replace(self.model, network=self.parallel.evaluated),
             self.dataset,
             self.world,
             coordinates=self.parallel.coordinates,
             progress=lambda: self.heartbeat(f"a pass of evaluation after step {self.step}"),
         )
         self.parallel.module.train()
-        if not math.isfinite(evaluation.loss):
-            raise self._diverged_weights()
+        self._check_finite("the loss on held-out images", evaluation.loss)
         point = {"step": self.step, "loss": evaluation.loss, "accuracy": evaluation.headline}
         self.curve.held_out.append(point)
         self.track(self.step, held_out_numbers(point))
         return evaluation
-
-    def score_champion(self, folder: Path) -> dict[str, float]:
-        """The champion in `folder` on the same images, for metrics.json.
-
-        Raises:
-            ModelUnreadable: there is no model of ours in the folder.
-            LaunchInvalid: it is a detector and the run trains a classifier, or the other way.
-        """
-        settings = self.settings
-        champion = evaluate_champion(
-            folder, self.dataset, settings.image_format, settings.model, self.world
-        )
-        return {f"champion_{champion.headline_name}": champion.headline}
 
     def trained(self) -> Model | None:
         """The whole model in the CPU's memory of rank 0; None on other ranks."""
@@ -249,21 +229,6 @@ class Run:
         whole = new_model(self.settings.model, self.dataset.classes, self.settings.image_format)
         whole.network.load_state_dict(state)
         return whole
-
-    def _model(self, network: nn.Module) -> Model:
-        return Model(
-            network=network,
-            architecture=self.settings.model,
-            classes=self.dataset.classes,
-            image_format=self.settings.image_format,
-        )
-
-    def _is_to_be_evaluated(self, step: int) -> bool:
-        """After every so many epochs, but not after the last step: there the caller evaluates."""
-        every = self.settings.evaluate_every
-        if every is None or step == self.steps:
-            return False
-        return step % (every * self.order.steps_per_epoch) == 0
 
     def _batch_loss(self) -> Tensor:
         """Forward and backward passes of the step's batch; this rank's part of its mean loss."""
@@ -301,7 +266,7 @@ class Run:
         if self.augment is not None:
             inputs, targets = self.augment(arguments[0], targets)
             arguments = (inputs,)
-        return self.parallel.forward_backward(arguments, targets, self._loss, last=last)
+        return self.parallel.forward_backward(arguments, targets, last=last)
 
     def _loss(self, output: Any, targets: Any) -> Tensor:
         """The part of some samples in the batch's mean loss, times the number of data ranks.
@@ -311,18 +276,6 @@ class Run:
         """
         loss = self.task.loss(output, targets, label_smoothing=self.settings.label_smoothing)
         return loss * (self.parallel.coordinates.data_ranks / self.settings.batch_size)
-
-    def _update(self) -> None:
-        for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(
-                self.step,
-                steps=self.steps,
-                peak=self.settings.peak_learning_rate,
-                warm_up=self.warm_up,
-                schedule=self.settings.schedule,
-                decay_at=self.decay_at,
-            )
-        self.parallel.step(self.optimizer)
 
     def _save(self) -> None:
         if self.step == self.saved_step:
@@ -335,22 +288,18 @@ class Run:
         self.saved_step = self.step
 
     def _check_weights(self) -> None:
-        """Keep weights that are not finite out of the checkpoints.
+        """Keep weights that are not finite out of the checkpoints: raises TrainingDiverged.
 
         The gradients of a step may be infinite although its loss is finite.
-
-        Raises:
-            TrainingDiverged: some weights are not finite numbers; alike on all ranks.
         """
         weights = [local(weight.detach()) for weight in self.parallel.network.parameters()]
         # A sum is not finite if a part is not. One number leaves the device, not all the weights.
         total = sum((weight.sum() for weight in weights), torch.zeros((), device=self.world.device))
-        not_finite = (~total.isfinite()).float().reshape(1)
-        if self.world.sum(not_finite).item():
-            raise self._diverged_weights()
+        self._check_finite("the sum of all weights", self.world.sum(total.reshape(1)).item())
 
-    def _diverged_weights(self) -> TrainingDiverged:
-        return TrainingDiverged(
-            f"step {self.step} left weights that are not finite: lower --learning-rate "
-            f"(its peak is {self.settings.peak_learning_rate:g})"
-        )
+    def _check_finite(self, what: str, number: float) -> None:
+        if not math.isfinite(number):
+            raise TrainingDiverged(
+                f"{what} is {number} at step {self.step}: lower --learning-rate (its peak is "
+                f"{self.settings.peak_learning_rate:g})"
+            )

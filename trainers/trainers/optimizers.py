@@ -1,7 +1,11 @@
-"""The optimizer of a run: built in, or a user's own by its dotted path."""
+"""The optimizer of a run, and its learning rate as a pure function of the step.
+
+So checkpoints do not contain the rate.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import torch
@@ -9,9 +13,12 @@ from torch import nn
 from torch.optim import Optimizer
 
 from trainers.arguments import is_dotted
-from trainers.errors import LaunchInvalid
-from trainers.plugins import resolve
+from trainers.plugins import make
 from trainers.settings import SGD, Settings
+
+# Without warm-up, large batches diverge or stall early (arXiv 1706.02677, section 2.2).
+_WARM_UP_PART = 0.1  # of the run
+_DECAY = 0.1  # of a step schedule: arXiv 1512.03385, section 3.4
 
 
 def build_optimizer(
@@ -23,11 +30,7 @@ def build_optimizer(
 ) -> Optimizer:
     """The optimizer that `--optimizer` names, with the rate, decay and momentum of the options.
 
-    Args:
-        settings: of the run.
-        parameters: to train.
-        foreach: one of torch's kernels for an update; None: torch chooses.
-        fused: the same.
+    `foreach` and `fused` are torch's kernels for an update; None: torch chooses.
 
     Raises:
         LaunchInvalid: the dotted path cannot be imported, or returns no optimizer.
@@ -36,21 +39,38 @@ def build_optimizer(
     """
     rate, decay = settings.peak_learning_rate, settings.chosen_weight_decay
     if is_dotted(settings.optimizer):
-        made = resolve(settings.optimizer)(parameters, lr=rate, weight_decay=decay)
-        if not isinstance(made, Optimizer):
-            raise LaunchInvalid(
-                f"{settings.optimizer} returned {type(made).__name__}, not a torch.optim.Optimizer"
-            )
-        return made
-    if settings.optimizer == SGD:
-        momentum = settings.chosen_momentum
-        return torch.optim.SGD(
-            parameters,
-            rate,
-            momentum,
-            weight_decay=decay,
-            nesterov=momentum > 0,
-            foreach=foreach,
-            fused=fused,
-        )
-    return torch.optim.AdamW(parameters, rate, weight_decay=decay, foreach=foreach, fused=fused)
+        return make(settings.optimizer, Optimizer, parameters, lr=rate, weight_decay=decay)
+    if settings.optimizer != SGD:
+        return torch.optim.AdamW(parameters, rate, weight_decay=decay, foreach=foreach, fused=fused)
+    return torch.optim.SGD(
+        parameters,
+        rate,
+        settings.momentum,
+        weight_decay=decay,
+        nesterov=settings.momentum > 0,
+        foreach=foreach,
+        fused=fused,
+    )
+
+
+def learning_rate(settings: Settings, step: int, steps_per_epoch: int) -> float:
+    """The rate of a step: linear warm-up, then half a cosine down to 0, or steps, or the peak.
+
+    The warm-up is a tenth of the run by default. With a larger global batch, the same epochs have
+    fewer steps. Steps are counted from 0.
+
+    Source: arXiv 1608.03983 (cosine), arXiv 1706.02677 (warm-up, steps).
+    """
+    steps, peak = settings.epochs * steps_per_epoch, settings.peak_learning_rate
+    epochs = settings.warm_up_epochs
+    wanted = steps * _WARM_UP_PART if epochs is None else epochs * steps_per_epoch
+    warm_up = max(1, min(steps, round(wanted)))
+    if step < warm_up:
+        return peak * (step + 1) / warm_up
+    if settings.schedule == "constant":
+        return peak
+    if settings.schedule == "step":
+        ended = [step >= round(epoch * steps_per_epoch) for epoch in settings.decay_epochs]
+        return peak * _DECAY ** sum(ended)
+    progress = (step - warm_up) / max(1, steps - warm_up)
+    return peak * 0.5 * (1 + math.cos(math.pi * progress))

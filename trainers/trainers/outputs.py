@@ -20,13 +20,13 @@ from pathlib import Path
 from trainers.detection.network import ARCHITECTURES as DETECTORS
 from trainers.files import write_json_atomically
 from trainers.loop import Run
-from trainers.reports.memory import peak_bytes
+from trainers.reports.speed import peak_memory_bytes
 from trainers.serving.model_folder import Model, save_model
 from trainers.tasks.task import Evaluation
 
 # Packages that a model's results depend on.
 _PACKAGES = ("torch", "numpy", "pillow", "safetensors")
-_OF_DETECTORS = ("torchvision", "torchmetrics", "faster-coco-eval")
+_OF_DETECTORS = ("torchvision", "faster-coco-eval")
 
 
 def metrics_of(run: Run, evaluation: Evaluation) -> dict[str, float]:
@@ -49,23 +49,18 @@ def metrics_of(run: Run, evaluation: Evaluation) -> dict[str, float]:
 def write_outputs(
     run: Run, model: Model, evaluation: Evaluation, metrics: dict[str, float]
 ) -> None:
-    """Write the results.
-
-    Args:
-        run: after its last step.
-        model: the whole of it, on the CPU.
-        evaluation: of the held-out images.
-        metrics: from `metrics_of`, and the champion's score.
-    """
-    output, dataset = run.settings.output_dir, run.dataset
+    """Write the results of a run after its last step, with the whole model on the CPU."""
+    output, dataset, device = run.settings.output_dir, run.dataset, run.world.device
     initial = None if run.initial_model is None else run.initial_model.lineage()
+    packages = _PACKAGES + (_OF_DETECTORS if model.architecture in DETECTORS else ())
+    versions = {name: importlib.metadata.version(name) for name in packages}
     about = {
         "metrics": metrics,
         "dataset_version": dataset.version,
         "initial_model": initial,
         "code_version": code_version(),
         "seed": run.settings.seed,
-        "versions": versions(*(_OF_DETECTORS if model.architecture in DETECTORS else ())),
+        "versions": {"python": platform.python_version(), **versions},
     }
     save_model(output / "model", model, about)
     report = {
@@ -73,21 +68,12 @@ def write_outputs(
         "classes": list(dataset.classes),
         "initial_model": initial,
         **evaluation.details,
-        "speed": {
-            **run.speed.report(),
-            "peak_device_memory_bytes": peak_bytes(run.world.device),
-        },
+        "speed": run.speed.report() | {"peak_device_memory_bytes": peak_memory_bytes(device)},
         "curve": dataclasses.asdict(run.curve),
         "quarantined": [dataclasses.asdict(problem) for problem in dataset.quarantined],
     }
     write_json_atomically(output / "report.json", report)
     write_json_atomically(output / "metrics.json", metrics)
-
-
-def versions(*further: str) -> dict[str, str]:
-    """Of Python, of the packages that a model's results depend on, and of `further` ones."""
-    found = {name: importlib.metadata.version(name) for name in (*_PACKAGES, *further)}
-    return {"python": platform.python_version(), **found}
 
 
 def code_version() -> str:

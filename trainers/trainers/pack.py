@@ -7,34 +7,40 @@
 A shard is there whole or not at all, and the same files make the same bytes. Start the command
 again after a crash: shards that are done are kept. index.json comes last; it is what counts.
 
-Ranks need no connection: each packs its part, then waits for the others' shards to appear. Those
-of a rank that died are made by the rest.
+Ranks need no connection: each packs its part, then what the others have not packed yet. So the
+death of a rank does not stop the rest.
 
 Exit codes: 0; 65 the data is unusable (DataRejected, DataChanged); 1 any other failure.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import json
 import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-from trainers.arguments import Fraction, PositiveInteger, PositiveNumber, option, parse_options
+from trainers.arguments import Fraction, PositiveInteger, option, parse_options
 from trainers.data import samples
-from trainers.data.manifest import read_manifest
-from trainers.data.packing import Plan, ShardTask, pack_shard, plan
-from trainers.data.shard_formats import FORMATS
-from trainers.data.shard_index import INDEX_NAME, Shard, ShardIndex, record_path
+from trainers.data.image_file import check
+from trainers.data.manifest import Entry, Manifest, read_manifest
+from trainers.data.samples import Decoded
+from trainers.data.shard_formats import FORMATS, Row
+from trainers.data.shard_index import GROUP, INDEX_NAME, Shard, ShardIndex, record_path
 from trainers.errors import DataChanged, FileProblem, LaunchInvalid, TrainingError
-from trainers.files import TEMPORARY_SUFFIX, check_writable
+from trainers.files import TEMPORARY_SUFFIX, check_writable, write_atomically
 from trainers.parallelism.launch import Launch
 from trainers.reports import error_file
 
-_POLL_SECONDS = 0.5
+# Raise it when the same files make other shards.
+_LAYOUT = 2
 # Another rank may be writing a younger file; a crash left an older one.
 _STALE_SECONDS = 3600.0
 
@@ -43,22 +49,35 @@ _STALE_SECONDS = 3600.0
 class Options:
     """The command line."""
 
-    source: Path = option(..., "folder of SOURCE/<label>/<name>.png", "source")
-    target: Path = option(..., "of shards and their index.json; of all ranks", "target")
+    source: Path = option(..., "folder of SOURCE/<label>/<name>.png", is_positional=True)
+    target: Path = option(..., "of shards and their index.json", is_positional=True)
     manifest: Path = option(..., "manifest.jsonl, or its folder")
     dataset_version: str | None = option(None, "default: computed from the manifest")
-    format: str = option("parquet", choices=tuple(FORMATS))
+    format: Literal["parquet", "tfrecord"] = option("parquet")
     shard_images: PositiveInteger = option(8192, "at most so many in a shard")
     shard_mib: PositiveInteger = option(64, "at most so large a shard")
     max_bad_fraction: Fraction = option(0.01, "of files that may be bad")
     output_dir: Path | None = option(None, "where error.json is left on failure")
-    patience_seconds: PositiveNumber = option(
-        60.0, "after so long without a new shard from the other ranks, theirs are packed here"
-    )
 
 
-def pack(options: Options, launch: Launch) -> Plan:
-    """Pack this rank's part, wait for the other parts or pack them, and write the index.
+@dataclass(frozen=True, kw_only=True)
+class ShardTask:
+    """One shard to be made."""
+
+    name: str
+    storage: str
+    entries: tuple[Entry, ...]
+
+    @property
+    def identity(self) -> str:
+        """A hash of its files and of how it is made."""
+        entries = [[entry.path, entry.size, entry.md5 or entry.etag] for entry in self.entries]
+        made_from = [_LAYOUT, self.name, self.storage, entries]
+        return hashlib.sha256(json.dumps(made_from).encode()).hexdigest()
+
+
+def pack(options: Options, launch: Launch) -> ShardIndex:
+    """Pack this rank's part and what is left of the others', and write the index.
 
     Raises:
         DataRejected, DataChanged: see `trainers.data.samples`.
@@ -69,79 +88,121 @@ def pack(options: Options, launch: Launch) -> Plan:
     if target.is_relative_to(source):
         raise LaunchInvalid(f"{target} is in {source}: shards would be packed in the next run")
     check_writable(target, "TARGET")
-    whole = plan(
-        read_manifest(options.manifest, options.dataset_version),
+    manifest = read_manifest(options.manifest, options.dataset_version)
+    tasks = plan(
+        manifest,
         storage=options.format,
         shard_images=options.shard_images,
         shard_bytes=options.shard_mib * 2**20,
     )
-    _drop_other_index(target, whole)
-    _pack_all(source, target, whole.tasks[launch.rank :: launch.size], whole.files)
-    rest = _left(target, whole, options.patience_seconds, time.monotonic, time.sleep)
-    _pack_all(source, target, rest, whole.files)
-    shards = [Shard.read(target, task.name, task.identity) for task in whole.tasks]
-    found = [shard for shard in shards if shard is not None]
-    if len(found) != len(shards):
-        raise LaunchInvalid(
-            f"shards in {target} were removed: another packing with other options writes there"
-        )
-    index = whole.index(found)
+    _remove_others(target, tasks)
+    shards = _pack_all(source, target, in_order_of_rank(tasks, launch))
+    index = ShardIndex(
+        dataset_version=manifest.version,
+        storage=options.format,
+        shards=tuple(shards[task.name] for task in tasks),
+    )
     index.check(options.max_bad_fraction)
     index.write(target)
-    if launch.rank == 0:
-        _sweep(target, whole)
-    return whole
+    return index
 
 
-def _pack_all(source: Path, target: Path, tasks: Sequence[ShardTask], files: int) -> None:
+def plan(
+    manifest: Manifest, *, storage: str, shard_images: int, shard_bytes: int
+) -> list[ShardTask]:
+    """Cut the manifest's files into shards of at most so many images and bytes, of one or more."""
+    parts: list[list[Entry]] = []
+    room = 0
+    for entry in samples.in_order(manifest.entries):
+        if not parts or len(parts[-1]) == shard_images or entry.size > room:
+            parts.append([])
+            room = shard_bytes
+        parts[-1].append(entry)
+        room -= entry.size
+    return [
+        ShardTask(name=f"shard-{number:05d}.{storage}", storage=storage, entries=tuple(entries))
+        for number, entries in enumerate(parts)
+    ]
+
+
+def in_order_of_rank(tasks: list[ShardTask], launch: Launch) -> list[ShardTask]:
+    """All tasks: the rank's own part first, the others backwards, from another one on each rank.
+
+    So ranks that help a slow one seldom make the same shard at the same time. If they do, they
+    write the same bytes.
+    """
+    first = len(tasks) * launch.rank // launch.size
+    others = [task for n, task in enumerate(tasks) if n % launch.size != launch.rank]
+    return [*tasks[launch.rank :: launch.size], *reversed(others[first:] + others[:first])]
+
+
+def _pack_all(source: Path, target: Path, tasks: Sequence[ShardTask]) -> dict[str, Shard]:
     changed: list[FileProblem] = []
+    shards: dict[str, Shard] = {}
     for task in tasks:
         try:
-            pack_shard(source, target, task)
+            shards[task.name] = pack_shard(source, target, task)
         except DataChanged as error:
             changed += error.problems
-    samples.check_unchanged(changed, files)
+    samples.check_unchanged(changed, sum(len(task.entries) for task in tasks))
+    return shards
 
 
-def _left(
-    target: Path,
-    whole: Plan,
-    patience_seconds: float,
-    clock: Callable[[], float],
-    sleep: Callable[[float], object],
-) -> list[ShardTask]:
-    """Wait for the other ranks' shards; returns those that do not appear."""
-    missing = list(whole.tasks)
-    last_seen = clock()
-    while True:
-        still = [task for task in missing if Shard.read(target, task.name, task.identity) is None]
-        if len(still) < len(missing):
-            missing, last_seen = still, clock()
-        if not missing or clock() - last_seen > patience_seconds:
-            return missing
-        sleep(_POLL_SECONDS)
+def pack_shard(source: Path, target: Path, task: ShardTask) -> Shard:
+    """Make a shard of the files in `source`, unless it is in `target` already; returns its record.
+
+    Raises:
+        DataChanged: files differ from the manifest, and no shard is written.
+        OSError: a folder cannot be read or written.
+    """
+    if (shard := Shard.read(target, task.name, task.identity)) is not None:
+        return shard
+    found, bad = samples.decode_all(source, task.entries, _row)
+    train, held_out = samples.split(found)
+    content, offsets = FORMATS[task.storage].encode([*_groups(train), *_groups(held_out)])
+    shard = Shard(
+        name=task.name,
+        identity=task.identity,
+        size=len(content),
+        train=len(train),
+        held_out=len(held_out),
+        offsets=tuple(offsets),
+        classes=tuple(sorted({each.value.label for each in found})),
+        fingerprint=samples.fingerprint(found),
+        quarantined=tuple(bad),
+    )
+    write_atomically(target / task.name, content)
+    shard.write(target)
+    return shard
 
 
-def _drop_other_index(target: Path, whole: Plan) -> None:
-    """Remove the index of another plan."""
+def _row(entry: Entry, content: bytes) -> Row:
+    row = Row(path=entry.path, label=samples.label_of(entry), image=content)
+    check(content)
+    return row
+
+
+def _groups(found: Sequence[Decoded[Row]]) -> list[list[Row]]:
+    rows = [each.value for each in found]
+    return [rows[first : first + GROUP] for first in range(0, len(rows), GROUP)]
+
+
+def _remove_others(target: Path, tasks: Sequence[ShardTask]) -> None:
+    """Remove the index and the shards of other plans, and temporary files that a crash left."""
+    kept = {name for task in tasks for name in (task.name, record_path(target, task.name).name)}
     try:
-        same = ShardIndex.read(target).identity == whole.identity
+        shards = ShardIndex.read(target).shards
+        if [shard.identity for shard in shards] == [task.identity for task in tasks]:
+            kept.add(INDEX_NAME)
     except TrainingError:
-        same = False
-    if not same:
-        (target / INDEX_NAME).unlink(missing_ok=True)
-
-
-def _sweep(target: Path, whole: Plan) -> None:
-    """Remove the shards of other plans, and temporary files that a crash left."""
-    names = {task.name for task in whole.tasks}
-    kept = names | {record_path(target, name).name for name in names}
-    for path in target.glob("shard-*"):
-        if path.name.endswith(TEMPORARY_SUFFIX):
-            if time.time() - path.stat().st_mtime > _STALE_SECONDS:
-                path.unlink(missing_ok=True)
-        elif path.name not in kept:
-            path.unlink(missing_ok=True)
+        pass  # an index that cannot be read is no longer one
+    for path in (target / INDEX_NAME, *target.glob("shard-*")):
+        with contextlib.suppress(FileNotFoundError):  # of another rank that writes or removes it
+            is_written = path.suffix == TEMPORARY_SUFFIX and (
+                time.time() - path.stat().st_mtime < _STALE_SECONDS
+            )
+            if path.name not in kept and not is_written:
+                path.unlink()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -152,20 +213,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.output_dir is not None and launch.rank == 0:
             error_file.clear_error(options.output_dir)
         began = time.perf_counter()
-        whole = pack(options, launch)
+        index = pack(options, launch)
         seconds = time.perf_counter() - began
     except Exception as error:  # noqa: BLE001  # the edge of the process
         if not isinstance(error, TrainingError):
             traceback.print_exception(error)
         return error_file.write_failure(options.output_dir, error)
     if launch.rank == 0:
-        index = ShardIndex.read(options.target)
+        train, held_out = index.samples(held_out=False), index.samples(held_out=True)
         sys.stdout.write(
-            f"dataset {index.dataset_version}: {index.samples(held_out=False)} images to train on, "
-            f"{index.samples(held_out=True)} held out, {len(index.classes)} classes, "
-            f"{len(index.quarantined)} quarantined; {len(index.shards)} {index.storage} shards, "
+            f"dataset {index.dataset_version}: {train} images to train on, {held_out} held out, "
+            f"{len(index.classes)} classes, {len(index.quarantined)} quarantined; "
+            f"{len(index.shards)} {index.storage} shards, "
             f"{sum(shard.size for shard in index.shards)} bytes; "
-            f"images/s {whole.files / seconds:.0f}\n"
+            f"images/s {(train + held_out) / seconds:.0f}\n"
         )
     return 0
 

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -43,14 +43,13 @@ from trainers.detection import network
 from trainers.errors import DataRejected, LaunchInvalid
 from trainers.models import resnet, vision_transformer
 
-if TYPE_CHECKING:
-    from trainers.settings import Settings
-
 Augmentation = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+_Made = TypeVar("_Made")
 
 _FAMILIES = (resnet, vision_transformer, network)
+_BUILD = {name: family.build for family in _FAMILIES for name in family.ARCHITECTURES}
+ARCHITECTURES = tuple(_BUILD)
 TIMM = "timm/"
-ARCHITECTURES = tuple(name for family in _FAMILIES for name in family.ARCHITECTURES)
 
 
 def build_network(architecture: str, *, channels: int, classes: int) -> nn.Module:
@@ -62,18 +61,10 @@ def build_network(architecture: str, *, channels: int, classes: int) -> nn.Modul
             installed, or has no network of this name.
     """
     if is_dotted(architecture):
-        network = resolve(architecture)(channels=channels, classes=classes)
-        if not isinstance(network, nn.Module):
-            raise LaunchInvalid(
-                f"{architecture} returned {type(network).__name__}, not a torch.nn.Module"
-            )
-        return network
+        return make(architecture, nn.Module, channels=channels, classes=classes)
     if architecture.startswith(TIMM):
         return _of_timm(architecture, channels=channels, classes=classes)
-    for family in _FAMILIES:
-        if architecture in family.ARCHITECTURES:
-            return family.build(architecture, channels=channels, classes=classes)
-    raise KeyError(architecture)
+    return _BUILD[architecture](architecture, channels=channels, classes=classes)
 
 
 def _of_timm(architecture: str, *, channels: int, classes: int) -> nn.Module:
@@ -92,33 +83,28 @@ def load_dataset(name: str, request: DatasetRequest) -> Dataset:
     """The dataset of that name.
 
     Raises:
-        KeyError: there is no such dataset.
         LaunchInvalid: the dotted path cannot be imported, or returns no dataset.
-        DataRejected, DataChanged: see `trainers.data.folder.load_dataset`; or images of a user's
+        DataRejected, DataChanged: see `trainers.data.folder.load_folder`; or images of a user's
             own dataset do not fit the command line.
     """
-    if not is_dotted(name):
-        return resolve(DATASETS[name])(request)
-    dataset = resolve(name)(request)
-    if not isinstance(dataset, Dataset):
-        raise LaunchInvalid(f"{name} returned {type(dataset).__name__}, not a trainers Dataset")
-    samples.check_fit_to_learn(
-        dataset.version, dataset.classes, len(dataset.train), len(dataset.held_out)
-    )
-    if dataset.task.inputs_are_images:
-        _check_images(name, dataset, request.image_format)
+    dataset = make(DATASETS.get(name, name), Dataset, request)
+    if is_dotted(name):
+        _check(name, dataset, request.image_format)
     return dataset
 
 
-def _check_images(name: str, dataset: Dataset, image_format: ImageFormat) -> None:
-    """Refuse images that the network would fail at, by the first on each side.
+def _check(name: str, dataset: Dataset, image_format: ImageFormat) -> None:
+    """Refuse a user's own dataset that the network would fail at, by the first image of each side.
 
     Raises:
-        DataRejected: they have other channels or another size, are not bytes, or lack a label.
+        DataRejected: a side is empty, or images have other channels or another size, are not bytes,
+            or lack a label.
     """
+    train, held_out = dataset.train, dataset.held_out
+    samples.check_fit_to_learn(dataset.version, dataset.classes, len(train), len(held_out))
     size = image_format.size
     wanted = (1, image_format.channels, size, size)
-    for source in (dataset.train, dataset.held_out):
+    for source in (train, held_out) if dataset.task.inputs_are_images else ():
         first = source.take(torch.tensor([0]))
         if tuple(first.inputs.shape) != wanted or first.inputs.dtype is not torch.uint8:
             raise DataRejected(
@@ -132,28 +118,22 @@ def _check_images(name: str, dataset: Dataset, image_format: ImageFormat) -> Non
             )
 
 
-def build_augmentation(settings: Settings, classes: int) -> Augmentation | None:
+def build_augmentation(path: str | None, classes: int) -> Augmentation | None:
     """The augmentation that `--augment` names, if one is given.
 
     Raises:
         LaunchInvalid: the dotted path cannot be imported, or returns nothing that can be called.
     """
-    if settings.augment is None:
-        return None
-    augmentation = resolve(settings.augment)(num_classes=classes)
-    if not callable(augmentation):
-        raise LaunchInvalid(
-            f"{settings.augment} returned {type(augmentation).__name__}, which cannot be called "
-            "with inputs and labels"
-        )
-    return cast("Augmentation", augmentation)
+    kind: Any = Callable
+    return None if path is None else make(path, kind, num_classes=classes)
 
 
-def resolve(path: str) -> Callable[..., Any]:
-    """The factory that `package.module:factory` names.
+def make(path: str, kind: type[_Made], *arguments: Any, **named: Any) -> _Made:
+    """What the factory that `package.module:factory` names returns.
 
     Raises:
-        LaunchInvalid: no such module, no such name in it, or it cannot be called.
+        LaunchInvalid: no such module, no such name in it, it cannot be called, or it returns
+            something else.
     """
     module_name, _, name = path.partition(":")
     try:
@@ -165,4 +145,7 @@ def resolve(path: str) -> Callable[..., Any]:
         ) from error
     if not callable(factory):
         raise LaunchInvalid(f"{path} is a {type(factory).__name__}, which cannot be called")
-    return factory
+    made = factory(*arguments, **named)
+    if not isinstance(made, kind):
+        raise LaunchInvalid(f"{path} returned {type(made).__name__}, which is no {kind.__name__}")
+    return made

@@ -1,16 +1,10 @@
 """Scoring script of an Azure ML online endpoint.
 
 In the deployment, `code_configuration: {code: <the project folder trainers>,
-scoring_script: trainers/score.py}`. The server calls `init` once and `run` for each request.
-
-| request body | answer |
-|---|---|
-| `{"images": ["<base64 of a PNG, JPEG, WebP or BMP file>", …]}` | `{"predictions": [{"label", \
-"probability", "top": [{"label", "probability"}, …]}, …]}` |
-| the same to a detector, and if wanted `"score_threshold"` (0.5) | `{"predictions": [{"width", \
-"height", "detections": [{"label", "score", "box", "mask"}, …]}, …]}`, see \
-`trainers.serving.detections` |
-| any other request | `{"error": {"type", "message"}}`, with status 400 |
+scoring_script: trainers/score.py}`. The server calls `init` once and `run` for each request:
+`{"images": ["<base64 of a PNG, JPEG, WebP or BMP file>", …]}`, and if wanted `"score_threshold"`
+for a detector (0.5). The answer is `{"predictions": […]}`, see `trainers.serving.scoring`, or, with
+status 400, `{"error": {"type", "message"}}`.
 
 AZUREML_MODEL_DIR names a folder with one model folder in it, however deep. LANDFALL_ARCHITECTURE is
 the dotted path of your own network, if the model is of one. Weights are safetensors: nothing is

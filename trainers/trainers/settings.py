@@ -1,4 +1,8 @@
-"""The command line of `trainers.train` as one frozen dataclass: a field declares an option."""
+"""The command line of `trainers.train` as one frozen dataclass: a field declares an option.
+
+Checks of rank coordinates are in `trainers.parallelism.mesh`, those of a DeepSpeed config in
+`trainers.parallelism.deepspeed`.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
+import torch
+
 from trainers.arguments import (
+    OWN,
     Count,
     Fraction,
     PositiveInteger,
     PositiveNumber,
     RisingEpochs,
+    is_dotted,
     name_among,
     option,
     parse_options,
@@ -22,26 +30,19 @@ from trainers.arguments import (
 from trainers.data.dataset import DataOptions, DatasetRequest
 from trainers.data.image_file import ImageFormat, ImageMode
 from trainers.data.order import SHUFFLE_WINDOW
+from trainers.errors import LaunchInvalid
 from trainers.parallelism.devices import DeviceChoice
 from trainers.plugins import ARCHITECTURES, TIMM
-from trainers.schedule import COSINE, Schedule
 
-SGD, ADAMW = "sgd", "adamw"
-OPTIMIZERS = (SGD, ADAMW)
-# Without the options. A user's own optimizer has AdamW's.
-_LEARNING_RATES = {SGD: 0.1, ADAMW: 1e-3}
-_WEIGHT_DECAYS = {SGD: 5e-4, ADAMW: 1e-2}
-_MOMENTUM = 0.9
-_NO_MODEL = "none"
+SGD = "sgd"
+# Without the options: of SGD, and of the others.
+_RATES, _DECAYS = (0.1, 1e-3), (5e-4, 1e-2)
 _STEP_TIMEOUT_PART = 0.8  # of --peer-timeout-seconds
-PipelineSchedule = Literal["gpipe", "1f1b"]
-_PIPELINE_SCHEDULE: PipelineSchedule = "1f1b"
-_MICROBATCHES = 4
 
 # Settings that decide the weights. A checkpoint of others is not resumed from.
 _DECISIVE = (
     *("model", "image_size", "image_mode", "epochs", "batch_size", "optimizer"),
-    *("peak_learning_rate", "schedule", "warm_up_epochs", "decay_epochs", "chosen_momentum"),
+    *("peak_learning_rate", "schedule", "warm_up_epochs", "decay_epochs", "momentum"),
     *("chosen_weight_decay", "label_smoothing", "augment", "shift_pixels", "shuffle_window"),
     *("precision", "seed"),
 )
@@ -49,7 +50,7 @@ _DECISIVE = (
 
 def model_folder(text: str) -> Path | None:
     """A model folder, or None for the literal `none`: Landfall passes it without a champion."""
-    return None if text == _NO_MODEL else Path(text)
+    return None if text == "none" else Path(text)
 
 
 ModelFolder = Annotated[Path, model_folder]
@@ -62,104 +63,65 @@ class Settings(DataOptions):
     output_dir: Path = option(..., "where model, metrics or error are left")
     checkpoint_dir: Path = option(..., "kept between attempts")
     champion: ModelFolder | None = option(None, "a model folder to compare with, or none")
-    initial_model: ModelFolder | None = option(
-        None, "a model folder whose weights to begin with, or none for random ones"
-    )
+    initial_model: ModelFolder | None = option(None, "a model folder to begin with, or none")
     pretrained: ModelFolder | None = option(
-        None,
-        "a .safetensors file, or a folder with one, whose tensors to begin with where they fit, or "
-        "none; --initial-model goes before",
+        None, "a .safetensors file, or its folder, to begin with where tensors fit, or none"
     )
-    model: Annotated[str, name_among(ARCHITECTURES, prefix=TIMM)] = option(
-        "resnet8",
-        f"{', '.join(ARCHITECTURES)}, {TIMM}<name>, or your own: package.module:factory",
-        *("--model", "--architecture"),
+    model: Annotated[str, name_among(*ARCHITECTURES, prefix=TIMM)] = option(
+        "resnet8", f"{', '.join(ARCHITECTURES)}, {TIMM}<name>, or {OWN}"
     )
     image_size: PositiveInteger = option(32, "pixels; images are resized to it")
     image_mode: ImageMode = option("rgb")
     epochs: PositiveInteger = option(10)
     batch_size: PositiveInteger = option(64, "global: over all ranks")
-    optimizer: Annotated[str, name_among(OPTIMIZERS)] = option(
-        SGD, f"{', '.join(OPTIMIZERS)}, or your own: package.module:factory"
-    )
+    optimizer: Annotated[str, name_among(SGD, "adamw")] = option(SGD, f"sgd, adamw, or {OWN}")
     learning_rate: PositiveNumber | None = option(
-        None,
-        f"peak of the schedule; default {_LEARNING_RATES[SGD]:g}, not {SGD}: "
-        f"{_LEARNING_RATES[ADAMW]:g}",
+        None, "peak of the schedule; default of sgd {:g}, of others {:g}".format(*_RATES)
     )
     scale_learning_rate_from: PositiveInteger | None = option(
-        None,
-        "--learning-rate is for this batch size, and is scaled linearly to --batch-size",
-        metavar="BATCH",
+        None, "a batch size: --learning-rate is for it, and is scaled to --batch-size"
     )
-    schedule: Schedule = option(COSINE, "of the rate, after the warm-up")
-    decay_epochs: RisingEpochs = option(
-        (),
-        "of --schedule step: after each of them the rate is a tenth, as 30,60,80",
-        metavar="E1,E2",
-    )
+    schedule: Literal["cosine", "step", "constant"] = option("cosine", "after the warm-up")
+    decay_epochs: RisingEpochs = option((), "of --schedule step: a tenth after each, as 30,60,80")
     warm_up_epochs: PositiveNumber | None = option(None, "default: a tenth of the run")
-    momentum: Fraction | None = option(None, f"of {SGD}; default {_MOMENTUM:g}")
+    momentum: Fraction = option(0.9, "of sgd; default 0.9")
     weight_decay: Fraction | None = option(
-        None, f"default {_WEIGHT_DECAYS[SGD]:g}, not {SGD}: {_WEIGHT_DECAYS[ADAMW]:g}"
+        None, "default of sgd {:g}, of others {:g}".format(*_DECAYS)
     )
-    label_smoothing: Fraction = option(
-        0.0,
-        "of a classifier's training loss: this part of each label is spread over all classes",
-    )
-    augment: Annotated[str, name_among(())] | None = option(
-        None,
-        "of each rank's share of a batch, as torchvision.transforms.v2:MixUp",
-        metavar="PACKAGE.MODULE:FACTORY",
+    label_smoothing: Fraction = option(0.0, "part of a label that is spread over all classes")
+    augment: Annotated[str, name_among()] | None = option(
+        None, "of each rank's share of a batch, as torchvision.transforms.v2:MixUp"
     )
     shift_pixels: Count = option(1, "augmentation; 0 for none")
     shuffle_window: PositiveInteger = option(
         SHUFFLE_WINDOW,
-        "that are mixed at a time, and of shards held in memory by all ranks together",
-        metavar="SAMPLES",
+        "samples that are mixed at a time, and of shards held in memory by all ranks",
     )
     seed: Count = option(0)
     parallel: Literal["ddp", "fsdp"] = option("ddp", "copies (ddp) or shards (fsdp)")
-    keep_gathered: bool = option(
-        False, "under fsdp: gather each block once a step (ZeRO-2), not twice (ZeRO-3)"
+    keep_gathered: bool = option(False, "fsdp: gather blocks once (ZeRO-2), not twice (ZeRO-3)")
+    tensor_parallel: PositiveInteger = option(1, "split layers over so many neighbouring ranks")
+    pipeline_parallel: PositiveInteger = option(1, "cut the network into so many stages")
+    pipeline_schedule: Literal["gpipe", "1f1b"] = option("1f1b", "of --pipeline-parallel")
+    microbatches: PositiveInteger = option(
+        4, "of --pipeline-parallel: parts of each rank's share of a batch; default 4"
     )
-    tensor_parallel: PositiveInteger = option(
-        1, "split layers over so many neighbouring ranks", metavar="RANKS"
-    )
-    pipeline_parallel: PositiveInteger = option(
-        1, "cut the network into so many stages", metavar="STAGES"
-    )
-    pipeline_schedule: PipelineSchedule | None = option(
-        None, f"of --pipeline-parallel; default {_PIPELINE_SCHEDULE}"
-    )
-    microbatches: PositiveInteger | None = option(
-        None,
-        f"of --pipeline-parallel: parts of each rank's share of a batch; default {_MICROBATCHES}",
-    )
-    accumulate: PositiveInteger = option(
-        1, "do each batch in so many passes, to save memory", metavar="PASSES"
-    )
-    deepspeed: Path | None = option(None, "a DeepSpeed config (JSON)", metavar="FILE")
+    accumulate: PositiveInteger = option(1, "do each batch in so many passes, to save memory")
+    deepspeed: Path | None = option(None, "a DeepSpeed config (JSON)")
     device: DeviceChoice = option("auto", "cuda: fail where a rank has no GPU")
     deterministic: bool = option(
         False, "on GPUs: the same weights to the bit each time, at a cost; CPUs always do that"
     )
     precision: Literal["fp32", "tf32", "bf16"] = option(
-        "tf32",
-        "of products: fp32 exact, tf32 on tensor cores of GPUs (exact on CPUs), bf16 autocast",
+        "tf32", "of products: tf32 is of GPUs (exact on CPUs), bf16 is autocast"
     )
-    compile: str | None = option(None, "of torch.compile, as inductor", metavar="BACKEND")
+    compile: str | None = option(None, "a backend of torch.compile, as inductor")
     channels_last: bool | None = option(
-        None,
-        "memory format; default: on GPUs, for convolutional networks without group norm",
+        None, "memory format; default: on GPUs, for convolutional networks without group norm"
     )
-    checkpoint_activations: bool = option(
-        False, "compute blocks again in the backward pass, to save memory"
-    )
+    checkpoint_activations: bool = option(False, "compute blocks again in the backward pass")
     evaluate_every: PositiveInteger | None = option(
-        None,
-        "score the held-out images this often, for the learning curve; at the end in any case",
-        metavar="EPOCHS",
+        None, "epochs: score the held-out images this often, for the learning curve"
     )
     checkpoint_every: PositiveInteger = option(100, "steps")
     log_every: PositiveInteger = option(10, "steps")
@@ -191,29 +153,13 @@ class Settings(DataOptions):
 
         Source: arXiv 1706.02677, section 2.1.
         """
-        rate = self.learning_rate or _LEARNING_RATES.get(self.optimizer, _LEARNING_RATES[ADAMW])
+        rate = self.learning_rate or _RATES[self.optimizer != SGD]
         return rate * self.batch_size / (self.scale_learning_rate_from or self.batch_size)
-
-    @property
-    def chosen_momentum(self) -> float:
-        """The momentum of SGD: the option, or the default."""
-        return _MOMENTUM if self.momentum is None else self.momentum
 
     @property
     def chosen_weight_decay(self) -> float:
         """The weight decay: the option, or the optimizer's default."""
-        default = _WEIGHT_DECAYS.get(self.optimizer, _WEIGHT_DECAYS[ADAMW])
-        return default if self.weight_decay is None else self.weight_decay
-
-    @property
-    def chosen_microbatches(self) -> int:
-        """The parts of a share in a pipeline: the option, or the default."""
-        return self.microbatches or _MICROBATCHES
-
-    @property
-    def chosen_pipeline_schedule(self) -> PipelineSchedule:
-        """The schedule of a pipeline: the option, or the default."""
-        return self.pipeline_schedule or _PIPELINE_SCHEDULE
+        return _DECAYS[self.optimizer != SGD] if self.weight_decay is None else self.weight_decay
 
     def fingerprint(self) -> str:
         """A hash of the settings that decide the weights."""
@@ -224,3 +170,60 @@ class Settings(DataOptions):
 def parse_settings(description: str, arguments: Sequence[str] | None = None) -> Settings:
     """Parse the command line; exits with status 2 and a usage message if it is wrong."""
     return parse_options(Settings, "trainers.train", description, arguments)
+
+
+def check_options(settings: Settings, ranks: int) -> None:
+    """Refuse options that would be ignored, or would fail after hours.
+
+    Raises:
+        LaunchInvalid: the first such combination, and what to change.
+    """
+    epochs, warm_up = settings.epochs, settings.warm_up_epochs or 0
+    last_decay = max(settings.decay_epochs, default=0.0)
+    is_sgd = settings.optimizer == SGD
+    of_pipeline = settings.microbatches, settings.pipeline_schedule
+    has_pipeline_options = of_pipeline != (Settings.microbatches, Settings.pipeline_schedule)
+    reads_shards = settings.dataset == "shards" or is_dotted(settings.dataset)
+    step, peer = settings.longest_step_seconds, settings.peer_timeout_seconds
+    rules = {
+        f"--warm-up-epochs {warm_up:g} is longer than --epochs {epochs}: the rate would never be "
+        "reached; lower it": warm_up > epochs,
+        f"--shift-pixels {settings.shift_pixels} would move images of --image-size "
+        f"{settings.image_size} out of sight: lower it, 0 for none": (
+            settings.shift_pixels >= settings.image_size
+        ),
+        f"--momentum is of --optimizer {SGD}: leave it out with {settings.optimizer}": (
+            settings.momentum != Settings.momentum and not is_sgd
+        ),
+        f"--optimizer {settings.optimizer} cannot run under --deepspeed: use {SGD}": (
+            settings.deepspeed is not None and not is_sgd
+        ),
+        "--decay-epochs and --schedule step belong together: give both or neither": (
+            (settings.schedule == "step") != bool(settings.decay_epochs)
+        ),
+        f"--decay-epochs {last_decay:g} is not before the end of --epochs {epochs}: lower it": (
+            last_decay >= epochs
+        ),
+        "--keep-gathered is about shards, which ddp has none of: add --parallel fsdp": (
+            settings.keep_gathered and settings.parallel != "fsdp"
+        ),
+        "--microbatches and --pipeline-schedule are of pipelines: add --pipeline-parallel, or "
+        "leave them out": settings.pipeline_parallel == 1 and has_pipeline_options,
+        f"--decode-threads is for shards, and --dataset {settings.dataset} has none: leave it out, "
+        "or pack the data (python -m trainers.pack) and give --dataset shards": (
+            settings.decode_threads > 1 and not reads_shards
+        ),
+        f"--step-timeout-seconds {step:g} is not below --peer-timeout-seconds {peer:g}: the others "
+        "would give a rank up that hangs before it could report where; lower the one or raise the "
+        "other": ranks > 1 and step >= peer,
+    }
+    reason = next((reason for reason, is_broken in rules.items() if is_broken), None)
+    if reason is not None:
+        raise LaunchInvalid(reason)
+    backend = settings.compile
+    if backend is not None and backend not in torch.compiler.list_backends(exclude_tags=()):
+        raise LaunchInvalid(
+            f"--compile {backend} is not a backend of torch.compile here: "
+            f"{', '.join(torch.compiler.list_backends())} are, and eager and aot_eager to find "
+            "errors"
+        )

@@ -24,13 +24,7 @@ SEND_LIMIT_SECONDS = 5.0
 def traced(
     name: str, environment: Mapping[str, str], attributes: Mapping[str, str | int]
 ) -> Generator[None]:
-    """Send a span of what happens inside; an exception is on it, and goes on.
-
-    Args:
-        name: of the span.
-        environment: of the process.
-        attributes: of the span.
-    """
+    """Send a span of what happens inside; an exception is on it, and goes on."""
     provider = _provider(environment)
     if provider is None:
         yield

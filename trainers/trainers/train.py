@@ -9,32 +9,82 @@ which error.json in the output folder names. Launchers, options, guarantees: doc
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import functools
 import os
 import sys
 from collections.abc import Sequence
 
-from trainers import numerics
-from trainers.errors import Stopped
+import torch
+
+from trainers.data.dataset import Dataset
+from trainers.errors import LaunchInvalid, Stopped
+from trainers.evaluate import evaluate_champion
 from trainers.failures import report_failure
-from trainers.loop import Run
+from trainers.files import check_writable
+from trainers.loop import Run, stop_requests
 from trainers.outputs import metrics_of, write_outputs
+from trainers.parallelism.deepspeed import deepspeed_config
+from trainers.parallelism.devices import choose_kernels, prepare_environment
 from trainers.parallelism.launch import Launch
+from trainers.parallelism.mesh import rank_coordinates
 from trainers.parallelism.watchdog import Watchdog
 from trainers.parallelism.world import World
-from trainers.preflight import read_inputs
+from trainers.plugins import load_dataset
 from trainers.reports import error_file
-from trainers.reports.tracking import tracked
-from trainers.settings import Settings, parse_settings
-from trainers.signals import StopRequest
+from trainers.reports.tracking import tracking
+from trainers.serving.model_folder import load_model
+from trainers.settings import Settings, check_options, parse_settings
 from trainers.tracing import traced
+from trainers.warm_start import InitialModel, read_initial_model
+
+
+def _read_inputs(settings: Settings, world: World) -> tuple[Dataset, InitialModel | None]:
+    """Check the options, configure the device, then read the data and, if any, the initial model.
+
+    Every rank does so. Nothing here needs a process group, so that a failure ends all ranks with
+    the same error.
+
+    Raises:
+        LaunchInvalid: options do not fit each other, the ranks or the device, or a folder is not
+            writable.
+        ModelUnreadable: there is no model of ours in the champion's or the initial model's folder.
+        InitialModelMismatch: the initial model does not fit what is trained.
+        DataRejected, DataChanged: see `trainers.plugins.load_dataset`.
+    """
+    check_options(settings, world.size)
+    coordinates = rank_coordinates(settings, world)
+    deepspeed_config(settings, world.size)
+    check_writable(settings.output_dir, "--output-dir")
+    check_writable(settings.checkpoint_dir, "--checkpoint-dir")
+    if settings.champion is not None and world.is_first:
+        load_model(settings.champion, torch.device("cpu"), settings.model)
+    choose_kernels(settings, world.device)
+    initial_model = read_initial_model(settings)
+    request = dataclasses.replace(settings.dataset_request, ranks=coordinates.data_ranks)
+    dataset = load_dataset(settings.dataset, request)
+    given = {"--label-smoothing": settings.label_smoothing > 0, "--augment": settings.augment}
+    for option, is_given in given.items():
+        if is_given and not dataset.task.labels_are_classes:
+            raise LaunchInvalid(
+                f"{option} is for labels that are classes, and the task of --dataset "
+                f"{settings.dataset}, {type(dataset.task).__name__}, has none: leave it out"
+            )
+    if initial_model is not None:
+        initial_model.check_classes(dataset.classes)
+    return dataset, initial_model
 
 
 def train(settings: Settings, world: World) -> None:
     """Read, train, evaluate, write the results: the same on every rank. Rank 0 logs and writes."""
-    log = functools.partial(_log, is_first=world.is_first)
-    inputs = world.run_on_all_ranks("inputs", lambda: read_inputs(settings, world))
-    dataset = inputs.dataset
+
+    def log(line: str) -> None:
+        if world.is_first:
+            sys.stdout.write(line + "\n")
+            sys.stdout.flush()  # people and programs read it while the run goes on
+
+    dataset, initial = world.run_on_all_ranks("inputs", lambda: _read_inputs(settings, world))
     log(f"dataset {dataset.summary()}; {world.size} ranks on {world.device.type}")
     world.connect()
     watchdog = Watchdog(
@@ -43,31 +93,34 @@ def train(settings: Settings, world: World) -> None:
         output=settings.output_dir,
         report=functools.partial(error_file.write_failure, settings.output_dir),
     )
-    run = Run(settings, dataset, world, log, watchdog.heartbeat, inputs.initial_model)
+    run = Run(settings, dataset, world, log, watchdog.heartbeat, initial)
     run.resume()
-    with tracked(run):
+    tracked = tracking(
+        settings.output_dir,
+        fingerprint=run.identity.fingerprint(),
+        resumed_from_step=run.resumed_from_step,
+        curve=run.curve,
+        log=log,
+    )
+    with tracked if world.is_first else contextlib.nullcontext(run.track) as run.track:
         with watchdog:
-            with StopRequest() as stop:
+            with stop_requests() as stop:
                 run.fit(stop)
-            if stop.requested:
+            if stop:
                 raise Stopped("stopped by SIGTERM after the last step, which is saved")
             evaluation = run.evaluate()
         model = run.trained()
         metrics = metrics_of(run, evaluation)
         if settings.champion is not None:
-            metrics |= run.score_champion(settings.champion)
+            champion = evaluate_champion(
+                settings.champion, dataset, settings.image_format, settings.model, world
+            )
+            metrics[f"champion_{champion.headline_name}"] = champion.headline
         run.track(run.step, metrics)
     if model is not None:
         write_outputs(run, model, evaluation, metrics)
     log(" ".join(f"{name} {value:.6g}" for name, value in metrics.items()))
     world.disconnect()
-
-
-def _log(line: str, *, is_first: bool) -> None:
-    """Write a line for people and programs; only rank 0 does. A reader sees it at once."""
-    if is_first:
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -78,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         launch = Launch.from_environment(os.environ)
         if launch.rank == 0:
             error_file.clear_error(settings.output_dir)
-        numerics.prepare_environment(settings, os.environ)
+        prepare_environment(settings, os.environ)
         timeout = settings.peer_timeout_seconds
         world = World.join(launch, timeout_seconds=timeout, device_choice=settings.device)
         environment = os.environ if world.is_first else {}  # one span for all ranks

@@ -29,7 +29,7 @@ from trainers.errors import InitialModelMismatch, ModelUnreadable
 from trainers.serving.model_folder import DESCRIPTION_NAME, WEIGHTS_NAME, load_model
 from trainers.settings import Settings
 
-_NAMED_CLASSES = 5  # of those that differ, in an error's message
+_NAMED = 5  # of those that differ, in an error's message
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,17 +53,10 @@ class InitialModel:
         if self.classes is None or self.classes == tuple(classes):
             return
         known, present = set(self.classes), set(classes)
-        differences = [
-            f"{label}: {_listed(sorted(names))}"
-            for label, names in (
-                ("only in the data", present - known),
-                ("only in the model", known - present),
-            )
-            if names
-        ]
         raise InitialModelMismatch(
-            f"--initial-model has {len(known)} classes and the data {len(present)}: "
-            f"{'; '.join(differences) or 'they are in another order'}. "
+            f"--initial-model has {len(known)} classes and the data {len(present)}, of which the "
+            f"order counts; only in the data: {_listed(sorted(present - known))}; only in the "
+            f"model: {_listed(sorted(known - present))}. "
             "Start from random weights once (--initial-model none; in pipeline.yml "
             "model.warm_start: false), so that the next model has the classes of this data"
         )
@@ -106,15 +99,13 @@ def read_initial_model(settings: Settings) -> InitialModel | None:
     if folder is None:
         return None if settings.pretrained is None else _pretrained(settings.pretrained)
     model = load_model(folder, torch.device("cpu"), settings.model)
-    for option, of_model, of_run in (
-        ("--model", model.architecture, settings.model),
-        ("--image-mode", model.image_format.mode, settings.image_mode),
-    ):
-        if of_model != of_run:
-            raise InitialModelMismatch(
-                f"--initial-model was trained with {option} {of_model}, and this run has {of_run}: "
-                f"give {option} {of_model}, or --initial-model none to start from random weights"
-            )
+    of_model = f"--model {model.architecture} --image-mode {model.image_format.mode}"
+    of_run = f"--model {settings.model} --image-mode {settings.image_mode}"
+    if of_model != of_run:
+        raise InitialModelMismatch(
+            f"--initial-model was trained with {of_model}, and this run has {of_run}: give the "
+            "former, or --initial-model none to start from random weights"
+        )
     version = json.loads((folder / DESCRIPTION_NAME).read_bytes()).get("dataset_version")
     return InitialModel(
         weights=model.network.state_dict(),
@@ -139,6 +130,5 @@ def _pretrained(location: Path) -> InitialModel:
 
 
 def _listed(names: Sequence[str]) -> str:
-    further = len(names) - _NAMED_CLASSES
-    listed = ", ".join(names[:_NAMED_CLASSES])
-    return f"{listed} and {further} more" if further > 0 else listed
+    further = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {further} more" if further > 0 else "") or "none"

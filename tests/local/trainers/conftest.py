@@ -9,34 +9,35 @@ import contextlib
 import dataclasses
 import json
 import os
-import re
+import runpy
 import shutil
-import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 
 import trainers.train
 from localazure.processes.ports import free_ports
 from tests.local.trainers.forked_ranks import (
-    DEADLINE_SECONDS,
     ForkedRanks,
     context,
     losses,
     run_rank,
+    run_torchrun,
 )
 from tests.unit.trainers.small_datasets import freeze
 
 REPOSITORY = Path(__file__).parents[3]
-MPIRUN = str(Path(sys.executable).with_name("mpirun"))
-MPI_ENVIRONMENT = {
+MPIRUN = Path(sys.executable).with_name("mpirun")
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}  # sums in another order would change the last bits
+MPI_ENVIRONMENT = ONE_THREAD | {
+    "PATH": os.environ["PATH"],
     "HOME": os.environ.get("HOME", "/"),
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -81,94 +82,15 @@ class Job:
         ]
 
 
-@dataclass(kw_only=True)
-class Ranks:
-    """Processes that train together; the first one's output is what a person would read."""
-
-    processes: list[subprocess.Popen[str]]
-    seen: str = ""
-
-    @property
-    def first(self) -> subprocess.Popen[str]:
-        return self.processes[0]
-
-    def read_until(self, pattern: str) -> re.Match[str]:
-        """Read rank 0's lines until one matches."""
-        assert self.first.stdout is not None
-        for line in self.first.stdout:
-            self.seen += line
-            if match := re.search(pattern, line):
-                return match
-        raise AssertionError(f"no line matches {pattern!r}:\n{self.seen}")
-
-    def wait(self) -> list[int]:
-        """Wait for all of them: their exit codes by rank. All output is then in `seen`."""
-        codes: list[int] = []
-        deadline = time.monotonic() + DEADLINE_SECONDS
-        for process in self.processes:
-            output, _ = process.communicate(timeout=max(1, deadline - time.monotonic()))
-            self.seen += output
-            codes.append(process.returncode)
-        return codes
-
-    def losses(self) -> dict[int, float]:
-        return losses(self.seen)
-
-
-Start = Callable[..., Ranks]
 Fork = Callable[..., ForkedRanks]
-
-
-@pytest.fixture(scope="session")
-def start() -> Iterator[Start]:
-    """Start a job's program as a launcher does; whatever is left of it is killed in the end."""
-    started: list[subprocess.Popen[str]] = []
-
-    def popen(arguments: list[str], environment: dict[str, str]) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            arguments,
-            cwd=REPOSITORY,
-            # One thread: sums in another order would change the last bits.
-            env={"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1"} | environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        started.append(process)
-        return process
-
-    def start(job: Job, *, ranks: int, launcher: str) -> Ranks:
-        module = ["-m", "trainers.train", *job.arguments()]
-        if launcher == "torchrun":
-            options = ["--standalone", f"--nproc-per-node={ranks}", "--max-restarts=1"]
-            torchrun = ["-m", "torch.distributed.run", *options, *module]
-            return Ranks(processes=[popen([sys.executable, *torchrun], {})])
-        if launcher == "mpirun":
-            options = ["--oversubscribe", "--bind-to", "none", "-np", str(ranks)]
-            program = [MPIRUN, *options, sys.executable, *module]
-            return Ranks(processes=[popen(program, MPI_ENVIRONMENT)])
-        assert launcher == "elastic torchrun", launcher
-        port = str(free_ports(1)[0])
-        agents = [
-            [sys.executable, *elastic_agent(node, ranks, port), *module] for node in range(ranks)
-        ]
-        return Ranks(processes=[popen(agent, ELASTIC_VARIABLES) for agent in agents])
-
-    yield start
-    for process in started:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
 
 
 # See docs/trainers.md, "Restarts inside a job".
 ELASTIC_VARIABLES = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 
 
-def elastic_agent(node: int, nodes: int, port: str) -> list[str]:
-    """One node's torchrun, which goes on with fewer nodes when some are lost for good."""
+def elastic_node(node: int, nodes: int, port: str) -> list[str]:
+    """A node's options: torchrun goes on with fewer nodes when some are lost for good."""
     rendezvous = {
         "is_host": "true" if node == 0 else "false",
         "last_call_timeout": "2",
@@ -176,7 +98,7 @@ def elastic_agent(node: int, nodes: int, port: str) -> list[str]:
         "keep_alive_max_attempt": "3",
     }
     return [
-        *("-m", "torch.distributed.run", f"--nnodes=1:{nodes}", "--nproc-per-node=1"),
+        *(f"--nnodes=1:{nodes}", "--nproc-per-node=1"),
         *("--max-restarts=3", "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}"),
         *("--rdzv-conf", ",".join(f"{key}={value}" for key, value in rendezvous.items())),
     ]
@@ -236,10 +158,35 @@ def refuse(
 
 
 @pytest.fixture(scope="session")
-def fork(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fork]:
-    """Run a command line of the trainer in forked ranks; what is left is killed in the end."""
-    server = context()
+def forked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fork]:
+    """Run a function in a process for each of its arguments; none is left in the end."""
     started: list[BaseProcess] = []
+
+    def forked(run: Callable[..., None], *each: tuple[Any, ...], **how: Any) -> ForkedRanks:
+        folder = tmp_path_factory.mktemp("logs")
+        logs = [folder / f"{number}.log" for number in range(len(each))]
+        processes: list[BaseProcess] = [
+            context().Process(target=run, args=(*arguments, log), kwargs=how)
+            for arguments, log in zip(each, logs, strict=True)
+        ]
+        started.extend(processes)
+        for process in processes:
+            process.start()
+        return ForkedRanks(processes=processes, logs=logs)
+
+    yield forked
+    for process in started:
+        if process.is_alive():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                for child in psutil.Process(process.pid).children(recursive=True):
+                    child.kill()
+            process.kill()
+            process.join()
+
+
+@pytest.fixture(scope="session")
+def fork(forked: Fork) -> Fork:
+    """Run a command line of the trainer in forked ranks."""
 
     def fork(
         arguments: list[str],
@@ -249,27 +196,24 @@ def fork(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fork]:
         double: bool = False,
     ) -> ForkedRanks:
         port = str(free_ports(1)[0])
-        folder = tmp_path_factory.mktemp("logs")
-        logs = [folder / f"rank-{rank}.log" for rank in range(ranks)]
-        one_thread = {"OMP_NUM_THREADS": "1"}
-        processes: list[BaseProcess] = [
-            server.Process(
-                target=run_rank,
-                args=(arguments, variables(rank, ranks, port) | one_thread | (further or {}), log),
-                kwargs={"double": double},
-            )
-            for rank, log in enumerate(logs)
-        ]
-        started.extend(processes)
-        for process in processes:
-            process.start()
-        return ForkedRanks(processes=processes, logs=logs)
+        environments = [variables(rank, ranks, port) for rank in range(ranks)]
+        of_all = ONE_THREAD | (further or {})
+        return forked(
+            run_rank, *((arguments, each | of_all) for each in environments), double=double
+        )
 
-    yield fork
-    for process in started:
-        if process.is_alive():
-            process.kill()
-            process.join()
+    return fork
+
+
+@pytest.fixture(scope="session")
+def torchrun(forked: Fork) -> Fork:
+    """Run a job by torchrun on as many nodes as there are options."""
+
+    def torchrun(job: Job, *nodes: list[str], further: dict[str, str] | None = None) -> ForkedRanks:
+        of_all = ONE_THREAD | (further or {})
+        return forked(run_torchrun, *((options, job.arguments(), of_all) for options in nodes))
+
+    return torchrun
 
 
 @pytest.fixture(scope="session")
@@ -302,8 +246,11 @@ def variables(rank: int, size: int, port: str) -> dict[str, str]:
 
 
 def make_digits(folder: Path, *options: str) -> Path:
+    """Run the example's program in this process, which imports scikit-learn once."""
     program = REPOSITORY / "pipelines" / "digits" / "make_dataset.py"
-    subprocess.run([sys.executable, program, folder, *options], check=True, capture_output=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", [str(program), str(folder), *options])
+        runpy.run_path(str(program), run_name="__main__")
     return folder
 
 
@@ -369,7 +316,8 @@ def champion_of_few_classes(digits: Path, fork: Fork, tmp_path: Path) -> Path:
     data = tmp_path / "few"
     for label in ("0", "1", "2"):
         shutil.copytree(digits / label, data / label)
-    job = Job(data=data, manifest=freeze(data, tmp_path / "few-manifest"), folder=tmp_path / "few-")
+    manifest = freeze(data, tmp_path / "few-manifest")
+    job = Job(data=data, manifest=manifest, folder=tmp_path / "few-", epochs=8)
     ranks = fork(job.arguments())
     assert ranks.wait() == [0], ranks.seen
     return job.results / "model"

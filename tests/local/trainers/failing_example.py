@@ -14,7 +14,7 @@ from tests.local.trainers.own_example import stripes
 from trainers.data.dataset import Dataset, DatasetRequest
 from trainers.data.images import Samples, SampleSource
 
-HANGS_AFTER_IMAGES = 24  # three steps of two ranks, however many steps are made at a time
+HANGS_AFTER_IMAGES = 24  # three steps of two ranks
 _NEVER = threading.Event()
 _SMALL_DISK = 100_000  # bytes of a file
 _ALL_MEMORY = 2**46  # bytes: more than any machine has, less than an address space

@@ -8,12 +8,15 @@ import os
 import re
 import sys
 import time
+import traceback
 from dataclasses import dataclass
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import torch
+from torch.distributed import run as torchrun
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
 import trainers.checkpointing.sharded_state
 import trainers.train
@@ -27,6 +30,7 @@ PRELOADED = (trainers.checkpointing.sharded_state,)
 
 DEADLINE_SECONDS = 200  # for ranks that take a second or two where nothing else runs
 _POLL_SECONDS = 0.01
+_RANK = Path(__file__).with_name("torchrun_rank.py")
 _STEP = re.compile(r"^step (\d+)/\d+ loss (\S+) images/s \d+$", re.MULTILINE)
 _PRELOADED = (
     "tests.local.trainers.forked_ranks",
@@ -60,18 +64,36 @@ def run_rank(
         log: of this rank alone.
         double: compute in float64.
     """
-    os.environ.update(variables)
-    torch.set_num_threads(1)
+    _begin(variables, log)
     if double:
         torch.set_default_dtype(torch.float64)
+    code = trainers.train.main(arguments)
+    sys.stdout.flush()
+    os._exit(code)
+
+
+def run_torchrun(
+    options: list[str], arguments: list[str], variables: dict[str, str], log: Path
+) -> None:
+    """torchrun's command line; it forks its ranks, and their output goes to its `log`."""
+    _begin(variables, log)
+    forking = ["--run-path", "--start-method=fork", str(_RANK)]
+    try:
+        torchrun.main([*options, *forking, *arguments])
+    except ChildFailedError:
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+
+
+def _begin(variables: dict[str, str], log: Path) -> None:
+    os.environ.update(variables)
+    torch.set_num_threads(1)
     with log.open("wb") as stream:
         os.dup2(stream.fileno(), 1)
         os.dup2(stream.fileno(), 2)
     sys.stdout = os.fdopen(1, "w", buffering=1)
     sys.stderr = os.fdopen(2, "w", buffering=1)
-    code = trainers.train.main(arguments)
-    sys.stdout.flush()
-    os._exit(code)
 
 
 def context() -> ForkServerContext:

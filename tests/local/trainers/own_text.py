@@ -12,7 +12,7 @@ from torch.nn import functional
 from trainers.data import samples
 from trainers.data.dataset import Dataset, DatasetRequest
 from trainers.data.images import Samples
-from trainers.data.manifest import read_manifest
+from trainers.data.manifest import Entry, read_manifest
 from trainers.serving.model_folder import Model
 from trainers.tasks.task import Evaluation, HeldOut, Task
 
@@ -67,25 +67,25 @@ def pieces(request: DatasetRequest) -> Dataset:
     assert request.data is not None
     assert request.manifest is not None
     manifest = read_manifest(request.manifest, request.dataset_version)
-    files, unreadable = samples.decode_all(
-        request.data, manifest.entries, lambda entry, content, md5: (entry.path, content, md5)
-    )
+    files, unreadable = samples.decode_all(request.data, manifest.entries, _pieces)
     samples.check_bad_fraction(unreadable, len(manifest.entries), request.max_bad_fraction)
-    sides: dict[bool, list[Tensor]] = {False: [], True: []}
-    for _, content, md5 in files:
-        text = torch.frombuffer(bytearray(content), dtype=torch.uint8)
-        sides[samples.is_held_out(md5)].append(text.unfold(0, CONTEXT + LENGTH, LENGTH))
-    train, held_out = (_samples(torch.cat(sides[side])) for side in (False, True))
+    train, held_out = (_samples(side) for side in samples.split(files))
     return Dataset(
         version=manifest.version,
         classes=tuple(str(number) for number in range(BYTES)),
         train=train,
         held_out=held_out,
         held_out_as=lambda _: held_out,
-        fingerprint=samples.fingerprint((path, md5) for path, _, md5 in files),
+        fingerprint=samples.fingerprint(files),
         task=NextByte(),
     )
 
 
-def _samples(text: Tensor) -> Samples:
+def _pieces(_: Entry, content: bytes) -> Tensor:
+    text = torch.frombuffer(bytearray(content), dtype=torch.uint8)
+    return text.unfold(0, CONTEXT + LENGTH, LENGTH)
+
+
+def _samples(files: Sequence[samples.Decoded[Tensor]]) -> Samples:
+    text = torch.cat([file.value for file in files])
     return Samples(inputs=text, labels=torch.zeros(len(text), dtype=torch.int64))

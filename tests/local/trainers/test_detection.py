@@ -136,7 +136,7 @@ def test_without_torchvision_it_says_what_is_missing(detect: Any) -> None:
 
 def test_a_classifier_does_not_learn_from_boxes(refuse_to_detect: Any) -> None:
     failed = refuse_to_detect("--model", "resnet8")
-    assert "need a detector" in failed.result("error")["message"]
+    assert "are for detectors" in failed.result("error")["message"]
 
 
 def test_annotations_have_to_be_of_the_dataset(refuse_to_detect: Any) -> None:

@@ -31,8 +31,8 @@ def test_a_hang_ends_every_rank_with_the_stack_that_tells_the_cause(train: Any) 
     assert "loop.py" in waiting
     # Each rank's own log has its stacks, too.
     logs = [log.read_text() for log in ended.logs]
-    assert waiting in logs[0]
-    assert hanging in logs[1]
+    assert waiting.splitlines()[0] in logs[0]
+    assert "in wait_for_an_annotation_that_never_comes" in logs[1]
 
 
 HOLDS_THE_LOCK = """
@@ -89,7 +89,7 @@ def test_weights_that_are_not_finite_are_never_saved(options: tuple[str, ...], t
     failed = train(*model, *options, code=1)
     error = failed.result("error")
     assert error["type"] == "TrainingDiverged"
-    assert error["message"].startswith("step 1 left weights that are not finite")
+    assert re.match("the sum of all weights is (nan|inf) at step 1: lower", error["message"])
     assert list((failed.folder / "checkpoints").iterdir()) == []
 
 

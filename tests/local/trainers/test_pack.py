@@ -19,6 +19,7 @@ import yaml
 from localazure.processes.ports import free_ports
 from tests.local.trainers.conftest import REPOSITORY, make_digits, variables
 from tests.unit.trainers.small_datasets import freeze
+from trainers import pack as program
 
 DEADLINE_SECONDS = 200
 # Two lanes of blocks: large enough that the window is not all there is.
@@ -82,12 +83,16 @@ def test_ranks_pack_what_one_process_packs(
 
 
 def test_the_shards_of_a_dead_rank_are_packed_by_the_others(
-    many_digits: tuple[Path, Path], shards: Path, tmp_path: Path
+    many_digits: tuple[Path, Path],
+    shards: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     images, manifest = many_digits
-    options = ("--manifest", str(manifest), "--shard-images", "250", "--patience-seconds", "0.1")
-    done = finish(pack(images, tmp_path, *options, rank=1, ranks=2))
-    assert done[0][0] == 0, done
+    for name, value in variables(1, 2, "1").items():
+        monkeypatch.setenv(name, value)
+    options = ("--manifest", str(manifest), "--shard-images", "250")
+    assert program.main([str(images), str(tmp_path), *options]) == 0
     assert content(tmp_path) == content(shards)
 
 
@@ -105,8 +110,7 @@ def test_a_killed_packers_rerun_ends_alike(
     process.communicate()
     before = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("shard-*.json")}
 
-    done = finish(pack(images, tmp_path, *options))
-    assert done[0][0] == 0, done
+    assert program.main([str(images), str(tmp_path), *options]) == 0
     packed = {name: value for name, value in content(tmp_path).items() if ".tmp" not in name}
     assert packed == content(shards)
     assert all((tmp_path / name).stat().st_mtime_ns == when for name, when in before.items())
@@ -117,30 +121,31 @@ def test_bad_data_is_told_with_code_and_file(tmp_path: Path) -> None:
     (tmp_path / "images" / "1" / "a.png").write_bytes(b"no image")
     manifest = freeze(tmp_path / "images", tmp_path / "manifest")
     options = ("--manifest", str(manifest), "--output-dir", str(tmp_path / "results"))
-    done = finish(pack(tmp_path / "images", tmp_path / "shards", *options))
-    assert done[0][0] == 65, done
+    assert program.main([str(tmp_path / "images"), str(tmp_path / "shards"), *options]) == 65
     error = json.loads((tmp_path / "results" / "error.json").read_bytes())
     assert error["type"] == "DataRejected"
     assert error["files"][0]["path"] == "1/a.png"
     assert not (tmp_path / "shards" / "index.json").exists()
 
 
-def test_shards_are_not_packed_into_what_they_are_packed_from(tmp_path: Path) -> None:
-    done = finish(pack(tmp_path, tmp_path / "shards", "--manifest", "none"))
-    assert done[0][0] == 1
-    assert "LaunchInvalid" in done[0][1]
+def test_shards_are_not_packed_into_what_they_are_packed_from(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert program.main([str(tmp_path), str(tmp_path / "shards"), "--manifest", "none"]) == 1
+    assert "LaunchInvalid" in capsys.readouterr().err
 
 
 def test_a_folder_and_its_shards_train_alike_to_the_bit(
     many_digits: tuple[Path, Path], shards: Path, train: Any, tmp_path: Path
 ) -> None:
     images, manifest = many_digits
-    done = finish(pack(images, tmp_path / "x", "--manifest", str(manifest), "--format", "tfrecord"))
-    assert done[0][0] == 0, done
+    target = str(tmp_path / "x")
+    options = ("--manifest", str(manifest), "--format", "tfrecord")
+    assert program.main([str(images), target, *options]) == 0
     of_version = ("--manifest", str(manifest), *ON_DIGITS, "--epochs", "1")
     folder = train("--dataset", "folder", "--data", str(images), *of_version)
     parquet = train("--dataset", "shards", "--data", str(shards), *of_version)
-    tfrecord = train("--dataset", "shards", "--data", str(tmp_path / "x"), *of_version)
+    tfrecord = train("--dataset", "shards", "--data", target, *of_version)
     assert len(folder.losses) == STEPS // 2
     assert folder.losses == parquet.losses == tfrecord.losses
     assert folder.weights == parquet.weights == tfrecord.weights

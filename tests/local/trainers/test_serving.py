@@ -15,6 +15,7 @@ import pytest
 
 from tests.local.trainers.conftest import Job
 from tests.unit.trainers import drawn_boxes
+from trainers import score
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -102,26 +103,17 @@ def test_the_endpoints_server_gets_labels_and_typed_errors(
     assert single["predictions"][0]["label"] == labels[0]
 
 
-def test_the_endpoint_tells_what_a_detector_finds(tmp_path: Path) -> None:
-    shutil.copytree(REPOSITORY / "trainers", tmp_path / "app")
+def test_the_endpoint_tells_what_a_detector_finds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     drawn_boxes.save_finder(tmp_path / "model", *drawn_boxes.COLOURS)
-    image = tmp_path / "image.bmp"
-    image.write_bytes(drawn_boxes.image_with({"green": (2, 3, 7, 9)}))
-    request = {"images": [as_base64(image)], "score_threshold": 0.75}
-    scored, single = (
-        json.loads(line)
-        for line in run(
-            SERVER,
-            tmp_path / "app" / "trainers" / "score.py",
-            image,
-            given=json.dumps(request) + "\n",
-            cwd=tmp_path,
-            AZUREML_MODEL_DIR=str(tmp_path / "model"),
-            LANDFALL_ARCHITECTURE=drawn_boxes.ARCHITECTURE,
-            PYTHONPATH=str(REPOSITORY),
-        )
-    )
-    assert scored == single
+    monkeypatch.setenv("AZUREML_MODEL_DIR", str(tmp_path / "model"))
+    monkeypatch.setenv("LANDFALL_ARCHITECTURE", drawn_boxes.ARCHITECTURE)
+    image = drawn_boxes.image_with({"green": (2, 3, 7, 9)})
+    score.init()
+    request = {"images": [base64.b64encode(image).decode()], "score_threshold": 0.75}
+    scored = score.run(json.dumps(request))
+    assert scored == score.run(image)
     [prediction] = scored["predictions"]
     [found] = prediction["detections"]
     assert (prediction["width"], prediction["height"]) == (32, 16)

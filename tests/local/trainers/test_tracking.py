@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from trainers.reports.learning_curve import LearningCurve
-from trainers.reports.tracking import FOLDER_NAME, Track, tracking
+from trainers.reports.tracking import FOLDER_NAME, LearningCurve, Track, tracking
 
 if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient

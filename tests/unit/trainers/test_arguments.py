@@ -10,8 +10,6 @@ from trainers import pack
     [
         ["--max-bad-fraction", "nan"],
         ["--max-bad-fraction", "1.1"],
-        ["--patience-seconds", "-1"],
-        ["--patience-seconds", "nan"],
         ["--shard-images", "0"],
         ["--format", "tar"],
         ["--shard-mib", "x"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -12,16 +13,12 @@ import torch
 
 from trainers.data import synthetic
 from trainers.data.image_file import ImageFormat
-from trainers.loop import Run
+from trainers.loop import Run, stop_requests
 from trainers.parallelism.launch import Launch
 from trainers.parallelism.world import World
 from trainers.serving.model_folder import new_model, save_model
 from trainers.settings import parse_settings
 from trainers.warm_start import read_initial_model
-
-
-class NeverStop:
-    requested = False
 
 
 def a_run(folder: Path, *options: str) -> Run:
@@ -62,7 +59,7 @@ def test_the_next_share_is_fetched_after_the_update_and_waiting_for_it_is_counte
     monkeypatch.setattr(run.speed, "waiting_for_data", waiting_for_data)
     monkeypatch.setattr(run.parallel, "step", update)
     monkeypatch.setattr(run.feed, "prefetch", prefetch)
-    run.fit(NeverStop())
+    run.fit([])
     step = [
         "begin to count",
         "end of count",
@@ -85,3 +82,13 @@ def test_a_run_begins_with_the_weights_that_it_is_given(option: str, tmp_path: P
     assert all(torch.equal(weights[n], w) for n, w in model.network.state_dict().items())
     # No checkpoint of one is resumed by the other.
     assert random.identity.fingerprint() != warm.identity.fingerprint()
+
+
+def test_sigterm_is_noted_inside_the_block_and_ends_the_process_outside() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with stop_requests() as stop:
+        assert not stop
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)  # impatient
+        assert stop
+    assert signal.getsignal(signal.SIGTERM) is before

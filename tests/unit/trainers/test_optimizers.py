@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import nn
 
 from trainers.errors import LaunchInvalid
-from trainers.optimizers import build_optimizer
+from trainers.optimizers import build_optimizer, learning_rate
 from trainers.settings import parse_settings
 
 REQUIRED = ["--output-dir", "o", "--checkpoint-dir", "c"]
@@ -53,3 +55,57 @@ def test_a_users_own_gets_the_same() -> None:
 def test_what_is_no_optimizer_is_refused(path: str, reason: str) -> None:
     with pytest.raises(LaunchInvalid, match=reason):
         build("--optimizer", path)
+
+
+def rates(steps_per_epoch: int, epochs: int, *options: str, peak: float = 1.0) -> list[float]:
+    settings = parse_settings(
+        "", [*REQUIRED, "--epochs", str(epochs), "--learning-rate", str(peak), *options]
+    )
+    return [
+        learning_rate(settings, step, steps_per_epoch) for step in range(epochs * steps_per_epoch)
+    ]
+
+
+@given(
+    epochs=st.integers(1, 20),
+    peak=st.floats(1e-6, 10),
+    warm_up=st.none() | st.floats(1e-3, 600),
+    steps_per_epoch=st.integers(1, 50),
+)
+@settings(max_examples=50)
+def test_the_rate_rises_to_its_peak_once_and_falls(
+    epochs: int, peak: float, warm_up: float | None, steps_per_epoch: int
+) -> None:
+    options = () if warm_up is None else ("--warm-up-epochs", str(warm_up))
+    found = rates(steps_per_epoch, epochs, *options, peak=peak)
+    top = found.index(max(found))
+    assert max(found) == pytest.approx(peak)
+    assert all(rate > 0 for rate in found)
+    assert found[: top + 1] == sorted(found[: top + 1])
+    assert found[top:] == sorted(found[top:], reverse=True)
+
+
+def test_the_rate_of_a_hundred_steps() -> None:
+    found = rates(5, 20)
+    assert found[0] == pytest.approx(0.1)
+    assert found[9] == found[10] == pytest.approx(1.0)
+    assert found[55] == pytest.approx(0.5)
+    assert found[99] < 0.001
+
+
+def test_a_step_schedule_takes_a_tenth_at_the_end_of_each_epoch_named() -> None:
+    decays = ("--schedule", "step", "--decay-epochs", "30,60,80")
+    found = rates(10, 90, *decays, "--warm-up-epochs", "5", peak=0.1)
+    chosen = [found[step] for step in (48, 49, 299, 300, 599, 600, 799, 800, 899)]
+    assert chosen == pytest.approx([0.098, 0.1, 0.1, 0.01, 0.01, 1e-3, 1e-3, 1e-4, 1e-4])
+
+
+def test_a_constant_schedule_stays_at_its_peak() -> None:
+    found = rates(1, 9, "--schedule", "constant", "--warm-up-epochs", "2", peak=0.1)
+    assert found == [0.05, *[0.1] * 8]
+
+
+def test_warm_up_follows_the_global_batch() -> None:
+    for steps_per_epoch in (100, 10):
+        found = rates(steps_per_epoch, 90, "--warm-up-epochs", "5")
+        assert found.index(1.0) == 5 * steps_per_epoch - 1

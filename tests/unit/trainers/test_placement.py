@@ -33,10 +33,6 @@ def _no_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "autocast", unchanged)  # there is none for the meta device
 
 
-class NeverStop:
-    requested = False
-
-
 def a_run(tmp_path: Path, options: str) -> Run:
     settings = parse_settings(
         "",
@@ -65,7 +61,7 @@ def test_steps_and_scoring_stay_on_the_device(tmp_path: Path, options: str) -> N
     assert {each.device for each in run.parallel.network.state_dict().values()} == {META}
     # The first step and the scoring get as far as the first value: a meta tensor has none.
     with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor"):
-        run.fit(NeverStop())
+        run.fit([])
     momenta = [state["momentum_buffer"] for state in run.optimizer.state.values()]
     assert {momentum.device for momentum in momenta} == {META}
     with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor"):
@@ -80,4 +76,4 @@ def test_labels_on_the_wrong_device_are_found(
 
     monkeypatch.setattr(Classification, "prepare", prepare)
     with pytest.raises(RuntimeError, match="not on the expected device"):
-        a_run(tmp_path, "--model resnet8").fit(NeverStop())
+        a_run(tmp_path, "--model resnet8").fit([])

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from trainers.settings import Settings, parse_settings
+from trainers.errors import LaunchInvalid
+from trainers.settings import Settings, check_options, parse_settings
 
 REQUIRED = ["--output-dir", "o", "--checkpoint-dir", "c"]
 
@@ -122,11 +123,7 @@ def test_the_fingerprint_is_of_what_decides_the_weights() -> None:
 
 def test_rate_and_decay_have_the_defaults_of_the_optimizer() -> None:
     sgd, adamw = settings_of(), settings_of("--optimizer", "adamw")
-    assert (sgd.peak_learning_rate, sgd.chosen_weight_decay, sgd.chosen_momentum) == (
-        0.1,
-        5e-4,
-        0.9,
-    )
+    assert (sgd.peak_learning_rate, sgd.chosen_weight_decay) == (0.1, 5e-4)
     assert (adamw.peak_learning_rate, adamw.chosen_weight_decay) == (1e-3, 1e-2)
     own = settings_of("--optimizer", "mine.trees:optimizer")
     assert (own.peak_learning_rate, own.chosen_weight_decay) == (1e-3, 1e-2)
@@ -138,3 +135,54 @@ def test_the_rate_is_scaled_to_the_global_batch_if_told_so() -> None:
     given = ("--learning-rate", "0.1", "--batch-size", "512")
     assert settings_of(*given).peak_learning_rate == 0.1
     assert settings_of(*given, "--scale-learning-rate-from", "256").peak_learning_rate == 0.2
+
+
+@pytest.mark.parametrize(
+    ("options", "to_change"),
+    [
+        ("--warm-up-epochs 11 --epochs 10", "lower it"),
+        ("--shift-pixels 8 --image-size 8", "0 for none"),
+        ("--keep-gathered", "add --parallel fsdp"),
+        ("--decode-threads 4 --dataset coco", "--dataset shards"),
+        ("--step-timeout-seconds 60 --peer-timeout-seconds 60", "lower the one"),
+        ("--momentum 0.5 --optimizer adamw", "leave it out with adamw"),
+        ("--optimizer adamw --deepspeed x", "use sgd"),
+        ("--decay-epochs 3", "give both or neither"),
+        ("--decay-epochs 30 --schedule step --epochs 30", "lower it"),
+        ("--compile magic", "inductor"),
+        ("--microbatches 8", "add --pipeline-parallel"),
+        ("--pipeline-schedule gpipe", "add --pipeline-parallel"),
+    ],
+)
+def test_options_that_make_no_sense_together_say_what_to_change(
+    options: str, to_change: str
+) -> None:
+    settings = settings_of(*options.split())
+    with pytest.raises(LaunchInvalid, match=to_change) as caught:
+        check_options(settings, ranks=2)
+    assert options.split(maxsplit=1)[0] in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "",
+        "--warm-up-epochs 10 --epochs 10",
+        "--shift-pixels 7 --image-size 8",
+        "--keep-gathered --parallel fsdp",
+        "--decode-threads 4 --dataset shards",
+        "--decode-threads 4 --dataset mine.trees:dataset",
+        "--step-timeout-seconds 59 --peer-timeout-seconds 60",
+        "--optimizer mine.trees:optimizer --schedule constant --label-smoothing 0.1",
+        "--schedule step --decay-epochs 30,60,80 --epochs 90 --momentum 0",
+        "--compile aot_eager",
+        "--microbatches 8 --pipeline-schedule gpipe --pipeline-parallel 2",
+    ],
+)
+def test_others_do(options: str) -> None:
+    check_options(settings_of(*options.split()), ranks=2)
+
+
+def test_a_rank_alone_has_no_peers_to_lose_patience() -> None:
+    options = ["--step-timeout-seconds", "600", "--peer-timeout-seconds", "60"]
+    check_options(settings_of(*options), ranks=1)

@@ -64,8 +64,8 @@ def test_the_lineage_names_the_weights_and_their_data(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--model", "resnet20"), "--model resnet8, and this run has resnet20"),
-        (("--image-mode", "rgb"), "--image-mode grey, and this run has rgb"),
+        (("--model", "resnet20"), "--model resnet8 .* and this run has --model resnet20"),
+        (("--image-mode", "rgb"), "--image-mode grey, and this run has .* --image-mode rgb"),
     ],
 )
 def test_another_architecture_is_refused(
@@ -81,7 +81,7 @@ def test_another_architecture_is_refused(
         (("cat", "dog"), "only in the model: owl"),
         (("cat", "dog", "emu", "owl"), "only in the data: emu"),
         (("cat", "dog", "emu"), "only in the data: emu; only in the model: owl"),
-        (("dog", "cat", "owl"), "another order"),
+        (("dog", "cat", "owl"), "only in the data: none; only in the model: none"),
         ((*CLASSES, *(f"x{number}" for number in range(9))), "x0, x1, x2, x3, x4 and 4 more"),
     ],
 )
@@ -112,9 +112,9 @@ def test_pretrained_weights_are_taken_where_they_fit(folder: Path) -> None:
         for name, tensor in network.state_dict().items()
         if torch.equal(tensor, pretrained.weights[name])
     }
-    assert {"head.weight", "head.bias"} == before.keys() - taken
+    assert {"head.2.weight", "head.2.bias"} == before.keys() - taken
     assert line == f"initial weights: {len(before) - 2} of the network's {len(before)} tensors"
-    assert torch.equal(network.state_dict()["head.weight"], before["head.weight"])
+    assert torch.equal(network.state_dict()["head.2.weight"], before["head.2.weight"])
 
 
 def test_pretrained_weights_of_another_network_are_refused(folder: Path, tmp_path: Path) -> None:

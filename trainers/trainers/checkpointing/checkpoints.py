@@ -34,11 +34,9 @@ class RunIdentity:
     dataset_version: str
     data_fingerprint: str
     settings_fingerprint: str
-    network_fingerprint: str
-    """Of names, shapes and types of its tensors: the code behind a dotted path may change."""
+    network_fingerprint: str  # the code behind a dotted path may change
     seed: int
-    initial_weights: str = ""
-    """SHA-256 of the weights of a warm start; empty for random weights."""
+    initial_weights: str = ""  # SHA-256 of those of a warm start; empty for random ones
 
     def fingerprint(self) -> str:
         """A hash of all of it."""
@@ -75,16 +73,19 @@ class CheckpointFolder:
         Later ones are removed, too: this run skipped them when it resumed from an earlier one, and
         would take them for the newest.
         """
-        write_json_atomically(
-            self._record(checkpoint.step),
-            {
-                "format": _FORMAT,
-                "step": checkpoint.step,
-                "files": dict(checkpoint.files),
-                **dataclasses.asdict(self._identity),
-            },
-        )
-        self._sweep(checkpoint.step)
+        about = dataclasses.asdict(self._identity) | dataclasses.asdict(checkpoint)
+        newest = self._record(checkpoint.step)
+        write_json_atomically(newest, {"format": _FORMAT, **about})
+        mine = sorted(self._folder.glob(f"step-*-{self._suffix}.json"), reverse=True)
+        kept = {record.stem for record in [each for each in mine if each <= newest][:KEPT]}
+        for record in mine:
+            if record.stem not in kept:
+                record.unlink(missing_ok=True)  # first, so that none is left without its content
+        for path in self._folder.glob(f"step-*-{self._suffix}*"):
+            if path.name.endswith(TEMPORARY_SUFFIX):
+                path.unlink(missing_ok=True)
+            elif path.is_dir() and path.name not in kept:
+                shutil.rmtree(path, ignore_errors=True)
         self._log(f"checkpoint step {checkpoint.step}")
 
     def committed(self) -> list[Checkpoint]:
@@ -95,7 +96,7 @@ class CheckpointFolder:
             if isinstance(outcome, Checkpoint):
                 found.append(outcome)
             else:
-                self._log_skipped(record.stem, outcome)
+                self.skip(record.stem, outcome)
         return found
 
     def damage(self, checkpoint: Checkpoint, *, part: int = 0, parts: int = 1) -> str | None:
@@ -108,11 +109,8 @@ class CheckpointFolder:
                 return f"corrupt: {type(error).__name__}: {error}"
         return None
 
-    def skip(self, checkpoint: Checkpoint, reason: str) -> None:
-        """Log that a checkpoint is not used."""
-        self._log_skipped(self._record(checkpoint.step).stem, reason)
-
-    def _log_skipped(self, name: str, reason: str) -> None:
+    def skip(self, name: str, reason: str) -> None:
+        """Log that the checkpoint of this name is not used."""
         self._log(f"warning: checkpoint {name} skipped: {reason}")
 
     def _record(self, step: int) -> Path:
@@ -136,26 +134,8 @@ class CheckpointFolder:
             return f"corrupt: {type(error).__name__}: {error}"
         return checkpoint
 
-    def _sweep(self, step: int) -> None:
-        newest = self._record(step)
-        mine = sorted(self._folder.glob(f"step-*-{self._suffix}.json"), reverse=True)
-        not_later = [record for record in mine if record <= newest]
-        kept = {record.stem for record in not_later[:KEPT]}
-        for record in mine:
-            if record.stem not in kept:
-                record.unlink(missing_ok=True)  # first, so that none is left without its content
-        for path in self._folder.glob(f"step-*-{self._suffix}*"):
-            if path.name.endswith(TEMPORARY_SUFFIX):
-                path.unlink(missing_ok=True)
-            elif path.is_dir() and path.name not in kept:
-                shutil.rmtree(path, ignore_errors=True)
-
 
 def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file, in hex.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """The SHA-256 of a file, in hex."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

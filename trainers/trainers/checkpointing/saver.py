@@ -6,9 +6,7 @@ mix with those of the training.
 
 from __future__ import annotations
 
-import json
-import threading
-from dataclasses import dataclass
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import torch
@@ -28,14 +26,6 @@ _NOTES_NAME = "notes.json"
 _TORCHS_WRITER = "inline_container"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Resumed:
-    """The checkpoint that was loaded: its steps, and rank 0's notes (empty on other ranks)."""
-
-    step: int
-    notes: bytes
-
-
 class Saver:
     """Writes and reads the checkpoints of one run. Every rank calls the same methods."""
 
@@ -45,43 +35,24 @@ class Saver:
         self._group: Any = None
         if world.size > 1:
             self._group = dist.new_group(backend="gloo", timeout=world.timeout)
-        self._thread: threading.Thread | None = None
-        self._failure: BaseException | None = None
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
+        self._work: Future[None] | None = None
         self._staged: sharded_state.State | None = None
-
-    def prepare(self, network: nn.Module, optimizer: Optimizer) -> None:
-        """Allocate the memory for copies while training goes on, so that the first save is fast.
-
-        Call it after the first step, when the optimizer has its state. Later calls do nothing.
-        """
-        if self._staged is not None or self._thread is not None:
-            return
-        state = sharded_state.state_of(network, optimizer)
-        self._thread = threading.Thread(target=self._allocate, args=(state,), daemon=True)
-        self._thread.start()
 
     def start(
         self, step: int, network: nn.Module, optimizer: Optimizer, notes: bytes = b""
     ) -> None:
-        """Copy the state, and write it while training goes on.
+        """Copy the tensors of network and optimizer, and write them while training goes on.
 
-        Args:
-            step: the steps done.
-            network: its parameters and buffers are saved.
-            optimizer: its tensors are saved.
-            notes: of rank 0, returned by `resume`; none if empty.
+        `step` is the number of steps done; `resume` returns it, and the notes of rank 0, if any.
 
         Raises:
-            CheckpointUnwritable: there was no room or permission for the save before this one.
-            Exception: any other failure of it.
+            CheckpointUnwritable: as `finish`, of the save before this one.
         """
         self.finish()
         now = sharded_state.state_of(network, optimizer)
         self._staged = state = sharded_state.staged(now, into=self._staged)
-        self._thread = threading.Thread(
-            target=self._save, args=(step, state, notes), name="checkpoint", daemon=True
-        )
-        self._thread.start()
+        self._work = self._thread.submit(self._save, step, state, notes)
 
     def finish(self) -> None:
         """Wait until the last save is done.
@@ -90,74 +61,57 @@ class Saver:
             CheckpointUnwritable: there was no room or permission for it.
             Exception: any other failure of it.
         """
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
-        if self._failure is not None:
-            raise self._failure
+        if self._work is not None:
+            self._work.result()
 
-    def resume(self, network: nn.Module, optimizer: Optimizer) -> Resumed | None:
-        """Load the newest undamaged checkpoint; None if there is none.
+    def resume(self, network: nn.Module, optimizer: Optimizer) -> tuple[int, bytes]:
+        """Load the newest undamaged checkpoint; returns its steps and, on rank 0, its notes.
 
-        Rank 0 lists, since mounts of one folder on several machines may lag behind each other;
-        every rank verifies a part of the files.
+        Without one, 0 steps. Rank 0 lists, since mounts of one folder on several machines may lag
+        behind each other; every rank verifies a part of the files.
         """
-        listed = self._folder.committed() if self._world.is_first else []
-        content = json.dumps([[found.step, dict(found.files)] for found in listed]).encode()
-        for step, files in json.loads(self._world.from_first(content) or b"[]"):
-            checkpoint = Checkpoint(step=step, files=files)
+        mine = self._folder.committed() if self._world.is_first else []
+        for checkpoint in self._world.gather(mine)[0]:
+            folder = self._folder.content(checkpoint.step)
             damage = self._folder.damage(checkpoint, part=self._world.rank, parts=self._world.size)
             damaged_parts = torch.tensor([float(damage is not None)], device=self._world.device)
             if self._world.sum(damaged_parts).item():
                 reason = damage or "corrupt: another rank found a file that differs from its record"
-                self._folder.skip(checkpoint, reason)
+                self._folder.skip(folder.name, reason)
                 continue
-            folder = self._folder.content(step)
             sharded_state.read(folder, network, optimizer, self._group)
             has_notes = self._world.is_first and _NOTES_NAME in checkpoint.files
             notes = (folder / _NOTES_NAME).read_bytes() if has_notes else b""
-            return Resumed(step=step, notes=notes)
-        return None
+            return checkpoint.step, notes
+        return 0, b""
 
-    def _allocate(self, state: sharded_state.State) -> None:
-        try:
-            self._staged = sharded_state.staged(
-                state
-            )  # the content is overwritten by the first save
-        except Exception as error:  # noqa: BLE001  # raised by the next start or finish
-            self._failure = error
-
-    def _save(self, step: int, state: dict[str, Any], notes: bytes) -> None:
+    def _save(self, step: int, state: sharded_state.State, notes: bytes) -> None:
         try:
             self._write(step, state, notes)
-        except Exception as error:  # noqa: BLE001  # raised by the next start or finish
-            self._failure = error
-            if isinstance(error, OSError) or _TORCHS_WRITER in str(error):
-                self._failure = self._unwritable(step, error)
+        except (OSError, RuntimeError) as error:
+            is_write = isinstance(error, OSError)
+            if not is_write and _TORCHS_WRITER not in str(error):
+                raise
+            reason = str(error) if is_write else f"is there room left? torch: {error}"
+            raise CheckpointUnwritable(
+                f"the checkpoint of step {step} could not be written to "
+                f"{self._folder.content(step)}: {reason}. Make room or give another "
+                "--checkpoint-dir, and start again to go on from the one before"
+            ) from error
 
-    def _unwritable(self, step: int, error: Exception) -> CheckpointUnwritable:
-        reason = str(error) if isinstance(error, OSError) else f"is there room left? torch: {error}"
-        return CheckpointUnwritable(
-            f"the checkpoint of step {step} could not be written to {self._folder.content(step)}: "
-            f"{reason}. Make room or give another --checkpoint-dir, and start again to go on from "
-            "the one before"
-        )
-
-    def _write(self, step: int, state: dict[str, Any], notes: bytes) -> None:
+    def _write(self, step: int, state: sharded_state.State, notes: bytes) -> None:
         content = self._folder.content(step)
         sharded_state.write(content, state, self._group)
-        prefix = f"__{self._world.rank}_"
-        mine = [path for path in content.iterdir() if path.name.startswith(prefix)]
+        mine = list(content.glob(f"__{self._world.rank}_*"))
         if self._world.is_first:
             mine.append(content / sharded_state.INDEX_NAME)
             if notes:
                 mine.append(content / _NOTES_NAME)
                 write_atomically(mine[-1], notes)
         hashes = {path.name: sha256_of(path) for path in mine}
-        by_rank: list[dict[str, str] | None] = [hashes]
+        by_rank = [hashes] * self._world.size
         if self._group is not None:
-            by_rank = [None] * self._world.size
             dist.all_gather_object(by_rank, hashes, group=self._group)
         if self._world.is_first:
-            files = {name: sha for part in by_rank for name, sha in (part or {}).items()}
+            files = {name: sha for part in by_rank for name, sha in part.items()}
             self._folder.commit(Checkpoint(step=step, files=files))

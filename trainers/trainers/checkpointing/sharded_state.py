@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
 from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
-from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadata
+from torch.distributed.checkpoint.metadata import Metadata
 from torch.distributed.checkpoint.planner import ReadItem
 from torch.distributed.checkpoint.staging import BlockingAsyncStager
 from torch.distributed.checkpoint.state_dict_loader import load
@@ -76,22 +76,16 @@ def staged(state: State, into: State | None = None) -> State:
     """A copy in the CPU's memory, which training does not change.
 
     The copy of CUDA tensors is in pinned memory: the device writes all of them without the host,
-    which waits once at the end.
-
-    Args:
-        state: from `state_of`.
-        into: an earlier copy that is no longer needed. It is overwritten if its tensors have the
-            same shapes: allocating so much memory takes longer than copying.
+    which waits once at the end. An earlier copy that is no longer needed is overwritten if its
+    tensors have the same shapes: allocating so much memory takes longer than copying.
     """
     if into is None or _shapes(into) != _shapes(state):
         on_cuda = any(local(value).is_cuda for value in state.values())
         return BlockingAsyncStager(cache_staged_state_dict=on_cuda).stage(state)
-    devices = {local(value).device for value in state.values()}
     for name, value in state.items():
         local(into[name]).copy_(local(value), non_blocking=True)
-    for device in devices:
-        if device.type == "cuda":
-            torch.cuda.current_stream(device).synchronize()
+    for device in {local(value).device for value in state.values() if local(value).is_cuda}:
+        torch.cuda.current_stream(device).synchronize()
     return into
 
 
@@ -107,16 +101,13 @@ def local(tensor: Tensor) -> Tensor:
 def write(folder: Path, state: State, group: dist.ProcessGroup | None) -> None:
     """Write this rank's part, and on rank 0 the index. A collective call of all ranks.
 
-    Args:
-        folder: created if need be; files in it are overwritten.
-        state: from `staged`.
-        group: all ranks, by Gloo; None in a world of one.
+    Files in the folder are overwritten. The group is of all ranks, by Gloo; None in a world of one.
 
     Raises:
         Exception: the failure of the first rank that failed, as OSError.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with _expected_warnings(), _unwrapped_failures():
+    with _failures_as_they_are():
         save(
             state,
             storage_writer=FileSystemWriter(folder, sync_files=True),
@@ -135,16 +126,16 @@ def read(
         Exception: any other failure of the first rank that failed.
     """
     reader = _Reader(folder)
-    parameters = dict(network.named_parameters())
-    for name, stored in reader.read_metadata().state_dict_metadata.items():
-        if name.startswith(_OPTIMIZER):
-            key, _, parameter_name = name.removeprefix(_OPTIMIZER).partition(".")
-            parameter = parameters.get(parameter_name)
-            if parameter is not None:  # other stages hold the rest
-                optimizer.state[parameter][key] = _empty(stored, parameter, optimizer)
-    with _expected_warnings(), _unwrapped_failures():
+    stored = reader.read_metadata().state_dict_metadata
+    _create_optimizer_state(network, optimizer)
+    state = {
+        name: tensor
+        for name, tensor in state_of(network, optimizer).items()
+        if name in stored or name.startswith(_MODEL)  # parameters without a gradient have no state
+    }
+    with _failures_as_they_are():
         load(
-            state_of(network, optimizer),
+            state,
             storage_reader=reader,
             planner=_TensorsOnly(),
             process_group=group,
@@ -152,36 +143,26 @@ def read(
         )
 
 
-def _empty(stored: object, parameter: nn.Parameter, optimizer: Optimizer) -> Tensor:
-    """A tensor to read one of a parameter's states into.
-
-    AdamW counts its steps in a tensor of one number, which is on the CPU unless the update is one
-    kernel on the device. All other states are like the parameter.
-    """
-    if not isinstance(stored, TensorStorageMetadata) or stored.size == parameter.shape:
-        return torch.zeros_like(parameter)
-    is_on_device = optimizer.defaults.get("fused") or optimizer.defaults.get("capturable")
-    device = parameter.device if is_on_device else "cpu"
-    return torch.zeros(stored.size, dtype=stored.properties.dtype, device=device)
+def _create_optimizer_state(network: nn.Module, optimizer: Optimizer) -> None:
+    """Let the optimizer make its tensors by a step without gradients; weights are read later."""
+    for parameter in network.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    optimizer.zero_grad()
 
 
 @contextlib.contextmanager
-def _expected_warnings() -> Generator[None]:
+def _failures_as_they_are() -> Generator[None]:
+    """Raise the first failure in a CheckpointException, which is not a subclass of Exception."""
     with warnings.catch_warnings():
         # A world of one has no process group.
         warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)
         # A killed run left files of the same step, or a checkpoint that was skipped as corrupt.
         warnings.filterwarnings("ignore", "Detected an existing checkpoint", UserWarning)
-        yield
-
-
-@contextlib.contextmanager
-def _unwrapped_failures() -> Generator[None]:
-    """Raise the first failure in a CheckpointException, which is not a subclass of Exception."""
-    try:
-        yield
-    except CheckpointException as error:
-        raise next(iter(error.failures.values()))[0] from error
+        try:
+            yield
+        except CheckpointException as error:
+            raise next(iter(error.failures.values()))[0] from error
 
 
 class _IndexUnpickler(pickle.Unpickler):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any
 
-from trainers.arguments import Fraction, PositiveInteger, name_among, option
+from trainers.arguments import OWN, Fraction, PositiveInteger, name_among, option
 from trainers.data.image_file import ImageFormat
 from trainers.data.images import SampleSource
 from trainers.data.order import SHUFFLE_WINDOW
@@ -28,8 +28,8 @@ DATASETS = {
 class DataOptions:
     """The options that name a dataset, alike for training and evaluation."""
 
-    dataset: Annotated[str, name_among(tuple(DATASETS))] = option(
-        "folder", f"{', '.join(DATASETS)}, or your own: package.module:factory"
+    dataset: Annotated[str, name_among(*DATASETS)] = option(
+        "folder", f"{', '.join(DATASETS)}, or {OWN}"
     )
     data: Path | None = option(None, "folder of <label>/<name>.png, or of shards")
     manifest: Path | None = option(None, "manifest.jsonl, or its folder")
@@ -53,7 +53,6 @@ class DatasetRequest(DataOptions):
     image_format: ImageFormat
     shuffle_window: int = SHUFFLE_WINDOW
     batch_size: int = 1
-    rank: int = 0
     ranks: int = 1
 
 

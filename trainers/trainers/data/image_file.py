@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
-from collections.abc import Callable
+from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Literal
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
@@ -17,10 +18,7 @@ _PILLOW_MODES = {"grey": ("L", 1), "rgb": ("RGB", 3)}
 # Conversion to 8 bits would clip these, not scale them.
 _DEEP_MODES = frozenset({"I", "F", "I;16", "I;16L", "I;16B", "I;16N"})
 _MAX_PIXELS = 89_478_485  # what Pillow warns from, a quarter of a gibibyte of RGB
-
 ImageMode = Literal["grey", "rgb"]
-
-_Used = TypeVar("_Used")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,15 +46,11 @@ def decode(content: bytes, image_format: ImageFormat) -> np.ndarray:
 def decode_sized(content: bytes, image_format: ImageFormat) -> tuple[np.ndarray, tuple[int, int]]:
     """The same, and the width and height that the image has in the file."""
     size = (image_format.size, image_format.size)
-
-    def convert(image: Image.Image) -> tuple[Image.Image, tuple[int, int]]:
-        converted = image.convert(_PILLOW_MODES[image_format.mode][0])
-        if converted.size == size:
-            return converted, size
-        return converted.resize(size, Image.Resampling.BILINEAR), image.size
-
-    image, was = _opened(content, convert)
-    pixels = np.asarray(image, dtype=np.uint8)
+    with _opened(content) as image:
+        was, converted = image.size, image.convert(_PILLOW_MODES[image_format.mode][0])
+        if was != size:
+            converted = converted.resize(size, Image.Resampling.BILINEAR)
+    pixels = np.asarray(converted, dtype=np.uint8)
     return pixels.reshape(*size, image_format.channels).transpose(2, 0, 1), was
 
 
@@ -66,10 +60,12 @@ def check(content: bytes) -> None:
     Raises:
         ValueError: it is not a readable image; the text is the reason.
     """
-    _opened(content, lambda image: image.load())
+    with _opened(content) as image:
+        image.load()
 
 
-def _opened(content: bytes, use: Callable[[Image.Image], _Used]) -> _Used:
+@contextlib.contextmanager
+def _opened(content: bytes) -> Generator[Image.Image]:
     if not content:
         raise ValueError("empty")
     try:
@@ -78,7 +74,7 @@ def _opened(content: bytes, use: Callable[[Image.Image], _Used]) -> _Used:
                 raise ValueError(f"more than 8 bits a channel (mode {image.mode})")
             if image.width * image.height > _MAX_PIXELS:  # Pillow only warns, up to twice as many
                 raise Image.DecompressionBombError  # noqa: TRY301  # as it does beyond
-            return use(image)
+            yield image
     except UnidentifiedImageError:
         raise ValueError(f"not an image ({', '.join(_FORMATS)})") from None
     except (Image.DecompressionBombWarning, Image.DecompressionBombError):

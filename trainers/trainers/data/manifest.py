@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import cast
+from typing import Any, cast
 
 from trainers.errors import DataRejected, FileProblem, LaunchInvalid
 
@@ -111,34 +111,26 @@ def parse(content: bytes) -> Iterator[Entry]:
 def _entry(value: object) -> Entry:
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004  # the caller reports the reason
-    fields = cast("dict[str, object]", value)
-    path, size = fields.get("path"), fields.get("size")
+    fields = cast("dict[str, Any]", value)
+    path, size, file = fields.get("path"), fields.get("size"), fields.get("file")
     md5, etag = fields.get("md5"), fields.get("etag")
     if not isinstance(path, str) or not _is_inside(path):
-        raise ValueError(f"path {path!r} is not a relative path inside the data folder")
-    if not _is_unicode(path):
-        raise ValueError(f"path {path!r} is not Unicode")
-    if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+        raise ValueError(f"path {path!r} is not a relative path inside the data folder, in UTF-8")
+    if type(size) is not int or size < 0:
         raise ValueError(f"size {size!r} is not a number of bytes")
     if md5 is not None and not (isinstance(md5, str) and _MD5.fullmatch(md5)):
         raise ValueError(f"md5 {md5!r} is neither 32 lower-case hex digits nor null")
-    if etag is not None and not isinstance(etag, str):
-        raise ValueError(f"etag {etag!r} is not a string")
-    file = fields.get("file")
-    if file is not None and not (isinstance(file, str) and _is_inside(file) and _is_unicode(file)):
-        raise ValueError(f"file {file!r} is not a relative path inside the data folder")
+    if not isinstance(etag, str | None):
+        raise ValueError(f"etag {etag!r} is not a string")  # noqa: TRY004  # the same
+    if file is not None and not (isinstance(file, str) and _is_inside(file)):
+        raise ValueError(f"file {file!r} is not a relative path inside the data folder, in UTF-8")
     return Entry(path=path, size=size, md5=md5, etag=etag, file=file)
 
 
-def _is_unicode(path: str) -> bool:
-    """Whether UTF-8 can hold it: names on a disk are bytes, and JSON may escape half a letter."""
+def _is_inside(path: str) -> bool:
     try:
-        path.encode()
+        path.encode()  # names on a disk are bytes, and JSON may escape half a letter
     except UnicodeEncodeError:
         return False
-    return True
-
-
-def _is_inside(path: str) -> bool:
     parts = PurePosixPath(path)
     return bool(path) and "\0" not in path and not parts.is_absolute() and ".." not in parts.parts

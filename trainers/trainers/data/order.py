@@ -36,14 +36,6 @@ SHUFFLE_WINDOW = 48 * BLOCK
 
 
 @dataclass(frozen=True, kw_only=True)
-class Batch:
-    """A global batch: sample numbers, shape (B,), and their epoch."""
-
-    epoch: int
-    samples: Tensor
-
-
-@dataclass(frozen=True, kw_only=True)
 class Order:
     """The order of `samples` training samples in global batches of `batch_size`.
 
@@ -62,12 +54,22 @@ class Order:
         """Steps that an epoch takes, at least one."""
         return max(1, self.samples // self.batch_size)
 
-    def batch(self, step: int) -> Batch:
-        """The global batch of `step`, counted from 0."""
+    def batch(self, step: int) -> Tensor:
+        """The global batch of `step`, counted from 0: sample numbers, shape (B,)."""
         epoch, position = divmod(step, self.steps_per_epoch)
         positions = torch.arange(position * self.batch_size, (position + 1) * self.batch_size)
         permutation = _permutation(self.samples, self.shuffle_window, self.seed, epoch)
-        return Batch(epoch=epoch, samples=permutation[positions % self.samples])
+        return permutation[positions % self.samples]
+
+    def shifts(self, step: int, pixels: int) -> Tensor:
+        """How far each sample of the batch is moved down and right in this epoch.
+
+        Returns:
+            Whole pixels between -pixels and +pixels, shape (B, 2), for each sample the same however
+            the batches are cut.
+        """
+        epoch = step // self.steps_per_epoch
+        return _drawn_shifts(self.samples, self.seed, epoch, pixels)[self.batch(step)]
 
 
 def lanes(shuffle_window: int) -> int:
@@ -88,40 +90,22 @@ def blocks_in_use(samples: int, *, shuffle_window: int, batch_size: int, ranks: 
     return mine + 1
 
 
-def shifts(batch: Batch, *, samples: int, seed: int, pixels: int) -> Tensor:
-    """How far each sample of the batch is moved down and right in this epoch.
-
-    Returns:
-        Whole pixels between -pixels and +pixels, shape (B, 2), for each sample the same however
-        the batches are cut.
-    """
-    return _drawn_shifts(samples, seed, batch.epoch, pixels)[batch.samples]
-
-
 def shifted(images: Tensor, offsets: Tensor) -> Tensor:
-    """Move each image by its own offset, filling with 0.
+    """Move each image, shape (B, C, H, W), by its own offset, filling with 0.
 
-    Args:
-        images: shape (B, C, H, W).
-        offsets: whole pixels (down, right), shape (B, 2).
-
-    Returns:
-        Images of the same shape.
+    Offsets are whole pixels (down, right), shape (B, 2).
     """
-    count, channels, height, width = images.shape
+    count, _, height, width = images.shape
     reach = int(offsets.abs().max()) if count else 0
     padded = functional.pad(images, (reach, reach, reach, reach))
-    sample = torch.arange(count)[:, None, None, None]
-    channel = torch.arange(channels)[None, :, None, None]
-    row = (torch.arange(height) + reach)[None, None, :, None] - offsets[:, 0, None, None, None]
-    column = (torch.arange(width) + reach)[None, None, None, :] - offsets[:, 1, None, None, None]
-    return padded[sample, channel, row, column]
+    windows = padded.unfold(2, height, 1).unfold(3, width, 1)  # by first row and first column
+    first = reach - offsets
+    return windows[torch.arange(count), :, first[:, 0], first[:, 1]]
 
 
 def stream_seed(seed: int, step: int, stream: int) -> int:
     """The seed of a network's own draws, as dropout's, in a step: a resumed run draws alike."""
-    digest = hashlib.sha256(f"{seed}/{step}/{stream}".encode()).digest()
-    return int.from_bytes(digest[:8], "little") >> 1
+    return _hashed(f"{seed}/{step}/{stream}")
 
 
 # Kept for the epoch in progress: with a million samples, drawing it in each step would take longer
@@ -153,5 +137,9 @@ def _drawn_shifts(samples: int, seed: int, epoch: int, pixels: int) -> Tensor:
 
 
 def _generator(seed: int, purpose: str, epoch: int) -> torch.Generator:
-    digest = hashlib.sha256(f"{seed}/{purpose}/{epoch}".encode()).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
+    return torch.Generator().manual_seed(_hashed(f"{seed}/{purpose}/{epoch}"))
+
+
+def _hashed(text: str) -> int:
+    """A seed of 63 bits."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1

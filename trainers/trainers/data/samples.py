@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 from trainers.data.manifest import Entry
 from trainers.errors import DataChanged, DataRejected, FileProblem, LaunchInvalid
@@ -30,14 +30,30 @@ MAX_FILE_BYTES = 256 * 1024**2
 _FINGERPRINT_BITS = 256
 _ODD_PART = re.compile(r"(^|/)\.?(/|$)")  # empty, or a dot
 # Errors of the file itself; any other is a failure of the storage.
-_OWN_FAULTS = {
-    *(errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR),  # no permission, no file
-    *(errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL, errno.ENXIO),  # links in a circle, pipes, …
-}
+_OWN_FAULTS = {errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}
 
 
 class FileChanged(Exception):
     """A file differs from its entry; the message says how."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Decoded(Generic[Value]):
+    """A file that is a sample."""
+
+    entry: Entry
+    md5: str
+    """Of its content, hex."""
+    value: Value
+
+    @property
+    def is_held_out(self) -> bool:
+        """Whether it is for evaluation only: by its content, hence in every dataset version.
+
+        So no model is scored on images that an earlier one was trained on, and copies of an image
+        are always on the same side.
+        """
+        return int(self.md5, 16) % HELD_OUT_ONE_IN == 0
 
 
 def in_order(entries: Iterable[Entry]) -> list[Entry]:
@@ -73,8 +89,12 @@ def read_verified(folder: Path, entry: Entry) -> tuple[bytes, str]:
         raise ValueError(f"{entry.size} bytes, more than the {MAX_FILE_BYTES} that are read")
     if _ODD_PART.search(entry.path) is not None:
         raise ValueError("its path has empty parts or parts named .")
+    path = folder / (entry.file or entry.path)
     try:
-        content = _content(f"{folder}/{entry.file or entry.path}", entry.size)
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would wait for its writer
+            raise ValueError("not a regular file")
+        with path.open("rb") as stream:
+            content = stream.read(entry.size + 1)
     except FileNotFoundError:
         raise FileChanged("missing") from None
     except OSError as error:
@@ -86,21 +106,17 @@ def read_verified(folder: Path, entry: Entry) -> tuple[bytes, str]:
         raise FileChanged(f"more than {entry.size} bytes")
     if len(content) < entry.size:
         raise FileChanged(f"{len(content)} bytes, not {entry.size}")
-    if entry.md5 is not None and digest != entry.md5:
+    if entry.md5 not in {None, digest}:
         raise FileChanged(f"MD5 {digest}, not {entry.md5}")
     return content, digest
 
 
 def decode_all(
-    folder: Path, entries: Sequence[Entry], decode: Callable[[Entry, bytes, str], Value]
-) -> tuple[list[Value], list[FileProblem]]:
+    folder: Path, entries: Sequence[Entry], decode: Callable[[Entry, bytes], Value]
+) -> tuple[list[Decoded[Value]], list[FileProblem]]:
     """Read, verify and decode each entry.
 
-    Args:
-        folder: of the files.
-        entries: to read.
-        decode: from an entry, its content and its MD5 in hex; raises ValueError with the reason if
-            it is not a sample.
+    `decode` raises ValueError with the reason if a file's content is not a sample.
 
     Returns:
         What was decoded, in order of `entries`, and the files that are not samples.
@@ -111,9 +127,10 @@ def decode_all(
     """
     changed: list[FileProblem] = []
 
-    def read(entry: Entry) -> tuple[Value] | FileProblem | None:
+    def read(entry: Entry) -> Decoded[Value] | FileProblem | None:
         try:
-            return (decode(entry, *read_verified(folder, entry)),)
+            content, md5 = read_verified(folder, entry)
+            return Decoded(entry=entry, md5=md5, value=decode(entry, content))
         except ValueError as error:
             return FileProblem(path=entry.path, reason=str(error))
         except FileChanged as error:
@@ -124,34 +141,19 @@ def decode_all(
         outcomes = list(readers.map(read, entries))
     check_unchanged(changed, len(entries))
     return (
-        [each[0] for each in outcomes if isinstance(each, tuple)],
+        [each for each in outcomes if isinstance(each, Decoded)],
         [each for each in outcomes if isinstance(each, FileProblem)],
     )
 
 
-def _content(path: str, size: int) -> bytes:
-    """The content of a file, at most one byte more than `size`.
-
-    Raises:
-        OSError: it cannot be read, or is not a regular file.
-    """
-    # Path.read_bytes takes twice as long for small files.
-    with open(path, "rb", buffering=0, opener=_open_at_once) as stream:
-        content = stream.read(size + 1) or b""
-        while 0 < len(content) <= size and (more := stream.read(size + 1 - len(content))):
-            content += more  # some file systems give less at a time than they have
-        return content
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """Open a regular file. A pipe would wait for its writer; devices are refused, too."""
-    descriptor = os.open(path, flags | os.O_NONBLOCK)
-    mode = os.fstat(descriptor).st_mode
-    if not stat.S_ISREG(mode):
-        os.close(descriptor)
-        number = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
-        raise OSError(number, os.strerror(number), path)
-    return descriptor
+def split(
+    found: Iterable[Decoded[Value]],
+) -> tuple[list[Decoded[Value]], list[Decoded[Value]]]:
+    """The samples to train on, and the held-out ones."""
+    sides: tuple[list[Decoded[Value]], list[Decoded[Value]]] = ([], [])
+    for each in found:
+        sides[each.is_held_out].append(each)
+    return sides
 
 
 def is_marker(path: str) -> bool:
@@ -162,27 +164,15 @@ def is_marker(path: str) -> bool:
     return any(part.startswith(("_", ".")) for part in PurePosixPath(path).parts)
 
 
-def is_held_out(content_md5: str) -> bool:
-    """Whether an image is for evaluation only: by its content, hence in every dataset version.
-
-    So no model is scored on images that an earlier one was trained on, and copies of an image are
-    always on the same side.
-    """
-    return int(content_md5, 16) % HELD_OUT_ONE_IN == 0
-
-
-def fingerprint(samples: Iterable[tuple[str, str]], *others: str) -> str:
-    """A hash of a set of samples; that of a union is made from those of its parts.
+def fingerprint(found: Iterable[Decoded[Any]], *others: str) -> str:
+    """A hash of a set of samples by path and MD5; `others` are those of sets to be added to it.
 
     The sum of their SHA-256 (AdHash: Bellare and Micciancio, EUROCRYPT 1997).
-
-    Args:
-        samples: path and MD5 of each.
-        others: the fingerprints of sets to which these are added.
     """
     total = sum(int(other, 16) for other in others)
-    for path, digest in samples:
-        total += int.from_bytes(hashlib.sha256(f"{path}\0{digest}".encode()).digest(), "big")
+    for each in found:
+        digest = hashlib.sha256(f"{each.entry.path}\0{each.md5}".encode()).digest()
+        total += int.from_bytes(digest, "big")
     return f"{total % 2**_FINGERPRINT_BITS:x}"
 
 
@@ -206,7 +196,7 @@ def check_unchanged(changed: Sequence[FileProblem], files: int) -> None:
         raise DataChanged(
             f"{len(changed)} of {files} files are not what the manifest froze: the data was "
             "overwritten or deleted since; the next manifest will have it as it is then",
-            sorted(changed, key=_path),
+            sorted(changed, key=lambda problem: problem.path),
         )
 
 
@@ -220,32 +210,24 @@ def check_bad_fraction(bad: Sequence[FileProblem], files: int, max_bad_fraction:
         raise DataRejected(
             f"{len(bad)} of {files} files are no labelled images, more than the fraction "
             f"{max_bad_fraction:g} that may be: mend or remove them, or raise --max-bad-fraction",
-            sorted(bad, key=_path),
+            sorted(bad, key=lambda problem: problem.path),
         )
-
-
-def _path(problem: FileProblem) -> str:
-    return problem.path
 
 
 def check_fit_to_learn(
-    version: str, classes: Sequence[str], train_samples: int, held_out_samples: int
+    version: str, classes: Sequence[str], train: int, held_out: int, *, least_classes: int = 2
 ) -> None:
-    """Refuse data that no classifier can be trained or scored on.
+    """Refuse data that nothing can be trained or scored on.
 
     Raises:
-        DataRejected: fewer than two classes, nothing to train on, or nothing held out.
+        DataRejected: fewer classes than that, nothing to train on, or nothing held out.
     """
-    if len(classes) < 2:  # noqa: PLR2004  # a choice needs two
+    if len(classes) < least_classes or not train or not held_out:
         raise DataRejected(
-            f"dataset {version} has {train_samples + held_out_samples} images of {len(classes)} "
-            f"classes {list(classes)}: classification needs two classes or more, each a folder of "
-            "images"
-        )
-    if not train_samples or not held_out_samples:
-        raise DataRejected(
-            f"dataset {version} has {train_samples} images to train on and {held_out_samples} "
-            "held out: add images (about one in five is held out, by its content)"
+            f"dataset {version} has {len(classes)} classes, {train} images to "
+            f"train on and {held_out} held out: add images, so that there are {least_classes} "
+            "classes or more, and some images of each kind (about one in five is held out, by its "
+            "content)"
         )
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,10 +18,9 @@ from trainers.errors import DataChanged, DataRejected, FileProblem
 from trainers.files import write_json_atomically
 
 INDEX_NAME = "index.json"
-RECORD_SUFFIX = ".json"
 # The smallest read, in samples: blocks (see `order`) do not begin where shards do.
 GROUP = 64
-_FORMAT = 2
+_FORMAT = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,14 +32,12 @@ class Shard:
     """A hash of its files and of how it was made."""
     size: int
     """Bytes."""
-    sha256: str
     train: int
     """Samples to train on."""
     held_out: int
     offsets: tuple[int, ...]
     """Where groups begin and the last one ends, if the format needs it; else empty."""
-    classes: Mapping[str, int]
-    """Samples of each label."""
+    classes: tuple[str, ...]
     fingerprint: str
     quarantined: tuple[FileProblem, ...]
 
@@ -57,15 +52,23 @@ class Shard:
         """Write the record, which completes the shard."""
         write_json_atomically(record_path(folder, self.name), dataclasses.asdict(self))
 
+    def differs(self, folder: Path) -> str | None:
+        """How its file differs from the record; None if it does not."""
+        try:
+            size = (folder / self.name).stat().st_size
+        except FileNotFoundError:
+            return "missing"
+        return None if size == self.size else f"{size} bytes, not {self.size}"
+
     @classmethod
     def read(cls, folder: Path, name: str, identity: str) -> Shard | None:
         """The record of a shard; None if the shard is missing or of another identity."""
         try:
             shard = cls.from_json(json.loads(record_path(folder, name).read_bytes()))
-            is_whole = (folder / name).stat().st_size == shard.size
+            is_kept = shard.identity == identity and shard.differs(folder) is None
         except (OSError, ValueError, KeyError, TypeError):
             return None  # the shard is packed again
-        return shard if is_whole and shard.identity == identity else None
+        return shard if is_kept else None
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Shard:
@@ -74,31 +77,26 @@ class Shard:
         Raises:
             KeyError, TypeError: it is another one.
         """
-        problems = tuple(FileProblem(**problem) for problem in value["quarantined"])
-        fields: dict[str, Any] = {
-            **value,
+        tuples: dict[str, Any] = {
             "offsets": tuple(value["offsets"]),
-            "quarantined": problems,
+            "classes": tuple(value["classes"]),
+            "quarantined": tuple(FileProblem(**problem) for problem in value["quarantined"]),
         }
-        return cls(**fields)
+        return cls(**{**value, **tuples})
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShardIndex:
     """All shards of a dataset version."""
 
-    identity: str
-    """A hash of the version and of all shards' identities."""
     dataset_version: str
     storage: str
-    files: int
-    """Files of the version, quarantined ones included."""
     shards: tuple[Shard, ...]
 
     @property
     def classes(self) -> tuple[str, ...]:
         """The labels, in order."""
-        return tuple(sorted(sum((Counter(shard.classes) for shard in self.shards), Counter())))
+        return tuple(sorted({label for shard in self.shards for label in shard.classes}))
 
     @property
     def fingerprint(self) -> str:
@@ -121,8 +119,9 @@ class ShardIndex:
         Raises:
             DataRejected: too many files are not samples, or the rest cannot be learned from.
         """
-        samples.check_bad_fraction(self.quarantined, self.files, max_bad_fraction)
         train, held_out = self.samples(held_out=False), self.samples(held_out=True)
+        bad = self.quarantined
+        samples.check_bad_fraction(bad, train + held_out + len(bad), max_bad_fraction)
         samples.check_fit_to_learn(self.dataset_version, self.classes, train, held_out)
 
     def write(self, folder: Path) -> None:
@@ -142,21 +141,17 @@ class ShardIndex:
             value: dict[str, Any] = json.loads(path.read_bytes())
             if value.pop("format") != _FORMAT or value["storage"] not in FORMATS:
                 raise ValueError("its format is another one")  # noqa: TRY301  # one exit for all reasons
-            shards = tuple(Shard.from_json(shard) for shard in value["shards"])
-            value["shards"] = shards
-            index = cls(**value)
-        except FileNotFoundError:
-            raise DataRejected(
-                f"{folder} holds no {INDEX_NAME}: it is not a folder of shards, or packing has not "
-                "ended; run python -m trainers.pack"
-            ) from None
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            shards = tuple(Shard.from_json(shard) for shard in value.pop("shards"))
+            index = cls(shards=shards, **value)
+        except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError) as error:
             reason = f"{type(error).__name__}: {error}"
             raise DataRejected(
-                f"{path} is not an index of shards ({reason}): pack again",
+                f"{path} is not an index of shards ({reason}): it is not a folder of shards, or "
+                "packing has not ended; run python -m trainers.pack",
                 [FileProblem(path=INDEX_NAME, reason=reason)],
             ) from error
-        problems = [problem for shard in shards for problem in _problems_of(folder, shard)]
+        found = [(shard.name, shard.differs(folder)) for shard in shards]
+        problems = [FileProblem(path=name, reason=reason) for name, reason in found if reason]
         if problems:
             raise DataChanged(
                 f"{len(problems)} of {len(shards)} shards in {folder} differ from its "
@@ -166,16 +161,6 @@ class ShardIndex:
         return index
 
 
-def _problems_of(folder: Path, shard: Shard) -> list[FileProblem]:
-    try:
-        size = (folder / shard.name).stat().st_size
-    except FileNotFoundError:
-        return [FileProblem(path=shard.name, reason="missing")]
-    if size == shard.size:
-        return []
-    return [FileProblem(path=shard.name, reason=f"{size} bytes, not {shard.size}")]
-
-
 def record_path(folder: Path, name: str) -> Path:
     """The path of a shard's record."""
-    return (folder / name).with_suffix(RECORD_SUFFIX)
+    return (folder / name).with_suffix(".json")

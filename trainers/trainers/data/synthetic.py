@@ -23,20 +23,18 @@ _SEED = 20_151_210  # of the images, not of the training
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pool:
-    """`samples` images, of which the first `len(pixels)` differ."""
+class Repeated:
+    """`samples` images: those of the pool, over and over."""
 
-    pixels: Tensor
+    pool: Samples
     samples: int
-    classes: int
 
     def __len__(self) -> int:
         return self.samples
 
     def take(self, numbers: Tensor) -> Samples:
-        """The images of these numbers; a number's class is its remainder."""
-        position = numbers % len(self.pixels)
-        return Samples(inputs=self.pixels[position], labels=position % self.classes)
+        """The images of these numbers."""
+        return self.pool.take(numbers % len(self.pool))
 
 
 def make(request: DatasetRequest) -> Dataset:
@@ -47,27 +45,23 @@ def make(request: DatasetRequest) -> Dataset:
     """
     samples, classes = request.synthetic_images, request.synthetic_classes
 
-    def pool(samples: int, image_format: ImageFormat) -> Pool:
-        return Pool(pixels=_pixels(image_format, classes), samples=samples, classes=classes)
+    def repeated(samples: int, image_format: ImageFormat) -> Repeated:
+        labels = torch.arange(classes * -(-_LEAST_POOL // classes)) % classes
+        shape = (len(labels), image_format.channels, image_format.size, image_format.size)
+        generator = torch.Generator().manual_seed(_SEED)
+        pixels = torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator)
+        return Repeated(pool=Samples(inputs=pixels, labels=labels), samples=samples)
 
     version = f"synthetic-{samples}-{classes}"
     names = tuple(f"{number:04d}" for number in range(classes))
     held_out = max(1, samples // HELD_OUT_ONE_IN)
     check_fit_to_learn(version, names, samples, held_out)
-    held_out_as = functools.partial(pool, held_out)
+    held_out_as = functools.partial(repeated, held_out)
     return Dataset(
         version=version,
         classes=names,
-        train=pool(samples, request.image_format),
+        train=repeated(samples, request.image_format),
         held_out=held_out_as(request.image_format),
         held_out_as=held_out_as,
         fingerprint=f"{_SEED}",
     )
-
-
-def _pixels(image_format: ImageFormat, classes: int) -> Tensor:
-    """Random bytes, shape (pool, C, H, W): a whole number of images for each class."""
-    count = classes * -(-_LEAST_POOL // classes)
-    shape = (count, image_format.channels, image_format.size, image_format.size)
-    generator = torch.Generator().manual_seed(_SEED)
-    return torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator)

@@ -1,28 +1,38 @@
-"""COCO's annotation file: the objects on each image.
+"""COCO's annotation file: the objects on each image. Masks are by faster-coco-eval's functions.
 
 Source: cocodataset.org, "Data format". Boxes are (x, y, width, height) in pixels. A segmentation is
 a list of polygons, each `[x1, y1, x2, y2, …]`, or run lengths, as a list or as COCO's compressed
-string: see `masks`. Without one, the mask is the box.
+string. Without one, the mask is the box.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trainers.detection import masks
-from trainers.detection.masks import RunLengths
-from trainers.errors import DataRejected
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from trainers.data.images import Samples
+from trainers.errors import DataRejected, LaunchInvalid
+
+RunLengths = dict[str, Any]
+"""A mask: `{"size": [height, width], "counts": compressed text or bytes}`."""
+
+_LEAST_PIXELS = 1.0  # of a box on the scaled image: torchvision refuses boxes without an area
 
 
 @dataclass(frozen=True, kw_only=True)
 class Instance:
     """One object on an image."""
 
-    category: int
-    """Its position in `Annotations.categories`."""
+    label: int
+    """The position of its category in the file, by id, from 1; 0 is the background."""
     box: tuple[float, float, float, float]
     """Left, top, right, bottom, in pixels of the image."""
     is_crowd: bool
@@ -32,29 +42,69 @@ class Instance:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Target:
+    """The objects on one image, in pixels of the scaled image."""
+
+    boxes: Tensor
+    """Left, top, right, bottom, shape (O, 4)."""
+    labels: Tensor
+    """Shape (O,)."""
+    masks: Tensor
+    """Bytes of 0 and 1, shape (O, size, size)."""
+    is_crowd: Tensor
+    """Shape (O,)."""
+
+    def to_learn(self, device: torch.device, numbers: Tensor | None = None) -> dict[str, Tensor]:
+        """For torchvision, without crowds; `numbers` are the labels of a network with others."""
+        labels = self.labels if numbers is None else numbers[self.labels]
+        tensors = {"boxes": self.boxes, "labels": labels, "masks": self.masks}
+        return {name: tensor[~self.is_crowd].to(device) for name, tensor in tensors.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
 class AnnotatedImage:
     """An image by its path below the folder, its size in pixels, and its objects."""
 
     path: str
     width: int
     height: int
-    instances: tuple[Instance, ...]
+    instances: list[Instance]
+
+    def target(self, size: int) -> Target:
+        """The objects on the image, scaled to a square. Masks are drawn on each call."""
+        scale = (size / self.width, size / self.height) * 2
+        boxes = np.array([each.box for each in self.instances]).reshape(-1, 4) * scale
+        boxes = np.clip(boxes, 0, size)
+        large = ((boxes[:, 2:] - boxes[:, :2]) >= _LEAST_PIXELS).all(axis=1)
+        kept = [self.instances[position] for position in np.flatnonzero(large)]
+        drawn = [
+            Image.fromarray(decode_mask(each.mask)).resize((size, size), Image.Resampling.NEAREST)
+            for each in kept
+        ]
+        return Target(
+            boxes=torch.tensor(boxes[large], dtype=torch.get_default_dtype()),
+            labels=torch.tensor([each.label for each in kept], dtype=torch.int64),
+            masks=torch.from_numpy(np.array(drawn, np.uint8).reshape(-1, size, size)),
+            is_crowd=torch.tensor([each.is_crowd for each in kept], dtype=torch.bool),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Annotations:
-    """An annotation file; categories by their names, in the order of their ids."""
+class AnnotatedImages(Samples):
+    """Images whose labels are numbers of annotated images."""
 
-    categories: tuple[str, ...]
-    images: tuple[AnnotatedImage, ...]
+    annotated: tuple[AnnotatedImage, ...]
+
+    def target(self, number: int) -> Target:
+        """The objects on an image."""
+        return self.annotated[number].target(self.inputs.shape[-1])
 
 
-def parse(content: bytes, *, name: str) -> Annotations:
-    """Read an annotation file.
+def parse(content: bytes, *, name: str) -> tuple[tuple[str, ...], list[AnnotatedImage]]:
+    """Read an annotation file, which errors call `name`.
 
-    Args:
-        content: JSON.
-        name: for errors.
+    Returns:
+        The names of the categories, in the order of their ids, and the images.
 
     Raises:
         DataRejected: it is not of the format; the message says where.
@@ -62,50 +112,93 @@ def parse(content: bytes, *, name: str) -> Annotations:
     where = "the file"
     try:
         value = json.loads(content)
-        ids = sorted((int(entry["id"]), str(entry["name"])) for entry in value["categories"])
-        number = {category: position for position, (category, _) in enumerate(ids)}
-        sizes: dict[int, tuple[int, int]] = {}
-        paths: dict[str, int] = {}
+        categories = {int(entry["id"]): str(entry["name"]) for entry in value["categories"]}
+        labels = {category: label for label, category in enumerate(sorted(categories), start=1)}
+        images: dict[int, AnnotatedImage] = {}
         for entry in value["images"]:
             where = f"image {entry.get('id')}"
-            if entry["file_name"] in paths:
-                raise ValueError("another image has the same file_name")  # noqa: TRY301  # one exit
-            paths[str(entry["file_name"])] = int(entry["id"])
-            sizes[int(entry["id"])] = int(entry["width"]), int(entry["height"])
-        instances: dict[int, list[Instance]] = {image: [] for image in sizes}
+            size = {side: int(entry[side]) for side in ("width", "height")}
+            image = AnnotatedImage(path=str(entry["file_name"]), **size, instances=[])
+            images[int(entry["id"])] = image
         for entry in value["annotations"]:
             where = f"annotation {entry.get('id')}"
-            image = int(entry["image_id"])
-            if image not in sizes:
-                raise ValueError(f"the file lacks its image {image}")  # noqa: TRY301  # one exit
-            instances[image].append(_instance(entry, number, *sizes[image]))
+            image = images[int(entry["image_id"])]
+            image.instances.append(_instance(entry, labels, image))
+        where = "the file"
+        if len({image.path for image in images.values()}) != len(value["images"]):
+            raise ValueError("images share an id or a file_name")  # noqa: TRY301  # one exit
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataRejected(
             f"{name}: {where}: {type(error).__name__}: {error}: not a file of COCO's format"
         ) from error
-    images = [
-        AnnotatedImage(
-            path=path,
-            width=sizes[image][0],
-            height=sizes[image][1],
-            instances=tuple(instances[image]),
-        )
-        for path, image in paths.items()
-    ]
-    return Annotations(categories=tuple(name for _, name in ids), images=tuple(images))
+    return tuple(categories[category] for category in labels), list(images.values())
 
 
 def _instance(
-    entry: Mapping[str, Any], number: Mapping[int, int], width: int, height: int
+    entry: Mapping[str, Any], labels: Mapping[int, int], image: AnnotatedImage
 ) -> Instance:
     left, top, across, down = (float(value) for value in entry["bbox"])
     if not (across >= 0 and down >= 0):
         raise ValueError(f"a box {across} wide and {down} high")
     right, bottom = left + across, top + down
     corners = [left, top, right, top, right, bottom, left, bottom]
+    mask = entry.get("segmentation") or [corners]
     return Instance(
-        category=number[int(entry["category_id"])],
+        label=labels[int(entry["category_id"])],
         box=(left, top, right, bottom),
         is_crowd=bool(entry.get("iscrowd", 0)),
-        mask=masks.compressed(entry.get("segmentation") or [corners], width=width, height=height),
+        mask=_run_lengths(mask, width=image.width, height=image.height),
     )
+
+
+def library(module: str) -> Any:
+    """A module of `faster_coco_eval.core`, which only detection needs.
+
+    Raises:
+        LaunchInvalid: it is not installed.
+    """
+    try:
+        return importlib.import_module(f"faster_coco_eval.core.{module}")
+    except ImportError as error:
+        raise LaunchInvalid(
+            f"detection needs faster-coco-eval, which cannot be imported ({error}): install it"
+        ) from error
+
+
+def encode_masks(masks: np.ndarray) -> list[RunLengths]:
+    """Masks of 0 and 1, shape (N, height, width), as run lengths."""
+    if not len(masks):
+        return []
+    encoded = library("mask").encode(np.asfortranarray(masks.astype(np.uint8).transpose(1, 2, 0)))
+    return [{**one, "counts": one["counts"].decode()} for one in encoded]
+
+
+def decode_mask(run_lengths: RunLengths) -> np.ndarray:
+    """Bytes of 0 and 1, shape (height, width)."""
+    return library("mask").decode(dict(run_lengths))
+
+
+def _run_lengths(
+    segmentation: Mapping[str, Any] | Sequence[Sequence[float]], *, width: int, height: int
+) -> RunLengths:
+    """The mask of a COCO annotation: polygons `[x1, y1, x2, y2, …]`, or run lengths of any kind.
+
+    Raises:
+        ValueError: it is not of the format, or does not fill the image.
+    """
+    mask = library("mask")
+    try:
+        if isinstance(segmentation, Mapping):
+            run_lengths: Any = dict(segmentation)
+            if not isinstance(run_lengths["counts"], str):
+                run_lengths["counts"] = [int(count) for count in run_lengths["counts"]]
+                run_lengths = mask.frPyObjects(run_lengths, height, width)
+            if mask.decode(run_lengths).shape != (height, width):
+                raise ValueError(f"a mask that is not {height} high and {width} wide")
+            return run_lengths
+        polygons = [[float(place) for place in polygon] for polygon in segmentation]
+        if any(len(polygon) < 6 or len(polygon) % 2 for polygon in polygons):  # noqa: PLR2004  # three corners
+            raise ValueError("a polygon is x and y of three corners or more")
+        return mask.merge(mask.frPyObjects(polygons, height, width))
+    except RuntimeError as error:
+        raise ValueError(str(error)) from error

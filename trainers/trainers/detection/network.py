@@ -51,16 +51,18 @@ def build(architecture: str, *, channels: int, classes: int, **options: Any) -> 
     model, backbone = _LAYOUTS[architecture]
     if channels != _COLOURS:
         raise LaunchInvalid(f"{architecture} takes colour images: give --image-mode rgb")
-    detection = _torchvision("torchvision.models.detection", architecture)
-    features = _pyramid(backbone, architecture)
-    rcnn: nn.Module = getattr(detection, model)(features, **{"num_classes": classes + 1, **options})
-    rcnn.transform = _without_scaling(detection.transform.GeneralizedRCNNTransform)
+    models = _torchvision_models(architecture)
+    features = _pyramid(models, backbone)
+    options = {"num_classes": classes + 1, **options}
+    rcnn: nn.Module = getattr(models.detection, model)(features, **options)
+    rcnn.transform = _without_scaling(models.detection.transform.GeneralizedRCNNTransform)
     return Detector(rcnn)
 
 
-def _torchvision(module: str, architecture: str) -> Any:
+def _torchvision_models(architecture: str) -> Any:
     try:
-        return importlib.import_module(module)
+        importlib.import_module("torchvision.models.detection")
+        return importlib.import_module("torchvision.models")
     except (ImportError, RuntimeError) as error:  # RuntimeError: built for another torch
         raise LaunchInvalid(
             f"{architecture} needs torchvision, which cannot be imported: "
@@ -69,18 +71,15 @@ def _torchvision(module: str, architecture: str) -> Any:
         ) from error
 
 
-def _pyramid(backbone: str, architecture: str) -> nn.Module:
+def _pyramid(models: Any, backbone: str) -> nn.Module:
     """A residual network and a pyramid of its four stages' features, all of it trained."""
     norm = functools.partial(nn.GroupNorm, _GROUPS)
-    network = _torchvision("torchvision.models", architecture).get_model(
-        backbone, weights=None, norm_layer=norm, zero_init_residual=True
-    )
-    utils = _torchvision("torchvision.models.detection.backbone_utils", architecture)
+    network = models.get_model(backbone, weights=None, norm_layer=norm, zero_init_residual=True)
     widest = network.fc.in_features
-    return utils.BackboneWithFPN(
+    return models.detection.backbone_utils.BackboneWithFPN(
         network,
-        return_layers={f"layer{stage}": str(stage - 1) for stage in range(1, _STAGES + 1)},
-        in_channels_list=[widest >> (_STAGES - stage) for stage in range(1, _STAGES + 1)],
+        return_layers={f"layer{stage + 1}": str(stage) for stage in range(_STAGES)},
+        in_channels_list=[widest >> (_STAGES - 1 - stage) for stage in range(_STAGES)],
         out_channels=_PYRAMID_WIDTH,
         norm_layer=norm,
     )

@@ -6,36 +6,30 @@ Source: cocodataset.org, "Detection evaluation", as faster-coco-eval computes it
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from trainers.detection import masks
-from trainers.detection.annotated_images import Target
+from trainers.detection.coco import Target, encode_masks, library
 
 MASK_FROM = 0.5  # of the probability that a pixel belongs
 _KINDS = {"bbox": "box", "segm": "mask"}
 _ANY_AREA = [0, 1e10]  # square pixels
 
 
-@dataclass(kw_only=True)
 class Scores:
     """The objects on images and the detections, in the form of COCO's files. Classes count from 1.
 
-    Attributes:
-        images: `{"id", "height", "width"}` of each image.
-        objects: annotations.
-        detections: results; with `segmentation` if the detector draws masks.
-        kinds: `bbox`, and `segm` if the detector draws masks.
+    `kinds` are `bbox`, and `segm` if the detector draws masks.
     """
 
-    images: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    objects: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    detections: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    kinds: tuple[str, ...] = ("bbox",)
+    def __init__(self) -> None:
+        self.images: list[dict[str, Any]] = []
+        self.objects: list[dict[str, Any]] = []
+        self.detections: list[dict[str, Any]] = []
+        self.kinds = {"bbox"}
 
     def add(
         self, number: int, detected: Mapping[str, Tensor], target: Target, to_ours: Tensor
@@ -52,13 +46,11 @@ class Scores:
         self.images.append({"id": number, "height": height, "width": width})
         objects = _entries(number, target.labels, target.boxes, target.masks)
         for entry, is_crowd in zip(objects, target.is_crowd.tolist(), strict=True):
-            # Identifiers count from 1: 0 stands for no match.
-            identity = {"id": len(self.objects) + 1, "iscrowd": int(is_crowd), "area": 1.0}
-            self.objects.append({**entry, **identity})
-        drawn = detected.get("masks")
-        if drawn is not None:
-            drawn = drawn[:, 0] >= MASK_FROM
-            self.kinds = ("bbox", "segm")
+            self.objects.append({**entry, "iscrowd": int(is_crowd), "area": 1.0})
+        drawn = None
+        if "masks" in detected:
+            drawn = detected["masks"][:, 0] >= MASK_FROM
+            self.kinds.add("segm")
         found = _entries(number, to_ours[detected["labels"]], detected["boxes"], drawn)
         for entry, score in zip(found, detected["scores"].tolist(), strict=True):
             if entry["category_id"]:
@@ -67,13 +59,13 @@ class Scores:
     @classmethod
     def merged(cls, parts: Sequence[Scores]) -> Scores:
         """The scores of all ranks."""
-        objects = [entry for part in parts for entry in part.objects]
-        return cls(
-            images=[image for part in parts for image in part.images],
-            objects=[{**entry, "id": number} for number, entry in enumerate(objects, start=1)],
-            detections=[entry for part in parts for entry in part.detections],
-            kinds=max((part.kinds for part in parts), key=len),
-        )
+        whole = cls()
+        for part in parts:
+            whole.images += part.images
+            whole.objects += part.objects
+            whole.detections += part.detections
+            whole.kinds |= part.kinds
+        return whole
 
     def average_precision(self, classes: Sequence[str]) -> dict[str, dict[str, float]]:
         """By kind, `box` or `mask`, and name: `ap`, `ap_50`, `ap_75`, and each class's by its name.
@@ -81,7 +73,7 @@ class Scores:
         A class without an object does not count.
         """
         by_kind: dict[str, dict[str, float]] = {}
-        for kind in self.kinds:
+        for kind in sorted(self.kinds):
             curves = self._curves(kind, len(classes))
             there = {name: c for name, c in zip(classes, curves, strict=True) if (c >= 0).all()}
             mean = np.mean(list(there.values()), axis=0) if there else np.zeros(10)
@@ -98,14 +90,15 @@ class Scores:
 
         -1 for a class without an object.
         """
-        coco = masks.library("coco").COCO(
+        coco = library("coco").COCO(
             {
                 "images": self.images,
                 "categories": [{"id": number, "name": ""} for number in range(1, classes + 1)],
-                "annotations": self.objects,
+                # Identifiers count from 1: 0 stands for no match.
+                "annotations": [{**each, "id": n} for n, each in enumerate(self.objects, start=1)],
             }
         )
-        coco_eval = masks.library("faster_eval_api").COCOeval_faster(
+        coco_eval = library("faster_eval_api").COCOeval_faster(
             coco, coco.loadRes(self.detections), kind
         )
         coco_eval.params.areaRng, coco_eval.params.areaRngLbl = [_ANY_AREA], ["all"]
@@ -126,6 +119,6 @@ def _entries(
         for label, box in zip(labels.tolist(), sized.tolist(), strict=True)
     ]
     if drawn is not None:
-        for entry, mask in zip(entries, masks.encode(drawn.numpy()), strict=True):
+        for entry, mask in zip(entries, encode_masks(drawn.numpy()), strict=True):
             entry["segmentation"] = mask
     return entries

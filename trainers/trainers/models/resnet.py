@@ -16,11 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-_EXPANSION = 4  # of a bottleneck
 _BATCHNORM = "-batchnorm"
 
 Norm = Callable[[int], nn.Module]
@@ -32,7 +30,8 @@ class Layout:
 
     blocks: tuple[int, ...]
     widths: tuple[int, ...] = (64, 128, 256, 512)
-    has_bottlenecks: bool = False
+    expansion: int = 1
+    """Of a bottleneck: its output has so many times its width. 1: blocks are none."""
     is_for_small_images: bool = False
 
 
@@ -45,7 +44,7 @@ _SMALL = {
 _LARGE = {
     "resnet18": Layout(blocks=(2, 2, 2, 2)),
     "resnet34": Layout(blocks=(3, 4, 6, 3)),
-    "resnet50": Layout(blocks=(3, 4, 6, 3), has_bottlenecks=True),
+    "resnet50": Layout(blocks=(3, 4, 6, 3), expansion=4),
 }
 
 ARCHITECTURES = (*_SMALL, *_LARGE, *(name + _BATCHNORM for name in _LARGE))
@@ -84,17 +83,17 @@ class ResNet(nn.Module):
             for block in range(count):
                 stride = 2 if stage > 0 and block == 0 else 1
                 blocks.append(_Block(layout, width, inner, stride, norm))
-                width = inner * _EXPANSION if layout.has_bottlenecks else inner
+                width = inner * layout.expansion
         self.stages = nn.Sequential(*blocks)
-        self.average = GlobalAverage()
-        self.head = nn.Linear(width, classes)
+        average = nn.AdaptiveAvgPool2d(1)
+        self.head = nn.Sequential(average, nn.Flatten(), nn.Linear(width, classes))
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits, shape (B, classes), for images of shape (B, channels, H, W)."""
-        return self.head(self.average(self.stages(self.stem(images))))
+        return self.head(self.stages(self.stem(images)))
 
     def blocks(self) -> list[nn.Module]:
         """The repeated parts, see `trainers.plugins`."""
@@ -102,15 +101,7 @@ class ResNet(nn.Module):
 
     def pipeline_parts(self) -> list[nn.Module]:
         """The parts of a pipeline, see `trainers.plugins`."""
-        return [self.stem, *self.stages, self.average, self.head]
-
-
-class GlobalAverage(nn.Module):
-    """The mean over an image."""
-
-    def forward(self, features: Tensor) -> Tensor:
-        """Features of shape (B, C, H, W) to their means, of shape (B, C)."""
-        return torch.mean(features, dim=(2, 3))
+        return [self.stem, *self.stages, self.head]
 
 
 class _Block(nn.Module):
@@ -118,13 +109,15 @@ class _Block(nn.Module):
 
     def __init__(self, layout: Layout, width: int, inner: int, stride: int, norm: Norm) -> None:
         super().__init__()
-        outer = inner * _EXPANSION if layout.has_bottlenecks else inner
-        if layout.has_bottlenecks:
+        outer = inner * layout.expansion
+        if layout.expansion > 1:
             layers = [(width, inner, 1, 1), (inner, inner, 3, stride), (inner, outer, 1, 1)]
         else:
             layers = [(width, inner, 3, stride), (inner, outer, 3, 1)]
-        self.convolutions = nn.ModuleList(_convolution(*layer) for layer in layers)
-        self.norms = nn.ModuleList(norm(layer[1]) for layer in layers)
+        parts: list[nn.Module] = []
+        for layer in layers:
+            parts += [_convolution(*layer), norm(layer[1]), nn.ReLU()]
+        self.residual = nn.Sequential(*parts[:-1])
         if width == outer and stride == 1:
             self.shortcut = nn.Identity()
         elif layout.is_for_small_images:
@@ -132,15 +125,10 @@ class _Block(nn.Module):
         else:
             self.shortcut = nn.Sequential(_convolution(width, outer, 1, stride), norm(outer))
         if not layout.is_for_small_images:
-            nn.init.zeros_(self.norms[-1].get_parameter("weight"))
+            nn.init.zeros_(self.residual[-1].get_parameter("weight"))
 
     def forward(self, features: Tensor) -> Tensor:
-        residual = features
-        for position, convolution in enumerate(self.convolutions):
-            if position:
-                residual = functional.relu(residual)
-            residual = self.norms[position](convolution(residual))
-        return functional.relu(residual + self.shortcut(features))
+        return functional.relu(self.residual(features) + self.shortcut(features))
 
 
 class _Subsampled(nn.Module):

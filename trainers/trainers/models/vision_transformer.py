@@ -8,7 +8,6 @@ the loss does not depend on the number of ranks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -24,22 +23,12 @@ _MLP_RATIO = 4
 _LONGEST_WAVE = 10_000.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Layout:
-    """The size of a network: `patch` in pixels."""
-
-    patch: int
-    width: int
-    depth: int
-    heads: int
-
-
-# The first is for images of 8 pixels up; the others are published, for 224.
+# Patches in pixels. The first is for images of 8 pixels up; the others are published, for 224.
 _LAYOUTS = {
-    "vit-digits": Layout(patch=2, width=64, depth=4, heads=4),
-    "vit-tiny": Layout(patch=16, width=192, depth=12, heads=3),
-    "vit-small": Layout(patch=16, width=384, depth=12, heads=6),
-    "vit-base": Layout(patch=16, width=768, depth=12, heads=12),
+    "vit-digits": {"patch": 2, "width": 64, "depth": 4, "heads": 4},
+    "vit-tiny": {"patch": 16, "width": 192, "depth": 12, "heads": 3},
+    "vit-small": {"patch": 16, "width": 384, "depth": 12, "heads": 6},
+    "vit-base": {"patch": 16, "width": 768, "depth": 12, "heads": 12},
 }
 
 ARCHITECTURES = tuple(_LAYOUTS)
@@ -51,18 +40,20 @@ def build(architecture: str, *, channels: int, classes: int) -> nn.Module:
     Raises:
         KeyError: there is no such architecture.
     """
-    return VisionTransformer(_LAYOUTS[architecture], channels=channels, classes=classes)
+    return VisionTransformer(**_LAYOUTS[architecture], channels=channels, classes=classes)
 
 
 class VisionTransformer(nn.Module):
     """Patches, blocks of attention and perceptron, an average, a linear head."""
 
-    def __init__(self, layout: Layout, *, channels: int, classes: int) -> None:
+    def __init__(
+        self, *, patch: int, width: int, depth: int, heads: int, channels: int, classes: int
+    ) -> None:
         super().__init__()
-        self.patches = _Patches(channels, layout)
-        self.encoder = nn.Sequential(*(_Block(layout) for _ in range(layout.depth)))
-        self.head = _Head(layout.width, classes)
-        self._layout = layout
+        self.patches = _Patches(channels, width, patch)
+        self.encoder = nn.Sequential(*(_Block(width, heads) for _ in range(depth)))
+        self.head = _Head(width, classes)
+        self._heads = heads
         for module in self.encoder.modules():
             if isinstance(module, nn.Linear):
                 nn.init.xavier_uniform_(module.weight)
@@ -88,9 +79,9 @@ class VisionTransformer(nn.Module):
         Raises:
             LaunchInvalid: the heads do not divide.
         """
-        if self._layout.heads % ranks:
+        if self._heads % ranks:
             raise LaunchInvalid(
-                f"{self._layout.heads} heads of attention do not divide into --tensor-parallel "
+                f"{self._heads} heads of attention do not divide into --tensor-parallel "
                 f"{ranks}: take a divisor, or another model"
             )
         from torch.distributed.tensor import parallel  # noqa: PLC0415  # slow to import
@@ -101,12 +92,12 @@ class VisionTransformer(nn.Module):
             "attention.key": columns,
             "attention.value": columns,
             "attention.output": rows,
-            "perceptron.up": columns,
-            "perceptron.down": rows,
+            "perceptron.0": columns,
+            "perceptron.2": rows,
         }
         return {
             f"encoder.{number}.{name}": style()
-            for number in range(self._layout.depth)
+            for number in range(len(self.encoder))
             for name, style in of_block.items()
         }
 
@@ -114,9 +105,9 @@ class VisionTransformer(nn.Module):
 class _Patches(nn.Module):
     """Images to patches, shape (B, patches, width), each marked with its position."""
 
-    def __init__(self, channels: int, layout: Layout) -> None:
+    def __init__(self, channels: int, width: int, patch: int) -> None:
         super().__init__()
-        self.embedding = nn.Conv2d(channels, layout.width, layout.patch, stride=layout.patch)
+        self.embedding = nn.Conv2d(channels, width, patch, stride=patch)
 
     def forward(self, images: Tensor) -> Tensor:
         features: Tensor = self.embedding(images)
@@ -143,12 +134,13 @@ def sine_cosine_positions(width: int, rows: int, columns: int, *, like: Tensor) 
 
 
 class _Block(nn.Module):
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, width: int, heads: int) -> None:
         super().__init__()
-        self.norm1 = nn.LayerNorm(layout.width)
-        self.attention = _Attention(layout.width, head_width=layout.width // layout.heads)
-        self.norm2 = nn.LayerNorm(layout.width)
-        self.perceptron = _Perceptron(layout.width)
+        self.norm1 = nn.LayerNorm(width)
+        self.attention = _Attention(width, head_width=width // heads)
+        self.norm2 = nn.LayerNorm(width)
+        inner = _MLP_RATIO * width
+        self.perceptron = nn.Sequential(nn.Linear(width, inner), nn.GELU(), nn.Linear(inner, width))
 
     def forward(self, features: Tensor) -> Tensor:
         features = features + self.attention(self.norm1(features))
@@ -163,26 +155,13 @@ class _Attention(nn.Module):
         self._head_width = head_width
 
     def forward(self, features: Tensor) -> Tensor:
-        heads = functional.scaled_dot_product_attention(
-            self._heads(self.query(features)),
-            self._heads(self.key(features)),
-            self._heads(self.value(features)),
+        # Each of shape (B, heads, patches, head width), of those heads that this rank has.
+        query, key, value = (
+            projected(features).unflatten(2, (-1, self._head_width)).transpose(1, 2)
+            for projected in (self.query, self.key, self.value)
         )
+        heads = functional.scaled_dot_product_attention(query, key, value)
         return self.output(heads.transpose(1, 2).flatten(2))
-
-    def _heads(self, features: Tensor) -> Tensor:
-        """Shape (B, heads, patches, head width), of those heads that this rank has."""
-        return features.unflatten(2, (-1, self._head_width)).transpose(1, 2)
-
-
-class _Perceptron(nn.Module):
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.up = nn.Linear(width, _MLP_RATIO * width)
-        self.down = nn.Linear(_MLP_RATIO * width, width)
-
-    def forward(self, features: Tensor) -> Tensor:
-        return self.down(functional.gelu(self.up(features)))
 
 
 class _Head(nn.Module):

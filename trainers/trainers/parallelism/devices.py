@@ -1,26 +1,46 @@
-"""Which device a rank trains on: a GPU of its own, or the CPU that it shares with its neighbours.
+"""Which device a rank trains on, and how it computes.
+
+It is a GPU of the rank's own, or the CPU that it shares with its neighbours.
 
 Ranks of one machine that see the same GPUs (the same CUDA_VISIBLE_DEVICES) take one each, in the
-order of LOCAL_RANK. Ranks whose launcher shows each of them one GPU
-only, as Slurm and some MPI wrappers do, take that one. A part of a GPU (MIG) counts as a GPU: a
-process sees one such part at most (docs.nvidia.com, "MIG User Guide", device names).
+order of LOCAL_RANK. Ranks whose launcher shows each of them one GPU only, as Slurm and some MPI
+wrappers do, take that one. A part of a GPU (MIG) counts as a GPU: a process sees one such part at
+most (docs.nvidia.com, "MIG User Guide", device names).
+
+| option | on CUDA | on a CPU |
+|---|---|---|
+| (default) | cuDNN keeps the fastest of its kernels; atomics add in any order | deterministic |
+| --deterministic | deterministic kernels only; cuBLAS gets a fixed workspace | the same |
+| --precision fp32 | products of 32-bit numbers are exact | the same |
+| --precision tf32 | 10 bits of mantissa on tensor cores; sums and parameters keep 32 | as fp32 |
+| --precision bf16 | autocast, and tf32 for what stays in 32 bits | autocast |
+
+Sources: docs.pytorch.org, "Reproducibility", "torch.use_deterministic_algorithms", "CUDA semantics"
+(TensorFloat-32); docs.nvidia.com, cuBLAS, "Results reproducibility".
 """
 
 from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 
 from trainers.errors import LaunchInvalid
 
+if TYPE_CHECKING:
+    from trainers.settings import Settings
+
 DeviceChoice = Literal["auto", "cuda", "cpu"]
 
 VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
+CUBLAS_VARIABLE = "CUBLAS_WORKSPACE_CONFIG"
+# cuBLAS documents these two as repeatable. The first takes 24 MiB of a device, the second 8 KiB and
+# may be slower.
+REPEATABLE_WORKSPACES = (":4096:8", ":16:8")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +49,7 @@ class RankHardware:
 
     host: str
     local_rank: int
-    visible_devices: str | None
-    """CUDA_VISIBLE_DEVICES as this rank has it."""
+    visible_devices: str | None  # CUDA_VISIBLE_DEVICES as this rank has it
     gpus: int
 
     @classmethod
@@ -47,21 +66,24 @@ class RankHardware:
 def gpu_of_rank(rank: int, ranks: Sequence[RankHardware], choice: DeviceChoice) -> int | None:
     """The index of a rank's GPU among those that it sees; None for the CPU.
 
-    Every rank computes the same assignment.
-
-    Args:
-        rank: whose device to find.
-        ranks: the hardware of every rank, in order.
-        choice: `auto` takes GPUs if any rank sees one, `cuda` requires them, `cpu` takes none.
+    Every rank computes the same assignment from the hardware of all of them, in order. `auto` takes
+    GPUs if any rank sees one, `cuda` requires them, `cpu` takes none.
 
     Raises:
         LaunchInvalid: some ranks have a GPU and others do not, or `cuda` is chosen and no rank has.
     """
     if choice == "cpu" or (choice == "auto" and not any(each.gpus for each in ranks)):
         return None
-    indices = [_index_among_neighbours(each, ranks) for each in range(len(ranks))]
-    for number, (index, mine) in enumerate(zip(indices, ranks, strict=True)):
-        if index < mine.gpus:
+    indices: list[int] = []
+    for number, mine in enumerate(ranks):
+        # Those that choose from the same GPUs, in the order of LOCAL_RANK.
+        rivals = [
+            (each.local_rank, other)
+            for other, each in enumerate(ranks)
+            if (each.host, each.visible_devices) == (mine.host, mine.visible_devices)
+        ]
+        indices.append(sorted(rivals).index((mine.local_rank, number)))
+        if indices[-1] < mine.gpus:
             continue
         shown = "unset" if mine.visible_devices is None else repr(mine.visible_devices)
         if not mine.gpus:
@@ -79,36 +101,58 @@ def gpu_of_rank(rank: int, ranks: Sequence[RankHardware], choice: DeviceChoice) 
     return indices[rank]
 
 
-def _index_among_neighbours(rank: int, ranks: Sequence[RankHardware]) -> int:
-    """How many ranks come before this one among those that choose from the same GPUs."""
-    mine = ranks[rank]
-    neighbours = [
-        (each.local_rank, number)
-        for number, each in enumerate(ranks)
-        if each.host == mine.host and each.visible_devices == mine.visible_devices
-    ]
-    return sorted(neighbours).index((mine.local_rank, rank))
-
-
 def use_device(gpu: int | None, *, neighbours: int, environment: Mapping[str, str]) -> torch.device:
-    """Make the device current in this process and thread.
+    """Make the device, from `gpu_of_rank`, current in this process and thread.
 
-    Args:
-        gpu: from `gpu_of_rank`.
-        neighbours: ranks on this machine, this one included. On the CPU they share its cores,
-            unless OMP_NUM_THREADS is set.
-        environment: of this process.
+    On the CPU, `neighbours` (the ranks on this machine, this one included) share its cores, unless
+    OMP_NUM_THREADS is set.
     """
     if gpu is not None:
         device = torch.device("cuda", gpu)
         torch.cuda.set_device(device)
         return device
     if "OMP_NUM_THREADS" not in environment:
-        torch.set_num_threads(max(1, _usable_cores() // neighbours))
+        has_affinity = hasattr(os, "sched_getaffinity")  # macOS has none
+        cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+        torch.set_num_threads(max(1, cores // neighbours))
     return torch.device("cpu")
 
 
-def _usable_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+def prepare_environment(settings: Settings, environment: MutableMapping[str, str]) -> None:
+    """Set the variables that CUDA reads when it starts in the process of this environment.
+
+    Raises:
+        LaunchInvalid: the environment contradicts `--deterministic`.
+    """
+    if not settings.deterministic:
+        return
+    workspace = environment.setdefault(CUBLAS_VARIABLE, REPEATABLE_WORKSPACES[0])
+    if workspace not in REPEATABLE_WORKSPACES:
+        raise LaunchInvalid(
+            f"{CUBLAS_VARIABLE}={workspace} is not repeatable, but --deterministic is given: "
+            f"unset it, or set it to one of {', '.join(REPEATABLE_WORKSPACES)}"
+        )
+
+
+def choose_kernels(settings: Settings, device: torch.device) -> None:
+    """Choose the kernels of this process, for `device`.
+
+    Raises:
+        LaunchInvalid: the device has no `--precision` of this kind.
+    """
+    on_cuda = device.type == "cuda"
+    is_deterministic = settings.deterministic or not on_cuda
+    torch.use_deterministic_algorithms(is_deterministic)
+    if not on_cuda:
+        return
+    torch.backends.cudnn.benchmark = not is_deterministic
+    torch.backends.cudnn.deterministic = is_deterministic
+    uses_tf32 = settings.precision != "fp32"
+    torch.backends.cudnn.allow_tf32 = uses_tf32
+    torch.set_float32_matmul_precision("high" if uses_tf32 else "highest")
+    if settings.precision == "bf16" and not torch.cuda.is_bf16_supported(including_emulation=False):
+        raise LaunchInvalid(
+            f"{torch.cuda.get_device_name(device)} has no bfloat16 arithmetic, but --precision "
+            "bf16 is given: use --precision tf32, or a GPU of compute capability 8.0 or newer "
+            "(A100, L4, H100)"
+        )

@@ -24,6 +24,13 @@ _LOOPBACK = "127.0.0.1"
 # Below the ephemeral ports of Linux (32768 up) and above the well-known services.
 _FIRST_PORT = 20_000
 _PORTS = 10_000
+# The variables of rank, number of ranks, and both on this machine.
+_OMPI = "OMPI_COMM_WORLD_"
+_LAUNCHERS = (
+    ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
+    (f"{_OMPI}RANK", f"{_OMPI}SIZE", f"{_OMPI}LOCAL_RANK", f"{_OMPI}LOCAL_SIZE"),
+    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +53,7 @@ class Launch:
         names = next((names for names in _LAUNCHERS if names[0] in environment), None)
         if names is None:
             return cls()
-        rank = _integer(environment, names[0])
-        size = _integer(environment, names[1])
+        rank, size = _integer(environment, names[0]), _integer(environment, names[1])
         local_rank = _integer(environment, names[2], rank)
         local_size = _integer(environment, names[3], size)
         if not 0 <= rank < size:
@@ -59,17 +65,6 @@ class Launch:
             return cls()
         host, port = _rendezvous_address(environment, local_size=local_size, size=size)
         return cls(rank=rank, size=size, local_rank=local_rank, host=host, port=port)
-
-
-# The variables of rank, number of ranks, and both on this machine.
-_LAUNCHERS = (
-    ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
-    (
-        *("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-        *("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
-    ),
-    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
-)
 
 
 def _integer(environment: Mapping[str, str], name: str, default: int | None = None) -> int:

@@ -47,7 +47,7 @@ class RankCoordinates:
         """The coordinates of `rank` among `size` ranks.
 
         Raises:
-            LaunchInvalid: the ranks are no multiple of stages times tensor ranks.
+            LaunchInvalid: `size` is no multiple of stages times tensor ranks.
         """
         rest = stages * tensor_ranks
         if size % rest:
@@ -72,11 +72,7 @@ class RankCoordinates:
         return items[self.data_rank :: self.data_ranks]
 
     def passes(self, items: int, *, at_once: int) -> list[Tensor]:
-        """This rank's part of so many items in passes, as many as any other rank has.
-
-        Returns:
-            The numbers of the items of each pass; in the last, there may be none.
-        """
+        """The numbers of this rank's items in passes, as many as others have; one may be empty."""
         largest_share = -(-items // self.data_ranks)
         mine = self.share(torch.arange(items))
         return [mine[first : first + at_once] for first in range(0, largest_share, at_once)]
@@ -114,46 +110,46 @@ def rank_coordinates(settings: Settings, world: World) -> RankCoordinates:
         stages=settings.pipeline_parallel,
         tensor_ranks=settings.tensor_parallel,
     )
-    batch, passes = settings.batch_size, settings.accumulate
-    if batch < coordinates.data_ranks * passes:
-        raise LaunchInvalid(
-            f"--batch-size {batch} is less than one image for each of {coordinates.data_ranks} "
-            f"ranks and {passes} passes: it is the global batch"
+    batch, passes, data_ranks = settings.batch_size, settings.accumulate, coordinates.data_ranks
+    tensor_ranks, microbatches = coordinates.tensor_ranks, settings.microbatches
+    reason = None
+    if batch < data_ranks * passes:
+        reason = (
+            f"--batch-size {batch} is less than one image for each of {data_ranks} ranks and "
+            f"{passes} passes: it is the global batch"
         )
-    if coordinates.tensor_ranks > 1 and coordinates.data_ranks > 1 and settings.parallel != "fsdp":
-        raise LaunchInvalid(
-            f"--tensor-parallel {coordinates.tensor_ranks} on {world.size} ranks leaves "
-            f"{coordinates.data_ranks} copies of the model, which torch's DDP cannot keep alike "
-            "where layers are split: add --parallel fsdp"
+    elif tensor_ranks > 1 and data_ranks > 1 and settings.parallel != "fsdp":
+        reason = (
+            f"--tensor-parallel {tensor_ranks} on {world.size} ranks leaves {data_ranks} copies of "
+            "the model, which torch's DDP cannot keep alike where layers are split: add --parallel "
+            "fsdp"
         )
-    if coordinates.stages > 1:
-        _check_pipeline(settings, coordinates)
+    elif coordinates.stages == 1:
+        return coordinates
+    elif passes > 1:
+        reason = "a pipeline adds up its microbatches: give --microbatches instead of --accumulate"
+    elif settings.compile is not None:
+        reason = "--compile does not work with --pipeline-parallel: leave one out"
+    elif microbatches < coordinates.stages:
+        reason = (
+            f"--microbatches {microbatches} keep {coordinates.stages} stages waiting: give as many "
+            "or more"
+        )
+    elif batch % (data_ranks * microbatches):
+        reason = (
+            f"--batch-size {batch} does not divide into {data_ranks} ranks times {microbatches} "
+            "--microbatches: stages exchange one shape only"
+        )
+    if reason is not None:
+        raise LaunchInvalid(reason)
     return coordinates
 
 
-def _check_pipeline(settings: Settings, coordinates: RankCoordinates) -> None:
-    if settings.accumulate > 1:
-        raise LaunchInvalid(
-            "a pipeline adds up the gradients of its microbatches: give --microbatches instead of "
-            "--accumulate"
-        )
-    if settings.compile is not None:
-        raise LaunchInvalid("--compile does not work with --pipeline-parallel: leave one out")
-    microbatches = settings.chosen_microbatches
-    if microbatches < coordinates.stages:
-        raise LaunchInvalid(
-            f"--microbatches {microbatches} keep {coordinates.stages} stages waiting: give "
-            "as many or more"
-        )
-    if settings.batch_size % (coordinates.data_ranks * microbatches):
-        raise LaunchInvalid(
-            f"--batch-size {settings.batch_size} does not divide into {coordinates.data_ranks} "
-            f"ranks times {microbatches} --microbatches: stages exchange one shape only"
-        )
-
-
 def device_mesh(coordinates: RankCoordinates, world: World) -> DeviceMesh:
-    """Process groups of all three coordinates, with the time limit of the world."""
+    """Process groups of all three coordinates.
+
+    torch's `init_device_mesh` would give them a time limit of 30 minutes, not the world's.
+    """
     from torch.distributed.device_mesh import DeviceMesh  # noqa: PLC0415  # slow to import
 
     ranks = torch.arange(world.size).view(

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -32,8 +32,7 @@ from torch.optim import Optimizer
 from torch.utils.checkpoint import checkpoint
 
 from trainers.errors import LaunchInvalid
-from trainers.parallelism.deepspeed_config import deepspeed_config
-from trainers.parallelism.deepspeed_engine import DeepSpeedEngine
+from trainers.parallelism.deepspeed import DeepSpeedEngine, deepspeed_config
 from trainers.parallelism.mesh import DATA, PIPELINE, TENSOR, device_mesh, rank_coordinates
 from trainers.parallelism.pipeline import (
     LossOf,
@@ -54,10 +53,9 @@ _IMAGE_DIMENSIONS = 4
 
 
 class Parallel:
-    """A network spread over all ranks. Create the optimizer after it.
+    """A network spread over all ranks, and its loss. Create the optimizer after it.
 
     Attributes:
-        coordinates: of this rank.
         network: the network itself, with the parameter names of checkpoint and model, without the
             layers of other stages.
         module: is called in training.
@@ -69,37 +67,45 @@ class Parallel:
         LaunchInvalid: the network cannot be spread like this.
     """
 
-    def __init__(self, network: nn.Module, settings: Settings, world: World) -> None:
+    def __init__(
+        self, network: nn.Module, loss_of: LossOf, settings: Settings, world: World
+    ) -> None:
         self.coordinates = coordinates = rank_coordinates(settings, world)
         self._world = world
+        self._loss_of = loss_of
         self._precision = settings.precision
         self._memory_format = memory_format(network, settings, world.device)
         self._sharded = settings.parallel == "fsdp" and coordinates.data_ranks > 1
         self.has_mixed_tensors = coordinates.tensor_ranks > 1
         self._deepspeed_config = deepspeed_config(settings, world.size)
-        self.is_whole = not (
-            self._sharded or self.has_mixed_tensors or self._deepspeed_config is not None
-        )
         self._deepspeed: DeepSpeedEngine | None = None
-        self._mesh = None
-        if self._sharded or coordinates.stages > 1 or coordinates.tensor_ranks > 1:
-            self._mesh = device_mesh(coordinates, world)
+        is_split = self._sharded or self.has_mixed_tensors
+        self.is_whole = not is_split and self._deepspeed_config is None
+        has_stages = coordinates.stages > 1
+        self._mesh = device_mesh(coordinates, world) if is_split or has_stages else None
         self.network = network
         self.evaluated = self._cut(settings)
         if settings.checkpoint_activations:
             for block in blocks(network):
                 block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False)
-        self._move_to_device(keep_gathered=settings.keep_gathered)
+        if self._sharded:  # before it is on its device, which may be too small for all of it
+            parts = [*blocks(network), self.evaluated]
+            shard(parts, self._mesh_of(DATA), keep_gathered=settings.keep_gathered)
+        # Shards and split layers are of contiguous parameters.
+        layout = self._memory_format if self._mesh is None else torch.preserve_format
+        # torch's annotation of `to` lacks the call with a memory format.
+        cast("Any", network).to(world.device, memory_format=layout)
         self.module = self._called(settings)
         self._pipeline = None
-        if coordinates.stages > 1:
+        if has_stages:
             group = self._mesh_of(PIPELINE).get_group()
             self._pipeline = Pipeline(
                 self.module,
-                schedule=settings.chosen_pipeline_schedule,
-                microbatches=settings.chosen_microbatches,
+                schedule=settings.pipeline_schedule,
+                microbatches=settings.microbatches,
                 device=world.device,
                 group=group,
+                loss_of=loss_of,
             )
             self.evaluated = SequentialStages(self.evaluated, group)
 
@@ -115,20 +121,6 @@ class Parallel:
         if coordinates.data_ranks > 1 and device.type == "cuda":
             core = nn.SyncBatchNorm.convert_sync_batchnorm(core, self._data_group)
         return core
-
-    def _move_to_device(self, *, keep_gathered: bool) -> None:
-        """Move this rank's part to its device.
-
-        Parameters are sharded before: the device may be too small for all of them.
-        """
-        if self._sharded:
-            parts = [*blocks(self.network), self.evaluated]
-            shard(parts, self._mesh_of(DATA), keep_gathered=keep_gathered)
-        # Shards and split layers are of contiguous parameters.
-        layout = self._memory_format if self._mesh is None else torch.preserve_format
-        # torch's annotation of `to` lacks the call with a memory format.
-        to = cast("Callable[..., nn.Module]", self.network.to)
-        to(self._world.device, memory_format=layout)
 
     def _called(self, settings: Settings) -> nn.Module:
         """The module for training: compiled if wanted, in DDP if ranks hold the same weights."""
@@ -151,68 +143,43 @@ class Parallel:
 
     def step(self, optimizer: Optimizer) -> None:
         """Update the weights."""
-        if self._deepspeed is not None:
-            self._deepspeed.module.step()
-        else:
-            optimizer.step()
-
-    @property
-    def has_flat_optimizer(self) -> bool:
-        """Whether the optimizer's state is not by parameter, so that `saved_optimizer` gathers."""
-        return self._deepspeed is not None and self._deepspeed.is_partitioned
+        (optimizer if self._deepspeed is None else self._deepspeed.module).step()
 
     def saved_optimizer(self, optimizer: Optimizer) -> Optimizer:
         """One whose state is by parameter, for a checkpoint. A collective call of all ranks."""
         return optimizer if self._deepspeed is None else self._deepspeed.whole_optimizer()
 
-    def forward_backward(
-        self, arguments: Sequence[Any], targets: Any, loss_of: LossOf, *, last: bool
-    ) -> Tensor:
+    def forward_backward(self, arguments: Sequence[Any], targets: Any, *, last: bool) -> Tensor:
         """A forward and a backward pass; gradients are averaged over the data ranks.
 
-        Args:
-            arguments: of the network; the first is this rank's share of the batch's inputs.
-            targets: of the loss.
-            loss_of: the part of some samples in the loss, from the network's output and targets.
-            last: whether this is the batch's last pass: ranks exchange gradients in it. Before,
-                each rank adds its gradients up.
-
-        Returns:
-            The loss, without gradients; 0 on all stages of a pipeline but the last.
+        The first of the network's arguments is this rank's share of the batch's inputs. In the
+        `last` pass of a batch ranks exchange gradients. The loss that is returned has none, and is
+        0 on all stages of a pipeline but the last.
         """
         inputs, *further = arguments
         if self._memory_format is torch.channels_last and inputs.ndim == _IMAGE_DIMENSIONS:
             inputs = inputs.to(memory_format=torch.channels_last)
         if self._pipeline is not None:
-            return self._pipeline.forward_backward(inputs, targets, loss_of)
+            return self._pipeline.forward_backward(inputs, targets)
         if self._deepspeed is not None:
-            loss = loss_of(self._output(inputs, *further), targets)
+            loss = self._loss_of(self._output(inputs, *further), targets)
             self._deepspeed.backward(loss, last=last)
             return loss.detach()
-        with self._exchange(last=last):
-            loss = loss_of(self._output(inputs, *further), targets)
+        if self._sharded:
+            cast("Any", self.network).set_requires_gradient_sync(last)
+        waits = isinstance(self.module, DistributedDataParallel) and not last
+        with cast("Any", self.module).no_sync() if waits else contextlib.nullcontext():
+            loss = self._loss_of(self._output(inputs, *further), targets)
             loss.backward()
         return loss.detach()
 
     def _output(self, *arguments: Any) -> Any:
         """The network's output; a tensor in 32 bits or more."""
-        with torch.autocast(
-            self._world.device.type, torch.bfloat16, enabled=self._precision == "bf16"
-        ):
+        uses_bf16 = self._precision == "bf16"
+        with torch.autocast(self._world.device.type, torch.bfloat16, enabled=uses_bf16):
             output = self.module(*arguments)
-        if isinstance(output, Tensor) and output.dtype is torch.bfloat16:
-            return output.float()
-        return output
-
-    @contextlib.contextmanager
-    def _exchange(self, *, last: bool) -> Generator[None]:
-        if isinstance(self.module, DistributedDataParallel) and not last:
-            with self.module.no_sync():
-                yield
-            return
-        if self._sharded:
-            cast("Any", self.network).set_requires_gradient_sync(last)
-        yield
+        is_short = isinstance(output, Tensor) and output.dtype is torch.bfloat16
+        return output.float() if is_short else output
 
     def prepare_exchange(self, unused_pass: Callable[[], object]) -> None:
         """Run a pass whose gradients are not used, so that a resumed run rounds as the first one.
@@ -235,14 +202,13 @@ class Parallel:
                 dist.broadcast(buffer, group=self._data_group, group_src=0)
 
     def whole_state(self) -> dict[str, Tensor]:
-        """The state dict in plain tensors in the CPU's memory of rank 0; empty on other ranks.
+        """The state dict in the CPU's memory of rank 0; empty on other ranks.
 
         A device needs memory for one whole tensor at a time.
         """
         self.unify_buffers()
-        state = self.network.state_dict()
         whole: dict[str, Tensor] = {}
-        for name, tensor in state.items():
+        for name, tensor in self.network.state_dict().items():
             # A collective call of all ranks that hold a part of the tensor.
             full = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
             if self.coordinates.is_first_of_stage:
@@ -271,11 +237,9 @@ def memory_format(
     copy features to the other format and back at each layer. Source: docs.pytorch.org,
     "Channels Last Memory Format in PyTorch".
     """
-    is_chosen = settings.channels_last
-    if is_chosen is None:
-        kinds = [type(module) for module in network.modules()]
-        is_advised = nn.Conv2d in kinds and nn.GroupNorm not in kinds
-        is_chosen = device.type == "cuda" and is_advised
+    kinds = [type(module) for module in network.modules()]
+    is_advised = device.type == "cuda" and nn.Conv2d in kinds and nn.GroupNorm not in kinds
+    is_chosen = is_advised if settings.channels_last is None else settings.channels_last
     return torch.channels_last if is_chosen else torch.preserve_format
 
 

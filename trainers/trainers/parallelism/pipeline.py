@@ -11,9 +11,8 @@ docs.pytorch.org, torch.distributed.pipelining.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -21,19 +20,10 @@ from torch import Tensor, nn
 
 from trainers.errors import LaunchInvalid
 
-SCHEDULES = {"gpipe": "ScheduleGPipe", "1f1b": "Schedule1F1B"}
-
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
-Item = TypeVar("Item")
 LossOf = Callable[[Any, Any], Tensor]
-
-
-def cut(items: Sequence[Item], count: int) -> list[Sequence[Item]]:
-    """Split into `count` runs of neighbours. Lengths differ by at most one, longer ones first."""
-    length, longer = divmod(len(items), count)
-    ends = [number * length + min(number, longer) for number in range(count + 1)]
-    return [items[begin:end] for begin, end in itertools.pairwise(ends)]
+"""The part of some samples in the loss, from the network's output and targets."""
 
 
 def keep_stage(network: nn.Module, stage: int, stages: int) -> list[nn.Module]:
@@ -58,11 +48,11 @@ def keep_stage(network: nn.Module, stage: int, stages: int) -> list[nn.Module]:
             "normalises by group or layer"
         )
     names = {module: name for name, module in network.named_modules()}
-    for number, run in enumerate(cut(parts, stages)):
-        if number != stage:
-            for part in run:
-                network.set_submodule(names[part], nn.Identity())
-    return list(cut(parts, stages)[stage])
+    kept = torch.arange(len(parts)).tensor_split(stages)[stage].tolist()
+    for number, part in enumerate(parts):
+        if number not in kept:
+            network.set_submodule(names[part], nn.Identity())
+    return [parts[number] for number in kept]
 
 
 class Stage(nn.Module):
@@ -92,6 +82,7 @@ class Pipeline:
         microbatches: int,
         device: torch.device,
         group: dist.ProcessGroup,
+        loss_of: LossOf,
     ) -> None:
         from torch.distributed import pipelining  # noqa: PLC0415  # seconds of import
 
@@ -100,14 +91,11 @@ class Pipeline:
         )
         self._is_first, self._is_last = stage.is_first, stage.is_last
         self._device = device
-        self._loss_of: LossOf | None = None
-        self._schedule: Any = getattr(pipelining, SCHEDULES[schedule])(
-            stage, microbatches, loss_fn=self._loss, scale_grads=False
-        )
+        kind: Any = pipelining.schedules.get_schedule_class(schedule)
+        self._schedule = kind(stage, microbatches, loss_fn=loss_of, scale_grads=False)
 
-    def forward_backward(self, images: Tensor, labels: Tensor, loss_of: LossOf) -> Tensor:
+    def forward_backward(self, images: Tensor, labels: Tensor) -> Tensor:
         """All passes of a batch. Returns the sum of its losses on the last stage, else 0."""
-        self._loss_of = loss_of
         losses: list[Tensor] = []
         self._schedule.step(
             *((images,) if self._is_first else ()),
@@ -118,10 +106,6 @@ class Pipeline:
         if not losses:
             return torch.zeros((), device=self._device)
         return torch.stack(losses).sum().detach()
-
-    def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        assert self._loss_of is not None
-        return self._loss_of(logits, labels)
 
 
 class SequentialStages(nn.Module):
@@ -136,12 +120,8 @@ class SequentialStages(nn.Module):
         """The last stage's output on every rank. All ranks pass the same images."""
         for stage in range(dist.get_world_size(self._group)):
             is_mine = stage == dist.get_rank(self._group)
-            output = self.stage(features) if is_mine else None
-            shape = [None if output is None else tuple(output.shape)]
-            dist.broadcast_object_list(shape, group=self._group, group_src=stage)
-            assert shape[0] is not None
-            features = features.new_empty(shape[0]) if output is None else output.contiguous()
-            dist.broadcast(features, group=self._group, group_src=stage)
+            output = self.stage(features).contiguous() if is_mine else None
+            features = _broadcast(output, stage, self._group, features.device)
         return features
 
 
@@ -149,20 +129,25 @@ def gather_stages(
     state: dict[str, Tensor], group: dist.ProcessGroup, device: torch.device
 ) -> dict[str, Tensor]:
     """The tensors of all stages in the CPU's memory, on every rank of the group."""
-    described: list[Any] = [None] * dist.get_world_size(group)
-    mine = [(name, tuple(tensor.shape), tensor.dtype) for name, tensor in state.items()]
-    dist.all_gather_object(described, mine, group=group)
-    whole = dict(state)
-    for stage, tensors in enumerate(described):
-        for name, shape, dtype in tensors:
-            if stage == 0:
-                continue
-            is_mine = stage == dist.get_rank(group)
-            tensor = (
-                state[name].to(device)
-                if is_mine
-                else torch.empty(shape, dtype=dtype, device=device)
-            )
-            dist.broadcast(tensor, group=group, group_src=stage)
-            whole[name] = tensor.cpu()
+    names: list[Any] = [None] * dist.get_world_size(group)
+    dist.all_gather_object(names, list(state), group=group)
+    whole: dict[str, Tensor] = {}
+    for stage, of_stage in enumerate(names):
+        is_mine = stage == dist.get_rank(group)
+        for name in of_stage:
+            mine = state[name].to(device) if is_mine else None
+            whole[name] = _broadcast(mine, stage, group, device).cpu()
     return whole
+
+
+def _broadcast(
+    tensor: Tensor | None, stage: int, group: dist.ProcessGroup, device: torch.device
+) -> Tensor:
+    """The tensor of one stage, on the device of every rank of the group; the others pass None."""
+    kind: list[Any] = [None if tensor is None else (tensor.shape, tensor.dtype)]
+    dist.broadcast_object_list(kind, group=group, group_src=stage)
+    if tensor is None:
+        shape, dtype = kind[0]
+        tensor = torch.empty(shape, dtype=dtype, device=device)
+    dist.broadcast(tensor, group=group, group_src=stage)
+    return tensor

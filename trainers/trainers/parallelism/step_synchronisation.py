@@ -31,10 +31,6 @@ class StepSynchronisation:
 
     They derive the number of steps in between from the mean of their times, so that all of them
     choose the same step and no rank waits for one that does not take part.
-
-    Args:
-        world: the ranks.
-        clock: seconds.
     """
 
     def __init__(self, world: World, *, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -50,10 +46,7 @@ class StepSynchronisation:
     def begin(self, step: int, loss: Tensor, *, stop: bool) -> Callable[[], StepStatus]:
         """Begin the sum over the ranks, which runs beside the optimizer; the result waits for it.
 
-        Args:
-            step: counted from 1.
-            loss: this rank's part of the batch's mean loss, a scalar.
-            stop: whether this rank was asked to stop.
+        `loss` is this rank's part of the batch's mean loss, a scalar; `stop` is of this rank.
         """
         now = self._clock()
         steps, seconds = 1, SECONDS_BETWEEN

@@ -10,6 +10,7 @@ stderr and ends the process with 1 (docs.python.org, faulthandler.dump_traceback
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
 import sys
@@ -30,12 +31,8 @@ _CHECKS = 10  # of the clock within the limit, at least one in each second
 class Watchdog:
     """Watches this rank inside a `with` block.
 
-    Args:
-        limit_seconds: between two heartbeats.
-        rank: named in the report.
-        output: where `stacks-rank-<rank>.txt` is written.
-        report: gets the error before the process ends.
-        end: ends the process with an exit code.
+    If more than `limit_seconds` pass between two heartbeats, `stacks-rank-<rank>.txt` is written to
+    the output folder, `report` gets the error, and the process ends.
     """
 
     def __init__(
@@ -45,15 +42,12 @@ class Watchdog:
         rank: int,
         output: Path,
         report: Callable[[TrainingHung], object],
-        end: Callable[[int], object] = os._exit,
     ) -> None:
         self._limit_seconds = limit_seconds
         self._check_seconds = min(1.0, limit_seconds / _CHECKS)
         self._rank = rank
         self._path = output / f"stacks-rank-{rank}.txt"
         self._report = report
-        self._end = end
-        self._last = (time.monotonic(), "the start")
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
 
@@ -81,25 +75,21 @@ class Watchdog:
             if time.monotonic() - since > self._limit_seconds:
                 faulthandler.cancel_dump_traceback_later()
                 self._give_up(done)
-                return
             self._stopped.wait(self._check_seconds)
 
     def _give_up(self, done: str) -> None:
         headline = (
             f"rank {self._rank} has made no progress for {self._limit_seconds:g} s since {done}"
         )
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with self._path.open("w+") as stream:
-                stream.write(f"{headline}; the stacks of its threads:\n")
-                stream.flush()
-                faulthandler.dump_traceback(file=stream, all_threads=True)
-                stream.seek(0)
-                sys.stderr.write(stream.read())
-        except OSError:
-            sys.stderr.write(f"{headline}; the stacks of its threads:\n")
-            sys.stderr.flush()
-            faulthandler.dump_traceback(file=_STDERR, all_threads=True)
+        with contextlib.ExitStack() as opened:
+            streams = [sys.stderr]
+            with contextlib.suppress(OSError):
+                streams.append(opened.enter_context(self._path.open("w")))
+            for stream in streams:
+                with contextlib.suppress(OSError):
+                    stream.write(f"{headline}; the stacks of its threads:\n")
+                    stream.flush()
+                    faulthandler.dump_traceback(file=stream, all_threads=True)
         error = TrainingHung(
             f"{headline} (--step-timeout-seconds): each rank's stacks are in {self._path.parent}/"
             "stacks-rank-<rank>.txt and on its stderr; the rank that is not waiting for others is "
@@ -108,4 +98,4 @@ class Watchdog:
         self._report(error)
         sys.stderr.flush()
         time.sleep(_GRACE_SECONDS)
-        self._end(error.exit_code)
+        os._exit(error.exit_code)

@@ -6,20 +6,18 @@ What their launcher sets is in `trainers.parallelism.launch`. Source: docs.pytor
 
 from __future__ import annotations
 
-import base64
-import dataclasses
 import datetime as dt
-import json
 import os
 import pickle
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore, Store
+from torch.distributed.elastic.utils.store import synchronize
 from torch.distributed.rendezvous import rendezvous
 
 from trainers.errors import LaunchInvalid, PeerFailed, TrainingError
@@ -39,7 +37,7 @@ class World:
     launch: Launch
     device: torch.device
     timeout: dt.timedelta
-    _store: Store | None = field(default=None, repr=False)
+    _store: Store | None = None
 
     @classmethod
     def join(
@@ -47,10 +45,7 @@ class World:
     ) -> World:
         """Connect to the store of all ranks; `connect` creates the process group later.
 
-        Args:
-            launch: from `Launch.from_environment`.
-            timeout_seconds: how long to wait for a rank, here and in every collective.
-            device_choice: see `trainers.parallelism.devices`.
+        The timeout is how long to wait for a rank, here and in every collective.
 
         Raises:
             LaunchInvalid: rank 0 cannot listen on the given port, or a rank has no GPU.
@@ -58,34 +53,21 @@ class World:
             torch.distributed.DistError: another rank does not connect in time.
         """
         timeout = dt.timedelta(seconds=timeout_seconds)
+        store = None if launch.size == 1 else _connect_store(launch, timeout)
+        # The CPU, until each rank knows what the others have.
+        world = cls(launch=launch, device=torch.device("cpu"), timeout=timeout, _store=store)
         mine = RankHardware.of_this_process(launch.local_rank, os.environ)
-        if launch.size == 1:
-            gpu = gpu_of_rank(0, [mine], device_choice)
-            device = use_device(gpu, neighbours=1, environment=os.environ)
-            return cls(launch=launch, device=device, timeout=timeout)
-        os.environ |= {
-            "RANK": str(launch.rank),
-            "WORLD_SIZE": str(launch.size),
-            "MASTER_ADDR": launch.host,
-            "MASTER_PORT": str(launch.port),
-        }
-        store = _connect_store(launch, timeout)
-        store.set_timeout(timeout)
-        store = PrefixStore(f"landfall/{incarnation(os.environ)}", store)
-        store.set(f"hardware/{launch.rank}", json.dumps(dataclasses.asdict(mine)))
-        ranks = [
-            RankHardware(**json.loads(store.get(f"hardware/{rank}"))) for rank in range(launch.size)
-        ]
-        device = use_device(
+        ranks = world._exchange("hardware", mine)
+        world.device = use_device(
             gpu_of_rank(launch.rank, ranks, device_choice),
             neighbours=sum(each.host == mine.host for each in ranks),
             environment=os.environ,
         )
-        return cls(launch=launch, device=device, timeout=timeout, _store=store)
+        return world
 
     @property
     def rank(self) -> int:
-        """This rank, from 0."""
+        """From 0."""
         return self.launch.rank
 
     @property
@@ -102,72 +84,58 @@ class World:
         """Start the process group: NCCL where each rank has a GPU, else Gloo."""
         if self._store is None:
             return
+        on_cuda = self.device.type == "cuda"
         dist.init_process_group(
-            "nccl" if self.device.type == "cuda" else "gloo",
+            "nccl" if on_cuda else "gloo",
             store=PrefixStore("process_group", self._store),
             rank=self.rank,
             world_size=self.size,
             timeout=self.timeout,
-            device_id=self.device if self.device.type == "cuda" else None,
+            device_id=self.device if on_cuda else None,
         )
 
     def disconnect(self) -> None:
-        """Wait for all ranks and end the process group.
-
-        The store serves as the barrier: no rank closes a connection that another may still read
-        from, and rank 0, whose process may hold the store, leaves last.
-        """
+        """Wait for all ranks, since they may still read from each other; end the process group."""
         if self._store is None or not dist.is_initialized():
             return
-        self._store.set(f"leaving/{self.rank}", "1")
-        self._store.wait([f"leaving/{rank}" for rank in range(self.size)])
+        self._exchange("leaving", None)
         dist.destroy_process_group()
-        self._store.set(f"left/{self.rank}", "1")
-        if self.is_first:
-            self._store.wait([f"left/{rank}" for rank in range(self.size)])
+        self._exchange("left", None)
 
     def run_on_all_ranks(self, name: str, work: Callable[[], Result]) -> Result:
         """Run `work` on every rank. If it fails on one of them, all of them raise that failure.
 
-        It needs the store and no process group, for work that may fail before there is one.
-
-        Args:
-            name: of the work; used once in a run.
-            work: runs without exchange between ranks.
+        It needs the store and no process group, for work that may fail before there is one. Ranks
+        exchange nothing in `work`; its name is used once in a run.
 
         Raises:
             TrainingError: the failure of the lowest failing rank; `PeerFailed` if it is none of
                 ours.
             Exception: on the failing rank itself, its own exception.
         """
-        result: Result | None = None
-        mine: Exception | None = None
         try:
-            result = work()
+            result, mine = work(), None
         except Exception as error:  # noqa: BLE001  # every failure goes to the other ranks
-            mine = error
-        failed_rank, failure = self._first_failure(name, mine)
-        if failure is None:
-            return result  # type: ignore[return-value]  # without a failure there is a result
-        raise mine if mine is not None and failed_rank == self.rank else failure
+            result, mine = None, error
+        told = mine
+        if self.size > 1 and mine is not None and not isinstance(mine, TrainingError):
+            told = PeerFailed(f"rank {self.rank} failed: {type(mine).__name__}: {mine}")
+        failures = enumerate(self._exchange(name, told))
+        rank, failure = next((each for each in failures if each[1] is not None), (0, None))
+        if failure is not None:
+            raise mine if mine is not None and rank == self.rank else failure
+        return result  # type: ignore[return-value]  # without a failure there is a result
 
-    def _first_failure(self, name: str, mine: Exception | None) -> tuple[int, Exception | None]:
+    def _exchange(self, name: str, value: Result) -> list[Result]:
+        """The values of all ranks, by the store; rank 0, which may hold it, returns last."""
         if self._store is None:
-            return 0, mine
-        failure = mine
-        if mine is not None and not isinstance(mine, TrainingError):
-            failure = PeerFailed(f"rank {self.rank} failed: {type(mine).__name__}: {mine}")
-        outcome = base64.b64encode(pickle.dumps(failure)).decode()
-        self._store.set(f"{name}/outcome/{self.rank}", outcome)
-        outcomes = [self._store.get(f"{name}/outcome/{rank}") for rank in range(self.size)]
-        # Rank 0 may hold the store: it waits until all have read.
-        self._store.set(f"{name}/read/{self.rank}", "1")
-        if self.is_first:
-            self._store.wait([f"{name}/read/{rank}" for rank in range(self.size)])
+            return [value]
+        seconds = self.timeout.total_seconds()
+        found = synchronize(
+            self._store, pickle.dumps(value), self.rank, self.size, name, timeout=seconds
+        )
         # The ranks of a run trust each other, as torch's own exchange of objects does.
-        failures = [pickle.loads(base64.b64decode(each)) for each in outcomes]  # noqa: S301
-        failed = ((rank, each) for rank, each in enumerate(failures) if each is not None)
-        return next(failed, (0, None))
+        return [pickle.loads(each) for each in found]  # noqa: S301
 
     def sum(self, values: Tensor) -> Tensor:
         """The sum of `values` over all ranks, on each of them."""
@@ -175,12 +143,11 @@ class World:
 
     def sum_later(self, values: Tensor) -> Callable[[], Tensor]:
         """Begin `sum`; the returned function waits for it. Do not change `values` before that."""
-        if self.size == 1:
-            return lambda: values
-        work = cast("dist.Work", dist.all_reduce(values, async_op=True))
+        work = dist.all_reduce(values, async_op=True) if self.size > 1 else None
 
         def result() -> Tensor:
-            work.wait()
+            if work is not None:
+                work.wait()
             return values
 
         return result
@@ -193,21 +160,16 @@ class World:
         dist.all_gather_object(values, value)
         return values
 
-    def from_first(self, content: bytes | None) -> bytes | None:
-        """The content that rank 0 has, on every rank.
-
-        One rank reads for all: mounts of one folder on several machines may lag behind each other.
-        """
-        if self.size == 1:
-            return content
-        values = [content]
-        dist.broadcast_object_list(values, src=0, device=self.device)
-        return values[0]
-
 
 def _connect_store(launch: Launch, timeout: dt.timedelta) -> Store:
     """The store of all ranks, in the process of rank 0 or of torchrun's agent."""
     where = f"{launch.host}:{launch.port} (MASTER_ADDR, MASTER_PORT)"
+    os.environ |= {
+        "RANK": str(launch.rank),
+        "WORLD_SIZE": str(launch.size),
+        "MASTER_ADDR": launch.host,
+        "MASTER_PORT": str(launch.port),
+    }
     try:
         store, _, _ = next(rendezvous("env://", timeout=timeout))
     except ValueError as error:
@@ -222,7 +184,8 @@ def _connect_store(launch: Launch, timeout: dt.timedelta) -> Store:
         if launch.rank == 0:
             raise
         raise PeerFailed(f"rank 0 cannot be reached at {where}: {reason}") from error
-    return store
+    store.set_timeout(timeout)
+    return PrefixStore(f"landfall/{incarnation(os.environ)}", store)
 
 
 def is_loss_of_peer(error: Exception) -> bool:
@@ -234,11 +197,11 @@ def is_loss_of_peer(error: Exception) -> bool:
 
 
 def incarnation(environment: Mapping[str, str]) -> str:
-    """A name that differs each time torchrun restarts the ranks.
+    """A name that differs each time torchrun, on one machine, restarts the ranks.
 
     Its agent keeps the store over a restart, and new ranks would read the addresses of the old
-    ones (pytorch issue 135712). On several machines the agents' counts may differ: there set
-    TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1, which makes a store for each restart.
+    ones (pytorch issue 135712). On several machines the agents' counts may differ: there
+    TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 makes a store for each restart.
     """
     one_agent = environment.get("GROUP_WORLD_SIZE") == "1"
     return environment.get("TORCHELASTIC_RESTART_COUNT", "0") if one_agent else "0"

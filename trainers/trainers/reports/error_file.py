@@ -18,37 +18,26 @@ ERROR_NAME = "error.json"
 
 def clear_error(output: Path) -> None:
     """Remove the error of an earlier start: a requeued job has the same output folder."""
-    if not output.is_dir():
-        return
-    (output / ERROR_NAME).unlink(missing_ok=True)
-    for stacks in output.glob("stacks-rank-*.txt"):
-        stacks.unlink(missing_ok=True)
+    for path in (output / ERROR_NAME, *output.glob("stacks-rank-*.txt")):
+        path.unlink(missing_ok=True)
 
 
 def write_failure(output: Path | None, error: Exception) -> int:
-    """Write one line to stderr, and error.json if no other rank has; returns the exit code."""
+    """Write one line to stderr, and error.json if there is a folder; returns the exit code.
+
+    An error.json that is there stays: the first rank's failure causes those of the others.
+    """
     sys.stderr.write(f"{type(error).__name__}: {error}\n")
+    typed = error if isinstance(error, TrainingError) else None
+    description = {
+        "type": type(error).__name__,
+        "message": str(error),
+        "files": [dataclasses.asdict(problem) for problem in typed.problems] if typed else [],
+        "files_total": typed.total_problems if typed else 0,
+    }
     try:
-        if output is not None:
-            write_error(output, error)
+        if output is not None and not (output / ERROR_NAME).exists():
+            write_json_atomically(output / ERROR_NAME, description)
     except OSError:  # the exit code still reports the failure
         traceback.print_exc()
-    return error.exit_code if isinstance(error, TrainingError) else EX_FAILURE
-
-
-def write_error(output: Path, error: Exception) -> None:
-    """Write error.json unless it exists: the first rank's failure causes those of the others."""
-    path = output / ERROR_NAME
-    if path.exists():
-        return
-    problems = error.problems if isinstance(error, TrainingError) else ()
-    total = error.total_problems if isinstance(error, TrainingError) else 0
-    write_json_atomically(
-        path,
-        {
-            "type": type(error).__name__,
-            "message": str(error),
-            "files": [dataclasses.asdict(problem) for problem in problems],
-            "files_total": total,
-        },
-    )
+    return typed.exit_code if typed else EX_FAILURE

@@ -1,13 +1,15 @@
-"""The speed of training, and the time that it waits for data.
+"""The speed of training, its waits for data, and its peak memory.
 
-A CPU waits while the host does. A GPU works on what the host has queued: only the time counts in
-which its queue was empty until the next images came. CUDA events measure that on the device; they
-are read in steps that wait for the device anyway.
+A CPU waits for data while the host does. A GPU works on what the host has queued: only the time
+counts in which its queue was empty until the next images came. CUDA events measure that on the
+device; they are read in steps that wait for the device anyway.
 """
 
 from __future__ import annotations
 
 import contextlib
+import resource
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Generator
@@ -21,26 +23,24 @@ Gap = tuple[torch.cuda.Event, torch.cuda.Event]
 
 @dataclass(kw_only=True)
 class Speed:
-    """Counts global batches from `start` on, as seen from one rank."""
+    """Counts the images of all ranks from `start` on, and the waits of this rank's device."""
 
     devices: int
     device_type: str = "cpu"
-    """Of this rank's device."""
     clock: Callable[[], float] = time.perf_counter
     images: int = 0
     seconds: float = 0.0
     data_seconds: float = 0.0
-    _started: float = field(default=0.0, repr=False)
-    _asked: tuple[float, int] = field(default=(0.0, 0), repr=False)
-    _gaps: deque[Gap] = field(default_factory=deque[Gap], repr=False)
+    _started: float = 0.0
+    _asked: tuple[float, int] = (0.0, 0)
+    _gaps: deque[Gap] = field(default_factory=deque[Gap])
 
     def start(self) -> None:
         """Training begins now."""
         self._started = self.clock()
-        self._asked = (0.0, 0)
 
     def count(self, images: int) -> None:
-        """A step over so many images, of all ranks, is done."""
+        """A step over so many images is done."""
         self.images += images
         self.seconds = self.clock() - self._started
 
@@ -83,3 +83,12 @@ class Speed:
             "data_wait_seconds": self.data_seconds,
             "data_wait_fraction": self.data_seconds / self.seconds if self.seconds else 0.0,
         }
+
+
+def peak_memory_bytes(device: torch.device) -> int:
+    """The largest memory of this rank: of tensors on its GPU, or of the process on a CPU."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    # getrusage(2): in bytes on macOS, in KiB elsewhere.
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

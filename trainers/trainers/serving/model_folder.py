@@ -7,6 +7,7 @@ version}}`, and `initial_model` (null, or the model of a warm start).
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 import safetensors.torch
 import torch
 from safetensors import SafetensorError
-from torch import Tensor, nn
+from torch import nn
 
 from trainers.arguments import is_dotted
 from trainers.data.image_file import ImageFormat
@@ -54,36 +55,25 @@ def new_model(architecture: str, classes: tuple[str, ...], image_format: ImageFo
 def save_model(folder: Path, model: Model, about: dict[str, Any]) -> None:
     """Write the folder, the description last: with it the model is complete.
 
-    Args:
-        folder: created if need be.
-        model: to save.
-        about: further keys of model.json.
+    `about` is of further keys of model.json.
     """
-    weights: dict[str, Tensor] = {
-        name: tensor.detach().cpu().contiguous()
-        for name, tensor in model.network.state_dict().items()
-    }
+    state = model.network.state_dict()
+    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
     write_atomically(folder / WEIGHTS_NAME, safetensors.torch.save(weights))
-    write_json_atomically(
-        folder / DESCRIPTION_NAME,
-        {
-            "format": _FORMAT,
-            "architecture": model.architecture,
-            "classes": list(model.classes),
-            "image": {"size": model.image_format.size, "mode": model.image_format.mode},
-            **about,
-        },
-    )
+    description = {
+        "format": _FORMAT,
+        "architecture": model.architecture,
+        "classes": list(model.classes),
+        "image": dataclasses.asdict(model.image_format),
+    }
+    write_json_atomically(folder / DESCRIPTION_NAME, description | about)
 
 
 def load_model(folder: Path, device: torch.device, own_architecture: str | None = None) -> Model:
     """Read a model that `save_model` wrote.
 
-    Args:
-        folder: holds the weights and the description.
-        device: for the network.
-        own_architecture: the one dotted path that the description may name. A description is
-            external input: it does not choose which code is imported.
+    A description is external input, which does not choose the code that is imported: the one dotted
+    path that it may name is `own_architecture`.
 
     Raises:
         ModelUnreadable: the folder is incomplete, damaged, or of another format.
@@ -94,18 +84,15 @@ def load_model(folder: Path, device: torch.device, own_architecture: str | None 
             raise ModelUnreadable(
                 f"the model in {folder} has format {description['format']!r}, not {_FORMAT}"
             )
-        image = description["image"]
         architecture = description["architecture"]
         if is_dotted(architecture) and architecture != own_architecture:
             raise ModelUnreadable(
                 f"the model in {folder} is of {architecture}, code that this command line does not "
                 "name: name it to have it imported"
             )
-        model = new_model(
-            architecture,
-            tuple(description["classes"]),
-            ImageFormat(size=int(image["size"]), mode=image["mode"]),
-        )
+        image = description["image"]
+        image_format = ImageFormat(size=int(image["size"]), mode=image["mode"])
+        model = new_model(architecture, tuple(description["classes"]), image_format)
         weights = safetensors.torch.load((folder / WEIGHTS_NAME).read_bytes())
         model.network.load_state_dict(weights)
     except _UNREADABLE as error:

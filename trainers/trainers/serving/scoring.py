@@ -1,9 +1,15 @@
-"""Predictions of a model folder for image files, for endpoints."""
+"""Predictions of a model folder for image files, for endpoints: JSON values only.
+
+A classifier's is `{"label", "probability", "top": [{"label", "probability"}, …]}`. A detector's is
+`{"width", "height", "detections": [{"label", "score", "box": [left, top, right, bottom]}, …]}` in
+pixels of the image as it was sent; if the network draws masks, a detection has a `"mask"`:
+`{"size": [height, width], "counts"}` as COCO has it, see `trainers.detection.coco`.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,47 +20,33 @@ from torch import Tensor
 
 from trainers.data.image_file import decode_sized
 from trainers.data.images import to_input
+from trainers.detection.coco import encode_masks
 from trainers.detection.network import is_detector
-from trainers.serving.detections import SCORE_THRESHOLD, describe
+from trainers.detection.scores import MASK_FROM
 from trainers.serving.model_folder import load_model
 
 MOST_IMAGES = 256  # of one request
+SCORE_THRESHOLD = 0.5  # detections with a lower score are left out by default
 _TOP = 5  # most probable classes that an answer has
 _BATCH = 64
 _DETECTED_AT_ONCE = 4  # a network may draw a hundred masks of an image, each of its size
+
+Prediction = dict[str, Any]
 
 
 class RequestInvalid(Exception):
     """A malformed request; the message says which part of it, and why."""
 
 
-Prediction = dict[str, Any]
-"""JSON values only. Of a classifier `{"label", "probability", "top": [{"label", "probability"},
-…]}`; of a detector `{"width", "height", "detections": […]}`, in pixels of the image as it was sent,
-see `trainers.serving.detections.Detection`."""
-
-
 class Scorer:
-    """A loaded model that labels images or detects objects.
-
-    Args:
-        folder: a model folder.
-        device: for the network.
-        own_architecture: as in `trainers.serving.model_folder.load_model`.
-
-    Attributes:
-        detects: whether its predictions are detections.
-
-    Raises:
-        ModelUnreadable: the folder holds no model of ours.
-    """
+    """A loaded model that labels images or detects objects; arguments are as of `load_model`."""
 
     def __init__(
         self, folder: Path, device: torch.device, own_architecture: str | None = None
     ) -> None:
         self._model = load_model(folder, device, own_architecture)
         self._model.network.eval()
-        self.detects = is_detector(self._model.network)
+        self._detects = is_detector(self._model.network)
         self._device = device
 
     def predict(self, files: Sequence[bytes], score_threshold: object = None) -> list[Prediction]:
@@ -70,7 +62,7 @@ class Scorer:
         """
         if len(files) > MOST_IMAGES:
             raise RequestInvalid(f"{len(files)} images; at most {MOST_IMAGES} at once")
-        if score_threshold is not None and not self.detects:
+        if score_threshold is not None and not self._detects:
             raise RequestInvalid("score_threshold is for detectors; the model is a classifier")
         threshold: Any = SCORE_THRESHOLD if score_threshold is None else score_threshold
         is_number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
@@ -80,10 +72,18 @@ class Scorer:
             return []
         images, sizes = zip(*(self._decoded(*each) for each in enumerate(files)), strict=True)
         pixels = torch.from_numpy(np.stack(images))
+        at_once = _DETECTED_AT_ONCE if self._detects else _BATCH
         with torch.inference_mode():
-            if self.detects:
-                return self._detections(pixels, sizes, threshold)
-            return self._labels(pixels)
+            batches = (
+                self._model.network(to_input(b, self._device)) for b in pixels.split(at_once)
+            )
+            if not self._detects:
+                return [each for logits in batches for each in self._labels(logits.float())]
+            found = (detected for batch in batches for detected in batch)
+            return [
+                self._detections(detected, width, height, threshold)
+                for detected, (width, height) in zip(found, sizes, strict=True)
+            ]
 
     def _decoded(self, number: int, content: bytes) -> tuple[np.ndarray, tuple[int, int]]:
         try:
@@ -93,35 +93,65 @@ class Scorer:
         except ValueError as error:
             raise RequestInvalid(f"image {number}: {error}") from error
 
-    def _labels(self, pixels: Tensor) -> list[Prediction]:
+    def _labels(self, logits: Tensor) -> list[Prediction]:
         predictions: list[Prediction] = []
-        for batch in pixels.split(_BATCH):
-            logits = self._model.network(to_input(batch, self._device)).float()
-            most_probable = logits.softmax(dim=1).topk(min(_TOP, len(self._model.classes)))
-            rows = zip(most_probable.values.tolist(), most_probable.indices.tolist(), strict=True)
-            for probabilities, numbers in rows:
-                top = [
-                    {"label": self._model.classes[number], "probability": probability}
-                    for number, probability in zip(numbers, probabilities, strict=True)
-                ]
-                predictions.append({**top[0], "top": top})
+        most_probable = logits.softmax(dim=1).topk(min(_TOP, len(self._model.classes)))
+        rows = zip(most_probable.values.tolist(), most_probable.indices.tolist(), strict=True)
+        for probabilities, numbers in rows:
+            top = [
+                {"label": self._model.classes[number], "probability": probability}
+                for number, probability in zip(numbers, probabilities, strict=True)
+            ]
+            predictions.append({**top[0], "top": top})
         return predictions
 
     def _detections(
-        self, pixels: Tensor, sizes: Sequence[tuple[int, int]], threshold: float
-    ) -> list[Prediction]:
-        predictions: list[Prediction] = []
-        for batch in pixels.split(_DETECTED_AT_ONCE):
-            found: list[dict[str, Tensor]] = self._model.network(to_input(batch, self._device))
-            for detected in found:
-                width, height = sizes[len(predictions)]
-                detections = describe(
-                    {name: tensor.cpu() for name, tensor in detected.items()},
-                    self._model.classes,
-                    square=self._model.image_format.size,
-                    width=width,
-                    height=height,
-                    score_threshold=threshold,
-                )
-                predictions.append({"width": width, "height": height, "detections": detections})
-        return predictions
+        self, detected: Mapping[str, Tensor], width: int, height: int, threshold: float
+    ) -> Prediction:
+        detections = describe(
+            {name: tensor.cpu() for name, tensor in detected.items()},
+            self._model.classes,
+            square=self._model.image_format.size,
+            width=width,
+            height=height,
+            score_threshold=threshold,
+        )
+        return {"width": width, "height": height, "detections": detections}
+
+
+def describe(
+    detected: Mapping[str, Tensor],
+    classes: Sequence[str],
+    *,
+    square: int,
+    width: int,
+    height: int,
+    score_threshold: float,
+) -> list[dict[str, Any]]:
+    """The detections on one image with a sufficient score, the highest first.
+
+    They are on the CPU as torchvision has them: boxes (O, 4), labels (O,) from 1, scores (O,), and
+    masks (O, 1, square, square) if the network draws them. The image was sent with this width and
+    height; the network saw it scaled to a square of this side.
+    """
+    labels, scores = detected["labels"].tolist(), detected["scores"].tolist()
+    boxes = rescaled(detected["boxes"].numpy(), square=square, width=width, height=height).tolist()
+    described: list[dict[str, Any]] = []
+    for position in detected["scores"].argsort(descending=True, stable=True).tolist():
+        if scores[position] < score_threshold:
+            break
+        label = classes[labels[position] - 1]
+        detection = {"label": label, "score": scores[position], "box": boxes[position]}
+        if "masks" in detected:
+            # Interpolated first and cut off after that, so that edges stay smooth.
+            probabilities = Image.fromarray(detected["masks"][position, 0].float().numpy())
+            scaled = np.asarray(probabilities.resize((width, height), Image.Resampling.BILINEAR))
+            detection["mask"] = encode_masks(scaled[None] >= MASK_FROM)[0]
+        described.append(detection)
+    return described
+
+
+def rescaled(boxes: np.ndarray, *, square: int, width: int, height: int) -> np.ndarray:
+    """Boxes (O, 4) on the square as boxes on the image that was scaled to it, none beyond it."""
+    on_image = boxes.astype(np.float64) * ((width / square, height / square) * 2)
+    return np.clip(on_image, 0, (width, height) * 2)

@@ -11,8 +11,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from trainers.data.images import Samples, to_input
-from trainers.detection.network import is_detector
-from trainers.errors import LaunchInvalid
 from trainers.tasks.task import Evaluation, HeldOut, Task
 
 if TYPE_CHECKING:
@@ -28,18 +26,7 @@ class Classification(Task):
 
     inputs_are_images = True
     labels_are_classes = True
-
-    def check(self, model: Model) -> None:
-        """Refuse a detector.
-
-        Raises:
-            LaunchInvalid: it is one.
-        """
-        if is_detector(model.network):
-            raise LaunchInvalid(
-                f"the model is a detector, {model.architecture}: labelled images are for "
-                "classifiers, annotated ones (--dataset coco) for detectors"
-            )
+    needs_detector = False
 
     def prepare(self, samples: Samples, device: torch.device) -> tuple[tuple[Any, ...], Any]:
         """Images from -1 to 1, and class numbers."""
@@ -83,11 +70,7 @@ class Classification(Task):
 
 
 def confusions(matrix: Tensor, classes: Sequence[str]) -> dict[str, Any]:
-    """For report.json.
-
-    Args:
-        matrix: counts of shape (classes, classes), true by predicted.
-        classes: the names of the labels.
+    """For report.json, from counts of shape (classes, classes), true by predicted.
 
     Returns:
         `confusion`: the counts, or null above `MATRIX_CLASSES`: they grow with their square.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -12,10 +11,8 @@ from torch import Tensor, nn
 
 from trainers.data.images import Samples, to_input
 from trainers.data.order import stream_seed
-from trainers.detection.annotated_images import AnnotatedImages
-from trainers.detection.network import is_detector
+from trainers.detection.coco import AnnotatedImages
 from trainers.detection.scores import Scores
-from trainers.errors import LaunchInvalid
 from trainers.tasks.task import Evaluation, HeldOut, Task
 
 if TYPE_CHECKING:
@@ -31,20 +28,10 @@ class Detection(Task):
         train: the images to train on, whose numbers are the samples' labels.
     """
 
+    needs_detector = True
+
     def __init__(self, train: AnnotatedImages) -> None:
         self._train = train
-
-    def check(self, model: Model) -> None:
-        """Refuse a classifier.
-
-        Raises:
-            LaunchInvalid: it is one.
-        """
-        if not is_detector(model.network):
-            raise LaunchInvalid(
-                f"the model is a classifier, {model.architecture}: annotated images (--dataset "
-                "coco) need a detector, as mask-rcnn-resnet50"
-            )
 
     def prepare(self, samples: Samples, device: torch.device) -> tuple[tuple[Any, ...], Any]:
         """Images with their objects, and how many there are."""
@@ -75,7 +62,7 @@ class Detection(Task):
         to_ours, to_theirs = _numbers(model.classes, classes), _numbers(classes, model.classes)
         is_known = set(classes) <= set(model.classes)
         scores = Scores()
-        loss = torch.zeros(1, dtype=torch.float64)
+        loss = torch.full((1,), 0.0 if is_known else math.inf, dtype=torch.float64)
         torch.manual_seed(stream_seed(0, 0, held_out.coordinates.random_stream))
         with torch.no_grad():
             for numbers, samples in held_out.passes(at_once=_AT_ONCE):
@@ -85,13 +72,8 @@ class Detection(Task):
                 detections: list[dict[str, Tensor]] = network(pixels)
                 if is_known:
                     _set_to_return_losses(network)
-                    theirs = [
-                        dataclasses.replace(target, labels=to_theirs[target.labels])
-                        for target in targets
-                    ]
-                    losses: dict[str, Tensor] = network(
-                        pixels, [target.to_learn(device) for target in theirs]
-                    )
+                    objects = [target.to_learn(device, to_theirs) for target in targets]
+                    losses: dict[str, Tensor] = network(pixels, objects)
                     loss += sum(float(value) for value in losses.values()) * len(numbers)
                 counted = zip(numbers.tolist(), detections, targets, strict=False)
                 for number, detected, target in counted:
@@ -99,7 +81,6 @@ class Detection(Task):
                     scores.add(number, on_cpu, target, to_ours)
         network.eval()
         by_kind = Scores.merged(held_out.gather(scores)).average_precision(classes)
-        mean_loss = held_out.sum(loss).item() / len(held_out)
         flat = {
             f"{kind}_{name}": by_name[name]
             for kind, by_name in by_kind.items()
@@ -109,7 +90,7 @@ class Detection(Task):
         return Evaluation(
             headline_name="average_precision",
             scores={"average_precision": headline, **flat},
-            loss=mean_loss if is_known else math.inf,
+            loss=held_out.sum(loss).item() / len(held_out),
             details={"average_precision": by_kind},
         )
 

@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 
 from trainers.data.images import Samples, SampleSource
+from trainers.detection.network import is_detector
+from trainers.errors import LaunchInvalid
 from trainers.parallelism.mesh import RankCoordinates
 from trainers.parallelism.world import World
 
@@ -22,10 +24,6 @@ if TYPE_CHECKING:
     from trainers.serving.model_folder import Model
 
 Value = TypeVar("Value")
-
-
-def _no_details() -> dict[str, Any]:
-    return {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +36,7 @@ class Evaluation:
     """By name, for metrics.json; the headline is among them."""
     loss: float
     """Infinite if the model lacks a class of the data."""
-    details: Mapping[str, Any] = field(default_factory=_no_details)
+    details: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """For report.json."""
 
     @property
@@ -53,19 +51,15 @@ class Evaluation:
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOut:
-    """The held-out samples, of which each rank scores a part.
-
-    Args:
-        source: all of them.
-        world: the ranks.
-        coordinates: of this rank.
-        progress: is called after each pass.
-    """
+    """The held-out samples, of which each rank scores a part."""
 
     source: SampleSource
+    """All of them."""
     world: World
     coordinates: RankCoordinates
+    """Of this rank."""
     progress: Callable[[], object] = lambda: None
+    """Is called after each pass."""
 
     def __len__(self) -> int:
         return len(self.source)
@@ -99,13 +93,21 @@ class Task(ABC):
     labels_are_classes: ClassVar[bool] = False
     """Whether labels are numbers of classes, which may be smoothed and mixed."""
 
+    needs_detector: ClassVar[bool | None] = None
+    """Whether a model has to be a detector, or may not be one; None: the task takes any model."""
+
     def check(self, model: Model) -> None:
-        """Refuse a model that cannot do this.
+        """Refuse a model of the wrong kind.
 
         Raises:
-            LaunchInvalid: it cannot.
+            LaunchInvalid: it is a detector, and has to be a classifier, or the other way.
         """
-        del model
+        if self.needs_detector not in {None, is_detector(model.network)}:
+            kind = "classifier" if self.needs_detector else "detector"
+            raise LaunchInvalid(
+                f"the model is a {kind}, {model.architecture}: annotated images (--dataset coco) "
+                "are for detectors, as mask-rcnn-resnet50, and labelled ones for classifiers"
+            )
 
     def prepare(self, samples: Samples, device: torch.device) -> tuple[tuple[Any, ...], Any]:
         """The network's arguments, and the targets of the loss, on the device."""
@@ -125,8 +127,5 @@ class Task(ABC):
     def evaluate(self, model: Model, held_out: HeldOut, classes: Sequence[str]) -> Evaluation:
         """Score a model, alike on all ranks.
 
-        Args:
-            model: the network and its classes, which may be others than the data's.
-            held_out: the samples.
-            classes: of the data.
+        `classes` are the data's; the model may have others.
         """

@@ -48,7 +48,7 @@ def newest(folder: CheckpointFolder) -> int | None:
         if damages == [None, None]:
             return checkpoint.step
         for damage in filter(None, damages):
-            folder.skip(checkpoint, damage)
+            folder.skip(folder.content(checkpoint.step).name, damage)
     return None
 
 

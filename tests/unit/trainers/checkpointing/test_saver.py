@@ -40,29 +40,19 @@ def weights(network: nn.Module) -> list[list[float]]:
     return network.state_dict()["weight"].tolist()
 
 
-@pytest.mark.parametrize("prepared", [True, False])
-def test_what_comes_back_is_of_the_start_of_the_save(saver: Saver, *, prepared: bool) -> None:
+def test_what_comes_back_is_of_the_start_of_the_save(saver: Saver) -> None:
     network, optimizer = trained()
-    if prepared:
-        saver.prepare(network, optimizer)
-        saver.prepare(network, optimizer)
-        with torch.no_grad():
-            network.get_parameter("weight").add_(
-                1
-            )  # what was copied when memory was taken is of no step
     expected = weights(network)
     saver.start(7, network, optimizer, b"notes")
     with torch.no_grad():
         network.get_parameter("weight").add_(1)
     saver.finish()
-    resumed = saver.resume(network, optimizer)
-    assert resumed is not None
-    assert (resumed.step, resumed.notes) == (7, b"notes")
+    assert saver.resume(network, optimizer) == (7, b"notes")
     assert weights(network) == expected
 
 
 def test_there_is_nothing_to_resume_from_at_first(saver: Saver) -> None:
-    assert saver.resume(*trained()) is None
+    assert saver.resume(*trained()) == (0, b"")
 
 
 def test_damaged_notes_damage_the_checkpoint(saver: Saver, tmp_path: Path) -> None:
@@ -72,6 +62,4 @@ def test_damaged_notes_damage_the_checkpoint(saver: Saver, tmp_path: Path) -> No
     saver.finish()
     (newest,) = tmp_path.glob("step-00000002-*/notes.json")
     newest.write_bytes(b"other")
-    resumed = saver.resume(network, optimizer)
-    assert resumed is not None
-    assert resumed.step == 1
+    assert saver.resume(network, optimizer) == (1, b"notes")

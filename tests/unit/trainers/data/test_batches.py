@@ -4,12 +4,9 @@ import threading
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor
 
-from trainers.data import batches as module
-from trainers.data.batches import Batches
+from trainers.data.batches import Batches, DeviceFeed
 from trainers.data.images import Samples
 from trainers.data.order import Order
 
@@ -52,48 +49,28 @@ def batches(source: Recorded, *, steps: int = 10, shift_pixels: int = 0) -> Batc
     )
 
 
-def test_the_next_shares_are_made_before_they_are_asked_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(module, "_CHUNK_BYTES", 0)  # a step at a time
+def test_the_next_shares_are_made_before_they_are_asked_for() -> None:
     source = Recorded()
     ready = batches(source)
     ready.take(0)
     source.wait_until_taken(3)
     order = Order(samples=40, batch_size=8, seed=1)
-    assert source.taken == [order.batch(step).samples[1::2].tolist() for step in range(3)]
+    assert source.taken == [order.batch(step)[1::2].tolist() for step in range(3)]
     ready.take(1)
     source.wait_until_taken(4)
     assert len(source.taken) == 4  # two ahead, no more
 
 
-def test_small_shares_are_made_some_steps_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_CHUNK_BYTES", 3 * 4 * 4)  # three shares of four images
-    source = Recorded()
-    ready = batches(source)
+@pytest.mark.parametrize("shift_pixels", [0, 1])
+def test_a_share_follows_from_its_step_alone(shift_pixels: int) -> None:
     order = Order(samples=40, batch_size=8, seed=1)
-    for step in range(10):
-        share = ready.take(step)
-        assert share.labels.tolist() == order.batch(step).samples[1::2].tolist()
-        assert torch.equal(share.inputs[:, 0, 0, 0].long(), share.labels)
-    assert [len(numbers) // 4 for numbers in source.taken] == [1, 1, 1, 3, 3, 1]
-
-
-@given(st.integers(0, 60), st.integers(1, 12), st.integers(0, 9))
-@settings(max_examples=25)
-def test_a_share_is_the_same_however_many_are_made_at_a_time(
-    chunk_bytes: int, steps: int, first: int
-) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_CHUNK_BYTES", chunk_bytes)
-        ready = batches(Recorded(), steps=steps, shift_pixels=1)
-        wanted = [
-            batches(Recorded(), shift_pixels=1).take(step) for step in range(first, first + 6)
-        ]
-        for step, share in enumerate(wanted, start=first):
-            again = ready.take(step)
-            assert torch.equal(share.inputs, again.inputs)
-            assert torch.equal(share.labels, again.labels)
+    ready = batches(Recorded(), shift_pixels=shift_pixels)
+    for step in (0, 1, 1, 7, 3, 12):
+        share, again = ready.take(step), batches(Recorded(), shift_pixels=shift_pixels).take(step)
+        assert share.labels.tolist() == order.batch(step)[1::2].tolist()
+        assert torch.equal(share.inputs, again.inputs)
+        if not shift_pixels:
+            assert torch.equal(share.inputs[:, 0, 0, 0].long(), share.labels)
 
 
 def test_nothing_is_made_beyond_the_last_step() -> None:
@@ -106,7 +83,39 @@ def test_nothing_is_made_beyond_the_last_step() -> None:
 
 def test_what_cannot_be_read_fails_the_step_that_needs_it() -> None:
     order = Order(samples=40, batch_size=8, seed=1)
-    ready = batches(Recorded(broken=int(order.batch(1).samples[1])))
+    ready = batches(Recorded(broken=int(order.batch(1)[1])))
     ready.take(0)
     with pytest.raises(OSError, match="cannot be read"):
         ready.take(1)
+
+
+# On a CPU only: `tests/gpu` has the copies on CUDA.
+META = torch.device("meta")  # any device that is not the CPU
+
+
+class Shares:
+    def __init__(self) -> None:
+        self.taken: list[int] = []
+
+    def take(self, step: int) -> Samples:
+        self.taken.append(step)
+        return Samples(inputs=torch.full((2, 1, 2, 2), step).byte(), labels=torch.tensor([0, 1]))
+
+
+def test_a_share_comes_as_it_is_made() -> None:
+    shares = Shares()
+    feed = DeviceFeed(shares.take, torch.device("cpu"), steps=3, moves_labels=True)
+    for step in range(3):
+        assert feed.take(step).inputs.unique().tolist() == [step]
+        feed.prefetch(step + 1)  # a CPU has nothing to copy
+    assert shares.taken == [0, 1, 2]
+
+
+def test_pixels_and_labels_go_to_the_device() -> None:
+    share = DeviceFeed(Shares().take, META, steps=1, moves_labels=True).take(0)
+    assert (share.inputs.device.type, share.labels.device.type) == ("meta", "meta")
+
+
+def test_labels_that_are_numbers_of_images_stay() -> None:
+    share = DeviceFeed(Shares().take, META, steps=1, moves_labels=False).take(0)
+    assert (share.inputs.device.type, share.labels.device.type) == ("meta", "cpu")

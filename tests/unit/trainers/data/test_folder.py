@@ -8,15 +8,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.unit.trainers.folder_datasets import load
 from tests.unit.trainers.small_datasets import image_file, lay_down
 from trainers import errors
 from trainers.data import samples
 from trainers.data.dataset import DatasetRequest
-from trainers.data.folder import load_dataset, load_folder, read_samples
+from trainers.data.folder import load_folder, read_images
 from trainers.data.image_file import ImageFormat, decode
 from trainers.data.images import Samples
 from trainers.data.manifest import Entry
-from trainers.data.samples import in_order, is_held_out
+from trainers.data.samples import HELD_OUT_ONE_IN, in_order
 from trainers.errors import DataChanged, DataRejected, LaunchInvalid
 
 GREY_4 = ImageFormat(size=4, mode="grey")
@@ -28,14 +29,16 @@ def good_files(count: int = 40) -> dict[str, bytes]:
 
 def test_images_are_read_labelled_and_split(tmp_path: Path) -> None:
     manifest = lay_down(tmp_path, good_files() | {"_SUCCESS": b"", "1/.DS_Store": b"x"})
-    dataset = load_dataset(manifest, tmp_path, GREY_4, max_bad_fraction=0)
+    dataset = load(manifest, tmp_path, GREY_4)
     assert dataset.classes == ("0", "1")
     assert isinstance(dataset.train, Samples)
     assert isinstance(dataset.held_out, Samples)
     assert len(dataset.train) + len(dataset.held_out) == 40
     assert 2 <= len(dataset.held_out) <= 16
     assert dataset.train.inputs.shape == (len(dataset.train), 1, 4, 4)
-    first = next(e for e in in_order(manifest.entries) if is_held_out(e.md5 or ""))
+    first = next(
+        e for e in in_order(manifest.entries) if not int(e.md5 or "1", 16) % HELD_OUT_ONE_IN
+    )
     held_out = np.asarray(Image.open(tmp_path / first.path))
     assert dataset.held_out.inputs[0, 0].tolist() == held_out.tolist()
     assert dataset.classes[int(dataset.held_out.labels[0])] == first.path.split("/")[0]
@@ -46,7 +49,7 @@ def test_an_image_is_on_the_same_side_in_every_dataset(tmp_path: Path) -> None:
     renamed = {f"{name[0]}/other-{name[2:]}": content for name, content in large.items()}
 
     def held_out(files: dict[str, bytes], folder: Path) -> set[bytes]:
-        dataset = load_dataset(lay_down(folder, files), folder, GREY_4, max_bad_fraction=0)
+        dataset = load(lay_down(folder, files), folder, GREY_4)
         assert isinstance(dataset.held_out, Samples)
         return {pixels.numpy().tobytes() for pixels in dataset.held_out.inputs}
 
@@ -61,7 +64,7 @@ def test_an_image_is_on_the_same_side_in_every_dataset(tmp_path: Path) -> None:
 def test_huge_images_are_bad_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainers.data.image_file._MAX_PIXELS", 100)
     entries = lay_down(tmp_path, {"1/big.png": image_file(1, size=12)}).entries
-    samples, bad = read_samples(entries, tmp_path, GREY_4)
+    samples, bad = read_images(entries, tmp_path, GREY_4)
     assert samples == []
     assert "pixels" in bad[0].reason
 
@@ -69,11 +72,11 @@ def test_huge_images_are_bad_files(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_few_bad_files_are_quarantined_more_are_rejected(tmp_path: Path) -> None:
     bad = {"0/bad.png": b"no image", "stray.png": image_file(77)}
     manifest = lay_down(tmp_path, good_files(38) | bad)
-    dataset = load_dataset(manifest, tmp_path, GREY_4, max_bad_fraction=0.05)
+    dataset = load(manifest, tmp_path, GREY_4, max_bad_fraction=0.05)
     assert {problem.path for problem in dataset.quarantined} == set(bad)
     assert len(dataset.train) + len(dataset.held_out) == 38
     with pytest.raises(DataRejected, match="2 of 40 files") as caught:
-        load_dataset(manifest, tmp_path, GREY_4, max_bad_fraction=0.04)
+        load(manifest, tmp_path, GREY_4, max_bad_fraction=0.04)
     reasons = {problem.path: problem.reason for problem in caught.value.problems}
     assert "not an image" in reasons["0/bad.png"]
     assert "folder" in reasons["stray.png"]
@@ -85,7 +88,7 @@ def test_so_many_problems_are_listed_with_the_total(
     monkeypatch.setattr(errors, "LISTED_PROBLEMS", 100)
     manifest = lay_down(tmp_path, {f"0/{n}.png": b"no image" for n in range(130)})
     with pytest.raises(DataRejected) as caught:
-        load_dataset(manifest, tmp_path, GREY_4, max_bad_fraction=0.5)
+        load(manifest, tmp_path, GREY_4, max_bad_fraction=0.5)
     assert len(caught.value.problems) == 100
     assert caught.value.total_problems == 130
 
@@ -99,7 +102,7 @@ def test_what_differs_from_the_manifest_is_changed_data(tmp_path: Path) -> None:
     same_size[-20] ^= 1
     (tmp_path / "0/002.png").write_bytes(same_size)
     with pytest.raises(DataChanged, match="3 of 10") as caught:
-        load_dataset(manifest, tmp_path, GREY_4, max_bad_fraction=1)
+        load(manifest, tmp_path, GREY_4, max_bad_fraction=1)
     reasons = {problem.path: problem.reason for problem in caught.value.problems}
     assert reasons["0/000.png"] == "missing"
     assert reasons["1/001.png"] == f"more than {len(files['1/001.png'])} bytes"
@@ -119,14 +122,14 @@ def test_what_cannot_be_learned_from_is_rejected(
     files: dict[str, bytes], reason: str, tmp_path: Path
 ) -> None:
     with pytest.raises(DataRejected, match=reason):
-        load_dataset(lay_down(tmp_path, files), tmp_path, GREY_4, max_bad_fraction=0)
+        load(lay_down(tmp_path, files), tmp_path, GREY_4)
 
 
 def test_without_an_md5_the_size_alone_is_checked(tmp_path: Path) -> None:
     content = image_file(1)
     lay_down(tmp_path, {"1/x.png": content})
     entry = Entry(path="1/x.png", size=len(content))
-    assert len(read_samples([entry], tmp_path, GREY_4)[0]) == 1
+    assert len(read_images([entry], tmp_path, GREY_4)[0]) == 1
 
 
 def test_a_file_that_cannot_be_a_sample_is_a_bad_one(
@@ -136,10 +139,10 @@ def test_a_file_that_cannot_be_a_sample_is_a_bad_one(
     manifest = lay_down(tmp_path, {"0/large.png": b"x" * 1001})
     (tmp_path / "0" / "folder.png").mkdir()
     entries = [*manifest.entries, Entry(path="0/folder.png", size=0)]
-    found, bad = read_samples(entries, tmp_path, GREY_4)
+    found, bad = read_images(entries, tmp_path, GREY_4)
     assert found == []
     assert "1001 bytes, more than the 1000" in bad[0].reason
-    assert "cannot be read" in bad[1].reason
+    assert bad[1].reason == "not a regular file"
 
 
 def test_links_pipes_and_odd_paths_are_bad_files(tmp_path: Path) -> None:
@@ -153,7 +156,7 @@ def test_links_pipes_and_odd_paths_are_bad_files(tmp_path: Path) -> None:
         *(f"0/{'x' * 300}.png", "./0/good.png", "0//good.png"),
     ]
     entries = [Entry(path=path, size=10) for path in bad_paths]
-    found, bad = read_samples(entries, tmp_path, GREY_4)
+    found, bad = read_images(entries, tmp_path, GREY_4)
     assert found == []
     assert [problem.path for problem in bad] == bad_paths
 
@@ -162,7 +165,7 @@ def test_a_file_that_has_grown_beyond_memory_is_not_read_to_its_end(tmp_path: Pa
     lay_down(tmp_path, {"0/grown.png": image_file(1)})
     os.truncate(tmp_path / "0" / "grown.png", 2**42)  # sparse: it takes no room
     with pytest.raises(DataChanged) as caught:
-        read_samples([Entry(path="0/grown.png", size=100)], tmp_path, GREY_4)
+        read_images([Entry(path="0/grown.png", size=100)], tmp_path, GREY_4)
     assert caught.value.problems[0].reason == "more than 100 bytes"
 
 

@@ -8,12 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainers.data.manifest import Entry
-from trainers.data.samples import fingerprint, in_order, is_held_out, is_marker
+from trainers.data.samples import Decoded, fingerprint, in_order, is_marker, split
+
+
+def decoded(path: str, content: str) -> Decoded[None]:
+    md5 = hashlib.md5(content.encode(), usedforsecurity=False).hexdigest()
+    return Decoded(entry=Entry(path=path, size=0), md5=md5, value=None)
 
 
 def test_one_in_five_is_held_out() -> None:
-    digests = [hashlib.md5(b"%d" % n, usedforsecurity=False).hexdigest() for n in range(5000)]
-    assert sum(map(is_held_out, digests)) / len(digests) == pytest.approx(0.2, abs=0.02)
+    train, held_out = split(decoded("x", str(number)) for number in range(5000))
+    assert len(train) + len(held_out) == 5000
+    assert len(held_out) / 5000 == pytest.approx(0.2, abs=0.02)
 
 
 def test_markers_are_no_data() -> None:
@@ -34,9 +40,9 @@ def test_the_order_mixes_labels_and_follows_from_the_paths_alone() -> None:
 
 @given(st.sets(st.tuples(st.text(max_size=5), st.text(max_size=5))))
 def test_a_fingerprint_is_of_a_set_however_it_is_cut(samples: set[tuple[str, str]]) -> None:
-    ordered = sorted(samples)
+    ordered = [decoded(path, content) for path, content in sorted(samples)]
     half = len(ordered) // 2
     whole = fingerprint(ordered)
     assert fingerprint(reversed(ordered)) == whole
     assert fingerprint(ordered[half:], fingerprint(ordered[:half])) == whole
-    assert fingerprint([*ordered, ("another", "one")]) != whole
+    assert fingerprint([*ordered, decoded("another", "one")]) != whole

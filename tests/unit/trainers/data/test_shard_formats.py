@@ -8,12 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainers.data.shard_formats import FORMATS, Row, ShardDamaged
-from trainers.data.tfrecord import encode_example, encode_record
+from trainers.data.tfrecord import Example, encode_record
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
-ROWS = st.builds(
-    Row, path=TEXTS, label=TEXTS, held_out=st.booleans(), content=st.binary(max_size=100)
-)
+ROWS = st.builds(Row, path=TEXTS, label=TEXTS, image=st.binary(max_size=100))
 
 
 @pytest.mark.parametrize("storage", FORMATS)
@@ -38,9 +36,7 @@ def test_any_run_of_groups_comes_back(
 
 @pytest.mark.parametrize("storage", FORMATS)
 def test_damage_is_told(storage: str, tmp_path: Path) -> None:
-    rows = [
-        Row(path=f"{n}.png", label="a", held_out=False, content=bytes([n]) * 5000) for n in range(8)
-    ]
+    rows = [Row(path=f"{n}.png", label="a", image=bytes([n]) * 5000) for n in range(8)]
     shard_format = FORMATS[storage]
     content, offsets = shard_format.encode([rows[:4], rows[4:]])
     path = tmp_path / "shard"
@@ -58,27 +54,33 @@ def test_damage_is_told(storage: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("features", "reason"),
     [
-        ({"image/encoded": b"", "label": 3}, r"an Example of \['image/encoded', 'label'\], which"),
+        ({}, r"an Example of \[\], which has not the features of a sample"),
         (
-            {"image/encoded": 3},
-            r"an Example of \['image/encoded'\], which has not the features of a sample",
+            {"image/encoded": b"x", "label": b"x"},
+            r"an Example of \['image/encoded', 'label'\], which",
         ),
         (
-            {
-                "image/encoded": b"",
-                "image/filename": b"\xff",
-                "image/class/text": b"a",
-                "held_out": 0,
-            },
+            dict.fromkeys(["image/filename", "image/class/text", "image/encoded"], b"\xff"),
             "can't decode byte 0xff",
         ),
     ],
 )
 def test_records_of_another_program_are_refused(
-    features: dict[str, bytes | int], reason: str, tmp_path: Path
+    features: dict[str, bytes], reason: str, tmp_path: Path
 ) -> None:
+    example = Example()
+    for name, value in features.items():
+        example.features.feature[name].bytes_list.value.append(value)
     path = tmp_path / "shard.tfrecord"
-    content = encode_record(encode_example(features))
+    content = encode_record(example.SerializeToString())
     path.write_bytes(content)
     with pytest.raises(ShardDamaged, match=reason):
         FORMATS["tfrecord"].read(path, [0, len(content)], range(1))
+
+
+@pytest.mark.parametrize("record", [b"\x0a\x05", b"\xff"])
+def test_a_record_that_is_no_example_is_refused(record: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "shard.tfrecord"
+    path.write_bytes(encode_record(record))
+    with pytest.raises(ShardDamaged, match="from byte 0 on"):
+        FORMATS["tfrecord"].read(path, [0, len(path.read_bytes())], range(1))

@@ -7,17 +7,16 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.unit.trainers.folder_datasets import load
 from tests.unit.trainers.small_datasets import good_files, image_file, lay_down
-from trainers.data import packing
 from trainers.data.dataset import DatasetRequest
-from trainers.data.folder import load_dataset
 from trainers.data.image_file import ImageFormat
 from trainers.data.manifest import Manifest
 from trainers.data.order import BLOCK, Order
-from trainers.data.packing import pack_shard, plan
 from trainers.data.shard_index import ShardIndex
 from trainers.data.shards import ShardSource, load_shards
 from trainers.errors import DataChanged, DataRejected, LaunchInvalid
+from trainers.pack import pack_shard, plan
 
 GREY_4 = ImageFormat(size=4, mode="grey")
 
@@ -30,15 +29,16 @@ def pack(
     storage: str = "parquet",
     shard_images: int = 150,
 ) -> DatasetRequest:
-    whole = plan(
+    tasks = plan(
         manifest,
         storage=storage,
         shard_images=shard_images,
         shard_bytes=10**9,
     )
     target.mkdir()
-    records = [pack_shard(source, target, task) for task in whole.tasks]
-    whole.index(records).write(target)
+    records = [pack_shard(source, target, task) for task in tasks]
+    index = ShardIndex(dataset_version=manifest.version, storage=storage, shards=tuple(records))
+    index.write(target)
     return DatasetRequest(image_format=GREY_4, data=target, max_bad_fraction=1)
 
 
@@ -47,7 +47,7 @@ def pack(
 def test_shards_hold_what_the_folder_holds(storage: str, shard_images: int, tmp_path: Path) -> None:
     files = good_files(420) | {"0/bad.png": b"no image", "_SUCCESS": b""}
     manifest = lay_down(tmp_path / "files", files)
-    folder = load_dataset(manifest, tmp_path / "files", GREY_4, max_bad_fraction=1)
+    folder = load(manifest, tmp_path / "files", GREY_4, max_bad_fraction=1)
     request = pack(
         manifest, tmp_path / "files", tmp_path / "x", storage=storage, shard_images=shard_images
     )
@@ -77,13 +77,13 @@ def test_an_epoch_reads_each_block_once_but_for_those_cut_by_a_lane(tmp_path: Pa
         read = samples = 0
         for rank in range(ranks):
             of_rank = dataclasses.replace(
-                request, shuffle_window=window, batch_size=32, rank=rank, ranks=ranks
+                request, shuffle_window=window, batch_size=32, ranks=ranks
             )
             source = load_shards(of_rank).train
             assert isinstance(source, ShardSource)
             order = Order(samples=len(source), batch_size=32, seed=0, shuffle_window=window)
             for step in range(order.steps_per_epoch):
-                source.take(order.batch(step).samples[rank::ranks])
+                source.take(order.batch(step)[rank::ranks])
             read += source.blocks_read
             samples = len(source)
         assert read <= -(-samples // BLOCK) + 2
@@ -99,7 +99,7 @@ def test_shards_of_another_version_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("index", "reason"),
     [
-        (None, "holds no index.json"),
+        (None, "FileNotFoundError"),
         (b"{", "not an index"),
         (b'{"format": 9}', "format is another"),
     ],
@@ -169,7 +169,7 @@ def test_damage_that_only_decoding_shows_names_the_image(
     whole = image_file(5, size=64)
     damaged = whole[:200] + b"x" * 50 + whole[250:]
     manifest = lay_down(tmp_path / "files", good_files(30) | {"1/damaged.png": damaged})
-    monkeypatch.setattr(packing, "check", str)
+    monkeypatch.setattr("trainers.pack.check", str)
     dataset = load_shards(pack(manifest, tmp_path / "files", tmp_path / "shards"))
 
     def take_all() -> None:

@@ -6,10 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
-from trainers.detection import coco, masks
-from trainers.detection.annotated_images import AnnotatedImages
+from trainers.detection import coco
 from trainers.errors import DataRejected
 
 
@@ -32,12 +30,11 @@ def document(**changes: Any) -> bytes:
 
 
 def test_annotations_are_read() -> None:
-    read = coco.parse(document(), name="x.json")
-    assert read.categories == ("car", "tree")
-    [image] = read.images
+    categories, [image] = coco.parse(document(), name="x.json")
+    assert categories == ("car", "tree")
     assert (image.path, image.width, image.height) == ("a.png", 8, 4)
     [instance] = image.instances
-    assert instance.category == 1
+    assert instance.label == 2
     assert instance.box == (1, 1, 5, 3)
     assert not instance.is_crowd
 
@@ -52,7 +49,7 @@ def test_annotations_are_read() -> None:
         (document(annotation={"category_id": 9}), "annotation 5: KeyError: 9"),
         (
             document(annotation={"image_id": 9}),
-            "annotation 5: ValueError: the file lacks its image 9",
+            "annotation 5: KeyError: 9",
         ),
         (document(annotation={"segmentation": [[1, 2, 3, 4]]}), "three corners"),
         (
@@ -66,7 +63,7 @@ def test_annotations_are_read() -> None:
         (document(images=[{"id": 1, "file_name": "a.png", "width": 8}]), "image 1: KeyError"),
         (
             document(images=[{"id": n, "file_name": "a", "width": 8, "height": 4} for n in (1, 2)]),
-            "image 2: ValueError: another image has the same",
+            "the file: ValueError: images share an id or a file_name",
         ),
     ],
 )
@@ -76,14 +73,8 @@ def test_what_is_no_annotation_file_is_told(content: bytes, said: str) -> None:
 
 
 def drawn(**annotation: Any) -> np.ndarray:
-    [image] = coco.parse(document(annotation=annotation), name="x").images
-    images = AnnotatedImages(
-        inputs=torch.zeros(1, 3, 8, 8, dtype=torch.uint8),
-        labels=torch.zeros(1, dtype=torch.int64),
-        annotated=(image,),
-        size=8,
-    )
-    return images.target(0).masks[0].numpy()
+    _, [image] = coco.parse(document(annotation=annotation), name="x")
+    return image.target(8).masks[0].numpy()
 
 
 def test_masks_of_polygons_runs_and_boxes_agree() -> None:
@@ -94,7 +85,7 @@ def test_masks_of_polygons_runs_and_boxes_agree() -> None:
     assert drawn(segmentation={"counts": runs, "size": [4, 8]}).tolist() == expected.tolist()
     unscaled = np.zeros((1, 4, 8), np.uint8)
     unscaled[0, 1:3, 1:5] = 1
-    [packed] = masks.encode(unscaled)
+    [packed] = coco.encode_masks(unscaled)
     assert drawn(segmentation=packed).tolist() == expected.tolist()
     assert drawn(segmentation=[]).tolist() == expected.tolist()
     assert drawn().tolist() == expected.tolist()

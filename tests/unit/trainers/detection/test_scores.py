@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from trainers.detection.annotated_images import Target
+from trainers.detection.coco import Target
 from trainers.detection.scores import Scores
 
 Boxes = Sequence[tuple[float, float, float, float]]

@@ -50,4 +50,4 @@ def test_heads_that_do_not_divide_are_told() -> None:
         network = build("vit-tiny", channels=3, classes=10)
     with pytest.raises(LaunchInvalid, match="3 heads"):
         network.tensor_parallel_plan(2)  # type: ignore[operator]  # build returns any module
-    assert "encoder.11.perceptron.down" in network.tensor_parallel_plan(3)  # type: ignore[operator]
+    assert "encoder.11.perceptron.2" in network.tensor_parallel_plan(3)  # type: ignore[operator]

@@ -1,12 +1,23 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trainers.errors import LaunchInvalid
-from trainers.parallelism.devices import RankHardware, gpu_of_rank, use_device
+from trainers.parallelism.devices import (
+    CUBLAS_VARIABLE,
+    REPEATABLE_WORKSPACES,
+    RankHardware,
+    choose_kernels,
+    gpu_of_rank,
+    prepare_environment,
+    use_device,
+)
+from trainers.settings import Settings, parse_settings
 
 
 def rank(
@@ -90,3 +101,80 @@ def test_a_gpu_is_made_current_and_a_cpu_is_shared(monkeypatch: pytest.MonkeyPat
     assert threads == [1]
     use_device(None, neighbours=1, environment={"OMP_NUM_THREADS": "1"})
     assert threads == [1]
+
+
+CUDA, CPU = torch.device("cuda", 0), torch.device("cpu")
+
+
+def settings_of(*arguments: str) -> Settings:
+    return parse_settings("", ["--output-dir", "o", "--checkpoint-dir", "c", *arguments])
+
+
+@pytest.fixture(autouse=True)
+def _kernels_as_before() -> Iterator[None]:
+    cudnn = torch.backends.cudnn
+    before = cudnn.benchmark, cudnn.deterministic, cudnn.allow_tf32
+    products = torch.get_float32_matmul_precision()
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    yield
+    cudnn.benchmark, cudnn.deterministic, cudnn.allow_tf32 = before
+    torch.set_float32_matmul_precision(products)
+    torch.use_deterministic_algorithms(deterministic)
+
+
+def test_the_workspace_of_cublas_is_set_where_repeatable_runs_are_asked_for() -> None:
+    environment: dict[str, str] = {}
+    prepare_environment(settings_of(), environment)
+    assert environment == {}
+    prepare_environment(settings_of("--deterministic"), environment)
+    assert environment == {CUBLAS_VARIABLE: ":4096:8"}
+
+
+@pytest.mark.parametrize("workspace", REPEATABLE_WORKSPACES)
+def test_a_repeatable_workspace_that_is_set_stays(workspace: str) -> None:
+    environment = {CUBLAS_VARIABLE: workspace}
+    prepare_environment(settings_of("--deterministic"), environment)
+    assert environment == {CUBLAS_VARIABLE: workspace}
+
+
+def test_a_workspace_that_is_not_repeatable_is_refused_by_name() -> None:
+    environment = {CUBLAS_VARIABLE: ":0:0"}
+    prepare_environment(settings_of(), environment)
+    with pytest.raises(LaunchInvalid, match="CUBLAS_WORKSPACE_CONFIG=:0:0 is not repeatable"):
+        prepare_environment(settings_of("--deterministic"), environment)
+
+
+def test_a_cpu_is_deterministic_without_being_asked() -> None:
+    choose_kernels(settings_of(), CPU)
+    assert torch.are_deterministic_algorithms_enabled()
+    assert torch.get_float32_matmul_precision() == "highest"
+
+
+def test_a_gpu_is_fast_by_default() -> None:
+    choose_kernels(settings_of(), CUDA)
+    assert not torch.are_deterministic_algorithms_enabled()
+    assert (torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic) == (True, False)
+    assert torch.backends.cudnn.allow_tf32
+    assert torch.get_float32_matmul_precision() == "high"
+
+
+def test_a_gpu_is_deterministic_if_asked() -> None:
+    choose_kernels(settings_of("--deterministic"), CUDA)
+    assert torch.are_deterministic_algorithms_enabled()
+    assert (torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic) == (False, True)
+
+
+def test_products_of_32_bits_are_exact_if_asked() -> None:
+    choose_kernels(settings_of("--precision", "fp32"), CUDA)
+    assert not torch.backends.cudnn.allow_tf32
+    assert torch.get_float32_matmul_precision() == "highest"
+
+
+def test_bf16_is_refused_where_a_gpu_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_supported(*, including_emulation: bool) -> bool:
+        return including_emulation
+
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", is_supported)
+    monkeypatch.setattr(torch.cuda, "get_device_name", str)
+    with pytest.raises(LaunchInvalid, match=r"cuda:0 has no bfloat16 .* --precision tf32"):
+        choose_kernels(settings_of("--precision", "bf16"), CUDA)

@@ -12,7 +12,7 @@ def error_in(folder: Path) -> object:
 
 
 def test_an_error_is_told_with_its_files(tmp_path: Path) -> None:
-    error_file.write_error(
+    error_file.write_failure(
         tmp_path / "new", DataRejected("bad", [FileProblem(path="a", reason="r")])
     )
     assert error_in(tmp_path / "new") == {
@@ -24,8 +24,8 @@ def test_an_error_is_told_with_its_files(tmp_path: Path) -> None:
 
 
 def test_the_first_error_counts_until_the_next_start(tmp_path: Path) -> None:
-    error_file.write_error(tmp_path, RuntimeError("cause"))
-    error_file.write_error(tmp_path, RuntimeError("consequence"))
+    error_file.write_failure(tmp_path, RuntimeError("cause"))
+    error_file.write_failure(tmp_path, RuntimeError("consequence"))
     told = error_in(tmp_path)
     assert told == {"type": "RuntimeError", "message": "cause", "files": [], "files_total": 0}
     error_file.clear_error(tmp_path)

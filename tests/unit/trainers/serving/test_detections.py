@@ -9,10 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from trainers.detection import masks
-from trainers.detection.annotated_images import AnnotatedImages
-from trainers.detection.coco import AnnotatedImage, Instance
-from trainers.serving.detections import describe, rescaled
+from trainers.detection.coco import AnnotatedImage, Instance, decode_mask, encode_masks
+from trainers.serving.scoring import describe, rescaled
 
 LENGTHS = st.integers(1, 60)
 FOUND = {
@@ -45,8 +43,8 @@ def test_masks_are_run_lengths_of_the_image() -> None:
     assert tree["mask"]["size"] == [4, 16]
     expected = np.zeros((4, 16), np.uint8)
     expected[1:4, 4:16] = 1
-    assert np.array_equal(masks.decode(tree["mask"]), expected)
-    assert not masks.decode(car["mask"]).any()
+    assert np.array_equal(decode_mask(tree["mask"]), expected)
+    assert not decode_mask(car["mask"]).any()
 
 
 @given(
@@ -62,18 +60,10 @@ def test_a_box_scaled_for_training_is_scaled_back(
     boxes = boxes * ((width, height) * 2)
     sides = (boxes[:, 2:] - boxes[:, :2]) * (square / width, square / height)
     boxes = boxes[(sides > 1.001).all(axis=1)]  # smaller ones are not trained on
-    [mask] = masks.encode(np.zeros((1, height, width)))
-    instances = tuple(
-        Instance(category=0, box=tuple(box), is_crowd=False, mask=mask) for box in boxes
-    )
+    [mask] = encode_masks(np.zeros((1, height, width)))
+    instances = [Instance(label=1, box=tuple(box), is_crowd=False, mask=mask) for box in boxes]
     image = AnnotatedImage(path="a.png", width=width, height=height, instances=instances)
-    images = AnnotatedImages(
-        inputs=torch.zeros(1, 3, square, square, dtype=torch.uint8),
-        labels=torch.zeros(1, dtype=torch.int64),
-        annotated=(image,),
-        size=square,
-    )
-    scaled = images.target(0).boxes.numpy()
+    scaled = image.target(square).boxes.numpy()
     back = rescaled(scaled, square=square, width=width, height=height)
     assert back == pytest.approx(boxes, abs=1e-3)
 

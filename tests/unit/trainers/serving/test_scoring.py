@@ -12,7 +12,7 @@ from PIL import Image
 from tests.unit.trainers import drawn_boxes
 from trainers.data.image_file import ImageFormat
 from trainers.data.images import to_input
-from trainers.detection import masks
+from trainers.detection.coco import decode_mask
 from trainers.serving.model_folder import load_model, new_model, save_model
 from trainers.serving.scoring import MOST_IMAGES, RequestInvalid, Scorer
 
@@ -81,7 +81,7 @@ def test_detections_are_in_the_pixels_of_the_image_as_it_was_sent(finder: Scorer
         assert by_label.keys() == {"red", "green"}
         green = by_label["green"]
         assert (green["score"], green["box"]) == (1, [2, top, 7, 9])
-        mask = masks.decode(green["mask"])
+        mask = decode_mask(green["mask"])
         expected = np.zeros((16, 32), np.uint8)
         expected[top:9, 2:7] = 1
         assert np.array_equal(mask, expected)

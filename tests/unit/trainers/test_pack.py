@@ -1,27 +1,30 @@
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.trainers.small_datasets import good_files, image_file, lay_down
-from trainers.data import packing
+from tests.unit.trainers.small_datasets import good_files, image_file, lay_down, write_manifest
+from trainers import pack
 from trainers.data.manifest import Entry, Manifest
-from trainers.data.packing import Plan, ShardTask, pack_shard, plan
 from trainers.data.samples import in_order
-from trainers.data.shard_index import Shard
+from trainers.data.shard_index import Shard, ShardIndex
 from trainers.errors import DataChanged, DataRejected
+from trainers.pack import ShardTask, in_order_of_rank, pack_shard, plan
+from trainers.parallelism.launch import Launch
 
 
-def small_plan(manifest: Manifest, *, storage: str = "parquet") -> Plan:
+def small_plan(manifest: Manifest, *, storage: str = "parquet") -> list[ShardTask]:
     return plan(manifest, storage=storage, shard_images=16, shard_bytes=10**6)
 
 
-def pack_all(source: Path, target: Path, whole: Plan) -> list[Shard]:
+def pack_all(source: Path, target: Path, tasks: list[ShardTask]) -> list[Shard]:
     target.mkdir(exist_ok=True)
-    return [pack_shard(source, target, task) for task in whole.tasks]
+    return [pack_shard(source, target, task) for task in tasks]
 
 
 @given(
@@ -33,15 +36,15 @@ def test_a_plan_has_each_file_once_and_keeps_the_limits(
     sizes: list[int], images: int, size: int
 ) -> None:
     entries = tuple(Entry(path=f"a/{n}", size=size) for n, size in enumerate(sizes))
-    whole = plan(
+    tasks = plan(
         Manifest(version="v1", entries=entries),
         storage="tfrecord",
         shard_images=images,
         shard_bytes=size,
     )
-    assert [entry for task in whole.tasks for entry in task.entries] == in_order(entries)
-    assert len({task.name for task in whole.tasks}) == len(whole.tasks)
-    for task in whole.tasks:
+    assert [entry for task in tasks for entry in task.entries] == in_order(entries)
+    assert len({task.name for task in tasks}) == len(tasks)
+    for task in tasks:
         assert len(task.entries) <= images
         assert len(task.entries) == 1 or sum(entry.size for entry in task.entries) <= size
 
@@ -49,9 +52,9 @@ def test_a_plan_has_each_file_once_and_keeps_the_limits(
 @pytest.mark.parametrize("storage", ["parquet", "tfrecord"])
 def test_the_same_files_make_the_same_bytes(storage: str, tmp_path: Path) -> None:
     manifest = lay_down(tmp_path / "files", good_files(60))
-    whole = small_plan(manifest, storage=storage)
+    tasks = small_plan(manifest, storage=storage)
     for name in ("one", "other"):
-        pack_all(tmp_path / "files", tmp_path / name, whole)
+        pack_all(tmp_path / "files", tmp_path / name, tasks)
     names = sorted(path.name for path in (tmp_path / "one").iterdir())
     assert len(names) == 8
     for name in names:
@@ -61,16 +64,16 @@ def test_the_same_files_make_the_same_bytes(storage: str, tmp_path: Path) -> Non
 def test_a_finished_shard_is_kept_another_is_made_anew(tmp_path: Path) -> None:
     files = good_files(40)
     manifest = lay_down(tmp_path / "files", files)
-    whole = small_plan(manifest)
-    records = pack_all(tmp_path / "files", tmp_path / "shards", whole)
+    tasks = small_plan(manifest)
+    records = pack_all(tmp_path / "files", tmp_path / "shards", tasks)
     lay_down(tmp_path / "files", dict.fromkeys(files, b""))
-    assert pack_all(tmp_path / "files", tmp_path / "shards", whole) == records  # nothing was read
+    assert pack_all(tmp_path / "files", tmp_path / "shards", tasks) == records  # nothing was read
 
     lay_down(tmp_path / "files", files)
-    first = tmp_path / "shards" / whole.tasks[0].name
+    first = tmp_path / "shards" / tasks[0].name
     content = first.read_bytes()
     first.write_bytes(content[:-1])  # as a crash of the machine may leave it
-    assert pack_all(tmp_path / "files", tmp_path / "shards", whole) == records
+    assert pack_all(tmp_path / "files", tmp_path / "shards", tasks) == records
     assert first.read_bytes() == content
 
     changed = lay_down(tmp_path / "files", files | {"0/000.png": image_file(999)})
@@ -82,7 +85,7 @@ def test_a_kill_before_the_record_leaves_no_shard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manifest = lay_down(tmp_path / "files", good_files(10))
-    task = small_plan(manifest).tasks[0]
+    task = small_plan(manifest)[0]
     target = tmp_path / "shards"
     target.mkdir()
 
@@ -90,7 +93,7 @@ def test_a_kill_before_the_record_leaves_no_shard(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as killed:
-        killed.setattr(packing.Shard, "write", die)
+        killed.setattr(pack.Shard, "write", die)
         with pytest.raises(KeyboardInterrupt):
             pack_shard(tmp_path / "files", target, task)
     assert Shard.read(target, task.name, task.identity) is None
@@ -101,9 +104,9 @@ def test_a_kill_before_the_record_leaves_no_shard(
 def test_bad_files_are_quarantined_or_too_many(tmp_path: Path) -> None:
     bad = {"0/bad.png": b"no image", "stray.png": image_file(77), "1/cut.png": image_file(5)[:60]}
     manifest = lay_down(tmp_path / "files", good_files(57) | bad)
-    whole = small_plan(manifest)
-    records = pack_all(tmp_path / "files", tmp_path / "shards", whole)
-    index = whole.index(records)
+    tasks = small_plan(manifest)
+    records = pack_all(tmp_path / "files", tmp_path / "shards", tasks)
+    index = ShardIndex(dataset_version="v1", storage="parquet", shards=tuple(records))
     index.check(0.05)
     assert {problem.path for problem in index.quarantined} == set(bad)
     assert index.samples(held_out=False) + index.samples(held_out=True) == 57
@@ -115,7 +118,7 @@ def test_bad_files_are_quarantined_or_too_many(tmp_path: Path) -> None:
 def test_changed_files_make_no_shard(tmp_path: Path) -> None:
     manifest = lay_down(tmp_path / "files", good_files(20))
     (tmp_path / "files" / "0" / "000.png").unlink()
-    tasks = small_plan(manifest).tasks
+    tasks = small_plan(manifest)
     task = next(task for task in tasks if "0/000.png" in {entry.path for entry in task.entries})
     with pytest.raises(DataChanged) as caught:
         pack_shard(tmp_path / "files", tmp_path, task)
@@ -135,3 +138,34 @@ def test_a_task_is_another_if_anything_of_it_is() -> None:
 
     others = [task("t"), task(storage="tfrecord"), task(size=2)]
     assert len({task.identity for task in [task(), *others]}) == 4
+
+
+@given(st.integers(0, 40), st.integers(1, 9))
+def test_each_rank_packs_its_part_and_what_is_left(count: int, ranks: int) -> None:
+    tasks = [ShardTask(name=str(number), storage="x", entries=()) for number in range(count)]
+    orders = [in_order_of_rank(tasks, Launch(rank=rank, size=ranks)) for rank in range(ranks)]
+    assert all(
+        sorted(task.name for task in order) == sorted(map(str, range(count))) for order in orders
+    )
+    firsts = [order[: len(tasks[rank::ranks])] for rank, order in enumerate(orders)]
+    assert sorted(int(task.name) for first in firsts for task in first) == [*range(count)]
+
+
+def test_what_other_options_and_crashes_left_is_removed(tmp_path: Path) -> None:
+    manifest = write_manifest(tmp_path / "m.jsonl", lay_down(tmp_path / "files", good_files(40)))
+    target = tmp_path / "shards"
+    arguments = [str(tmp_path / "files"), str(target), "--manifest", str(manifest)]
+    assert pack.main([*arguments, "--shard-images", "10"]) == 0
+    for name, age in (("old", 2 * 3600), ("new", 60)):
+        left = target / f"shard-00000.parquet.{name}.tmp"
+        left.write_bytes(b"part")
+        when = time.time() - age
+        os.utime(left, (when, when))
+    before = (target / "index.json").stat().st_mtime_ns
+    assert pack.main([*arguments, "--shard-images", "30"]) == 0
+    assert {path.name for path in target.iterdir()} == {
+        *(f"shard-0000{number}.{kind}" for number in (0, 1) for kind in ("parquet", "json")),
+        *("index.json", "shard-00000.parquet.new.tmp"),
+    }
+    assert (target / "index.json").stat().st_mtime_ns != before
+    assert sum(shard.train + shard.held_out for shard in ShardIndex.read(target).shards) == 40

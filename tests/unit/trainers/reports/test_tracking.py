@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainers.reports.learning_curve import LearningCurve
+from trainers.reports.tracking import LearningCurve
 
 POINTS = st.lists(
     st.fixed_dictionaries(

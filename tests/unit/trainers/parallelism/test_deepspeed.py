@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from trainers.errors import LaunchInvalid
-from trainers.parallelism.deepspeed_config import completed, deepspeed_config
+from trainers.parallelism.deepspeed import completed, deepspeed_config
 from trainers.settings import Settings, parse_settings
 
 OURS = {
