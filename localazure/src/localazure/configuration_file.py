@@ -59,6 +59,12 @@ class ConfigurationModel(BaseModel):
         return document
 
 
+class OpenConfigurationModel(ConfigurationModel):
+    """An object that keeps keys which are not its own (`model_extra`), to warn about them."""
+
+    model_config = ConfigDict(extra="allow")
+
+
 def read_json(path: Path) -> tuple[str, Any]:
     """The text of a file, comments blanked, and the JSON value in it.
 

@@ -68,7 +68,7 @@ def examine(durable: str, functions: str, wheel: Path, folder: Path) -> Result:
         "['azure-functions-durable', 'azure-functions'])), sep=', ')"
     )
     compared = subprocess.run(
-        [installed.python, "-m", "pytest", "-q", "-c", "/dev/null", SHORT_CUT_TEST],
+        [installed.python, "-m", "pytest", "-q", "-c", "/dev/null", "--noconftest", SHORT_CUT_TEST],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -85,7 +85,7 @@ def examine(durable: str, functions: str, wheel: Path, folder: Path) -> Result:
                 failures.append(name)
                 print(f"{durable} {functions} {name}: {error}", file=sys.stderr)
     if compared.returncode:
-        print(compared.stdout[-2000:], file=sys.stderr)
+        print((compared.stdout + compared.stderr)[-2000:], file=sys.stderr)
     return Result(
         durable=durable,
         functions=functions,

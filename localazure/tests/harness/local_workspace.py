@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import uuid
 from collections.abc import Generator
@@ -12,8 +13,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
 
-import pytest
 import requests
+import yaml
+from azure.ai.ml import command, load_job
+from azure.ai.ml.entities import AmlCompute
 from azure.identity import DefaultAzureCredential
 from azure.storage.blob import BlobServiceClient
 
@@ -24,11 +27,7 @@ from localazure.faults.plan import Plan
 from localazure.machinelearning.addresses import workspace_id
 from localazure.runtime.environment import Environment
 
-SDK_WARNINGS = pytest.mark.filterwarnings(
-    # azure-ai-ml's schemas use features that marshmallow 4 removes.
-    "ignore::marshmallow.warnings.RemovedInMarshmallow4Warning"
-)
-
+ENVIRONMENT = "azureml:torch:1"
 AZURE_ML = {
     "datastores": [{"name": "landing", "containerName": "landing"}],
     "quota": {"Standard_NC24scarce": 1, "Standard_None": 0},
@@ -85,6 +84,34 @@ class Local:
     topic: EventGridTopic
     http: requests.Session
 
+    def make_cluster(self, name: str, **fields: Any) -> None:
+        settings: dict[str, Any] = {
+            "size": "Standard_D2",
+            "min_instances": 0,
+            "max_instances": 2,
+            **fields,
+        }
+        self.ml.compute.begin_create_or_update(AmlCompute(name=name, **settings)).result()
+
+    def submit(self, name: str, text: str, **fields: Any) -> None:
+        """A command job."""
+        job = command(name=name, command=text, environment=ENVIRONMENT, **fields)
+        assert self.ml.jobs.create_or_update(job).name == name
+
+    def submit_document(self, document: dict[str, Any]) -> None:
+        """A job as a YAML file has it."""
+        job: Any = load_job(io.StringIO(yaml.safe_dump(document)), relative_origin=__file__)
+        assert self.ml.jobs.create_or_update(job).name == document["name"]
+
+    def cancel(self, name: str) -> None:
+        """Cancel a job, and wait for its end."""
+        self.ml.jobs.begin_cancel(name).result()
+        self.wait_for(name, "Canceled")
+
+    def children(self, name: str) -> dict[str, str]:
+        """Name and status of each child of a job."""
+        return {job.name: job.status for job in self.ml.jobs.list(parent_job_name=name)}
+
     def read_blob(self, container: str, path: str) -> bytes:
         return self.blobs.get_blob_client(container, path).download_blob().readall()
 
@@ -110,12 +137,12 @@ class Local:
 
     def ask(self, method: str, path: str) -> requests.Response:
         """A request that the SDK has no call for."""
-        headers = {"Authorization": f"Bearer {self._token}"}
+        headers = {"Authorization": f"Bearer {self.token}"}
         url = self.environment.azure_ml_url + path
         return self.http.request(method, url, headers=headers, timeout=10)
 
     @cached_property
-    def _token(self) -> str:
+    def token(self) -> str:
         scope = f"{self.environment.azure_ml_url}/.default"
         with DefaultAzureCredential() as credential:
             return credential.get_token(scope).token
@@ -128,7 +155,7 @@ class Local:
 
 @contextmanager
 def fault(local: Local, **rule: object) -> Generator[None]:
-    """A rule of faults of the workspace, in force for as long as the context lasts."""
+    """A rule of faults, of the workspace if it names no other part, in force meanwhile."""
     state = local.environment.state
     rules = [{"part": "machinelearning", **rule}]
     put_in_force(state, Plan.model_validate({"seed": uuid.uuid4().int, "rules": rules}))

@@ -12,7 +12,7 @@ from typing import Any
 import azure.durable_functions as df
 from hypothesis import strategies as st
 
-from harness.tiny_app import TinyApp
+from harness.task_hub import DurableApp
 
 Step = tuple[Any, ...]
 Context = df.DurableOrchestrationContext
@@ -199,9 +199,9 @@ def stumble(context: Context) -> Any:
         raise ValueError("stumbled")
 
 
-def random_app() -> TinyApp:
+def random_app() -> DurableApp:
     """The functions that plans are performed with."""
-    app = TinyApp()
+    app = DurableApp()
     attempts: dict[str, int] = {}
     app.orchestrator(follow)
     app.orchestrator(stumble)
@@ -215,7 +215,7 @@ def random_app() -> TinyApp:
         raise ValueError(number)
 
     @app.activity
-    def flaky(work: dict[str, Any]) -> int:
+    def flaky(work: Any) -> int:
         attempts[work["key"]] = attempts.get(work["key"], 0) + 1
         if work["good"] > ATTEMPTS or attempts[work["key"]] < work["good"]:
             raise ValueError("not yet")

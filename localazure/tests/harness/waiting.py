@@ -1,14 +1,18 @@
-"""Waits for other processes: polls, since they cannot notify a test."""
+"""Waits for other processes, and for what does not notify a test: polls."""
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import time
 from collections.abc import Callable
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 Answer = TypeVar("Answer")
 
-POLL_SECONDS = 0.05
+# Most questions are requests, which cost both sides milliseconds, or go through all processes.
+POLL_SECONDS = 0.1
+ASYNC_POLL_SECONDS = 0.02
 WAIT_SECONDS = 40.0
 
 
@@ -23,3 +27,15 @@ def until(
         assert time.monotonic() < deadline, f"no {what} within {seconds:g} s"
         time.sleep(POLL_SECONDS)
     return answer
+
+
+async def eventually(question: Callable[[], Any], seconds: float = WAIT_SECONDS) -> Any:
+    """The first answer to a question that is true; it may be awaitable."""
+    async with asyncio.timeout(seconds):
+        while True:
+            answer = question()
+            if inspect.isawaitable(answer):
+                answer = await answer
+            if answer:
+                return answer
+            await asyncio.sleep(ASYNC_POLL_SECONDS)

@@ -1,9 +1,10 @@
 """Runs Azure's published azureml-examples, unmodified: `make examples SOURCES=…/azureml-examples`.
 
-A workspace with the clusters that the examples' set-up makes, and nothing else. Each job file of
-`cli/jobs` is submitted by the SDK, as `az ml job create` does; each batch deployment is made and
-invoked (`batch_deployments`). The result is
-localazure/docs/published-examples.md (`WRITE=1`).
+A workspace with the clusters that the examples' set-up makes, and the assets that lie beside an
+example (`assets`). Each job file of `cli/jobs` is submitted by the SDK, as `az ml job create` does;
+each batch deployment is made and invoked (`batch_deployments`), each schedule triggered
+(`schedules`). The result is localazure/docs/published-examples.md (`WRITE=1`): the rows of what ran
+are replaced, the others stay.
 
 In localazure/tests: `python -m published_examples SOURCES [--only FOLDER] [--write]`.
 """
@@ -33,10 +34,11 @@ from harness.part_process import PartProcess
 from localazure.machinelearning.client_settings import app_settings
 from localazure.runtime.certificates import ensure_certificates
 from localazure.runtime.environment import Environment
-from published_examples import batch_deployments
+from published_examples import assets, batch_deployments, schedules
 
 PAGE: Final = REPOSITORY / "localazure" / "docs" / "published-examples.md"
 BATCH: Final = "batch"
+SCHEDULES: Final = "schedules"
 FOLDERS: Final = (
     "basics",
     "single-step",
@@ -44,9 +46,10 @@ FOLDERS: Final = (
     "pipelines-with-components",
     "parallel",
     BATCH,
+    SCHEDULES,
 )
 # As the examples' infra/bootstrapping makes them.
-CLUSTERS: Final = ("cpu-cluster", "gpu-cluster", *batch_deployments.CLUSTERS)
+CLUSTERS: Final = ("cpu-cluster", "cpu-cluster-lg", "gpu-cluster", *batch_deployments.CLUSTERS)
 JOB_SCHEMA: Final = re.compile(
     r"^\$schema:.*/(command|sweep|pipeline|parallel|spark|autoML)Job", re.MULTILINE
 )
@@ -111,9 +114,10 @@ def run_all(
         while left and len(waiting) < AT_ONCE:
             path = left.pop(0)
             try:
-                waiting[submit(ml, path)] = (path, time.monotonic() + LIMIT_SECONDS)
+                waiting[submit(ml, sources, path)] = (path, time.monotonic() + LIMIT_SECONDS)
             except Exception as error:  # noqa: BLE001 - the SDK raises many kinds; each is a result
-                yield Result(path=_name(sources, path), state="refused", reason=_short(str(error)))
+                reason = _short(str(error).replace(f"{sources}/", ""))
+                yield Result(path=_name(sources, path), state="refused", reason=reason)
         for job, (path, deadline) in [*waiting.items()]:
             status: str = ml.jobs.get(job).status
             if status in ENDED:
@@ -128,11 +132,25 @@ def run_all(
         time.sleep(0.5)
 
 
-def submit(ml: Any, path: Path) -> str:
-    """The name of the job of a file."""
+def submit(ml: Any, sources: Path, path: Path) -> str:
+    """The name of the job of a file; assets that it lacks are created first."""
+    created: set[str | None] = {None}
+    while True:
+        try:
+            return _submit(ml, path)
+        except Exception as error:
+            name = assets.create_missing(ml, error, path, sources)
+            if name in created:
+                raise
+            created.add(name)
+
+
+def _submit(ml: Any, path: Path) -> str:
     from azure.ai.ml import load_job  # noqa: PLC0415 - see `workspace`
 
     with chdir(path.parent):
+        if schedules.FOLDER.name in path.parts:
+            return schedules.trigger(ml, path)
         if path.name.startswith("deployment"):
             return batch_deployments.invoke(ml, path)
         job: Any = load_job(path)
@@ -161,13 +179,17 @@ def last_line(ml: Any, blobs: BlobServiceClient, job: str) -> str:
 
 def to_page(results: Sequence[Result], commit: str) -> str:
     """The page of the documentation."""
-    deployments = [each for each in results if Path(each.path).name.startswith("deployment")]
-    jobs = [each for each in results if each not in deployments]
+    by_root = {
+        root: [each for each in results if each.path.startswith(f"{root}/")]
+        for root in (BATCH, SCHEDULES)
+    }
+    jobs = [each for each in results if all(each not in rows for rows in by_root.values())]
     return f"""# Azure's published examples
 
 [azureml-examples](https://github.com/Azure/azureml-examples) at {commit}: job files below
-`cli/jobs`, submitted unmodified to an empty workspace with the clusters `cpu-cluster` and
-`gpu-cluster`, by `make examples`. {_completed(jobs)} complete.
+`cli/jobs`, submitted unmodified to a workspace with the clusters of the examples' set-up,
+and the data and components that lie as files beside an example, by `make examples`.
+{_completed(jobs)} complete within {LIMIT_SECONDS:.0f} s.
 
 Environments are recorded, not built: a job runs in localazure's interpreter, so that a package that
 is not installed there is missing. Public data is downloaded from the internet, which the machine of
@@ -178,11 +200,24 @@ this table does not reach.
 ## Batch endpoints
 
 Deployments of models below `cli/endpoints`, made and invoked as their `deploy-and-run.sh` does,
-with the same limits. {_completed(deployments)} complete. Deployments of pipeline components, five
-files below `deploy-pipelines`, are not covered: they are answered with 501.
+with the same limits. {_completed(by_root[BATCH])} complete. Deployments of pipeline components,
+five files below `deploy-pipelines`, are not covered: they are answered with 501.
 
-{_table(deployments)}
+{_table(by_root[BATCH])}
+
+## Schedules
+
+Schedules below `cli/schedules`, created, changed, disabled, enabled and triggered once as their
+`schedule.sh` does, then deleted. The jobs of {_completed(by_root[SCHEDULES])} complete.
+
+{_table(by_root[SCHEDULES])}
 """
+
+
+def from_page(page: str) -> list[Result]:
+    """The rows of a page."""
+    rows = re.findall(r"^\| (\S+\.ya?ml) \| (\w+) \| (.*?) *\|$", page, re.MULTILINE)
+    return [Result(path=path, state=state, reason=reason) for path, state, reason in rows]
 
 
 def _completed(results: Sequence[Result]) -> str:
@@ -190,20 +225,24 @@ def _completed(results: Sequence[Result]) -> str:
 
 
 def _table(results: Sequence[Result]) -> str:
-    rows = [f"| {each.path} | {each.state} | {each.reason} |" for each in results]
+    rows = [
+        f"| {each.path} | {each.state} | {f'{each.reason} ' * bool(each.reason)}|"
+        for each in results
+    ]
     head = ["| file | ends | last line of its log, or the refusal |", "|---|---|---|"]
     return "\n".join([*head, *rows])
 
 
 def _name(sources: Path, path: Path) -> str:
-    root = "endpoints" if path.name.startswith("deployment") else "jobs"
-    return str(path.relative_to(sources / "cli" / root))
+    below = path.relative_to(sources / "cli")
+    return str(below if below.parts[0] == SCHEDULES else Path(*below.parts[1:]))
 
 
 def _short(text: str) -> str:
     text = re.sub(r"\x1b\[\d*m", "", text)  # the SDK writes some errors in colours
-    text = text.replace(sys.executable, "python")  # the page is about any machine
-    return " ".join(text.replace("|", "/").split())[:REASON_LIMIT_CHARACTERS]
+    text = re.sub(r"\S+/bin/python\S*(?=:)", "python", text)  # the page is about any machine
+    text = text.rstrip(" }")  # what is left of the JSON around it
+    return " ".join(text.replace("|", "/").split())[:REASON_LIMIT_CHARACTERS].rstrip()
 
 
 def main() -> int:
@@ -221,6 +260,8 @@ def main() -> int:
     files = job_files(sources, folders)
     if BATCH in folders:
         files += batch_deployments.deployment_files(sources)
+    if SCHEDULES in folders:
+        files += schedules.schedule_files(sources)
     results: list[Result] = []
     with workspace() as (ml, blobs):
         for result in run_all(ml, blobs, sources, files):
@@ -229,9 +270,9 @@ def main() -> int:
                 f"{len(results)}/{len(files)}  {result.state:10} {result.path}  {result.reason}",
                 flush=True,
             )
-    results.sort(key=lambda each: each.path)
     if given.write:
-        PAGE.write_text(to_page(results, given.commit))
+        rows = {each.path: each for each in [*from_page(PAGE.read_text()), *results]}
+        PAGE.write_text(to_page([rows[path] for path in sorted(rows)], given.commit))
     return 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import logging
 import time
@@ -24,8 +23,7 @@ from localazure.eventgrid.dead_letters import DeadLetterStorage
 from localazure.eventgrid.delivery import DeliveryWorker
 from localazure.eventgrid.destination_clients import DestinationClients
 from localazure.eventgrid.destinations import (
-    ServiceBusQueueDestination,
-    ServiceBusTopicDestination,
+    ServiceBusDestination,
     StorageQueueDestination,
     WebHookDestination,
 )
@@ -34,8 +32,9 @@ from localazure.eventgrid.http_endpoint import HttpEndpoint
 from localazure.eventgrid.schemas import Event, Schema
 from localazure.eventgrid.service_bus_endpoint import ServiceBusEndpoint
 from localazure.eventgrid.storage_queue_endpoint import StorageQueueEndpoint
-from localazure.eventgrid.store import Delivery, Store
+from localazure.eventgrid.store import Store
 from localazure.faults.injector import Injector
+from localazure.processes.pauses import wait_at_most
 from localazure.runtime.environment import Environment
 
 logger = logging.getLogger(__name__)
@@ -210,14 +209,11 @@ class Broker:
         schema = self._configuration.delivery_schema(subscription)
         endpoint = self._endpoint(subscription, schema)
 
-        async def write_dead_letter(container: str, _name: str, delivery: Delivery) -> None:
-            await self._dead_letters.write(subscription, container, delivery, schema)
-
         worker = DeliveryWorker(
             subscription,
             self._store,
             FaultyEndpoint(endpoint, subscription.name, self._faults),
-            write_dead_letter,
+            functools.partial(self._dead_letters.write, subscription, schema),
             schema=schema,
             schedule=self._configuration.retry_schedule,
         )
@@ -227,7 +223,7 @@ class Broker:
 
     def _endpoint(self, subscription: Subscription, schema: Schema) -> _Endpoint:
         destination = subscription.properties.destination.properties
-        if isinstance(destination, ServiceBusQueueDestination | ServiceBusTopicDestination):
+        if isinstance(destination, ServiceBusDestination):
             open_client = functools.partial(
                 self._clients.service_bus, subscription.delivering_identity
             )
@@ -270,8 +266,7 @@ class Broker:
                     "%s: the endpoint has not completed the validation handshake yet",
                     subscription.name,
                 )
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(running.validated.wait(), retry_seconds)
+            await wait_at_most(running.validated, retry_seconds)
             retry_seconds = min(2 * retry_seconds, MAX_HANDSHAKE_RETRY_SECONDS)
         await self._store.set_validated(subscription.name, endpoint.url)
 

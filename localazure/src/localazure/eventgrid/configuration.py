@@ -25,8 +25,7 @@ from localazure.eventgrid.destinations import (
     DeadLetterDestination,
     Destination,
     DestinationByIdentity,
-    ServiceBusQueueDestination,
-    ServiceBusTopicDestination,
+    ServiceBusDestination,
 )
 from localazure.eventgrid.filters import Filter
 from localazure.eventgrid.retry import SCHEDULE_SECONDS, RetryPolicy, RetrySchedule
@@ -49,8 +48,7 @@ class Topic(ConfigurationModel):
         """The `topic` of its events; empty for system topics, whose publishers set it."""
         if self.name in SYSTEM_TOPICS:
             return ""
-        group = f"{environment.subscription_id}/resourceGroups/{environment.resource_group}"
-        return f"/subscriptions/{group}/providers/Microsoft.EventGrid/topics/{self.name}"
+        return environment.resource_id(f"Microsoft.EventGrid/topics/{self.name}")
 
 
 class _TopicIdentity(ConfigurationModel):
@@ -112,17 +110,11 @@ class Subscription(ConfigurationModel):
     def batching(self, attempts: int) -> Batching:
         """The limits of a request after so many attempts; a storage queue has the defaults."""
         destination = self.properties.destination.properties
-        if isinstance(destination, ServiceBusQueueDestination | ServiceBusTopicDestination):
+        if isinstance(destination, ServiceBusDestination):
             # Service Bus takes all messages of a transfer or none. So after a failure each is sent
             # alone, and one that is rejected does not hold back its neighbours.
             return SERVICE_BUS_BATCHING if attempts == 0 else Batching()
         return destination if isinstance(destination, Batching) else Batching()
-
-    @property
-    def dead_letter_container(self) -> str | None:
-        """None drops undeliverable events."""
-        destination = self.properties.dead_letters
-        return None if destination is None else destination.properties.blob_container_name
 
     @property
     def delivering_identity(self) -> str | None:

@@ -30,7 +30,7 @@ def dead_letter(delivery: Delivery, schema: Schema) -> Event:
     details = {
         "deadLetterReason": delivery.dead_letter_reason,
         "deliveryAttempts": delivery.attempts,
-        "lastDeliveryOutcome": delivery.last_outcome,
+        "lastDeliveryOutcome": delivery.last_outcome or "",
         "publishTime": _text(delivery.published_seconds),
         "lastDeliveryAttemptTime": _text(delivery.last_attempt_seconds),
     }
@@ -57,9 +57,7 @@ class DeadLetterStorage:
         self._open_service = open_service
         self._services: dict[tuple[str, str | None], BlobServiceClient] = {}
 
-    async def write(
-        self, subscription: Subscription, container: str, delivery: Delivery, schema: Schema
-    ) -> None:
+    async def write(self, subscription: Subscription, schema: Schema, delivery: Delivery) -> None:
         """Write one dead letter of a subscription that has a container for them.
 
         Raises:
@@ -73,7 +71,8 @@ class DeadLetterStorage:
             service = self._services[key] = self._open_service(*key)
         hour_seconds = delivery.last_attempt_seconds or delivery.published_seconds
         name = blob_name(subscription.name, delivery, datetime.fromtimestamp(hour_seconds, UTC))
-        await service.get_blob_client(container, name).upload_blob(
+        container = service.get_container_client(destination.properties.blob_container_name)
+        await container.get_blob_client(name).upload_blob(
             json.dumps([dead_letter(delivery, schema)]),
             overwrite=True,
             content_settings=ContentSettings(content_type="application/json"),

@@ -8,6 +8,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -17,7 +18,8 @@ from localazure.eventgrid import dead_letters
 from localazure.eventgrid.configuration import Subscription
 from localazure.eventgrid.retry import Outcome, RetrySchedule, Verdict
 from localazure.eventgrid.schemas import Event, Schema, convert
-from localazure.eventgrid.store import Delivery, Postponement, Store
+from localazure.eventgrid.store import Delivery, Store
+from localazure.processes.pauses import wait_at_most
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +34,7 @@ DEAD_LETTER_RETRY_SECONDS = 5.0
 # After an unexpected error, such as a full disk.
 ERROR_RETRY_SECONDS = 1.0
 
-WriteDeadLetter = Callable[[str, str, Delivery], Awaitable[None]]
+WriteDeadLetter = Callable[[Delivery], Awaitable[None]]
 
 
 class Endpoint(Protocol):
@@ -47,7 +49,7 @@ class DeliveryWorker:
     """Delivers for one subscription until cancelled.
 
     Args:
-        write_dead_letter: writes to a container (first argument) for a subscription (second).
+        write_dead_letter: writes into the container of the subscription.
         schema: in which events are delivered.
         clock: Unix time.
     """
@@ -146,10 +148,7 @@ class DeliveryWorker:
         if self._has_room():
             due_seconds = self._store.next_due_seconds(self.subscription.name, now_seconds)
             timeout_seconds = None if due_seconds is None else max(0.0, due_seconds - self._clock())
-        try:
-            await asyncio.wait_for(self._wake.wait(), timeout_seconds)
-        except TimeoutError:
-            return
+        await wait_at_most(self._wake, timeout_seconds)
 
     async def _deliver(self, batch: Sequence[Delivery]) -> None:
         now_seconds = self._clock()
@@ -159,7 +158,7 @@ class DeliveryWorker:
             if delivery.dead_letter_reason is not None:
                 await self._dead_letter(delivery)
             elif now_seconds >= delivery.published_seconds + policy.time_to_live_seconds:
-                await self._expire(delivery, dead_letters.EXPIRED, delivery.last_outcome)
+                await self._postpone_one(delivery, 0.0, dead_letters.EXPIRED)
             else:
                 live.append(delivery)
         if live:
@@ -206,7 +205,7 @@ class DeliveryWorker:
 
     async def _postpone(self, batch: list[Delivery], outcome: Outcome, now_seconds: float) -> None:
         policy = self.subscription.properties.retry_policy
-        later: list[Postponement] = []
+        later: list[tuple[float, Delivery]] = []
         for delivery in batch:
             attempts = delivery.attempts + 1
             reason = None
@@ -220,28 +219,27 @@ class DeliveryWorker:
                 due_seconds = min(
                     due_seconds, delivery.published_seconds + policy.time_to_live_seconds
                 )
-            later.append(
-                Postponement(
-                    delivery.event_id, due_seconds, attempts, outcome.text, now_seconds, reason
-                )
+            changed = replace(
+                delivery,
+                attempts=attempts,
+                last_outcome=outcome.text,
+                last_attempt_seconds=now_seconds,
+                dead_letter_reason=reason,
             )
+            later.append((due_seconds, changed))
         await self._store.postpone(self.subscription.name, later, failed=len(batch))
 
-    async def _expire(self, delivery: Delivery, reason: str, outcome: str | None) -> None:
-        postponement = Postponement(
-            delivery.event_id,
-            self._clock(),
-            delivery.attempts,
-            outcome or "",
-            delivery.last_attempt_seconds,
-            reason,
-        )
-        await self._store.postpone(self.subscription.name, [postponement], failed=0)
+    async def _postpone_one(
+        self, delivery: Delivery, pause_seconds: float, reason: str | None
+    ) -> None:
+        """Dead-letter a delivery after a pause."""
+        later = (self._clock() + pause_seconds, replace(delivery, dead_letter_reason=reason))
+        await self._store.postpone(self.subscription.name, [later], failed=0)
 
     async def _dead_letter(self, delivery: Delivery) -> None:
-        name, container = self.subscription.name, self.subscription.dead_letter_container
+        name = self.subscription.name
         event_id, reason = delivery.event["id"], delivery.dead_letter_reason
-        if container is None:
+        if self.subscription.properties.dead_letters is None:
             logger.warning(
                 "%s: event %s dropped (%s, %s): no deadLetterDestination",
                 name,
@@ -252,18 +250,10 @@ class DeliveryWorker:
             await self._store.finish(name, [delivery.event_id], "dropped")
             return
         try:
-            await self._write_dead_letter(container, name, delivery)
+            await self._write_dead_letter(delivery)
         except AzureError as error:
             logger.warning("%s: event %s cannot be dead-lettered yet: %s", name, event_id, error)
-            postponement = Postponement(
-                delivery.event_id,
-                self._clock() + DEAD_LETTER_RETRY_SECONDS,
-                delivery.attempts,
-                delivery.last_outcome or "",
-                delivery.last_attempt_seconds,
-                reason,
-            )
-            await self._store.postpone(name, [postponement], failed=0)
+            await self._postpone_one(delivery, DEAD_LETTER_RETRY_SECONDS, reason)
             return
         logger.warning("%s: event %s dead-lettered (%s)", name, event_id, reason)
         await self._store.finish(name, [delivery.event_id], "deadLettered")

@@ -69,33 +69,42 @@ class FunctionDestination(Batching):
 SERVICE_BUS_BATCHING = Batching(max_events_per_batch=100, preferred_batch_size_in_kilobytes=128)
 
 
-class ServiceBusQueueDestination(ConfigurationModel):
-    """Delivery as a message to a queue of the local Service Bus."""
+class ServiceBusDestination(ConfigurationModel):
+    """Delivery as a message to an entity of the local Service Bus."""
+
+    resource_id: str
+
+    @property
+    def name(self) -> str:
+        """Of the entity."""
+        return _last_segment(self.resource_id)
+
+
+class ServiceBusQueueDestination(ServiceBusDestination):
+    """Delivery as a message to a queue."""
 
     resource_id: Annotated[str, _resource("queues")]
 
-    @property
-    def name(self) -> str:
-        """Of the queue."""
-        return _last_segment(self.resource_id)
 
-
-class ServiceBusTopicDestination(ConfigurationModel):
-    """Delivery as a message to a topic of the local Service Bus."""
+class ServiceBusTopicDestination(ServiceBusDestination):
+    """Delivery as a message to a topic."""
 
     resource_id: Annotated[str, _resource("topics")]
 
-    @property
-    def name(self) -> str:
-        """Of the topic."""
-        return _last_segment(self.resource_id)
 
-
-class StorageQueueDestination(ConfigurationModel):
-    """Delivery as a message to a queue of the local storage."""
-
+class _OfStorage(ConfigurationModel):
     resource_id: str = ""
     """Of the storage account; the one that is always there by default."""
+
+    @property
+    def account(self) -> str:
+        """Name of the storage account."""
+        return _last_segment(self.resource_id) or STORAGE_ACCOUNT
+
+
+class StorageQueueDestination(_OfStorage):
+    """Delivery as a message to a queue of the local storage."""
+
     queue_name: Annotated[
         str,
         StringConstraints(min_length=3, max_length=63, pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$"),
@@ -105,23 +114,11 @@ class StorageQueueDestination(ConfigurationModel):
     ) = None
     """-1 is without limit, None the service's default, a week."""
 
-    @property
-    def account(self) -> str:
-        """Name of the storage account."""
-        return _last_segment(self.resource_id) or STORAGE_ACCOUNT
 
-
-class StorageBlobDestination(ConfigurationModel):
+class StorageBlobDestination(_OfStorage):
     """A container for dead letters."""
 
-    resource_id: str = ""
-    """Of the storage account; the one that is always there by default."""
     blob_container_name: Annotated[str, StringConstraints(min_length=1)]
-
-    @property
-    def account(self) -> str:
-        """Name of the storage account."""
-        return _last_segment(self.resource_id) or STORAGE_ACCOUNT
 
 
 class Endpoint(ConfigurationModel, Generic[K, P]):

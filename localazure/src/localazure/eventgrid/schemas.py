@@ -8,10 +8,20 @@ https://learn.microsoft.com/azure/event-grid/cloud-event-schema.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, ConfigDict, StringConstraints, model_validator
+
+from localazure.configuration_file import (
+    ConfigurationModel,
+    OpenConfigurationModel,
+    error_at,
+    validate,
+)
+from localazure.errors import ConfigurationError
 
 Event = dict[str, Any]
 
@@ -27,76 +37,80 @@ class InvalidEvent(ValueError):
     """An event violates its schema. The message names index and field."""
 
 
-_EVENT_GRID_FIELDS = frozenset(
-    {
-        "id",
-        "topic",
-        "subject",
-        "eventType",
-        "eventTime",
-        "data",
-        "dataVersion",
-        "metadataVersion",
-    }
-)
-_CLOUD_ATTRIBUTE = re.compile(r"[a-z0-9]+|data_base64")
-_CLOUD_STRINGS = ("subject", "time", "datacontenttype", "dataschema")
 METADATA_VERSION = "1"
 
+_CLOUD_ATTRIBUTE = re.compile(r"[a-z0-9]+|data_base64")
 
-def check_event_grid(event: object, index: int) -> Event:
-    """An event that follows the Event Grid schema.
+
+def _iso_8601(value: str) -> str:
+    # Seven decimal places, as .NET writes them, are one more than fromisoformat of 3.11 keeps; it
+    # cuts them off.
+    try:
+        datetime.fromisoformat(value)
+    except ValueError:
+        raise ValueError("must be an ISO 8601 time") from None
+    return value
+
+
+_Text = Annotated[str, StringConstraints(min_length=1)]
+_Time = Annotated[str, AfterValidator(_iso_8601)]
+
+
+class _EventGridEvent(ConfigurationModel):
+    id: _Text
+    topic: str | None = None
+    subject: str
+    event_type: _Text
+    event_time: _Time
+    data: Any = None
+    data_version: str | None = None
+    metadata_version: Literal["", "1"] | None = None
+
+
+class _CloudEvent(OpenConfigurationModel):
+    """CloudEvents 1.0, JSON format; other attributes are extensions."""
+
+    model_config = ConfigDict(alias_generator=None)
+
+    specversion: Literal["1.0"]
+    id: _Text
+    source: _Text
+    type: _Text
+    subject: str | None = None
+    time: _Time | None = None
+    datacontenttype: str | None = None
+    dataschema: str | None = None
+    data: Any = None
+    data_base64: Any = None
+
+    @model_validator(mode="after")
+    def _attributes(self) -> _CloudEvent:
+        if {"data", "data_base64"} <= self.model_fields_set:
+            raise error_at(("data_base64",), "data and data_base64 exclude each other")
+        for name in self.model_extra or {}:
+            if not _CLOUD_ATTRIBUTE.fullmatch(name):
+                raise error_at((name,), "an attribute name has lower-case letters and digits")
+        return self
+
+
+_MODELS: Mapping[Schema, type[ConfigurationModel]] = {
+    Schema.EVENT_GRID: _EventGridEvent,
+    Schema.CLOUD_EVENTS: _CloudEvent,
+}
+
+
+def check(event: object, schema: Schema, index: int) -> Event:
+    """An event that follows a schema.
 
     Raises:
         InvalidEvent: a field is missing, unknown or malformed.
     """
-    checked = _object(event, index)
-    for name in ("id", "subject", "eventType", "eventTime"):
-        _required_string(checked, name, index)
-    for name in ("topic", "dataVersion", "metadataVersion"):
-        _optional_string(checked, name, index)
-    _time(checked["eventTime"], "eventTime", index)
-    if checked.get("metadataVersion") not in {None, "", METADATA_VERSION}:
-        raise InvalidEvent(
-            f"event {index}: metadataVersion must be {METADATA_VERSION!r} or absent, "
-            f"found {checked['metadataVersion']!r}"
-        )
-    for name in checked.keys() - _EVENT_GRID_FIELDS:
-        raise InvalidEvent(f"event {index}: {name!r} is not a field of the Event Grid schema")
-    return checked
-
-
-def check_cloud_event(event: object, index: int) -> Event:
-    """An event that follows CloudEvents 1.0, JSON format.
-
-    Raises:
-        InvalidEvent: an attribute is missing or malformed.
-    """
-    checked = _object(event, index)
-    for name in ("specversion", "id", "source", "type"):
-        _required_string(checked, name, index)
-    if checked["specversion"] != "1.0":
-        raise InvalidEvent(
-            f"event {index}: specversion must be '1.0', found {checked['specversion']!r}"
-        )
-    for name in _CLOUD_STRINGS:
-        _optional_string(checked, name, index)
-    if checked.get("time") is not None:
-        _time(checked["time"], "time", index)
-    if "data" in checked and "data_base64" in checked:
-        raise InvalidEvent(f"event {index}: data and data_base64 exclude each other")
-    for name in checked:
-        if not _CLOUD_ATTRIBUTE.fullmatch(name):
-            raise InvalidEvent(
-                f"event {index}: {name!r} is not an attribute name (lower-case letters and digits)"
-            )
-    return checked
-
-
-CHECKS: Mapping[Schema, Callable[[object, int], Event]] = {
-    Schema.EVENT_GRID: check_event_grid,
-    Schema.CLOUD_EVENTS: check_cloud_event,
-}
+    try:
+        validate(event, _MODELS[schema], origin=f"event {index}")
+    except ConfigurationError as error:
+        raise InvalidEvent(str(error)) from None
+    assert isinstance(event, dict)  # it is validated
+    return event
 
 
 def convert(event: Event, schema: Schema, wanted: Schema, *, published: datetime) -> Event:
@@ -144,30 +158,3 @@ def to_event_grid(event: Event, published: datetime) -> Event:
         "dataVersion": (event.get("dataschema") or "").removeprefix("#"),
         "metadataVersion": METADATA_VERSION,
     }
-
-
-def _object(event: object, index: int) -> Event:
-    if not isinstance(event, dict):
-        raise InvalidEvent(f"event {index}: expected an object, found {type(event).__name__}")
-    return event
-
-
-def _required_string(event: Event, name: str, index: int) -> None:
-    if not isinstance(event.get(name), str) or (not event[name] and name != "subject"):
-        raise InvalidEvent(
-            f"event {index}: {name} must be a non-empty string, found {event.get(name)!r}"
-        )
-
-
-def _optional_string(event: Event, name: str, index: int) -> None:
-    if event.get(name) is not None and not isinstance(event[name], str):
-        raise InvalidEvent(f"event {index}: {name} must be a string, found {event[name]!r}")
-
-
-# Seven decimal places, as .NET writes them, are one more than fromisoformat of 3.11 keeps; it
-# cuts them off.
-def _time(value: str, name: str, index: int) -> None:
-    try:
-        datetime.fromisoformat(value)
-    except ValueError as error:
-        raise InvalidEvent(f"event {index}: {name} is no ISO 8601 time: {value!r}") from error

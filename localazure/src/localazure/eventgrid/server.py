@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from typing import Any
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from localazure import limits
 from localazure.errors import ConfigurationError
@@ -27,7 +28,7 @@ from localazure.eventgrid.authorization import (
 )
 from localazure.eventgrid.broker import Broker
 from localazure.eventgrid.configuration import Topic
-from localazure.eventgrid.schemas import CHECKS, Event, InvalidEvent, Schema
+from localazure.eventgrid.schemas import Event, InvalidEvent, Schema, check
 from localazure.faults.http import with_faults
 from localazure.faults.injector import Injector
 
@@ -41,7 +42,6 @@ _SCHEMA_OF_CONTENT_TYPE = {
     "application/cloudevents+json": Schema.CLOUD_EVENTS,
     "application/cloudevents-batch+json": Schema.CLOUD_EVENTS,
 }
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class _Refused(Exception):
@@ -155,16 +155,20 @@ class Server:
         return datetime.now(UTC) + timedelta(seconds=self._faults.clock_skew_seconds())
 
 
+_ERRORS: Mapping[type[Exception], tuple[HTTPStatus, str]] = {
+    Unauthorized: (HTTPStatus.UNAUTHORIZED, "Unauthorized"),
+    Forbidden: (HTTPStatus.FORBIDDEN, "Forbidden"),
+    InvalidEvent: (HTTPStatus.BAD_REQUEST, "BadRequest"),
+    ConfigurationError: (HTTPStatus.BAD_REQUEST, "BadRequest"),
+}
+
+
 @web.middleware
 async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
-    except Unauthorized as error:
-        return _error(HTTPStatus.UNAUTHORIZED, "Unauthorized", str(error))
-    except Forbidden as error:
-        return _error(HTTPStatus.FORBIDDEN, "Forbidden", str(error))
-    except (InvalidEvent, ConfigurationError) as error:
-        return _error(HTTPStatus.BAD_REQUEST, "BadRequest", str(error))
+    except tuple(_ERRORS) as error:
+        return _error(*_ERRORS[type(error)], str(error))
     except _Refused as error:
         return _error(error.status, error.code, str(error))
     except web.HTTPRequestEntityTooLarge:
@@ -211,7 +215,7 @@ def _parse_events(
         body = [body]
     if not isinstance(body, list):
         raise InvalidEvent("the body must be an array of events")
-    events = [CHECKS[schema](event, index) for index, event in enumerate(body)]
+    events = [check(event, schema, index) for index, event in enumerate(body)]
     if schema is Schema.EVENT_GRID:
         return [_with_topic(event, index, topic, resource_id) for index, event in enumerate(events)]
     return events

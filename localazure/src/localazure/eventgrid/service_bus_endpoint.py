@@ -21,10 +21,7 @@ from azure.servicebus.exceptions import (
     ServiceBusError,
 )
 
-from localazure.eventgrid.destinations import (
-    ServiceBusQueueDestination,
-    ServiceBusTopicDestination,
-)
+from localazure.eventgrid.destinations import ServiceBusDestination, ServiceBusTopicDestination
 from localazure.eventgrid.retry import ATTEMPT_TIMEOUT_SECONDS, Outcome, Verdict
 from localazure.eventgrid.schemas import METADATA_VERSION, Event
 
@@ -34,13 +31,11 @@ logger = logging.getLogger(__name__)
 class ServiceBusEndpoint:
     """A sender to one entity, opened when first needed and anew after an error."""
 
-    needs_handshake = False
-
     def __init__(
         self,
         open_client: Callable[[], ServiceBusClient],
         subscription: str,
-        destination: ServiceBusQueueDestination | ServiceBusTopicDestination,
+        destination: ServiceBusDestination,
     ) -> None:
         self._open_client = open_client
         self._subscription = subscription

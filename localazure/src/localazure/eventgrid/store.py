@@ -75,18 +75,6 @@ class Delivery:
     dead_letter_reason: str | None = None
 
 
-@dataclass(frozen=True)
-class Postponement:
-    """A delivery that continues later."""
-
-    event_id: int
-    due_seconds: float
-    attempts: int
-    last_outcome: str
-    last_attempt_seconds: float | None
-    dead_letter_reason: str | None = None
-
-
 class Store:
     """The durable state of Event Grid."""
 
@@ -172,18 +160,18 @@ class Store:
         await self._database.write(delete)
 
     async def postpone(
-        self, subscription: str, postponements: Sequence[Postponement], failed: int
+        self, subscription: str, deliveries: Sequence[tuple[float, Delivery]], failed: int
     ) -> None:
-        """Store when deliveries continue, and how many attempts failed."""
+        """Store deliveries that continue later, each at its time, and how many attempts failed."""
 
         def update(connection: sqlite3.Connection) -> None:
-            for later in postponements:
+            for due_seconds, later in deliveries:
                 connection.execute(
                     "UPDATE deliveries SET due_seconds = ?, attempts = ?, last_outcome = ?,"
                     " last_attempt_seconds = ?, dead_letter_reason = ?"
                     " WHERE subscription = ? AND event = ?",
                     (
-                        later.due_seconds,
+                        due_seconds,
                         later.attempts,
                         later.last_outcome,
                         later.last_attempt_seconds,

@@ -8,6 +8,7 @@ from localazure.configuration_file import read_configuration
 from localazure.errors import StartError
 from localazure.faults.injector import FILE
 from localazure.faults.plan import Plan
+from localazure.processes.atomic_file import write_atomically
 
 
 def read_plan(path: Path) -> Plan:
@@ -41,9 +42,7 @@ def put_in_force(state: Path, plan: Plan) -> None:
     """
     if not state.is_dir():
         raise StartError(f"there is no state folder {state}: start `localazure up` first")
-    scratch = state / f"{FILE}.tmp"
-    scratch.write_text(plan.model_dump_json(by_alias=True, indent=2))
-    scratch.replace(state / FILE)
+    write_atomically(state / FILE, plan.model_dump_json(by_alias=True, indent=2))
 
 
 def take_out(state: Path) -> None:

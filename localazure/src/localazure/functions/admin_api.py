@@ -10,10 +10,11 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from localazure.functions import logs
 from localazure.functions.app import binding_kinds
@@ -78,10 +79,8 @@ class AdminApi:
             web.post(one, self._guarded(self._run)),
         ]
 
-    def _guarded(
-        self, handler: Callable[[web.Request], Coroutine[Any, Any, web.Response]]
-    ) -> Callable[[web.Request], Coroutine[Any, Any, web.Response]]:
-        async def check(request: web.Request) -> web.Response:
+    def _guarded(self, handler: Handler) -> Handler:
+        async def check(request: web.Request) -> web.StreamResponse:
             if not self._keys.opens_admin(request_key(request)):
                 return web.Response(status=401)
             return await handler(request)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from localazure.faults.injector import Injector
 from localazure.functions import function_list, host_storage, logs
@@ -47,8 +48,6 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(logs.HOST_LOGGER)
 
 _CLOSE_CONNECTIONS_SECONDS: Final = 1.0
-_AZURE_STORAGE: Final = "azurestorage"
-"""Durable Functions' default `storageProvider.type`, in lower case."""
 
 
 class Host:
@@ -88,14 +87,16 @@ class Host:
             is_default = "function_timeout" not in options.model_fields_set
             timeout = plan.function_timeout(timeout, is_default=is_default)
         self.functions = functions
-        self._options = options
+        self._extensions = options.extensions
         self._settings = settings
         self._port = port
         self.keys = keys
         self._cors = cors
         self._max_request_bytes = max_request_bytes(settings)
         self._storage = StorageClients(settings)
-        self._outputs = OutputBindings(settings, StorageOutputs(self._storage, options.queues))
+        self._outputs = OutputBindings(
+            settings, StorageOutputs(self._storage, options.extensions.queues)
+        )
         self._several = SeveralHosts.of(settings)
         timers = state / "timers.db"
         self._database = (
@@ -148,7 +149,7 @@ class Host:
                     database_path=state / "durable.db",
                     base_url=self.base_url,
                     keys=keys,
-                    settings=options.durable_task,
+                    options=options.extensions.durable_task,
                     app_settings=settings,
                     faults=injector,
                 )
@@ -226,16 +227,14 @@ class Host:
             self.functions,
             self.faults,
             base_url=self.base_url,
-            route_prefix=self._options.http.route_prefix,
+            route_prefix=self._extensions.http.route_prefix,
             colours=colours,
         )
 
     def _task_hub(self) -> str | None:
         """Its name, where it is in the host's storage."""
-        provider = self._options.durable_task.get("storageProvider", {}).get("type", _AZURE_STORAGE)
-        if self._durable is None or provider.lower() != _AZURE_STORAGE:
-            return None
-        return self._durable.hub_name
+        is_there = self._extensions.durable_task.is_in_azure_storage
+        return self._durable.hub_name if self._durable and is_there else None
 
     def _recycle(self) -> None:
         if self.on_recycle is not None and not self.is_recycled:
@@ -252,8 +251,8 @@ class Host:
 
     def _web_application(self) -> web.Application:
         throttle = HttpThrottle(
-            max_outstanding=self._options.http.max_outstanding_requests,
-            max_concurrent=self._options.http.max_concurrent_requests,
+            max_outstanding=self._extensions.http.max_outstanding_requests,
+            max_concurrent=self._extensions.http.max_concurrent_requests,
         )
         application = web.Application(
             client_max_size=self._max_request_bytes,
@@ -270,7 +269,7 @@ class Host:
             self.functions,
             self.faults,
             base_url=self.base_url,
-            route_prefix=self._options.http.route_prefix,
+            route_prefix=self._extensions.http.route_prefix,
             keys=self.keys,
             invoker=self.invoker,
             by_hand=listeners.BY_HAND,
@@ -283,11 +282,7 @@ class Host:
         return application
 
     @web.middleware
-    async def _gate(
-        self,
-        request: web.Request,
-        handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
-    ) -> web.StreamResponse:
+    async def _gate(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Holds requests until the start is over; refuses new work in a drain."""
         if self._is_draining and not request.path.startswith("/durabletask/"):
             # Running functions may use their durable clients; no other caller may start anything.
@@ -296,7 +291,7 @@ class Host:
         return await handler(request)
 
     async def _add_headers(self, _: web.Request, response: web.StreamResponse) -> None:
-        for name, value in self._options.http.custom_headers.items():
+        for name, value in self._extensions.http.custom_headers.items():
             response.headers.setdefault(name, value)
 
 

@@ -25,6 +25,7 @@ from localazure.functions import logs
 from localazure.functions.configuration.connections import identity
 from localazure.functions.configuration.storage_connection import (
     DEFAULT_CONNECTION,
+    HOSTS_CONTAINER,
     find_endpoint,
 )
 from localazure.functions.errors import AppLoadError
@@ -33,7 +34,6 @@ from localazure.storage_client.service import Service
 
 _LOG = logging.getLogger(logs.HOST_LOGGER)
 
-HOSTS_CONTAINER: Final = "azure-webjobs-hosts"
 _REFUSED: Final = {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from localazure.processes.lifetime import die_with_parent, end
+from localazure.processes.pauses import wait_at_most
 
 POLL_SECONDS: Final = 0.5
 # The host itself takes 8 s at most to drain.
@@ -89,15 +90,11 @@ async def _wait_for_change(
         if host.returncode is not None and not is_told:
             is_told = True
             _say(f"the host ended ({host.returncode}); waiting for a change")
-        try:
-            async with asyncio.timeout(POLL_SECONDS):
-                await stop.wait()
-        except TimeoutError:
-            files = changed(snapshot, take_snapshot(app))
-            if files:
-                names = ", ".join(str(path.relative_to(app)) for path in files)
-                _say(f"{names} changed: starting anew")
-                return
+        await wait_at_most(stop, POLL_SECONDS)
+        if not stop.is_set() and (files := changed(snapshot, take_snapshot(app))):
+            names = ", ".join(str(path.relative_to(app)) for path in files)
+            _say(f"{names} changed: starting anew")
+            return
 
 
 def _say(line: str) -> None:

@@ -31,6 +31,7 @@ _JOB_OUTPUT = re.compile(
     r"^azureml://jobs/(?P<job>[^/]+)/outputs/(?P<output>[^/]+)(?:/paths/?(?P<path>.*))?$"
 )
 _WASBS = re.compile(r"^wasbs?://(?P<container>[^@/]+)@(?P<host>[^/]+)/(?P<path>.*)$")
+_SHORT_COMPUTE = re.compile(r"^azureml:(?P<name>[A-Za-z][A-Za-z0-9-]*)$")
 _SHORT_ASSET = re.compile(r"^azureml:(?P<name>[^:/@]+):(?P<version>[^:/@]+)$")
 _VERSIONED = re.compile(r"^/(?P<kind>[A-Za-z]+)/(?P<name>[^/]+)/versions/(?P<version>[^/]+)$")
 
@@ -86,11 +87,7 @@ Address = AssetVersion | DatastorePath | JobOutputPath | BlobPath | WebUrl
 
 def workspace_id(environment: Environment) -> str:
     """ARM id of the one workspace."""
-    return (
-        f"/subscriptions/{environment.subscription_id}"
-        f"/resourceGroups/{environment.resource_group}"
-        f"/providers/{PROVIDER}/workspaces/{environment.workspace}"
-    )
+    return environment.resource_id(f"{PROVIDER}/workspaces/{environment.workspace}")
 
 
 def child_of_workspace(identifier: str) -> str:
@@ -106,11 +103,14 @@ def child_of_workspace(identifier: str) -> str:
 
 
 def parse_compute(identifier: str) -> str:
-    """Name of the cluster that a job's `computeId` names.
+    """Name of the cluster that a job's `computeId` names, by ARM id or as `azureml:name`.
 
     Raises:
         ArmError: 400, it names no cluster of a workspace (`local` is not covered).
     """
+    short = _SHORT_COMPUTE.match(identifier)
+    if short is not None:
+        return short["name"]
     kind, _, name = child_of_workspace(identifier).strip("/").partition("/")
     if kind.lower() != "computes" or not name:
         raise invalid(f"computeId {identifier!r} does not name a compute of the workspace")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, cast
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from localazure.faults.http import with_faults
 from localazure.faults.plan import Rule
@@ -25,6 +26,7 @@ from localazure.machinelearning.authorization import (
 )
 from localazure.machinelearning.compute import Compute
 from localazure.machinelearning.errors import ArmError, invalid, not_found
+from localazure.machinelearning.serving.tables import Deployment, Endpoint
 from localazure.machinelearning.store import Resource, get_resource
 from localazure.machinelearning.workspace import Workspace
 from localazure.runtime.identity import APP, InvalidTokenError, TokenIssuer
@@ -51,35 +53,46 @@ POLL_AFTER = {"Retry-After": "1", "x-ms-retry-after-ms": "100"}
 # https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules
 _NAME = re.compile(r"^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,254}$")
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 logger = logging.getLogger(__name__)
 
 
-def envelope(
-    workspace: Workspace, resource: Resource, properties: dict[str, Any]
+def arm_document(
+    workspace: Workspace,
+    path: str,
+    stored: Resource | Endpoint | Deployment,
+    properties: dict[str, Any],
 ) -> dict[str, Any]:
     """The response to a GET or PUT of a resource: its document, and ARM's own fields.
 
     Args:
         workspace: of the resource.
-        resource: with its document.
+        path: of the resource below the workspace: types and names by turns.
+        stored: with its document.
         properties: replaces its `properties`.
     """
-    suffix = f"/versions/{resource.version}" if resource.version else ""
-    kind = f"{PROVIDER}/workspaces/{resource.collection}" + ("/versions" if suffix else "")
+    segments = path.split("/")
     return {
-        **resource.document,
-        "id": f"{workspace.id}/{resource.collection}/{resource.name}{suffix}",
-        "name": resource.version or resource.name,
-        "type": kind,
+        **stored.document,
+        "id": f"{workspace.id}/{path}",
+        "name": segments[-1],
+        "type": "/".join((PROVIDER, "workspaces", *segments[0::2])),
         "properties": properties,
         "systemData": {
-            "createdAt": timestamp(resource.created_at),
+            "createdAt": timestamp(stored.created_at),
             "createdBy": "localazure",
             "createdByType": "ManagedIdentity",
-            "lastModifiedAt": timestamp(resource.modified_at),
+            "lastModifiedAt": timestamp(stored.modified_at),
         },
     }
+
+
+def envelope(
+    workspace: Workspace, resource: Resource, properties: dict[str, Any]
+) -> dict[str, Any]:
+    """`arm_document` of a resource of the store."""
+    version = f"/versions/{resource.version}" if resource.version else ""
+    path = f"{resource.collection}/{resource.name}{version}"
+    return arm_document(workspace, path, resource, properties)
 
 
 def timestamp(seconds: float) -> str:
@@ -159,6 +172,39 @@ def find_resource(request: web.Request, kind: str, called: str) -> Resource:
     return resource
 
 
+def find_version(request: web.Request, collection: str) -> Resource:
+    """The version of a named asset that the URL names.
+
+    Raises:
+        ArmError: 400, a name is not valid; 404, there is no such version.
+    """
+    name, version = path_name(request), path_name(request, "version")
+    resource = get_resource(request.app[WORKSPACE].database.read, collection, name, version)
+    if resource is None:
+        raise not_found(collection, f"{name}:{version}")
+    return resource
+
+
+def put_response(
+    document: dict[str, Any],
+    operation: dict[str, str] | None = None,
+    *,
+    is_new: bool,
+    goes_on: bool = False,
+) -> web.Response:
+    """The answer to a PUT.
+
+    Args:
+        document: of the resource.
+        operation: the headers of the operation, if there is one.
+        is_new: whether the resource was created.
+        goes_on: whether the operation has yet to be polled.
+    """
+    if goes_on:
+        document["properties"]["provisioningState"] = "Creating" if is_new else "Updating"
+    return web.json_response(document, status=201 if is_new else 200, headers=operation)
+
+
 def operation_url(request: web.Request, statuses: str, operation: str, *, version: str) -> str:
     """Where a client polls an operation.
 
@@ -181,27 +227,47 @@ def operation_headers(url: str) -> dict[str, str]:
     return {"Azure-AsyncOperation": url, "Location": url, **POLL_AFTER}
 
 
+def operation_status(
+    request: web.Request, status: str, error: dict[str, str] | None = None
+) -> web.Response:
+    """The answer to a poll of an operation.
+
+    Args:
+        request: the poll.
+        status: `InProgress`, `Succeeded`, `Failed` or `Canceled`.
+        error: why it failed.
+    """
+    name = request.match_info["operation"]
+    document = {"id": request.path, "name": name, "status": status}
+    return web.json_response(
+        {**document, "error": error} if error else document,
+        headers=POLL_AFTER if status == "InProgress" else {},
+    )
+
+
+def error_response(error: ArmError, headers: Mapping[str, str] | None = None) -> web.Response:
+    """The answer to a request that failed."""
+    body = {"error": {"code": error.code, "message": error.message}}
+    return web.json_response(body, status=error.status, headers=headers)
+
+
 @web.middleware
 async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Turn errors into ARM's form."""
     try:
         return await handler(request)
     except ArmError as error:
-        return web.json_response(error.to_document(), status=error.status)
+        return error_response(error)
     except (web.HTTPNotFound, web.HTTPMethodNotAllowed):  # of the router: no handler raises them
-        body = ArmError(
-            web.HTTPNotImplemented.status_code,
-            "NotImplemented",
-            f"the local workspace does not have the operation {request.method} {request.path}",
-        )
-        return web.json_response(body.to_document(), status=body.status)
+        text = f"the local workspace does not have the operation {request.method} {request.path}"
+        return error_response(ArmError(501, "NotImplemented", text))
     except web.HTTPException as error:
-        body = ArmError(error.status, error.reason, f"{request.method} {request.path} failed")
-        return web.json_response(body.to_document(), status=error.status)
+        text = f"{request.method} {request.path} failed"
+        return error_response(ArmError(error.status, error.reason, text))
     except Exception:  # the edge of the process: logged, and answered
         logger.exception("%s %s failed", request.method, request.path)
-        body = ArmError(500, "InternalServerError", "a defect of localazure; see its log")
-        return web.json_response(body.to_document(), status=500)
+        text = "a defect of localazure; see its log"
+        return error_response(ArmError(500, "InternalServerError", text))
 
 
 @web.middleware
@@ -214,8 +280,8 @@ async def authenticate(request: web.Request, handler: Handler) -> web.StreamResp
             now = request.app[WORKSPACE].clock_of_tokens()
             request[PRINCIPAL] = request.app[TOKENS].check(bearer, now=now)
         except InvalidTokenError as error:
-            body = ArmError(401, "AuthenticationFailed", str(error)).to_document()
-            return web.json_response(body, status=401, headers={"WWW-Authenticate": "Bearer"})
+            refusal = ArmError(401, "AuthenticationFailed", str(error))
+            return error_response(refusal, {"WWW-Authenticate": "Bearer"})
     return await handler(request)
 
 
@@ -255,8 +321,7 @@ async def fail_on_purpose(request: web.Request, handler: Handler) -> web.StreamR
     def refuse(rule: Rule) -> web.Response:
         too_many = rule.status == web.HTTPTooManyRequests.status_code
         code = "TooManyRequests" if too_many else "ServiceUnavailable"
-        error = ArmError(rule.status, code, "a fault on purpose")
-        return web.json_response(error.to_document(), status=rule.status)
+        return error_response(ArmError(rule.status, code, "a fault on purpose"))
 
     return await with_faults(
         workspace.faults,

@@ -128,7 +128,7 @@ class BlobStore:
                 if file.blob.size:
                     self._reading(source).download(source.container, file.blob, out)
 
-        retry_while_unavailable(fetch, give_up_after_seconds=PATIENCE_SECONDS)
+        retry_while_unavailable(fetch)
 
     def _reading(self, where: BlobPath) -> BlobRequests:
         with self._lock:
@@ -167,7 +167,7 @@ def is_transient(error: AzureError) -> bool:
 def retry_while_unavailable(
     action: Callable[[], T],
     *,
-    give_up_after_seconds: float | None = None,
+    give_up_after_seconds: float | None = PATIENCE_SECONDS,
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> T:

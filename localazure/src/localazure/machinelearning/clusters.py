@@ -10,11 +10,12 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
-from localazure.machinelearning.durations import parse_seconds
+from localazure.machinelearning.durations import read_seconds
 from localazure.machinelearning.errors import ArmError, invalid
 from localazure.machinelearning.scheduler import Cluster, Node
 from localazure.machinelearning.states import NodeState
-from localazure.machinelearning.store import Query, Resource, list_resources
+from localazure.machinelearning.store import Resource, list_resources
+from localazure.sqlite.query import Query
 
 COMPUTES = "computes"
 DEFAULT_IDLE_TIME = "PT2M"
@@ -51,16 +52,15 @@ def parse_cluster(name: str, document: dict[str, Any]) -> Cluster:
             f"compute {name!r}: minNodeCount {minimum!r} and maxNodeCount {maximum!r} must be "
             "numbers, the first at most the second"
         )
-    try:
-        idle = parse_seconds(scale.get("nodeIdleTimeBeforeScaleDown") or DEFAULT_IDLE_TIME)
-    except ValueError as error:
-        raise invalid(f"compute {name!r}: nodeIdleTimeBeforeScaleDown: {error}") from error
     return Cluster(
         name=name,
         vm_size=details.get("vmSize") or "",
         min_nodes=minimum,
         max_nodes=maximum,
-        idle_seconds=idle,
+        idle_seconds=read_seconds(
+            f"compute {name!r}: nodeIdleTimeBeforeScaleDown",
+            scale.get("nodeIdleTimeBeforeScaleDown") or DEFAULT_IDLE_TIME,
+        ),
     )
 
 

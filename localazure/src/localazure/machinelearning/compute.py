@@ -17,12 +17,12 @@ import functools
 import logging
 import os
 import shutil
-import sqlite3
 import sys
 from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 import localazure
 from localazure.faults.plan import OF_ALLOCATIONS, OF_NODES
@@ -33,13 +33,10 @@ from localazure.machinelearning.job_resolution import resolve_job
 from localazure.machinelearning.job_table import (
     JOBS,
     JobRow,
-    finish_attempt,
+    JobTransaction,
     get_job,
     list_jobs,
     list_nodes,
-    order_stop,
-    replace_nodes,
-    set_status,
 )
 from localazure.machinelearning.parent_jobs import advance_parents, read_trial_metrics
 from localazure.machinelearning.processes import FOLDER_VARIABLE, tracking_store
@@ -56,8 +53,9 @@ from localazure.machinelearning.states import (
     JobStatus,
     NodeState,
 )
-from localazure.machinelearning.store import get_resource, querying
+from localazure.machinelearning.store import get_resource
 from localazure.machinelearning.workspace import Workspace
+from localazure.processes.pauses import wait_at_most
 
 MAX_RUNNER_FAILURES = 3
 """A job whose runner crashed this often fails."""
@@ -67,6 +65,8 @@ RETRY_SECONDS = 1.0
 _PACKAGE_PARENT = Path(localazure.__file__).parent.parent
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class Compute:
@@ -108,8 +108,13 @@ class Compute:
 
     async def stop(self, name: str, order: StopOrder) -> None:
         """End the running attempt of a job; the stop order is durable when this returns."""
-        await self._database.write(lambda connection: order_stop(connection, name, order))
+        await self._write(lambda jobs: jobs.order_stop(name, order))
         self.deliver_stop(name)
+
+    async def _write(self, change: Callable[[JobTransaction], T]) -> T:
+        return await self._database.write(
+            lambda connection: change(self._workspace.jobs(connection))
+        )
 
     def deliver_stop(self, name: str) -> None:
         """Send a stored stop order to the runner; a runner that is still starting gets it later."""
@@ -129,8 +134,7 @@ class Compute:
                 logger.exception("scheduling failed; tried again in %g s", RETRY_SECONDS)
                 wake_at = self._clock() + RETRY_SECONDS
             pause = None if wake_at is None else max(0.0, wake_at - self._clock())
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), pause)
+            await wait_at_most(self._wake, pause)
 
     async def _schedule_once(self) -> float | None:
         """Apply the scheduler's decisions and start jobs.
@@ -140,12 +144,11 @@ class Compute:
         """
         store = tracking_store(self._workspace.environment)
         metrics = await asyncio.to_thread(read_trial_metrics, self._database.read, store)
-        topic = self._workspace.run_topic
-        scheduled_at, parents, schedule = await self._database.write(
-            lambda connection: (
-                start_due_jobs(connection, topic, self._clock()),
-                advance_parents(connection, topic, metrics, self._clock()),
-                self._advance(connection),
+        scheduled_at, parents, schedule = await self._write(
+            lambda jobs: (
+                start_due_jobs(jobs),
+                advance_parents(jobs, metrics),
+                self._advance(jobs),
             )
         )
         self.short_of_quota = frozenset(schedule.short_of_quota)
@@ -161,20 +164,18 @@ class Compute:
         times = (scheduled_at, schedule.wake_at, parents.wake_at)
         return min((at for at in times if at is not None), default=None)
 
-    def _advance(self, connection: sqlite3.Connection) -> Schedule:
-        query = querying(connection)
-        topic, now = self._workspace.run_topic, self._clock()
-        clusters = tuple(list_clusters(query))
+    def _advance(self, jobs: JobTransaction) -> Schedule:
+        clusters = tuple(list_clusters(jobs.query))
         plan = functools.partial(
             advance,
             clusters=clusters,
-            nodes=tuple(list_nodes(query)),
+            nodes=tuple(list_nodes(jobs.query)),
             waiting=tuple(
                 WaitingJob(name=job.name, cluster=job.cluster, node_count=job.node_count)
-                for job in list_jobs(query, WAITING)
+                for job in list_jobs(jobs.query, WAITING)
             ),
             configuration=self._workspace.configuration,
-            now=now,
+            now=jobs.now,
         )
         schedule = plan()
         without_capacity = frozenset(
@@ -184,18 +185,15 @@ class Compute:
         )
         if without_capacity:
             schedule = plan(without_capacity=without_capacity)
-        replace_nodes(connection, schedule.nodes)
+        jobs.replace_nodes(schedule.nodes)
         for name in schedule.provisioning:
-            set_status(connection, topic, name, JobStatus.PROVISIONING, now)
+            jobs.set_status(name, JobStatus.PROVISIONING)
         for name in schedule.started:
-            set_status(connection, topic, name, JobStatus.PREPARING, now)
-        for name in schedule.orphaned:
-            connection.execute(
-                "UPDATE job SET error_code = 'ComputeNotFound', error_message = "
-                "'the compute ' || cluster || ' was deleted' WHERE name = ?",
-                (name,),
-            )
-            set_status(connection, topic, name, JobStatus.FAILED, now)
+            jobs.set_status(name, JobStatus.PREPARING)
+        for job in schedule.orphaned:
+            message = f"the compute {job.cluster} was deleted"
+            jobs.set_error(job.name, "ComputeNotFound", message)
+            jobs.set_status(job.name, JobStatus.FAILED)
         return schedule
 
     def _is_short(self, cluster: Cluster) -> bool:
@@ -214,16 +212,16 @@ class Compute:
                 it does now.
         """
 
-        def take(connection: sqlite3.Connection) -> Node | None:
-            nodes = list_nodes(querying(connection))
+        def take(jobs: JobTransaction) -> Node | None:
+            nodes = list_nodes(jobs.query)
             for index, node in enumerate(nodes):
                 if (node.cluster, node.number) == (cluster, number) and since in (None, node.since):
-                    nodes[index] = replace(node, state=NodeState.PREEMPTED, since=self._clock())
-                    replace_nodes(connection, nodes)
+                    nodes[index] = replace(node, state=NodeState.PREEMPTED, since=jobs.now)
+                    jobs.replace_nodes(nodes)
                     return node
             return None
 
-        node = await self._database.write(take)
+        node = await self._write(take)
         if node is not None and node.job is not None:
             await self.stop(node.job, StopOrder(outcome=Outcome.PREEMPTED, is_graceful=False))
         self.wake()
@@ -324,25 +322,21 @@ class Compute:
                 del self._runners[name]
 
     async def _follow(self, name: str, status: JobStatus) -> None:
-        def enter(connection: sqlite3.Connection) -> None:
-            job = get_job(querying(connection), name)
+        def enter(jobs: JobTransaction) -> None:
+            job = get_job(jobs.query, name)
             # A cancelled job stays CancelRequested while its outputs are uploaded.
             if (
                 job is not None
                 and job.status is not JobStatus.CANCEL_REQUESTED
                 and status in JOB_TRANSITIONS[job.status]
             ):
-                set_status(connection, self._workspace.run_topic, name, status, self._clock())
+                jobs.set_status(name, status)
 
-        await self._database.write(enter)
+        await self._write(enter)
         self._workspace.events.filled.set()
 
     async def _finish(self, job: JobRow, result: Result) -> None:
-        has_ended = await self._database.write(
-            lambda connection: finish_attempt(
-                connection, self._workspace.run_topic, job.name, result, self._clock()
-            )
-        )
+        has_ended = await self._write(lambda jobs: jobs.finish_attempt(job.name, result))
         self._workspace.events.filled.set()
         if has_ended:
             await asyncio.to_thread(_remove_folder, self._workspace.job_folder(job.name).root)
@@ -350,14 +344,8 @@ class Compute:
 
     async def _after_runner_failure(self, name: str) -> None:
         """Finish an attempt whose processes have all ended, or queue the job again."""
-
-        def count(connection: sqlite3.Connection) -> JobRow | None:
-            connection.execute(
-                "UPDATE job SET runner_failures = runner_failures + 1 WHERE name = ?", (name,)
-            )
-            return get_job(querying(connection), name)
-
-        job = await self._database.write(count)
+        await self._write(lambda jobs: jobs.count_runner_failure(name))
+        job = get_job(self._database.read, name)
         if job is None or job.status not in ACTIVE:
             return
         if job.runner_failures > MAX_RUNNER_FAILURES:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -31,15 +30,6 @@ class Datastore(ConfigurationModel):
     """The workspace's account by default."""
 
 
-class RunEvents(StrEnum):
-    """Which changes of a run's status have an event."""
-
-    AS_AZURE = "asAzure"
-    """RunStatusChanged is "currently only raised when a run status is 'failed'":
-    https://learn.microsoft.com/azure/machine-learning/how-to-use-event-grid"""
-    EVERY_STATE = "everyState"
-
-
 class Configuration(ConfigurationModel):
     """Content of `azure-ml.json`."""
 
@@ -52,9 +42,6 @@ class Configuration(ConfigurationModel):
     """VM size in lower case → nodes that all clusters of that size may have together."""
     provisioning_seconds: Annotated[float, Field(ge=0, strict=True)] = DEFAULT_PROVISIONING_SECONDS
     """From the decision to add a node until it is idle."""
-
-    run_events: RunEvents = RunEvents.AS_AZURE
-    """Which changes of a run's status have an event."""
 
     @model_validator(mode="after")
     def _unique_datastores(self) -> Configuration:

@@ -18,7 +18,6 @@ from pathlib import Path
 
 from localazure.machinelearning.addresses import BlobPath
 from localazure.machinelearning.blobs import (
-    PATIENCE_SECONDS,
     BlobStore,
     RemoteFile,
     retry_while_unavailable,
@@ -49,9 +48,7 @@ class BlobCache:
                 next call reuses downloaded files.
         """
         target.mkdir(parents=True, exist_ok=True)
-        files = retry_while_unavailable(
-            lambda: list(self._store.list(source)), give_up_after_seconds=PATIENCE_SECONDS
-        )
+        files = retry_while_unavailable(lambda: list(self._store.list(source)))
         if not files:
             raise SourceNotFoundError(
                 f"container {source.container!r} holds nothing at {source.path!r}"

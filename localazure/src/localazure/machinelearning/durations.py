@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from localazure.machinelearning.errors import invalid
+
 _DURATION = re.compile(
     r"^P(?:(?P<days>\d+)D)?"
     r"(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?$"
@@ -22,3 +24,15 @@ def parse_seconds(duration: str) -> float:
     if not parts:
         raise ValueError(f"{duration!r} is not an ISO 8601 duration such as PT2M or P1DT12H")
     return sum(float(value) * _SECONDS[unit] for unit, value in parts.items())
+
+
+def read_seconds(field: str, duration: str) -> float:
+    """Seconds of a duration in a document.
+
+    Raises:
+        ArmError: 400, the text is no duration; names the field.
+    """
+    try:
+        return parse_seconds(duration)
+    except ValueError as error:
+        raise invalid(f"{field}: {error}") from error

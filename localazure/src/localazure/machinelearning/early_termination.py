@@ -16,6 +16,7 @@ from statistics import fmean, median
 from typing import Any
 
 from localazure.machinelearning.errors import invalid
+from localazure.machinelearning.states import JobStatus
 
 
 class Goal(StrEnum):
@@ -53,12 +54,14 @@ class Policy:
     truncation_percentage: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Trial:
-    """A trial's logged values of the primary metric, in order."""
+    """One trial of a sweep."""
 
+    name: str
+    status: JobStatus
     values: tuple[float, ...]
-    is_running: bool
+    """Its logged values of the primary metric, in order."""
 
 
 def parse_policy(document: dict[str, Any] | None) -> Policy | None:
@@ -90,14 +93,14 @@ def parse_policy(document: dict[str, Any] | None) -> Policy | None:
     return policy
 
 
-def trials_to_end(policy: Policy, goal: Goal, trials: Mapping[str, Trial]) -> frozenset[str]:
+def trials_to_end(policy: Policy, goal: Goal, trials: Sequence[Trial]) -> frozenset[str]:
     """Names of the running trials that the policy ends."""
     return frozenset(
-        name
-        for name, trial in trials.items()
-        if trial.is_running
+        trial.name
+        for trial in trials
+        if trial.status is JobStatus.RUNNING
         and (interval := _interval(policy, len(trial.values))) > 0
-        and _is_ended(policy, goal, name, _up_to(trials, interval))
+        and _is_ended(policy, goal, trial.name, _up_to(trials, interval))
     )
 
 
@@ -107,12 +110,10 @@ def _interval(policy: Policy, logged: int) -> int:
     return last if last >= policy.delay_evaluation else 0
 
 
-def _up_to(trials: Mapping[str, Trial], interval: int) -> dict[str, tuple[float, ...]]:
+def _up_to(trials: Sequence[Trial], interval: int) -> dict[str, tuple[float, ...]]:
     """Values up to an interval of all trials that have reached it, ended ones included."""
     return {
-        name: trial.values[:interval]
-        for name, trial in trials.items()
-        if len(trial.values) >= interval
+        trial.name: trial.values[:interval] for trial in trials if len(trial.values) >= interval
     }
 
 

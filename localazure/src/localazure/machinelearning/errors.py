@@ -6,8 +6,6 @@ error response of the ARM RPC.
 
 from __future__ import annotations
 
-from typing import Any
-
 
 class ArmError(Exception):
     """The error response to a request.
@@ -23,10 +21,6 @@ class ArmError(Exception):
         self.status = status
         self.code = code
         self.message = message
-
-    def to_document(self) -> dict[str, Any]:
-        """The response body."""
-        return {"error": {"code": self.code, "message": self.message}}
 
 
 def not_found(kind: str, name: str) -> ArmError:

@@ -10,23 +10,12 @@ import json
 import sqlite3
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from localazure.machinelearning.configuration import RunEvents
 from localazure.sqlite.database import Database
 
 _TYPE = "Microsoft.MachineLearningServices"
-
-
-@dataclass(frozen=True)
-class RunTopic:
-    """Where the events of runs go."""
-
-    id: str
-    """ARM id of the workspace."""
-    events: RunEvents
 
 
 def run_event(
@@ -34,7 +23,6 @@ def run_event(
     topic: str,
     run: str,
     experiment: str,
-    tags: dict[str, Any],
     properties: dict[str, Any],
     status: str | None,
     at: float,
@@ -45,8 +33,7 @@ def run_event(
         topic: ARM id of the workspace.
         run: the job's name.
         experiment: its experiment's name, here also the experiment's id.
-        tags: the job's.
-        properties: the job's.
+        properties: of the job's resource body.
         status: the state entered.
         at: epoch seconds.
     """
@@ -55,8 +42,8 @@ def run_event(
         "experimentName": experiment,
         "runId": run,
         "runType": None,
-        "runTags": tags,
-        "runProperties": properties,
+        "runTags": properties.get("tags") or {},
+        "runProperties": properties.get("properties") or {},
     }
     if status is not None:
         data["runStatus"] = status

@@ -5,7 +5,6 @@ https://learn.microsoft.com/rest/api/azureml/jobs/create-or-update
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from localazure.machinelearning import sweep as sweeps
@@ -13,22 +12,14 @@ from localazure.machinelearning.addresses import parse_compute
 from localazure.machinelearning.clusters import COMPUTES, SERVERLESS
 from localazure.machinelearning.errors import invalid, not_found
 from localazure.machinelearning.job_resolution import node_count, resolve_job
-from localazure.machinelearning.job_table import JobKind
+from localazure.machinelearning.job_table import JobKind, NewJob
 from localazure.machinelearning.pipeline_steps import Pipeline, check_pipeline
-from localazure.machinelearning.store import Query, get_resource
+from localazure.machinelearning.store import get_resource
+from localazure.sqlite.query import Query
 
 
-@dataclass(frozen=True, kw_only=True)
-class Placement:
-    """A job's kind, and the nodes that it needs; a sweep or a pipeline needs none itself."""
-
-    kind: JobKind
-    cluster: str = ""
-    node_count: int = 0
-
-
-def check_job(query: Query, name: str, properties: dict[str, Any]) -> Placement:
-    """Refuse a job that could not be run.
+def check_job(query: Query, name: str, properties: dict[str, Any]) -> NewJob:
+    """Where a job will run. A job that could not be run is refused.
 
     Raises:
         ArmError: the type is not covered, a field is missing, or a reference does not exist.
@@ -40,23 +31,23 @@ def check_job(query: Query, name: str, properties: dict[str, Any]) -> Placement:
             sweep = sweeps.parse_sweep(name, properties)
             first = sweeps.trial_properties(name, properties, 0, sweep.draw(name, 0))
             _check_command(query, name, first)
-            return Placement(kind=JobKind.SWEEP)
+            return NewJob(name=name, kind=JobKind.SWEEP)
         case JobKind.PIPELINE:
             check_pipeline(query, Pipeline(name=name, properties=properties))
-            return Placement(kind=JobKind.PIPELINE)
+            return NewJob(name=name, kind=JobKind.PIPELINE)
         case kind:
             raise invalid(
                 f"job {name!r}: jobType {kind!r} is not covered; {', '.join(JobKind)} jobs are"
             )
 
 
-def _check_command(query: Query, name: str, properties: dict[str, Any]) -> Placement:
+def _check_command(query: Query, name: str, properties: dict[str, Any]) -> NewJob:
     for field in ("command", "environmentId"):
         if not isinstance(properties.get(field), str):
             raise invalid(f"job {name!r}: {field} is missing")
     cluster = _cluster(query, name, properties)
     resolve_job(query, name, properties, attempt=1)
-    return Placement(kind=JobKind.COMMAND, cluster=cluster, node_count=node_count(properties))
+    return NewJob(name=name, cluster=cluster, node_count=node_count(properties))
 
 
 def _cluster(query: Query, name: str, properties: dict[str, Any]) -> str:

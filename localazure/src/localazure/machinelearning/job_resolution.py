@@ -21,7 +21,7 @@ from localazure.machinelearning.addresses import (
     parse_uri,
 )
 from localazure.machinelearning.configuration import ARTIFACT_DATASTORE, DEFAULT_DATASTORE
-from localazure.machinelearning.durations import parse_seconds
+from localazure.machinelearning.durations import read_seconds
 from localazure.machinelearning.errors import invalid, not_found
 from localazure.machinelearning.job_spec import (
     Distribution,
@@ -33,7 +33,8 @@ from localazure.machinelearning.job_spec import (
 )
 from localazure.machinelearning.job_table import DEFAULT_EXPERIMENT, JOBS
 from localazure.machinelearning.placeholders import UnknownPlaceholderError, expand
-from localazure.machinelearning.store import Query, get_resource, list_resources
+from localazure.machinelearning.store import get_resource, list_resources
+from localazure.sqlite.query import Query
 
 ASSET_URIS = {"data": "dataUri", "models": "modelUri", "codes": "codeUri"}
 """ARM collection → the property with the location of an asset's files."""
@@ -71,6 +72,7 @@ def resolve_job(query: Query, name: str, properties: dict[str, Any], *, attempt:
     """
     code = properties.get("codeId")
     distribution = properties.get("distribution") or {}
+    timeout = (properties.get("limits") or {}).get("timeout") or None
     spec = JobSpec(
         name=name,
         attempt=attempt,
@@ -91,7 +93,7 @@ def resolve_job(query: Query, name: str, properties: dict[str, Any], *, attempt:
         node_count=node_count(properties),
         processes_per_node=_count(distribution, "processCountPerInstance"),
         tasks=tensorflow_tasks(properties),
-        timeout_seconds=_timeout(properties.get("limits") or {}),
+        timeout_seconds=timeout and read_seconds("limits.timeout", timeout),
         environment_variables=properties.get("environmentVariables") or {},
     )
     try:
@@ -257,12 +259,3 @@ def _count(document: dict[str, Any], key: str) -> int:
     if not isinstance(count, int) or count < 1:
         raise invalid(f"{key} is {count!r}; it must be a number from 1")
     return count
-
-
-def _timeout(limits: dict[str, Any]) -> float | None:
-    if not limits.get("timeout"):
-        return None
-    try:
-        return parse_seconds(limits["timeout"])
-    except ValueError as error:
-        raise invalid(f"limits.timeout: {error}") from error

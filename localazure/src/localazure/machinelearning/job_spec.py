@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
 
 from localazure.machinelearning.addresses import BlobPath
+from localazure.processes.atomic_file import write_atomically
 
 SPEC_FILE = "job.json"
 
@@ -130,16 +130,6 @@ def artifacts_of(job: str, root: BlobPath) -> BlobPath:
         root: of the datastore for artifacts.
     """
     return root.child(f"ExperimentRun/dcid.{job}")
-
-
-def write_atomically(target: Path, text: str) -> None:
-    """Write a file atomically: after a crash it is the old one or the new one."""
-    scratch = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    with scratch.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    scratch.replace(target)
 
 
 def _blob_path(document: dict[str, str] | None) -> BlobPath | None:

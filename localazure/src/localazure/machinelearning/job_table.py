@@ -8,9 +8,8 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from localazure.machinelearning.configuration import RunEvents
 from localazure.machinelearning.errors import ArmError
-from localazure.machinelearning.events import RunTopic, enqueue, run_event
+from localazure.machinelearning.events import enqueue, run_event
 from localazure.machinelearning.runner_protocol import Outcome, Result, StopOrder
 from localazure.machinelearning.scheduler import Node, release
 from localazure.machinelearning.states import (
@@ -21,7 +20,8 @@ from localazure.machinelearning.states import (
     NodeState,
     check_transition,
 )
-from localazure.machinelearning.store import Query, delete_resource, get_resource, querying
+from localazure.machinelearning.store import Resource, delete_resource, get_resource, put_resource
+from localazure.sqlite.query import Query, querying
 
 JOBS = "jobs"
 DEFAULT_EXPERIMENT = "Default"
@@ -79,23 +79,18 @@ def get_job(query: Query, name: str) -> JobRow | None:
 
 def list_jobs(query: Query, statuses: Iterable[JobStatus]) -> list[JobRow]:
     """Command jobs in any of these states, in the order of their submission."""
-    wanted = tuple(statuses)
-    marks = ", ".join("?" * len(wanted))
-    rows = query(
-        f"SELECT * FROM job WHERE status IN ({marks}) AND kind = ? ORDER BY number",  # noqa: S608 - only marks
-        (*wanted, JobKind.COMMAND),
-    )
-    return [JobRow.from_row(row) for row in rows]
+    return [job for job in _in_states(query, statuses) if job.kind is JobKind.COMMAND]
 
 
 def list_unfinished_parents(query: Query) -> list[JobRow]:
     """Sweeps and pipelines that have not ended, in the order of their submission."""
-    wanted = (*WAITING, *ACTIVE)
+    return [job for job in _in_states(query, WAITING | ACTIVE) if job.kind is not JobKind.COMMAND]
+
+
+def _in_states(query: Query, statuses: Iterable[JobStatus]) -> list[JobRow]:
+    wanted = tuple(statuses)
     marks = ", ".join("?" * len(wanted))
-    rows = query(
-        f"SELECT * FROM job WHERE status IN ({marks}) AND kind != ? ORDER BY number",  # noqa: S608 - only marks
-        (*wanted, JobKind.COMMAND),
-    )
+    rows = query(f"SELECT * FROM job WHERE status IN ({marks}) ORDER BY number", wanted)  # noqa: S608 - only marks
     return [JobRow.from_row(row) for row in rows]
 
 
@@ -134,53 +129,139 @@ class NewJob:
     kind: JobKind = JobKind.COMMAND
     cluster: str = ""
     node_count: int = 0
+    """A sweep or a pipeline needs none itself."""
     parent: str | None = None
     step: str = ""
     fingerprint: str | None = None
 
 
-def insert_job(
-    connection: sqlite3.Connection,
-    topic: RunTopic,
-    job: NewJob,
-    now: float,
-    *,
-    status: JobStatus = JobStatus.QUEUED,
-) -> None:
-    """Queue a new job; a step that is reused begins as Completed."""
-    connection.execute(
-        "INSERT INTO job (name, cluster, node_count, status, kind, parent, step, fingerprint) "
-        "VALUES (:name, :cluster, :node_count, :status, :kind, :parent, :step, :fingerprint)",
-        {**asdict(job), "status": status},
-    )
-    if status in TERMINAL:
-        connection.execute(
-            "UPDATE job SET started_at = ?, ended_at = ? WHERE name = ?", (now, now, job.name)
-        )
-    _announce(connection, topic, job.name, status, now)
+class JobTransaction:
+    """Changes of jobs and nodes in one transaction, with the events that they raise.
 
-
-def request_cancel(
-    connection: sqlite3.Connection, topic: RunTopic, name: str, order: StopOrder, now: float
-) -> bool:
-    """Cancel a job: at once if it waits, else by a stop order or, of a parent, by its children.
-
-    Returns:
-        Whether a runner has to be told of a stop order.
+    Args:
+        connection: of the transaction.
+        topic: of the events, the ARM id of the workspace.
+        now: epoch seconds.
     """
-    job = get_job(querying(connection), name)
-    if job is None:
+
+    def __init__(self, connection: sqlite3.Connection, topic: str, now: float) -> None:
+        self.connection = connection
+        self.query = querying(connection)
+        self.now = now
+        self._topic = topic
+
+    def insert(
+        self, job: NewJob, document: dict[str, Any], status: JobStatus = JobStatus.QUEUED
+    ) -> Resource:
+        """Queue a new job; a step that is reused begins as Completed."""
+        resource = put_resource(self.connection, JOBS, job.name, "", document, now=self.now)
+        ended_at = self.now if status in TERMINAL else None
+        self.connection.execute(
+            "INSERT INTO job (name, cluster, node_count, status, kind, parent, step, fingerprint,"
+            " started_at, ended_at) VALUES (:name, :cluster, :node_count, :status, :kind, :parent,"
+            " :step, :fingerprint, :ended_at, :ended_at)",
+            {**asdict(job), "status": status, "ended_at": ended_at},
+        )
+        self._announce(job.name, status)
+        return resource
+
+    def request_cancel(self, name: str, order: StopOrder) -> bool:
+        """Cancel a job: at once if it waits, else by a stop order or, of a parent, by its children.
+
+        Returns:
+            Whether a runner has to be told of a stop order.
+        """
+        job = get_job(self.query, name)
+        if job is None:
+            return False
+        if job.status in WAITING:
+            self.set_error(name, order.code, order.message)
+            self.set_status(name, JobStatus.CANCELED)
+        elif job.status in {JobStatus.PREPARING, JobStatus.RUNNING}:
+            self.set_status(name, JobStatus.CANCEL_REQUESTED)
+            if job.kind is JobKind.COMMAND:
+                self.order_stop(name, order)
+                return True
+            self.set_error(name, order.code, order.message)
         return False
-    if job.status in WAITING:
-        set_error(connection, name, order.code, order.message)
-        set_status(connection, topic, name, JobStatus.CANCELED, now)
-    elif job.status in {JobStatus.PREPARING, JobStatus.RUNNING}:
-        set_status(connection, topic, name, JobStatus.CANCEL_REQUESTED, now)
-        if job.kind is JobKind.COMMAND:
-            order_stop(connection, name, order)
-            return True
-        set_error(connection, name, order.code, order.message)
-    return False
+
+    def set_error(self, name: str, code: str, message: str) -> None:
+        """Store why a job ends as it does."""
+        self._update(name, "error_code = ?, error_message = ?", code, message)
+
+    def set_status(self, name: str, status: JobStatus) -> None:
+        """Enter a state, and enqueue its event if it has one.
+
+        Raises:
+            IllegalTransitionError: the state cannot follow the present one.
+        """
+        job = get_job(self.query, name)
+        if job is None or job.status is status:
+            return
+        check_transition(job.status, status)
+        self._update(name, "status = ?", status)
+        if status is JobStatus.PREPARING:
+            self._update(name, "attempt = attempt + 1")
+        if status is JobStatus.RUNNING:
+            self._update(name, "started_at = coalesce(started_at, ?)", self.now)
+        if status in TERMINAL:
+            self._update(name, "ended_at = ?", self.now)
+        self._announce(name, status)
+
+    def finish_attempt(self, name: str, result: Result) -> bool:
+        """Store the outcome of an attempt and release its nodes; whether the job has ended."""
+        job = get_job(self.query, name)
+        if job is None or job.status not in ACTIVE or job.attempt != result.attempt:
+            return job is not None and job.status in TERMINAL
+        self.replace_nodes(release(tuple(list_nodes(self.query)), name, self.now))
+        outcome = result.outcome
+        if outcome is Outcome.PREEMPTED and job.status is JobStatus.CANCEL_REQUESTED:
+            outcome = Outcome.CANCELED
+        self._update(name, "stop_order = NULL")
+        self.set_error(name, result.code, result.message)
+        if outcome is Outcome.PREEMPTED:
+            self.set_status(name, JobStatus.QUEUED)
+            return False
+        if job.status in {JobStatus.PREPARING, JobStatus.RUNNING}:
+            self.set_status(name, JobStatus.FINALIZING)
+        self.set_status(name, JobStatus(outcome))
+        return True
+
+    def order_stop(self, name: str, order: StopOrder) -> None:
+        """Store an order to end the running attempt; later orders are ignored."""
+        self._update(name, "stop_order = coalesce(stop_order, ?)", order.to_json())
+
+    def count_runner_failure(self, name: str) -> None:
+        """Count that the runner of a job has crashed."""
+        self._update(name, "runner_failures = runner_failures + 1")
+
+    def replace_nodes(self, nodes: Iterable[Node]) -> None:
+        """Replace all nodes."""
+        self.connection.execute("DELETE FROM node")
+        self.connection.executemany(
+            "INSERT INTO node (cluster, number, state, since, job) "
+            "VALUES (:cluster, :number, :state, :since, :job)",
+            [asdict(node) for node in nodes],
+        )
+
+    def _update(self, name: str, changes: str, *values: object) -> None:
+        self.connection.execute(f"UPDATE job SET {changes} WHERE name = ?", (*values, name))  # noqa: S608 - columns from above
+
+    def _announce(self, name: str, status: JobStatus) -> None:
+        """Put the event of a state into the outbox: as on Azure, two states have one."""
+        if status not in {JobStatus.FAILED, JobStatus.COMPLETED}:
+            return
+        resource = get_resource(self.query, JOBS, name)
+        properties = {} if resource is None else resource.properties
+        event = run_event(
+            topic=self._topic,
+            run=name,
+            experiment=properties.get("experimentName") or DEFAULT_EXPERIMENT,
+            properties=properties,
+            status=status if status is JobStatus.FAILED else None,
+            at=self.now,
+        )
+        enqueue(self.connection, event)
 
 
 def delete_job(connection: sqlite3.Connection, name: str) -> bool:
@@ -200,114 +281,10 @@ def delete_job(connection: sqlite3.Connection, name: str) -> bool:
     return delete_resource(connection, JOBS, name)
 
 
-def set_error(connection: sqlite3.Connection, name: str, code: str, message: str) -> None:
-    """Store why a job ends as it does."""
-    connection.execute(
-        "UPDATE job SET error_code = ?, error_message = ? WHERE name = ?", (code, message, name)
-    )
-
-
-def set_status(
-    connection: sqlite3.Connection, topic: RunTopic, name: str, status: JobStatus, now: float
-) -> None:
-    """Enter a state, and enqueue its event if it has one.
-
-    Raises:
-        IllegalTransitionError: the state cannot follow the present one.
-    """
-    job = get_job(querying(connection), name)
-    if job is None or job.status is status:
-        return
-    check_transition(job.status, status)
-    connection.execute("UPDATE job SET status = ? WHERE name = ?", (status, name))
-    if status is JobStatus.PREPARING:
-        connection.execute("UPDATE job SET attempt = attempt + 1 WHERE name = ?", (name,))
-    if status is JobStatus.RUNNING:
-        connection.execute(
-            "UPDATE job SET started_at = coalesce(started_at, ?) WHERE name = ?", (now, name)
-        )
-    if status in TERMINAL:
-        connection.execute("UPDATE job SET ended_at = ? WHERE name = ?", (now, name))
-    _announce(connection, topic, name, status, now)
-
-
-def finish_attempt(
-    connection: sqlite3.Connection, topic: RunTopic, name: str, result: Result, now: float
-) -> bool:
-    """Store the outcome of an attempt and release its nodes. Returns whether the job has ended."""
-    job = get_job(querying(connection), name)
-    if job is None or job.status not in ACTIVE or job.attempt != result.attempt:
-        return job is not None and job.status in TERMINAL
-    replace_nodes(connection, release(tuple(list_nodes(querying(connection))), name, now))
-    outcome = result.outcome
-    if outcome is Outcome.PREEMPTED and job.status is JobStatus.CANCEL_REQUESTED:
-        outcome = Outcome.CANCELED
-    connection.execute(
-        "UPDATE job SET stop_order = NULL, error_code = ?, error_message = ? WHERE name = ?",
-        (result.code, result.message, name),
-    )
-    if outcome is Outcome.PREEMPTED:
-        set_status(connection, topic, name, JobStatus.QUEUED, now)
-        return False
-    if job.status in {JobStatus.PREPARING, JobStatus.RUNNING}:
-        set_status(connection, topic, name, JobStatus.FINALIZING, now)
-    set_status(connection, topic, name, JobStatus(outcome), now)
-    return True
-
-
-def order_stop(connection: sqlite3.Connection, name: str, order: StopOrder) -> None:
-    """Store an order to end the running attempt; later orders are ignored."""
-    connection.execute(
-        "UPDATE job SET stop_order = coalesce(stop_order, ?) WHERE name = ?",
-        (order.to_json(), name),
-    )
-
-
 def list_nodes(query: Query, cluster: str | None = None) -> list[Node]:
     """All nodes, or those of one cluster, by number."""
-    rows = query("SELECT * FROM node ORDER BY cluster, number", ())
-    nodes = [
-        Node(
-            cluster=row["cluster"],
-            number=row["number"],
-            state=NodeState(row["state"]),
-            since=row["since"],
-            job=row["job"],
-        )
-        for row in rows
-    ]
+    nodes: list[Node] = []
+    for row in query("SELECT * FROM node ORDER BY cluster, number", ()):
+        values: dict[str, Any] = {**row, "state": NodeState(row["state"])}
+        nodes.append(Node(**values))
     return [node for node in nodes if cluster is None or node.cluster == cluster]
-
-
-def replace_nodes(connection: sqlite3.Connection, nodes: Iterable[Node]) -> None:
-    """Replace all nodes."""
-    connection.execute("DELETE FROM node")
-    connection.executemany(
-        "INSERT INTO node (cluster, number, state, since, job) "
-        "VALUES (:cluster, :number, :state, :since, :job)",
-        [asdict(node) for node in nodes],
-    )
-
-
-def _announce(
-    connection: sqlite3.Connection, topic: RunTopic, name: str, status: JobStatus, now: float
-) -> None:
-    """Put the events of a state into the outbox."""
-    resource = get_resource(querying(connection), JOBS, name)
-    properties = {} if resource is None else resource.properties
-
-    def event(entered: JobStatus | None) -> dict[str, Any]:
-        return run_event(
-            topic=topic.id,
-            run=name,
-            experiment=properties.get("experimentName") or DEFAULT_EXPERIMENT,
-            tags=properties.get("tags") or {},
-            properties=properties.get("properties") or {},
-            status=entered,
-            at=now,
-        )
-
-    if status is JobStatus.FAILED or topic.events is RunEvents.EVERY_STATE:
-        enqueue(connection, event(status))
-    if status is JobStatus.COMPLETED:
-        enqueue(connection, event(None))

@@ -1,17 +1,18 @@
-"""Runs an entry script over mini-batches of files: a parallel step, or a batch deployment's job.
+"""Runs an entry script over mini-batches: a parallel step, or a batch deployment's job.
 
-Worker processes import the entry script and call `init()` once, then `run(mini_batch)` with a list
-of file paths for each mini-batch. `run` returns a list or a DataFrame with one element for each
-file that it processed. The driver:
+Worker processes import the entry script and call `init()` once, then `run(mini_batch)` for each
+mini-batch, or `run(mini_batch, mini_batch_context)`. A mini-batch is a list of file paths, of which
+`run` returns a list or a DataFrame with one element for each that it processed; of a table it is a
+DataFrame. The driver:
 
-1. lists the files of all inputs, in the order of their names, and cuts them into mini-batches;
+1. cuts the files of all inputs, or the rows of a table, into mini-batches (`minibatch_contents`);
 2. hands the mini-batches to the workers;
 3. runs a mini-batch again, at most `max_retries` times, after an exception, fewer results than
    files, the end of the worker, or `timeout_seconds`, after which the worker is replaced;
 4. appends the results to one file, in the order in which mini-batches end;
-5. fails as soon as more files or more mini-batches have failed than the thresholds allow.
+5. fails as soon as more items (files or rows) or mini-batches have failed than allowed.
 
-The process that runs this file needs nothing of localazure. A worker ends with its driver.
+A worker ends with its driver.
 
 https://learn.microsoft.com/azure/machine-learning/how-to-use-parallel-job-in-pipeline
 https://learn.microsoft.com/azure/machine-learning/how-to-batch-scoring-script
@@ -21,25 +22,25 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import inspect
 import multiprocessing
 import shlex
 import sys
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+
+from localazure.machinelearning.minibatch_contents import Content, MiniBatchError, list_contents
 
 IGNORE_ALL = -1
 """A threshold that allows every failure."""
-
-
-class MiniBatchError(Exception):
-    """The run failed; the message says why."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,11 +52,13 @@ class Settings:
     """`sys.argv` of the entry script, after its name."""
     inputs: tuple[Path, ...]
     """Files, or folders with files at any depth."""
-    mini_batch_size: int
-    """Files."""
+    mini_batch_size: int = 0
+    """Files, or bytes of a table; 0 is the default of either."""
+    partition_keys: tuple[str, ...] = ()
+    """Columns of a table whose values make the mini-batches."""
     workers: int
     error_threshold: int = IGNORE_ALL
-    """Files that may fail."""
+    """Items that may fail."""
     mini_batch_error_threshold: int = IGNORE_ALL
     """Mini-batches that may fail."""
     max_retries: int = 2
@@ -68,15 +71,15 @@ class Settings:
 class Summary:
     """What was run."""
 
-    files: int = 0
-    failed_files: int = 0
+    items: int = 0
+    failed_items: int = 0
     mini_batches: int = 0
     failed_mini_batches: int = 0
 
     def __str__(self) -> str:
         return (
             f"{self.mini_batches} mini-batches, {self.failed_mini_batches} of them failed; "
-            f"{self.files} files, {self.failed_files} of them failed"
+            f"{self.items} items, {self.failed_items} of them failed"
         )
 
 
@@ -102,6 +105,7 @@ def shell_command(settings: Settings, *, inputs: Sequence[str], arguments: str, 
         "-P",  # this file's folder is no place for the imports of the script
         shlex.quote(__file__),
         *(f"{flag}={value}" for flag, value in flags.items()),
+        *(f"--partition-key={shlex.quote(key)}" for key in settings.partition_keys),
         *(f'--input "{each}"' for each in inputs),
         *([f'--append-row-to "{rows}"'] if rows else []),
         shlex.quote(str(settings.entry_script)),
@@ -109,21 +113,6 @@ def shell_command(settings: Settings, *, inputs: Sequence[str], arguments: str, 
         arguments,
     ]
     return " ".join(words)
-
-
-def list_mini_batches(inputs: Iterable[Path], size: int) -> list[tuple[str, ...]]:
-    """The paths of all files below the inputs, in their order by name, in groups of `size`.
-
-    Raises:
-        MiniBatchError: there is no file.
-    """
-    files: list[str] = []
-    for path in inputs:
-        below = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
-        files.extend(str(each) for each in sorted(below))
-    if not files:
-        raise MiniBatchError(f"no file in {', '.join(map(str, inputs))}")
-    return [tuple(files[start : start + size]) for start in range(0, len(files), size)]
 
 
 def format_rows(results: Any) -> str:
@@ -140,10 +129,9 @@ def format_rows(results: Any) -> str:
 
 @dataclass
 class _MiniBatch:
-    files: tuple[str, ...]
+    content: Content
+    index: int
     retries: int = 0
-    rows: str = ""
-    succeeded: int = 0
 
 
 @dataclass
@@ -177,16 +165,17 @@ class Driver:
         Raises:
             MiniBatchError: there is no input, `init` failed, or too much failed.
         """
-        batches = list_mini_batches(self._settings.inputs, self._settings.mini_batch_size)
-        self._waiting.extend(_MiniBatch(files) for files in batches)
-        self.summary.mini_batches = len(batches)
-        self.summary.files = sum(map(len, batches))
+        settings = self._settings
+        contents = list_contents(settings.inputs, settings.mini_batch_size, settings.partition_keys)
+        self._waiting.extend(_MiniBatch(each, index) for index, each in enumerate(contents))
+        self.summary.mini_batches = len(contents)
+        self.summary.items = sum(each.items for each in contents)
         rows = self._settings.append_row_to
         if rows is not None:  # an earlier attempt of the job may have written rows
             rows.parent.mkdir(parents=True, exist_ok=True)
             rows.write_text("")
         try:
-            for _ in range(min(self._settings.workers, len(batches))):
+            for _ in range(min(self._settings.workers, len(contents))):
                 self._workers.append(self._start_worker())
             while self._waiting or any(worker.batch for worker in self._workers):
                 self._step()
@@ -232,7 +221,9 @@ class Driver:
         if self._waiting:
             worker.batch = self._waiting.popleft()
             worker.deadline = self._clock() + self._settings.timeout_seconds
-            worker.connection.send(worker.batch.files)
+            content, index = worker.batch.content, worker.batch.index
+            context = SimpleNamespace(minibatch_index=index, partition_key_value=content.keys)
+            worker.connection.send((content.data, context))
 
     def _replace(self, index: int, reason: str) -> None:
         worker = self._workers[index]
@@ -245,10 +236,11 @@ class Driver:
 
     def _store(self, batch: _MiniBatch, rows: str, succeeded: int, error: str) -> None:
         """Store the outcome of one attempt, or queue the mini-batch again."""
-        missing = max(0, len(batch.files) - succeeded)
+        content = batch.content
+        missing = content.items if error else max(0, content.least_results - succeeded)
         if missing or error:
-            reason = error or f"run() returned {succeeded} results for {len(batch.files)} files"
-            print(f"mini-batch of {batch.files[0]}: {reason}", flush=True)  # noqa: T201 - the job's log
+            reason = error or f"run() returned {succeeded} results for {content.items} files"
+            print(f"mini-batch of {content.label}: {reason}", flush=True)  # noqa: T201 - the job's log
             if batch.retries < self._settings.max_retries:
                 batch.retries += 1
                 self._waiting.append(batch)
@@ -259,12 +251,12 @@ class Driver:
         if missing or error:
             self._count_failure(missing)
 
-    def _count_failure(self, files: int) -> None:
+    def _count_failure(self, items: int) -> None:
         settings, summary = self._settings, self.summary
         summary.failed_mini_batches += 1
-        summary.failed_files += files
+        summary.failed_items += items
         for name, failed, allowed in (
-            ("error_threshold", summary.failed_files, settings.error_threshold),
+            ("error_threshold", summary.failed_items, settings.error_threshold),
             (
                 "mini_batch_error_threshold",
                 summary.failed_mini_batches,
@@ -283,14 +275,15 @@ def _work(connection: Connection, entry_script: Path, arguments: Sequence[str]) 
         traceback.print_exc()
         connection.send(("", 0, _describe(error)))
         return
+    takes_context = len(inspect.signature(run).parameters) > 1
     connection.send(("", 0, ""))
     while True:
         try:
-            files: tuple[str, ...] = connection.recv()
+            data, context = connection.recv()
         except EOFError:  # the driver has ended
             return
         try:
-            results = run(list(files))
+            results = run(data, context) if takes_context else run(data)
             connection.send((format_rows(results), len(results), ""))
         except Exception as error:  # noqa: BLE001 - the script's: logged, and counted
             traceback.print_exc()
@@ -301,7 +294,7 @@ def _describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _load(script: Path, arguments: Sequence[str]) -> Callable[[list[str]], Any]:
+def _load(script: Path, arguments: Sequence[str]) -> Callable[..., Any]:
     """Import the entry script, call its `init()`, return its `run`."""
     sys.argv = [str(script), *arguments]
     sys.path.insert(0, str(script.parent.resolve()))
@@ -322,6 +315,7 @@ def _parse(words: Sequence[str]) -> Settings:
     parser.add_argument("arguments", nargs="*")
     parser.add_argument("--input", type=Path, action="append", dest="inputs", required=True)
     parser.add_argument("--mini-batch-size", type=int, required=True)
+    parser.add_argument("--partition-key", action="append", dest="partition_keys", default=[])
     parser.add_argument("--workers", type=int, required=True)
     parser.add_argument("--error-threshold", type=int, default=IGNORE_ALL)
     parser.add_argument("--mini-batch-error-threshold", type=int, default=IGNORE_ALL)
@@ -331,6 +325,7 @@ def _parse(words: Sequence[str]) -> Settings:
     values: dict[str, Any] = vars(parser.parse_args(words))
     values["arguments"] = tuple(values["arguments"])
     values["inputs"] = tuple(values["inputs"])
+    values["partition_keys"] = tuple(values["partition_keys"])
     return Settings(**values)
 
 

@@ -20,8 +20,8 @@ from azure.storage.blob import BlobBlock, BlobClient
 
 from localazure.machinelearning.addresses import BlobPath
 from localazure.machinelearning.blobs import BlobStore, RemoteFile
-from localazure.machinelearning.job_spec import write_atomically
 from localazure.machinelearning.sync_plan import FileState, Scan, plan_sync
+from localazure.processes.atomic_file import write_atomically
 
 # Larger files go up in blocks, so that one is never held in memory whole.
 BLOCK_BYTES = 8 * 1024 * 1024

@@ -1,4 +1,4 @@
-"""Parallel steps of pipelines: a command that runs the driver over mini-batches of files.
+"""Parallel steps of pipelines: a command that runs the driver over mini-batches.
 
 A parallel step is one command job. Its nodes are slots of this machine, so that one driver has the
 workers of all of them.
@@ -17,13 +17,14 @@ from localazure.machinelearning.errors import invalid
 from localazure.machinelearning.minibatches import IGNORE_ALL, Settings, shell_command
 
 # Defaults that the SDK documents.
-_MINI_BATCH_FILES = 10
 _RETRIES = 2
 _TIMEOUT_SECONDS = 60
 
 _REFERENCE = re.compile(
     r"^\s*\$\{\{\s*(?P<kind>inputs|outputs)\.(?P<name>[A-Za-z0-9_]+)\s*\}\}\s*$"
 )
+_SIZE = re.compile(r"^\s*(?P<number>\d+)\s*(?P<unit>|[kmg]?b)\s*$", re.IGNORECASE)
+_UNIT_BYTES = {"": 1, "b": 1, "kb": 1024, "mb": 1024**2, "gb": 1024**3}
 
 
 def command_spec(step: str, node: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
@@ -41,8 +42,6 @@ def command_spec(step: str, node: dict[str, Any], spec: dict[str, Any]) -> dict[
     task = {**(spec.get("task") or {}), **(node.get("task") or {})}
     if task.get("type") != "run_function" or not task.get("entry_script"):
         raise invalid(f"step {step!r}: task must be a run_function with an entry_script")
-    if merged.get("partition_keys"):
-        raise invalid(f"step {step!r}: partition_keys are not covered; use mini_batch_size")
     rows = task.get("append_row_to") or ""
     if rows and _declared(step, "append_row_to", rows, "outputs", spec) != "uri_file":
         raise invalid(f"step {step!r}: append_row_to must be an output of type uri_file")
@@ -52,8 +51,8 @@ def command_spec(step: str, node: dict[str, Any], spec: dict[str, Any]) -> dict[
     settings = Settings(
         entry_script=Path(task["entry_script"]),
         inputs=(),
-        # The SDK sends 0 for a component without it.
-        mini_batch_size=_number(step, merged, "mini_batch_size", 0) or _MINI_BATCH_FILES,
+        mini_batch_size=_mini_batch_size(step, node, spec, merged.get("mini_batch_size")),
+        partition_keys=tuple(merged.get("partition_keys") or ()),
         workers=concurrency * _number(step, resources, "instance_count", 1),
         error_threshold=_number(step, merged, "error_threshold", IGNORE_ALL),
         mini_batch_error_threshold=_number(step, merged, "mini_batch_error_threshold", IGNORE_ALL),
@@ -75,19 +74,27 @@ def command_spec(step: str, node: dict[str, Any], spec: dict[str, Any]) -> dict[
 
 
 def input_name(step: str, node: dict[str, Any], spec: dict[str, Any]) -> str:
-    """The input whose files are cut into mini-batches.
+    """The input whose files or rows are cut into mini-batches.
 
     Raises:
-        ArmError: 400, `input_data` names no folder of files.
+        ArmError: 400, `input_data` names no input.
     """
     reference = str(node.get("input_data") or spec.get("input_data"))
-    if _declared(step, "input_data", reference, "inputs", spec) == "mltable":
-        raise invalid(
-            f"step {step!r}: input_data of type mltable is not covered; use uri_folder: its files "
-            "make the mini-batches"
-        )
+    _declared(step, "input_data", reference, "inputs", spec)
     match = _REFERENCE.match(reference)
     return "" if match is None else match["name"]
+
+
+def _mini_batch_size(step: str, node: dict[str, Any], spec: dict[str, Any], value: Any) -> int:
+    """Files, or bytes of a table; 0, which the SDK sends for a component without it, is neither."""
+    found = _SIZE.match(str(value or 0))
+    declared: dict[str, Any] = (spec.get("inputs") or {})[input_name(step, node, spec)]
+    if found is None or (found["unit"] and declared.get("type") != "mltable"):
+        raise invalid(
+            f"step {step!r}: mini_batch_size is {value!r}; it must be a number of files, or of an "
+            "mltable a size such as 10kb"
+        )
+    return int(found["number"]) * _UNIT_BYTES[found["unit"].lower()]
 
 
 def _declared(step: str, field: str, reference: str, kind: str, spec: dict[str, Any]) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import logging
-import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,8 +17,8 @@ from typing import Any
 
 from localazure.machinelearning import pipeline as pipelines
 from localazure.machinelearning import sweep as sweeps
+from localazure.machinelearning.early_termination import Trial
 from localazure.machinelearning.errors import ArmError, invalid
-from localazure.machinelearning.events import RunTopic
 from localazure.machinelearning.job_placement import check_job
 from localazure.machinelearning.job_resolution import output_uri
 from localazure.machinelearning.job_table import (
@@ -27,15 +26,12 @@ from localazure.machinelearning.job_table import (
     JOBS,
     JobKind,
     JobRow,
+    JobTransaction,
     NewJob,
     find_reusable,
     get_job,
-    insert_job,
     list_children,
     list_unfinished_parents,
-    request_cancel,
-    set_error,
-    set_status,
 )
 from localazure.machinelearning.pipeline_steps import (
     Pipeline,
@@ -43,36 +39,24 @@ from localazure.machinelearning.pipeline_steps import (
     bound_outputs,
     build_step_job,
 )
-from localazure.machinelearning.runner_protocol import Outcome, StopOrder
+from localazure.machinelearning.runner_protocol import StopOrder
 from localazure.machinelearning.states import TERMINAL, WAITING, JobStatus
-from localazure.machinelearning.store import Query, Resource, get_resource, put_resource, querying
-from localazure.machinelearning.sweep import Sweep, TrialState
+from localazure.machinelearning.store import Resource, get_resource, put_resource
+from localazure.machinelearning.sweep import Sweep
 from localazure.machinelearning.tracking import read_metric
+from localazure.sqlite.query import Query
 
 POLICY_SECONDS = 1.0
 """How often an early termination policy reads the metrics of running trials."""
 REUSED = "azureml.isreused"
 REUSED_JOB = "azureml.reusedrunid"
 
-_CANCELLED_BY_PARENT = StopOrder(outcome=Outcome.CANCELED, is_graceful=True)
-_STEP_FAILED = StopOrder(
-    outcome=Outcome.CANCELED,
-    is_graceful=True,
-    code="PipelineStepFailed",
-    message="another step of the pipeline failed",
-)
+_CANCELLED_BY_PARENT = StopOrder()
+_STEP_FAILED = StopOrder(code="PipelineStepFailed", message="another step of the pipeline failed")
 _ENDED_EARLY = StopOrder(
-    outcome=Outcome.CANCELED,
-    is_graceful=True,
-    code="EarlyTermination",
-    message="the early termination policy of the sweep ended this trial",
+    code="EarlyTermination", message="the early termination policy of the sweep ended this trial"
 )
-_TIMED_OUT = StopOrder(
-    outcome=Outcome.CANCELED,
-    is_graceful=True,
-    code="JobTimedOut",
-    message="the sweep ran longer than its limits.timeout",
-)
+_TIMED_OUT = StopOrder(code="JobTimedOut", message="the sweep ran longer than its limits.timeout")
 
 logger = logging.getLogger(__name__)
 
@@ -111,28 +95,24 @@ def read_trial_metrics(query: Query, store: Path) -> dict[str, TrialMetrics]:
     }
 
 
-def advance_parents(
-    connection: sqlite3.Connection, topic: RunTopic, metrics: Mapping[str, TrialMetrics], now: float
-) -> ParentStep:
-    """Apply all decisions once, within a transaction."""
+def advance_parents(jobs: JobTransaction, metrics: Mapping[str, TrialMetrics]) -> ParentStep:
+    """Apply all decisions once."""
     done = ParentStep()
-    query = querying(connection)
-    for parent in list_unfinished_parents(query):
-        resource = get_resource(query, JOBS, parent.name)
+    for parent in list_unfinished_parents(jobs.query):
+        resource = get_resource(jobs.query, JOBS, parent.name)
         if resource is None:
             continue
-        begun = _begin(connection, topic, parent, now)
+        begun = _begin(jobs, parent)
         try:
             if begun.error_code and begun.status is JobStatus.RUNNING:
-                _fail(connection, topic, begun, done, now)
+                _Advance(jobs, done).fail(begun)
             elif parent.kind is JobKind.SWEEP:
-                advance = _SweepAdvance(connection, topic, now, done)
-                advance.run(begun, resource, metrics.get(parent.name))
+                _SweepAdvance(jobs, done).run(begun, resource, metrics.get(parent.name))
             else:
-                _PipelineAdvance(connection, topic, now, done).run(begun, resource)
+                _PipelineAdvance(jobs, done).run(begun, resource)
         except ArmError as error:
             logger.warning("job %s: %s", parent.name, error.message)
-            set_error(connection, parent.name, error.code, error.message)
+            jobs.set_error(parent.name, error.code, error.message)
             done.has_changed = True
     return done
 
@@ -140,56 +120,71 @@ def advance_parents(
 class _Advance:
     """One pass over one parent."""
 
-    def __init__(
-        self, connection: sqlite3.Connection, topic: RunTopic, now: float, done: ParentStep
-    ) -> None:
-        self._connection = connection
-        self._query = querying(connection)
-        self._topic = topic
-        self._now = now
+    def __init__(self, jobs: JobTransaction, done: ParentStep) -> None:
+        self._jobs = jobs
+        self._query = jobs.query
         self._done = done
 
+    def fail(self, parent: JobRow) -> None:
+        """End a parent whose next child could not be made: its running children are cancelled."""
+        children = list_children(self._query, parent.name)
+        running = [child for child in children if child.status not in TERMINAL]
+        for child in running:
+            self._cancel_once(child, _STEP_FAILED)
+        if not running:
+            self._jobs.set_status(parent.name, JobStatus.FAILED)
+
     def _cancel(self, name: str, order: StopOrder) -> None:
-        if request_cancel(self._connection, self._topic, name, order, self._now):
+        if self._jobs.request_cancel(name, order):
             self._done.stop.append(name)
         self._done.has_changed = True
 
+    def _cancel_once(self, child: JobRow, order: StopOrder) -> None:
+        if child.status not in {JobStatus.CANCEL_REQUESTED, JobStatus.FINALIZING}:
+            self._cancel(child.name, order)
+
     def _end(self, parent: JobRow, status: JobStatus) -> None:
         if status is not JobStatus.CANCELED:
-            set_status(self._connection, self._topic, parent.name, JobStatus.FINALIZING, self._now)
-        set_status(self._connection, self._topic, parent.name, status, self._now)
+            self._jobs.set_status(parent.name, JobStatus.FINALIZING)
+        self._jobs.set_status(parent.name, status)
         self._done.has_changed = True
 
-    def _insert(self, job: NewJob, properties: dict[str, Any], status: JobStatus) -> None:
-        existing = get_job(self._query, job.name)
-        if existing is not None:
+    def _insert(
+        self, job: NewJob, properties: dict[str, Any], status: JobStatus = JobStatus.QUEUED
+    ) -> None:
+        if get_job(self._query, job.name) is not None:
             raise invalid(f"the name {job.name!r} is taken by a job of another origin")
-        put_resource(
-            self._connection, JOBS, job.name, "", {"properties": properties}, now=self._now
-        )
-        insert_job(self._connection, self._topic, job, self._now, status=status)
+        self._jobs.insert(job, {"properties": properties}, status)
         self._done.has_changed = True
+
+    def _put_properties(self, resource: Resource, changes: dict[str, Any]) -> None:
+        """Change fields of a job's document; `properties` is merged."""
+        current = get_resource(self._query, JOBS, resource.name) or resource
+        merged = dict(current.properties)
+        for key, value in changes.items():
+            merged[key] = {**(merged.get(key) or {}), **value} if key == "properties" else value
+        document = {**current.document, "properties": merged}
+        put_resource(self._jobs.connection, JOBS, resource.name, "", document, now=self._jobs.now)
 
 
 class _SweepAdvance(_Advance):
     def run(self, parent: JobRow, resource: Resource, metrics: TrialMetrics | None) -> None:
         sweep = sweeps.parse_sweep(parent.name, resource.properties)
-        children = list_children(self._query, parent.name)
+        children = {child.name: child for child in list_children(self._query, parent.name)}
         values = {} if metrics is None else metrics.values
         trials = [
-            TrialState(
+            Trial(
                 name=child.name,
-                number=int(child.step),
                 status=child.status,
                 values=values.get(child.name, ()),
             )
-            for child in children
+            for child in children.values()
         ]
         step = sweeps.next_step(sweep, parent.status, trials)
         for name in step.cancel:
-            self._cancel_once(children, name, _CANCELLED_BY_PARENT)
+            self._cancel_once(children[name], _CANCELLED_BY_PARENT)
         for name in step.end_early:
-            self._cancel_once(children, name, _ENDED_EARLY)
+            self._cancel_once(children[name], _ENDED_EARLY)
         for number in step.start:
             self._submit(parent, resource, sweep, number)
         if step.status is not None:
@@ -201,53 +196,41 @@ class _SweepAdvance(_Advance):
             return
         self._watch_time(parent, sweep)
 
-    def _cancel_once(self, children: list[JobRow], name: str, order: StopOrder) -> None:
-        child = next(child for child in children if child.name == name)
-        if child.status is not JobStatus.CANCEL_REQUESTED:
-            self._cancel(name, order)
-
     def _submit(self, parent: JobRow, resource: Resource, sweep: Sweep, number: int) -> None:
         values = sweep.draw(parent.name, number)
         properties = sweeps.trial_properties(parent.name, resource.properties, number, values)
         name = sweeps.trial_name(parent.name, number)
-        placement = check_job(self._query, name, properties)
-        job = NewJob(
-            name=name,
-            cluster=placement.cluster,
-            node_count=placement.node_count,
-            parent=parent.name,
-            step=str(number),
-        )
-        self._insert(job, properties, JobStatus.QUEUED)
+        job = check_job(self._query, name, properties)
+        self._insert(replace(job, parent=parent.name, step=str(number)), properties)
 
     def _finish(
         self,
         parent: JobRow,
         resource: Resource,
         sweep: Sweep,
-        trials: list[TrialState],
+        trials: list[Trial],
         status: JobStatus,
     ) -> None:
         best = sweeps.best_trial(sweep, trials)
         if best is not None:
             name, score = best
             changed = {sweeps.BEST_TRIAL: name, "score": json.dumps(score)}
-            _put_properties(self._connection, resource, {"properties": changed}, self._now)
+            self._put_properties(resource, {"properties": changed})
         if status is JobStatus.FAILED:
             message = f"all {len(trials)} trials failed or were cancelled"
-            set_error(self._connection, parent.name, "SweepFailed", message)
+            self._jobs.set_error(parent.name, "SweepFailed", message)
         self._end(parent, status)
 
     def _watch_time(self, parent: JobRow, sweep: Sweep) -> None:
         if parent.status is not JobStatus.RUNNING or parent.started_at is None:
             return
         deadline = parent.started_at + sweep.timeout_seconds
-        if self._now >= deadline:
+        if self._jobs.now >= deadline:
             self._cancel(parent.name, _TIMED_OUT)
             return
         self._done.wake(deadline)
         if sweep.policy is not None:
-            self._done.wake(self._now + POLICY_SECONDS)
+            self._done.wake(self._jobs.now + POLICY_SECONDS)
 
 
 class _PipelineAdvance(_Advance):
@@ -261,10 +244,9 @@ class _PipelineAdvance(_Advance):
             continue_on_failure=bool(pipeline.settings.get("continue_on_step_failure")),
         )
         for name in step.cancel:
-            if children[name].status is not JobStatus.CANCEL_REQUESTED:
-                is_cancelled = parent.status is JobStatus.CANCEL_REQUESTED
-                order = _CANCELLED_BY_PARENT if is_cancelled else _STEP_FAILED
-                self._cancel(children[name].name, order)
+            is_cancelled = parent.status is JobStatus.CANCEL_REQUESTED
+            order = _CANCELLED_BY_PARENT if is_cancelled else _STEP_FAILED
+            self._cancel_once(children[name], order)
         names = {name: child.name for name, child in children.items()}
         for name in step.start:
             job = build_step_job(self._query, pipeline, name, names)
@@ -280,19 +262,15 @@ class _PipelineAdvance(_Advance):
         original = None
         if job.fingerprint is not None and not pipeline.settings.get("force_rerun"):
             original = find_reusable(self._query, job.fingerprint)
-        row = NewJob(
-            name=job.name,
-            kind=job.kind,
-            parent=pipeline.name,
-            step=job.step,
-            fingerprint=job.fingerprint,
+        if original is None:
+            row, document = check_job(self._query, job.name, job.properties), job.properties
+        else:
+            row, document = NewJob(name=job.name, kind=job.kind), self._reused(job, original)
+        self._insert(
+            replace(row, parent=pipeline.name, step=job.step, fingerprint=job.fingerprint),
+            document,
+            JobStatus.QUEUED if original is None else JobStatus.COMPLETED,
         )
-        if original is not None:
-            self._insert(row, self._reused(job, original), JobStatus.COMPLETED)
-            return
-        placement = check_job(self._query, job.name, job.properties)
-        placed = replace(row, cluster=placement.cluster, node_count=placement.node_count)
-        self._insert(placed, job.properties, JobStatus.QUEUED)
 
     def _reused(self, job: StepJob, original: JobRow) -> dict[str, Any]:
         """The document of a step that is not run again: its outputs are those of the original."""
@@ -317,56 +295,23 @@ class _PipelineAdvance(_Advance):
     ) -> None:
         outputs = bound_outputs(self._query, pipeline, children)
         if outputs != pipeline.outputs:
-            _put_properties(self._connection, resource, {"outputs": outputs}, self._now)
+            self._put_properties(resource, {"outputs": outputs})
 
     def _explain(self, parent: JobRow, children: Mapping[str, JobRow]) -> None:
         for step, child in children.items():
             if child.status is JobStatus.FAILED:
                 message = f"step {step!r} (job {child.name}) failed: {child.error_message}"
-                set_error(self._connection, parent.name, "PipelineStepFailed", message)
+                self._jobs.set_error(parent.name, "PipelineStepFailed", message)
                 return
 
 
-def _begin(connection: sqlite3.Connection, topic: RunTopic, parent: JobRow, now: float) -> JobRow:
+def _begin(jobs: JobTransaction, parent: JobRow) -> JobRow:
     """A parent that waits is Running from its first pass on: it needs no nodes."""
     if parent.status in WAITING:
-        set_status(connection, topic, parent.name, JobStatus.PREPARING, now)
+        jobs.set_status(parent.name, JobStatus.PREPARING)
     if parent.status in WAITING or parent.status is JobStatus.PREPARING:
-        set_status(connection, topic, parent.name, JobStatus.RUNNING, now)
-    return get_job(querying(connection), parent.name) or parent
-
-
-def _fail(
-    connection: sqlite3.Connection,
-    topic: RunTopic,
-    parent: JobRow,
-    done: ParentStep,
-    now: float,
-) -> None:
-    """End a parent whose next child could not be made: its running children are cancelled."""
-    is_waiting = False
-    for child in list_children(querying(connection), parent.name):
-        if child.status in TERMINAL:
-            continue
-        is_waiting = True
-        if child.status is not JobStatus.CANCEL_REQUESTED and request_cancel(
-            connection, topic, child.name, _STEP_FAILED, now
-        ):
-            done.stop.append(child.name)
-    if not is_waiting:
-        set_status(connection, topic, parent.name, JobStatus.FAILED, now)
-
-
-def _put_properties(
-    connection: sqlite3.Connection, resource: Resource, changes: dict[str, Any], now: float
-) -> None:
-    """Change fields of a job's document; `properties` is merged."""
-    current = get_resource(querying(connection), JOBS, resource.name) or resource
-    merged = dict(current.properties)
-    for key, value in changes.items():
-        merged[key] = {**(merged.get(key) or {}), **value} if key == "properties" else value
-    document = {**current.document, "properties": merged}
-    put_resource(connection, JOBS, resource.name, "", document, now=now)
+        jobs.set_status(parent.name, JobStatus.RUNNING)
+    return get_job(jobs.query, parent.name) or parent
 
 
 def _read_sweep(query: Query, store: Path, parent: str) -> TrialMetrics:

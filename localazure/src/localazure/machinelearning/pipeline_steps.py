@@ -26,8 +26,9 @@ from localazure.machinelearning.pipeline import (
     dependencies,
     parse_binding,
 )
-from localazure.machinelearning.store import Query, get_resource
+from localazure.machinelearning.store import get_resource
 from localazure.machinelearning.sweep_steps import sweep_properties
+from localazure.sqlite.query import Query
 
 COMPONENTS = "components"
 _KINDS = {
@@ -136,9 +137,7 @@ def build_step_job(
     shared = {
         "displayName": node.get("display_name") or step,
         "experimentName": pipeline.properties.get("experimentName"),
-        "computeId": node.get("computeId")
-        or pipeline.settings.get("default_compute")
-        or pipeline.properties.get("computeId"),
+        "computeId": _compute_id(pipeline, step),
         "inputs": inputs,
         "outputs": _outputs(pipeline, step, spec),
         "tags": node.get("tags") or {},
@@ -241,6 +240,22 @@ def _input(
             }
         case _:
             return {"jobInputType": "literal", "value": str(entry.get("value", ""))}
+
+
+def _compute_id(pipeline: Pipeline, step: str) -> str | None:
+    """The compute of a step: its own, else the pipeline's; an input may name either."""
+    given = (
+        pipeline.nodes[step].get("computeId")
+        or pipeline.settings.get("default_compute")
+        or pipeline.properties.get("computeId")
+    )
+    binding = parse_binding(given)
+    if binding is None:
+        return given
+    named = pipeline.inputs.get(binding.name) if isinstance(binding, ParentInput) else None
+    if named is None or named.get("jobInputType") != "literal":
+        raise invalid(f"step {step!r}: compute {given!r} is no text input of the pipeline")
+    return f"azureml:{str(named['value']).removeprefix('azureml:')}"
 
 
 def _outputs(pipeline: Pipeline, step: str, spec: dict[str, Any]) -> dict[str, Any]:

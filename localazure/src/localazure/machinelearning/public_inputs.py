@@ -12,11 +12,14 @@ from urllib.parse import unquote, urlsplit
 from urllib.request import urlopen
 
 from azure.core.exceptions import AzureError
-from azure.storage.blob import ContainerClient
+from azure.storage.blob import ContainerClient, LinearRetry
 
 from localazure.machinelearning.downloads import SourceNotFoundError
 
 CONNECT_SECONDS = 30.0
+# The SDK's own retries of a host without an address take a minute.
+RETRIES = 3
+RETRY_SECONDS = 1
 _BLOB_HOST = ".blob.core.windows.net"
 
 
@@ -49,7 +52,9 @@ def _fetch_folder(url: str, target: Path) -> bool:
     parts = urlsplit(url)
     container, _, prefix = unquote(parts.path).strip("/").partition("/")
     folder = f"{prefix.rstrip('/')}/" if prefix else ""
-    with ContainerClient(f"{parts.scheme}://{parts.netloc}", container) as client:
+    retries = LinearRetry(backoff=RETRY_SECONDS, retry_total=RETRIES, random_jitter_range=0)
+    origin = f"{parts.scheme}://{parts.netloc}"
+    with ContainerClient(origin, container, retry_policy=retries) as client:
         try:
             names = [blob.name for blob in client.list_blobs(name_starts_with=folder or None)]
         except AzureError:

@@ -9,9 +9,10 @@ from collections.abc import Callable
 from typing import Final
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from localazure import limits
-from localazure.machinelearning.arm import PRINCIPAL, Handler
+from localazure.machinelearning.arm import PRINCIPAL, error_response
 from localazure.machinelearning.errors import ArmError
 from localazure.token_buckets import TokenBuckets
 
@@ -66,8 +67,7 @@ async def limit_requests(request: web.Request, handler: Handler) -> web.StreamRe
             f"'{request.method}' exceeded the backend storage limit. Please try again after "
             f"'{wait_seconds}' seconds.",
         )
-        response: web.StreamResponse = web.json_response(error.to_document(), status=error.status)
-        response.headers["Retry-After"] = str(wait_seconds)
+        response: web.StreamResponse = error_response(error, {"Retry-After": str(wait_seconds)})
     else:
         response = await handler(request)
     if not response.prepared:

@@ -22,16 +22,13 @@ import os
 import shutil
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from azure.core.exceptions import AzureError
 
-from localazure.machinelearning.blobs import (
-    PATIENCE_SECONDS,
-    BlobStore,
-    retry_while_unavailable,
-)
+from localazure.machinelearning.blobs import BlobStore, retry_while_unavailable
 from localazure.machinelearning.downloads import BlobCache, SourceNotFoundError
 from localazure.machinelearning.job_folder import JobFolder
 from localazure.machinelearning.job_spec import InputMode, JobSpec
@@ -123,16 +120,10 @@ class Runner:
         """Upload the changes of an earlier attempt, before downloads overwrite them."""
         written = (self._spec.artifacts, *(each.target for each in self._spec.outputs.values()))
         for where in {(each.account, each.container): each for each in written}.values():
-            retry_while_unavailable(
-                lambda where=where: self._store.ensure_container(where),
-                give_up_after_seconds=PATIENCE_SECONDS,
-            )
+            retry_while_unavailable(partial(self._store.ensure_container, where))
         if self._spec.attempt > 1:
             for sync in (*self._outputs, *self._captured):
-                retry_while_unavailable(
-                    lambda sync=sync: sync.push(is_final=True),
-                    give_up_after_seconds=PATIENCE_SECONDS,
-                )
+                retry_while_unavailable(partial(sync.push, is_final=True))
 
     def _fetch(self) -> None:
         """Make the working directory, the inputs and the outputs."""
@@ -153,7 +144,7 @@ class Runner:
                 self._materialize(cache, name, self._folder.input(name), entry.mode)
         for name, sync in zip(self._spec.outputs, self._outputs, strict=True):
             if self._spec.outputs[name].downloads_first:
-                retry_while_unavailable(sync.download, give_up_after_seconds=PATIENCE_SECONDS)
+                retry_while_unavailable(sync.download)
 
     def _materialize(self, cache: BlobCache, name: str, target: Path, mode: InputMode) -> None:
         source = self._spec.code if name == "code" else self._spec.inputs[name].source
@@ -227,9 +218,7 @@ class Runner:
         for step in (*self._outputs, *self._captured, self._logs):
             try:
                 step.push(is_final=False)
-            except AzureError as error:
-                logger.warning("job %s: upload postponed: %s", self._spec.name, error.message)
-            except OSError as error:
+            except (AzureError, OSError) as error:
                 logger.warning("job %s: upload postponed: %s", self._spec.name, error)
 
     def _upload_everything(self, result: Result) -> None:
@@ -237,7 +226,9 @@ class Runner:
         refused: list[str] = []
         for step in (*self._outputs, *self._captured, self._logs):
             try:
-                retry_while_unavailable(lambda step=step: step.push(is_final=True))
+                retry_while_unavailable(
+                    partial(step.push, is_final=True), give_up_after_seconds=None
+                )
             except AzureError as error:
                 refused.append(str(error.message))
         if refused and result.outcome is Outcome.COMPLETED:

@@ -9,8 +9,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
 
-from localazure.machinelearning.job_spec import write_atomically
 from localazure.machinelearning.states import JobStatus
+from localazure.processes.atomic_file import write_atomically
 
 
 class Outcome(StrEnum):
@@ -54,8 +54,8 @@ class Result:
 class StopOrder:
     """The workspace's order to end the attempt: one line on the runner's stdin."""
 
-    outcome: Outcome
-    is_graceful: bool
+    outcome: Outcome = Outcome.CANCELED
+    is_graceful: bool = True
     """Whether processes get SIGTERM first; on a preempted node they do not."""
     code: str = ""
     message: str = ""

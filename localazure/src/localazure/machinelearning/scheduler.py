@@ -72,7 +72,7 @@ class Outcome:
     """Jobs that got their nodes."""
     provisioning: tuple[str, ...]
     """Waiting jobs for which nodes are being allocated."""
-    orphaned: tuple[str, ...]
+    orphaned: tuple[WaitingJob, ...]
     """Waiting jobs whose cluster does not exist."""
     short_of_quota: tuple[str, ...]
     """Clusters that would grow further if the quota allowed it."""
@@ -147,7 +147,7 @@ def advance(
         nodes=tuple(pool.nodes),
         started=tuple(started),
         provisioning=tuple(provisioning),
-        orphaned=tuple(job.name for job in waiting if job.cluster not in names),
+        orphaned=tuple(job for job in waiting if job.cluster not in names),
         short_of_quota=tuple(short),
         short_of_capacity=frozenset(short_of_capacity),
         grown=frozenset(pool.grown),

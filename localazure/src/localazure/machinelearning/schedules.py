@@ -17,26 +17,12 @@ from typing import Any
 
 from localazure.machinelearning.addresses import child_of_workspace
 from localazure.machinelearning.errors import ArmError, invalid, not_found
-from localazure.machinelearning.events import RunTopic
 from localazure.machinelearning.job_placement import check_job
-from localazure.machinelearning.job_table import (
-    JOBS,
-    JobKind,
-    NewJob,
-    get_job,
-    insert_job,
-    set_error,
-)
+from localazure.machinelearning.job_table import JOBS, JobKind, JobTransaction, NewJob, get_job
 from localazure.machinelearning.schedule_triggers import parse_trigger
 from localazure.machinelearning.states import JobStatus
-from localazure.machinelearning.store import (
-    Query,
-    Resource,
-    delete_resource,
-    get_resource,
-    put_resource,
-    querying,
-)
+from localazure.machinelearning.store import Resource, delete_resource, get_resource, put_resource
+from localazure.sqlite.query import Query, querying
 
 SCHEDULES = "schedules"
 SCHEDULE_NAME = "azureml.scheduleName"
@@ -106,50 +92,42 @@ def delete_schedule(connection: sqlite3.Connection, name: str) -> bool:
     return delete_resource(connection, SCHEDULES, name)
 
 
-def start_due_jobs(connection: sqlite3.Connection, topic: RunTopic, now: float) -> float | None:
-    """Start the jobs whose time has come, within a transaction. Returns the next time of all."""
-    query = querying(connection)
+def start_due_jobs(jobs: JobTransaction) -> float | None:
+    """Start the jobs whose time has come. Returns the next time of all."""
+    query, now = jobs.query, jobs.now
     for row in query("SELECT * FROM schedule WHERE next_at <= ? ORDER BY next_at", (now,)):
         resource = get_resource(query, SCHEDULES, row["name"])
         if resource is None:
             raise RuntimeError(f"schedule {row['name']} has a time and no document")
         if now - row["next_at"] <= RESTART_SECONDS:
-            start_job(connection, topic, resource, row["next_at"], now)
+            start_job(jobs, resource, row["next_at"])
         else:
             logger.warning("schedule %s: a time passed while localazure was down", row["name"])
         trigger = parse_trigger(resource.properties["trigger"], _moment(resource.created_at))
-        connection.execute(
+        jobs.connection.execute(
             "UPDATE schedule SET next_at = ? WHERE name = ?",
             (_timestamp(trigger.next_after(_moment(now))), row["name"]),
         )
     return query("SELECT min(next_at) AS next_at FROM schedule", ())[0]["next_at"]
 
 
-def start_job(
-    connection: sqlite3.Connection, topic: RunTopic, schedule: Resource, at: float, now: float
-) -> str:
+def start_job(jobs: JobTransaction, schedule: Resource, at: float) -> str:
     """Insert the job of a schedule for one time; one that exists is left alone. Returns its name.
 
     A job that cannot be run any more, because its cluster was deleted, say, is inserted as Failed.
     """
-    query = querying(connection)
     name = job_name(schedule.name, at)
-    if get_job(query, name) is not None:
+    if get_job(jobs.query, name) is not None:
         return name
     properties = _job_properties(schedule.name, schedule.properties["action"], at)
-    put_resource(connection, JOBS, name, "", {"properties": properties}, now=now)
+    document = {"properties": properties}
     try:
-        placement = check_job(query, name, properties)
+        jobs.insert(check_job(jobs.query, name, properties), document)
     except ArmError as error:
         logger.warning("schedule %s: %s", schedule.name, error.message)
         job = NewJob(name=name, kind=JobKind(properties["jobType"]))
-        insert_job(connection, topic, job, now, status=JobStatus.FAILED)
-        set_error(connection, name, error.code, error.message)
-        return name
-    job = NewJob(
-        name=name, kind=placement.kind, cluster=placement.cluster, node_count=placement.node_count
-    )
-    insert_job(connection, topic, job, now)
+        jobs.insert(job, document, JobStatus.FAILED)
+        jobs.set_error(name, error.code, error.message)
     return name
 
 

@@ -37,7 +37,7 @@ class Parameter:
 
     def at(self, quantile: float) -> Any:
         """The value at a quantile from 0 up to, but not including, 1."""
-        return _DISTRIBUTIONS[self.distribution].value(quantile, *self.arguments)
+        return DISTRIBUTIONS[self.distribution].value(quantile, *self.arguments)
 
 
 def parse_search_space(document: dict[str, Any]) -> tuple[Parameter, ...]:
@@ -107,9 +107,13 @@ def draw_sobol(space: Sequence[Parameter], number: int, seed: int) -> dict[str, 
 
 
 @dataclass(frozen=True)
-class _Distribution:
-    arity: int
+class Distribution:
+    """How the values of a hyperparameter are spread."""
+
     value: Callable[..., Any]
+    """Of a quantile and the arguments."""
+    arguments: tuple[str, ...]
+    """As a pipeline's step names them."""
 
 
 def _choice(quantile: float, values: Sequence[Any]) -> Any:
@@ -143,32 +147,35 @@ def _quantized(continuous: Callable[[float, float, float], float]) -> Callable[.
     return value
 
 
-_DISTRIBUTIONS = {
-    "choice": _Distribution(1, _choice),
-    "randint": _Distribution(1, _randint),
-    "uniform": _Distribution(2, _uniform),
-    "quniform": _Distribution(3, _quantized(_uniform)),
-    "loguniform": _Distribution(2, _loguniform),
-    "qloguniform": _Distribution(3, _quantized(_loguniform)),
-    "normal": _Distribution(2, _normal),
-    "qnormal": _Distribution(3, _quantized(_normal)),
-    "lognormal": _Distribution(2, _lognormal),
-    "qlognormal": _Distribution(3, _quantized(_lognormal)),
+_RANGE = ("min_value", "max_value")
+_NORMAL = ("mu", "sigma")
+
+DISTRIBUTIONS = {
+    "choice": Distribution(_choice, ("values",)),
+    "randint": Distribution(_randint, ("upper",)),
+    "uniform": Distribution(_uniform, _RANGE),
+    "quniform": Distribution(_quantized(_uniform), (*_RANGE, "q")),
+    "loguniform": Distribution(_loguniform, _RANGE),
+    "qloguniform": Distribution(_quantized(_loguniform), (*_RANGE, "q")),
+    "normal": Distribution(_normal, _NORMAL),
+    "qnormal": Distribution(_quantized(_normal), (*_NORMAL, "q")),
+    "lognormal": Distribution(_lognormal, _NORMAL),
+    "qlognormal": Distribution(_quantized(_lognormal), (*_NORMAL, "q")),
 }
 
 
 def _parse(name: str, entry: Any) -> Parameter:
     match entry:
-        case [str(kind), [*arguments]] if kind in _DISTRIBUTIONS:
+        case [str(kind), [*arguments]] if kind in DISTRIBUTIONS:
             pass
         case _:
             raise invalid(
                 f"searchSpace.{name}: {entry!r} is no distribution; known are "
-                f"{', '.join(_DISTRIBUTIONS)}"
+                f"{', '.join(DISTRIBUTIONS)}"
             )
-    distribution = _DISTRIBUTIONS[kind]
-    if len(arguments) != distribution.arity:
-        raise invalid(f"searchSpace.{name}: {kind} takes {distribution.arity} arguments")
+    arity = len(DISTRIBUTIONS[kind].arguments)
+    if len(arguments) != arity:
+        raise invalid(f"searchSpace.{name}: {kind} takes {arity} arguments")
     if kind == "choice":
         values = arguments[0]
         if not isinstance(values, list) or not values:

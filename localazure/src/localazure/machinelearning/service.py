@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import time
@@ -51,11 +50,12 @@ from localazure.machinelearning.resources import (
 )
 from localazure.machinelearning.resources.online_endpoints import ONLINE, Online
 from localazure.machinelearning.serving import tables
+from localazure.machinelearning.serving.data_collector import DataCollector
 from localazure.machinelearning.serving.deployments import Deployments
 from localazure.machinelearning.serving.scoring import Scoring
 from localazure.machinelearning.store import MIGRATIONS
 from localazure.machinelearning.workspace import Workspace
-from localazure.outbox.publisher import EventPublisher
+from localazure.outbox.publisher import publishing
 from localazure.runtime.certificates import ensure_certificates, server_context
 from localazure.runtime.environment import AZURE_ML_TOPIC, Environment
 from localazure.runtime.http_server import listening, runner_of
@@ -100,14 +100,9 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
             lambda connection: datastores.put_configured(connection, configuration, state.clock())
         )
         session = await stack.enter_async_context(aiohttp.ClientSession())
-        publisher = EventPublisher(
-            state.events,
-            session,
-            environment.topic_endpoint(AZURE_ML_TOPIC),
-            environment.keys.event_grid,
-        )
-        publishing = asyncio.create_task(publisher.run())
-        stack.push_async_callback(_cancel, publishing)
+        topic = environment.topic_endpoint(AZURE_ML_TOPIC)
+        key = environment.keys.event_grid
+        await stack.enter_async_context(publishing(state.events, topic, key))
         compute = await stack.enter_async_context(Compute(state))
         tokens = TokenIssuer(
             environment.keys.identity_header,
@@ -136,16 +131,19 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         arm[REQUEST_LIMITS] = RequestLimits(time.monotonic)
         online_database = Database(folder / "online.db", tables.MIGRATIONS)
         stack.callback(online_database.close)
-        deployments = await stack.enter_async_context(Deployments(state, online_database, session))
+        collector = await stack.enter_async_context(DataCollector(state))
+        deployments = await stack.enter_async_context(
+            Deployments(state, collector, online_database, session)
+        )
         scoring = await stack.enter_async_context(
-            Scoring(online_database, deployments, session, tokens, clock=state.clock)
+            Scoring(online_database, deployments, collector, session, tokens, clock=state.clock)
         )
         arm[ONLINE] = Online(online_database, deployments, scoring)
         families = (
             workspace,
             datastores,
+            codes,  # before `assets`, which has their versions, too
             assets,
-            codes,
             data_access,
             computes,
             jobs,
@@ -178,9 +176,3 @@ def _application(
     application[TOKENS] = tokens
     application[ROLE_ASSIGNMENTS] = assignments
     return application
-
-
-async def _cancel(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from localazure.sqlite.query import Query
 
 MIGRATIONS = (
     """
@@ -59,9 +60,6 @@ MIGRATIONS = (
     """,
 )
 
-Query = Callable[[str, Sequence[Any]], list[sqlite3.Row]]
-"""`Database.read`, or the same within a transaction (`querying`)."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Resource:
@@ -88,11 +86,6 @@ class Resource:
         """Read a row of the table."""
         values = {**dict(row), "document": json.loads(row["document"])}
         return cls(**values)
-
-
-def querying(connection: sqlite3.Connection) -> Query:
-    """Reads within a transaction."""
-    return lambda sql, parameters: connection.execute(sql, parameters).fetchall()
 
 
 def get_resource(query: Query, collection: str, name: str, version: str = "") -> Resource | None:
@@ -129,19 +122,17 @@ def put_resource(
     now: float,
 ) -> Resource:
     """Create or replace, within a transaction."""
-    connection.execute(
+    written = connection.execute(
         """
         INSERT INTO resource (collection, name, version, document, created_at, modified_at)
         VALUES (?, ?, ?, ?, ?, ?)
         ON CONFLICT (collection, name, version)
         DO UPDATE SET document = excluded.document, modified_at = excluded.modified_at
+        RETURNING *
         """,
         (collection, name, version, json.dumps(document), now, now),
     )
-    resource = get_resource(querying(connection), collection, name, version)
-    if resource is None:
-        raise RuntimeError(f"{collection}/{name} vanished within its own transaction")
-    return resource
+    return Resource.from_row(written.fetchone())
 
 
 def delete_resource(

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from localazure.machinelearning.durations import parse_seconds
+from localazure.machinelearning.durations import read_seconds
 from localazure.machinelearning.early_termination import (
     Goal,
     Policy,
@@ -81,17 +81,6 @@ class Sweep:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrialState:
-    """One trial as `next_step` reads it."""
-
-    name: str
-    number: int
-    status: JobStatus
-    values: tuple[float, ...]
-    """Its logged values of the primary metric."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class SweepStep:
     """The next actions of a sweep."""
 
@@ -139,14 +128,16 @@ def parse_sweep(name: str, properties: dict[str, Any]) -> Sweep:
         metric=objective["primaryMetric"],
         total=total,
         concurrent=min(limits.get("maxConcurrentTrials") or total, total),
-        timeout_seconds=DEFAULT_TIMEOUT_SECONDS if timeout is None else _seconds(timeout),
+        timeout_seconds=DEFAULT_TIMEOUT_SECONDS
+        if timeout is None
+        else read_seconds("limits.timeout", timeout),
         policy=parse_policy(properties.get("earlyTermination")),
     )
     sweep.draw(name, 0)
     return sweep
 
 
-def next_step(sweep: Sweep, status: JobStatus, trials: Sequence[TrialState]) -> SweepStep:
+def next_step(sweep: Sweep, status: JobStatus, trials: Sequence[Trial]) -> SweepStep:
     """Apply the rules once; see the module."""
     unfinished = [trial for trial in trials if trial.status not in TERMINAL]
     if status is JobStatus.CANCEL_REQUESTED:
@@ -163,7 +154,7 @@ def next_step(sweep: Sweep, status: JobStatus, trials: Sequence[TrialState]) -> 
     )
 
 
-def best_trial(sweep: Sweep, trials: Sequence[TrialState]) -> tuple[str, float] | None:
+def best_trial(sweep: Sweep, trials: Sequence[Trial]) -> tuple[str, float] | None:
     """Name and metric of the best completed trial; None if none has logged the metric."""
     scores = {
         trial.name: sweep.goal.best(trial.values)
@@ -219,15 +210,10 @@ def trial_properties(
     }
 
 
-def states_for_policy(trials: Sequence[TrialState]) -> dict[str, Trial]:
-    """Trials as a policy compares them."""
-    return {trial.name: Trial(trial.values, trial.status is JobStatus.RUNNING) for trial in trials}
-
-
-def _ended_by_policy(sweep: Sweep, trials: Sequence[TrialState]) -> tuple[str, ...]:
+def _ended_by_policy(sweep: Sweep, trials: Sequence[Trial]) -> tuple[str, ...]:
     if sweep.policy is None:
         return ()
-    return tuple(sorted(trials_to_end(sweep.policy, sweep.goal, states_for_policy(trials))))
+    return tuple(sorted(trials_to_end(sweep.policy, sweep.goal, trials)))
 
 
 def _substituted(name: str, command: str, values: Mapping[str, Any]) -> str:
@@ -243,10 +229,3 @@ def _substituted(name: str, command: str, values: Mapping[str, Any]) -> str:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def _seconds(duration: str) -> float:
-    try:
-        return parse_seconds(duration)
-    except ValueError as error:
-        raise invalid(f"limits.timeout: {error}") from error

@@ -8,19 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from localazure.machinelearning.errors import invalid
-
-_ARGUMENTS = {
-    "choice": ("values",),
-    "randint": ("upper",),
-    "uniform": ("min_value", "max_value"),
-    "quniform": ("min_value", "max_value", "q"),
-    "loguniform": ("min_value", "max_value"),
-    "qloguniform": ("min_value", "max_value", "q"),
-    "normal": ("mu", "sigma"),
-    "qnormal": ("mu", "sigma", "q"),
-    "lognormal": ("mu", "sigma"),
-    "qlognormal": ("mu", "sigma", "q"),
-}
+from localazure.machinelearning.search_space import DISTRIBUTIONS
 
 
 def sweep_properties(step: str, node: dict[str, Any], trial: dict[str, Any]) -> dict[str, Any]:
@@ -70,9 +58,9 @@ def sweep_properties(step: str, node: dict[str, Any], trial: dict[str, Any]) -> 
 
 def _distribution(where: str, entry: dict[str, Any]) -> list[Any]:
     kind = str(entry.get("type"))
-    if kind not in _ARGUMENTS:
+    if kind not in DISTRIBUTIONS:
         raise invalid(f"{where}: distribution {kind!r} is not known")
-    return [kind, [entry.get(argument) for argument in _ARGUMENTS[kind]]]
+    return [kind, [entry.get(argument) for argument in DISTRIBUTIONS[kind].arguments]]
 
 
 def _duration(value: Any) -> str | None:

@@ -15,7 +15,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from localazure.machinelearning.job_spec import write_atomically
+from localazure.processes.atomic_file import write_atomically
 
 NO_REGISTRY = "localazure-does-not-cover-mlflows-registry://use-ml_client.models"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +10,9 @@ from pathlib import Path
 from localazure.faults.injector import Injector
 from localazure.machinelearning.addresses import workspace_id
 from localazure.machinelearning.configuration import Configuration
-from localazure.machinelearning.events import EventOutbox, RunTopic
+from localazure.machinelearning.events import EventOutbox
 from localazure.machinelearning.job_folder import JobFolder
+from localazure.machinelearning.job_table import JobTransaction
 from localazure.runtime.environment import Environment
 from localazure.sqlite.database import Database
 
@@ -36,10 +38,9 @@ class Workspace:
         """Its ARM id, also the topic of its events."""
         return workspace_id(self.environment)
 
-    @property
-    def run_topic(self) -> RunTopic:
-        """The topic of the events of its runs."""
-        return RunTopic(self.id, self.configuration.run_events)
+    def jobs(self, connection: sqlite3.Connection) -> JobTransaction:
+        """Changes of its jobs in a transaction."""
+        return JobTransaction(connection, self.id, self.clock())
 
     @property
     def jobs_folder(self) -> Path:

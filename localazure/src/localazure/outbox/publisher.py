@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from http import HTTPStatus
 from typing import Any, Protocol
 
@@ -85,3 +86,21 @@ class EventPublisher:
                 return f"Event Grid answered {response.status}: {text}"
         except (aiohttp.ClientError, TimeoutError) as error:
             return f"Event Grid cannot be reached ({type(error).__name__}: {error})"
+
+
+@contextlib.asynccontextmanager
+async def publishing(outbox: Outbox, endpoint: str, key: str) -> AsyncGenerator[None]:
+    """Publish an outbox to a topic while the context lasts.
+
+    Args:
+        outbox: of a part.
+        endpoint: of the topic.
+        key: its access key.
+    """
+    async with aiohttp.ClientSession() as session:
+        task = asyncio.create_task(EventPublisher(outbox, session, endpoint, key).run())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)

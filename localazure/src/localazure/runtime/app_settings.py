@@ -34,14 +34,16 @@ def _storage_connection_string(environment: Environment, account: str) -> str:
     return environment.storage_connection_string(account)
 
 
-def _service_bus_connection_string(environment: Environment, rule: str) -> str:
-    declared = [item.name for item in load(environment.service_bus_config).authorization_rules]
-    if rule not in declared:
+def _service_bus_connection_string(environment: Environment, argument: str) -> str:
+    """By the name of a rule of the namespace, or `ENTITY/RULE`."""
+    rules = load(environment.service_bus_config).rules()
+    declared = {f"{entity}/{rule.name}".lstrip("/"): (rule.name, entity) for entity, rule in rules}
+    if argument not in declared:
         raise ConfigurationError(
             f"app settings: {environment.service_bus_config} declares no authorization rule "
-            f"{rule!r}; declared are {', '.join(declared) or 'none'}"
+            f"{argument!r}; declared are {', '.join(declared) or 'none'}"
         )
-    return environment.service_bus_connection_string_of(rule)
+    return environment.service_bus_connection_string_of(*declared[argument])
 
 
 _PLACEHOLDERS: dict[str, Callable[[Environment], str]] = {

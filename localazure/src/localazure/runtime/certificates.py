@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import datetime as dt
 import fcntl
-import os
 import ssl
 import time
 from collections.abc import Generator
@@ -25,6 +24,7 @@ import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
+from localazure.processes.atomic_file import write_atomically
 from localazure.runtime.environment import LOOPBACK, Environment
 
 # Apple's platforms refuse server certificates that are valid for longer.
@@ -78,7 +78,7 @@ def ensure_certificates(
             _make_server_certificate(files, environment.service_bus_host, moment)
         roots = Path(certifi.where()).read_bytes() + b"\n" + files.ca.read_bytes()
         if not files.bundle.exists() or files.bundle.read_bytes() != roots:
-            _write(files.bundle, roots, mode=0o644)
+            write_atomically(files.bundle, roots, mode=0o644)
     return files
 
 
@@ -111,8 +111,8 @@ def _is_fresh(certificate: Path, key: Path, now: dt.datetime) -> bool:
 
 def _make_ca(files: Certificates) -> None:
     authority = trustme.CA(path_length=0, organization_unit_name="localazure CA")
-    _write(files.ca_key, authority.private_key_pem.bytes(), mode=0o600)
-    _write(files.ca, authority.cert_pem.bytes(), mode=0o644)
+    write_atomically(files.ca_key, authority.private_key_pem.bytes())
+    write_atomically(files.ca, authority.cert_pem.bytes(), mode=0o644)
 
 
 def _make_server_certificate(files: Certificates, host: str, now: dt.datetime) -> None:
@@ -120,15 +120,5 @@ def _make_server_certificate(files: Certificates, host: str, now: dt.datetime) -
     issued = authority.issue_cert(
         "localhost", LOOPBACK, host, not_before=now - CLOCK_SKEW, not_after=now + SERVER_LIFETIME
     )
-    _write(files.server_key, issued.private_key_pem.bytes(), mode=0o600)
-    _write(files.server, issued.cert_chain_pems[0].bytes(), mode=0o644)
-
-
-def _write(target: Path, content: bytes, *, mode: int) -> None:
-    scratch = target.with_suffix(".tmp")
-    scratch.unlink(missing_ok=True)
-    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        os.fsync(file.fileno())
-    scratch.replace(target)
+    write_atomically(files.server_key, issued.private_key_pem.bytes())
+    write_atomically(files.server, issued.cert_chain_pems[0].bytes(), mode=0o644)

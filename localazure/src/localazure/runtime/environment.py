@@ -12,12 +12,13 @@ import dataclasses
 import hashlib
 import hmac
 import json
-import os
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, Final, NamedTuple, Self, get_args, get_type_hints
 
+from localazure.processes.atomic_file import write_atomically
 from localazure.processes.ports import LOOPBACK, free_address, free_ports
 
 STORAGE_ACCOUNT = "devstoreaccount1"
@@ -52,58 +53,50 @@ STORAGE_TOPIC = "storage"
 AZURE_ML_TOPIC = "azure-ml"
 
 
+class Listener(NamedTuple):
+    """A listener, and the part that it belongs to."""
+
+    offset: int
+    """Of its port from `--port-base`; fixed."""
+    part: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Ports:
-    """One loopback TCP port per listener. Offsets from `--port-base` are fixed."""
+    """One loopback TCP port per listener."""
 
-    functions: int
-    blob: int
-    queue: int
-    table: int
-    azurite_blob: int
-    azurite_queue: int
-    azurite_table: int
-    blob_tls: int
-    queue_tls: int
-    table_tls: int
-    blob_by_host: int
-    service_bus: int
-    event_grid: int
-    event_grid_tls: int
-    azure_ml: int
-    identity: int
-    otlp: int
-
-    OFFSETS: ClassVar[dict[str, int]] = {
-        "functions": 1,
-        "blob": 10,
-        "queue": 11,
-        "table": 12,
-        "azurite_blob": 13,
-        "azurite_queue": 14,
-        "azurite_table": 15,
-        "blob_tls": 16,
-        "queue_tls": 17,
-        "table_tls": 18,
-        "blob_by_host": 19,
-        "service_bus": 20,
-        "event_grid": 30,
-        "event_grid_tls": 31,
-        "azure_ml": 40,
-        "identity": 41,
-        "otlp": 50,
-    }
+    functions: Annotated[int, Listener(1, "functions")]
+    blob: Annotated[int, Listener(10, "storage")]
+    queue: Annotated[int, Listener(11, "storage")]
+    table: Annotated[int, Listener(12, "storage")]
+    azurite_blob: Annotated[int, Listener(13, "storage")]
+    azurite_queue: Annotated[int, Listener(14, "storage")]
+    azurite_table: Annotated[int, Listener(15, "storage")]
+    blob_tls: Annotated[int, Listener(16, "storage")]
+    queue_tls: Annotated[int, Listener(17, "storage")]
+    table_tls: Annotated[int, Listener(18, "storage")]
+    blob_by_host: Annotated[int, Listener(19, "storage")]
+    service_bus: Annotated[int, Listener(20, "servicebus")]
+    event_grid: Annotated[int, Listener(30, "eventgrid")]
+    event_grid_tls: Annotated[int, Listener(31, "eventgrid")]
+    azure_ml: Annotated[int, Listener(40, "machinelearning")]
+    identity: Annotated[int, Listener(41, "machinelearning")]
+    otlp: Annotated[int, Listener(50, "telemetry")]
 
     @classmethod
     def from_base(cls, base: int) -> Self:
         """All ports at their fixed offsets from base (7070 puts functions on func's own 7071)."""
-        return cls(**{name: base + offset for name, offset in cls.OFFSETS.items()})
+        return cls(**{name: base + offset for name, (offset, _) in LISTENERS.items()})
 
     @classmethod
     def draw(cls) -> Self:
         """Ports that no process listens on; see `localazure.processes.ports.free_ports`."""
-        drawn = free_ports(len(cls.OFFSETS))
-        return cls(**dict(zip(cls.OFFSETS, drawn, strict=True)))
+        return cls(**dict(zip(LISTENERS, free_ports(len(LISTENERS)), strict=True)))
+
+
+LISTENERS: Final[Mapping[str, Listener]] = {
+    name: get_args(hint)[1] for name, hint in get_type_hints(Ports, include_extras=True).items()
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,6 +191,13 @@ class Environment:
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
+    def resource_id(self, path: str) -> str:
+        """ARM id of a resource of the group, such as `Microsoft.Storage/storageAccounts/NAME`."""
+        return (
+            f"/subscriptions/{self.subscription_id}/resourceGroups/{self.resource_group}"
+            f"/providers/{path}"
+        )
+
     @property
     def functions_url(self) -> str:
         """Base URL of the Functions host, without a trailing slash."""
@@ -239,19 +239,20 @@ class Environment:
         """Connection string for azure-servicebus, in the form of Microsoft's emulator."""
         return self.service_bus_connection_string_of(SERVICE_BUS_KEY_NAME)
 
-    def service_bus_connection_string_of(self, rule: str) -> str:
-        """The same with the key of an authorization rule."""
+    def service_bus_connection_string_of(self, rule: str, entity: str = "") -> str:
+        """The same with the key of an authorization rule of the namespace or an entity."""
         return (
             f"Endpoint=sb://{LOOPBACK}:{self.ports.service_bus};"
-            f"SharedAccessKeyName={rule};SharedAccessKey={self.service_bus_key(rule)};"
-            "UseDevelopmentEmulator=true;"
+            f"SharedAccessKeyName={rule};SharedAccessKey={self.service_bus_key(rule, entity)};"
+            f"{f'EntityPath={entity};' if entity else ''}UseDevelopmentEmulator=true;"
         )
 
-    def service_bus_key(self, rule: str) -> str:
+    def service_bus_key(self, rule: str, entity: str = "") -> str:
         """The key of an authorization rule: drawn for the one that each namespace has."""
-        if rule == SERVICE_BUS_KEY_NAME:
+        if (rule, entity) == (SERVICE_BUS_KEY_NAME, ""):
             return self.keys.service_bus
-        digest = hmac.digest(self.keys.service_bus.encode(), rule.encode(), hashlib.sha256)
+        text = f"{entity.lower()}\n{rule}" if entity else rule
+        digest = hmac.digest(self.keys.service_bus.encode(), text.encode(), hashlib.sha256)
         return base64.b64encode(digest).decode()
 
     def blob_tls_endpoint(self, account: str) -> str:
@@ -292,12 +293,8 @@ class Environment:
     def save(self) -> None:
         """Write to `<state>/environment.json`, readable by its owner only (it holds keys)."""
         self.state.mkdir(parents=True, exist_ok=True)
-        target = self.state / "environment.json"
-        scratch = target.with_suffix(".tmp")
-        document = dataclasses.asdict(self)
-        with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            json.dump(document, file, indent=2, default=str)
-        scratch.replace(target)
+        text = json.dumps(dataclasses.asdict(self), indent=2, default=str)
+        write_atomically(self.state / "environment.json", text)
 
     @classmethod
     def load(cls, state: Path) -> Self:
@@ -307,16 +304,11 @@ class Environment:
             FileNotFoundError: the state folder was never used.
         """
         document: dict[str, Any] = json.loads((state / "environment.json").read_text())
-        paths = (
-            "state",
-            "app",
-            "service_bus_config",
-            "event_grid_config",
-            "azure_ml_config",
-            "storage_config",
-            "scopes_config",
-        )
-        parsed: dict[str, Any] = {name: Path(document[name]) for name in paths}
+        parsed: dict[str, Any] = {
+            field.name: Path(document[field.name])
+            for field in dataclasses.fields(cls)
+            if field.type == "Path"
+        }
         parsed["ports"] = Ports(**document["ports"])
         parsed["keys"] = Keys(**document["keys"])
         return cls(**{**document, **parsed})

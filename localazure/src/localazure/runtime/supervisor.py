@@ -30,6 +30,7 @@ import psutil
 
 from localazure.errors import StartError
 from localazure.processes import owner_lock
+from localazure.processes.atomic_file import write_atomically
 from localazure.processes.lifetime import RECYCLE_STATUS, end
 from localazure.processes.owner_lock import OwnedElsewhere
 from localazure.processes.ports import free_address
@@ -40,6 +41,7 @@ from localazure.runtime.endpoints import describe_endpoints
 from localazure.runtime.environment import (
     AMQPS_PORT,
     HOSTS,
+    LISTENERS,
     LOOPBACK,
     Environment,
     Ports,
@@ -59,26 +61,6 @@ RESTART_PAUSES_SECONDS = (0.0, 1.0, 2.0, 5.0, 10.0)
 HEALTHY_AFTER_SECONDS = 60.0
 LOCK_POLL_SECONDS = 0.1
 LOG_TAIL_LINES = 20
-# Listener → the part that uses its port.
-PART_OF_PORT = {
-    "functions": "functions",
-    "blob": "storage",
-    "queue": "storage",
-    "table": "storage",
-    "azurite_blob": "storage",
-    "azurite_queue": "storage",
-    "azurite_table": "storage",
-    "blob_tls": "storage",
-    "queue_tls": "storage",
-    "table_tls": "storage",
-    "blob_by_host": "storage",
-    "service_bus": "servicebus",
-    "event_grid": "eventgrid",
-    "event_grid_tls": "eventgrid",
-    "azure_ml": "machinelearning",
-    "identity": "machinelearning",
-    "otlp": "telemetry",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,7 +168,7 @@ def _refuse_in_use(listener: str, address: str, port: int, remedy: str) -> None:
         socket.create_server((address, port)).close()
     except OSError as error:
         raise StartError(
-            f"{PART_OF_PORT[listener]} cannot have port {port} of {address} (for {listener}): "
+            f"{LISTENERS[listener].part} cannot have port {port} of {address} (for {listener}): "
             f"{os.strerror(error.errno or 0)}; end what listens there, {remedy}"
         ) from None
 
@@ -325,7 +307,7 @@ async def running(
                 async with asyncio.TaskGroup() as tasks:
                     for part in group:
                         tasks.create_task(_start(part, notify))
-            _write_private(endpoints, describe_endpoints(environment))
+            write_atomically(endpoints, json.dumps(describe_endpoints(environment), indent=2))
             keeper = asyncio.create_task(_keep_running(parts, notify))
             try:
                 yield environment, keeper
@@ -348,14 +330,6 @@ async def _start(part: PartProcess, notify: Callable[[str], None]) -> None:
     began = time.monotonic()
     await part.start()
     notify(f"{part.name} is ready ({time.monotonic() - began:.1f} s)")
-
-
-def _write_private(path: Path, document: object) -> None:
-    """Write a file atomically: a reader sees all of it or none."""
-    scratch = path.with_suffix(".tmp")
-    with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        json.dump(document, file, indent=2)
-    scratch.replace(path)
 
 
 async def _keep_running(parts: list[PartProcess], notify: Callable[[str], None]) -> None:

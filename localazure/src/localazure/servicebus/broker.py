@@ -16,7 +16,6 @@ from typing import Any
 
 from localazure.servicebus import contents, store
 from localazure.servicebus.configuration import NamespaceConfiguration, Topic
-from localazure.servicebus.contents import SentMessage
 from localazure.servicebus.credits import Credits, cost_of_sending
 from localazure.servicebus.entities import Consumer, Entity, Namespace, SubQueue
 from localazure.servicebus.filters import MessageFacts
@@ -27,7 +26,13 @@ from localazure.servicebus.queues import (
     MessageNotFoundError,
     Transition,
 )
-from localazure.servicebus.store import Destination, Enqueued, StoredMessage, Submission
+from localazure.servicebus.store import (
+    Destination,
+    Enqueued,
+    SentMessage,
+    StoredMessage,
+    Submission,
+)
 from localazure.sqlite.database import Database
 
 logger = logging.getLogger(__name__)
@@ -72,14 +77,14 @@ class Broker:
         numbers = await database.write(
             lambda connection: {path: store.entity_id(connection, path) for path in paths}
         )
-        for path, count in store.unconfigured_entities(database, list(numbers.values())):
+        for path, count in store.unconfigured_entities(database.read, list(numbers.values())):
             logger.warning("%s holds %d messages and is not configured", path, count)
         namespace = Namespace(configuration, numbers)
         broker = cls(namespace, database, clock, Credits(configuration.sku))
         for entity in broker.namespace.entities:
             for sub_queue in entity.sub_queues():
                 for entry in store.entries(
-                    database, entity.number, is_dead_letter=sub_queue.is_dead_letter
+                    database.read, entity.number, is_dead_letter=sub_queue.is_dead_letter
                 ):
                     sub_queue.queue.add(entry)
         broker.advance()
@@ -109,13 +114,7 @@ class Broker:
         submissions = [
             Submission(
                 entity=entity.number,
-                message_id=message.message_id,
-                ttl_ms=message.ttl_ms,
-                due_ms=message.due_ms,
-                priority=message.priority,
-                delivery_annotations=message.delivery_annotations,
-                annotations=message.annotations,
-                bare=message.bare,
+                message=message,
                 duplicate_window_ms=entity.configured.properties.duplicate_window_ms,
                 destinations=self.namespace.route(
                     entity, MessageFacts(message.properties, message.bare)
@@ -217,7 +216,7 @@ class Broker:
         """
         self._credits.spend(1)
         found = store.peek(
-            self._database,
+            self._database.read,
             sub_queue.entity.number,
             is_dead_letter=sub_queue.is_dead_letter,
             start=start,
@@ -242,18 +241,6 @@ class Broker:
         """
         transition = sub_queue.queue.settle(token, event, self.clock(), properties)
         await self._commit(sub_queue, transition)
-
-    def renew(self, sub_queue: SubQueue, token: uuid.UUID) -> int:
-        """Renew a lock. Returns its new end in ms.
-
-        Raises:
-            LockLostError: the lock expired, or the message is settled.
-        """
-        return sub_queue.queue.renew(token, self.clock())
-
-    def holds(self, sub_queue: SubQueue, token: uuid.UUID) -> bool:
-        """Whether a lock is held."""
-        return sub_queue.queue.holds(token, self.clock())
 
     # --- timers -----------------------------------------------------------------------------------
 
@@ -391,7 +378,7 @@ class Broker:
         return contents.render(self._read(sub_queue, lock.entry.sequence_number), lock)
 
     def _read(self, sub_queue: SubQueue, sequence_number: int) -> StoredMessage:
-        stored = store.message(self._database, sub_queue.entity.number, sequence_number)
+        stored = store.message(self._database.read, sub_queue.entity.number, sequence_number)
         assert stored is not None  # every message in memory is committed
         return stored
 

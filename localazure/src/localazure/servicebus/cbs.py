@@ -11,7 +11,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import math
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import unquote
@@ -39,11 +40,16 @@ class Right(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SharedKey:
-    """The key of an authorization rule of the namespace."""
+    """The key of an authorization rule of the namespace, or of a queue or topic.
+
+    Attributes:
+        entity: path of the queue or topic in lower case; empty for the namespace.
+    """
 
     name: str
     value: str
     rights: frozenset[Right] = frozenset(Right)
+    entity: str = ""
 
     def signs(self, text: str, signature: str) -> bool:
         """Whether the signature is that of the text with this key."""
@@ -70,23 +76,22 @@ class Authorization:
     """The authorization of one connection. Times are seconds since the Unix epoch."""
 
     def __init__(self, keys: Iterable[SharedKey], identities: Identities | None = None) -> None:
-        self._keys = {key.name: key for key in keys}
+        self._keys = tuple(keys)
         self._identities = identities
-        self._key_rights: frozenset[Right] = frozenset()
-        """By SASL PLAIN, of every entity."""
+        self._key: SharedKey | None = None
+        """By SASL PLAIN."""
         self._granted: dict[str, _Grant] = {}  # by path
 
     def authenticate(self, mechanism: str, response: bytes) -> bool:
-        """SASL: PLAIN needs a key, which is valid for all entities. Others rely on `$cbs`."""
+        """SASL: PLAIN needs a key. Others rely on `$cbs`."""
         if mechanism != "PLAIN":
             return True
         _, _, credentials = response.partition(b"\0")
         name, _, value = credentials.partition(b"\0")
-        key = self._keys.get(name.decode(errors="replace"))
-        if key is None or not hmac.compare_digest(value, key.value.encode()):
-            return False
-        self._key_rights = key.rights
-        return True
+        for key in _named(name.decode(errors="replace"), self._keys):
+            if hmac.compare_digest(value, key.value.encode()):
+                self._key = key
+        return self._key is not None
 
     def put_token(self, audience: str, token: str, now_seconds: float) -> None:
         """Allow access to an entity until the token expires.
@@ -122,13 +127,13 @@ class Authorization:
 
     def has_token(self, path: str, now_seconds: float) -> bool:
         """Whether a valid token covers the entity, whatever it allows."""
-        return bool(self._key_rights) or any(True for _ in self._grants(path, now_seconds))
+        return any(True for _ in self._grants(path, now_seconds))
 
     def allows(
         self, path: str, now_seconds: float, rights: Collection[Right] = tuple(Right)
     ) -> bool:
         """Whether a valid token covers the entity with one of the rights."""
-        return not self._key_rights.isdisjoint(rights) or any(
+        return any(
             self._permits(grant, path, right)
             for grant in self._grants(path, now_seconds)
             for right in rights
@@ -141,6 +146,8 @@ class Authorization:
         return self._identities.assignments.permit(grant.holder, f"serviceBus/{path}", right)
 
     def _grants(self, path: str, now_seconds: float) -> Iterator[_Grant]:
+        if self._key is not None and _covers(self._key.entity, path):
+            yield _Grant(math.inf, self._key.rights)
         for granted, grant in self._granted.items():
             if grant.expiry > now_seconds and _covers(granted, path):
                 yield grant
@@ -151,9 +158,12 @@ def _covers(scope: str, path: str) -> bool:
     return scope in ("", path, f"{path}/{MANAGEMENT}") or path.startswith(f"{scope}/")
 
 
-def _verify_signature(
-    token: str, keys: Mapping[str, SharedKey]
-) -> tuple[str, float, frozenset[Right]]:
+def _named(name: str, keys: Iterable[SharedKey]) -> Iterator[SharedKey]:
+    """The keys of a name: each entity may have one."""
+    return (key for key in keys if key.name == name)
+
+
+def _verify_signature(token: str, keys: Iterable[SharedKey]) -> tuple[str, float, frozenset[Right]]:
     """Path, expiry and rights of a shared access signature by one of the keys."""
     fields: dict[str, str] = {}
     for item in token.removeprefix(SAS_PREFIX).split("&"):
@@ -162,15 +172,20 @@ def _verify_signature(
     missing = [name for name in ("sr", "sig", "se", "skn") if name not in fields]
     if missing:
         raise TokenError(f"the shared access signature lacks {', '.join(missing)}")
-    key = keys.get(unquote(fields["skn"]))
     # The signature covers the resource in its encoded form.
-    if key is None or not key.signs(f"{fields['sr']}\n{fields['se']}", unquote(fields["sig"])):
+    signed, signature = f"{fields['sr']}\n{fields['se']}", unquote(fields["sig"])
+    named = _named(unquote(fields["skn"]), keys)
+    key = next((key for key in named if key.signs(signed, signature)), None)
+    if key is None:
         raise TokenError("the signature is not one of this namespace's keys")
+    path = entity_path(unquote(fields["sr"]))
+    if not _covers(key.entity, path):
+        raise TokenError(f"the key is that of {key.entity!r}, not of {path!r}")
     try:
         expiry = float(fields["se"])
     except ValueError:
         raise TokenError("the expiry of the shared access signature is not a number") from None
-    return entity_path(unquote(fields["sr"])), expiry, key.rights
+    return path, expiry, key.rights
 
 
 def _read_expiry(token: str) -> float:

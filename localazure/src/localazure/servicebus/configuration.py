@@ -204,11 +204,44 @@ class Rule(_Model):
     properties: _RuleProperties
 
 
+class Claim(StrEnum):
+    """The rights of a rule's key. `Manage` needs the others and adds nothing here."""
+
+    LISTEN = "Listen"
+    SEND = "Send"
+    MANAGE = "Manage"
+
+
+class _AuthorizationRuleProperties(_Model):
+    rights: Annotated[frozenset[Claim], Field(min_length=1)]
+
+    @field_validator("rights")
+    @classmethod
+    def _manage_needs_the_others(cls, value: frozenset[Claim]) -> frozenset[Claim]:
+        if Claim.MANAGE in value and value != frozenset(Claim):
+            raise ValueError("must have Listen and Send beside Manage")
+        return value
+
+
+class AuthorizationRule(_Model):
+    """A shared access policy of the namespace, or of a queue or topic; it has a key of its own."""
+
+    name: _Name
+    properties: _AuthorizationRuleProperties
+
+    @property
+    def claims(self) -> frozenset[Claim]:
+        """Of which each link needs one."""
+        return self.properties.rights
+
+
 class Queue(_Model):
     """A queue."""
 
     name: _Name
     properties: QueueProperties = QueueProperties()
+    authorization_rules: tuple[AuthorizationRule, ...] = ()
+    """Microsoft's emulator has no such key, at no level."""
 
 
 class Subscription(_Model):
@@ -230,42 +263,12 @@ class Topic(_Model):
 
     name: _Name
     properties: TopicProperties = TopicProperties()
+    authorization_rules: tuple[AuthorizationRule, ...] = ()
     subscriptions: tuple[Subscription, ...] = ()
 
     def path_of(self, subscription: Subscription) -> str:
         """The path of one of its subscriptions, in the case of the file."""
         return f"{self.name}/Subscriptions/{subscription.name}"
-
-
-class Claim(StrEnum):
-    """The rights of a rule's key. `Manage` needs the others and adds nothing here."""
-
-    LISTEN = "Listen"
-    SEND = "Send"
-    MANAGE = "Manage"
-
-
-class _AuthorizationRuleProperties(_Model):
-    rights: Annotated[frozenset[Claim], Field(min_length=1)]
-
-    @field_validator("rights")
-    @classmethod
-    def _manage_needs_the_others(cls, value: frozenset[Claim]) -> frozenset[Claim]:
-        if Claim.MANAGE in value and value != frozenset(Claim):
-            raise ValueError("must have Listen and Send beside Manage")
-        return value
-
-
-class AuthorizationRule(_Model):
-    """A shared access policy of the namespace, with a key of its own."""
-
-    name: _Name
-    properties: _AuthorizationRuleProperties
-
-    @property
-    def claims(self) -> frozenset[Claim]:
-        """Of which each link needs one."""
-        return self.properties.rights
 
 
 class Sku(StrEnum):
@@ -289,7 +292,7 @@ class NamespaceConfiguration(_Model):
     sku: Sku = Sku.STANDARD
     """Microsoft's emulator has no such key, and no rates."""
     authorization_rules: tuple[AuthorizationRule, ...] = ()
-    """Microsoft's emulator has no such key. Beside the one that every namespace has."""
+    """Beside the one that every namespace has."""
     queues: tuple[Queue, ...] = ()
     topics: tuple[Topic, ...] = ()
 
@@ -304,6 +307,12 @@ class NamespaceConfiguration(_Model):
         """All entities with their paths, in the case of the file."""
         for _, path, entity in self._located():
             yield path, entity
+
+    def rules(self) -> Iterator[tuple[str, AuthorizationRule]]:
+        """All authorization rules, each with the name of its queue or topic, empty without one."""
+        yield from (("", rule) for rule in self.authorization_rules)
+        for entity in (*self.queues, *self.topics):
+            yield from ((entity.name, rule) for rule in entity.authorization_rules)
 
     @model_validator(mode="after")
     def _valid_references(self) -> NamespaceConfiguration:

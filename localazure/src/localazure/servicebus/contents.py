@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from localazure import limits
@@ -18,7 +18,7 @@ from localazure.servicebus.amqp.performatives import MAX_UINT, Header, Propertie
 from localazure.servicebus.amqp.types import Int, Symbol, Timestamp
 from localazure.servicebus.filters import MessageFacts
 from localazure.servicebus.queues import Lock
-from localazure.servicebus.store import StoredMessage
+from localazure.servicebus.store import SentMessage, StoredMessage
 
 # A transfer whose data sections are messages themselves. The broker accepts all of them or none.
 BATCH_MESSAGE_FORMAT = 0x80013700
@@ -30,29 +30,6 @@ LOCKED_UNTIL = Symbol("x-opt-locked-until")
 MESSAGE_STATE = Symbol("x-opt-message-state")
 DEAD_LETTER_SOURCE = Symbol("x-opt-deadletter-source")
 LOCK_TOKEN = Symbol("x-opt-lock-token")
-
-
-@dataclass(frozen=True, slots=True)
-class SentMessage:
-    """A message as its sender sent it, and the fields that the broker reads."""
-
-    bare: bytes
-    properties: Properties
-    """Part of `bare`."""
-    ttl_ms: int | None = None
-    due_ms: int | None = None
-    """The scheduled enqueue time; None without one."""
-    priority: int | None = None
-    delivery_annotations: dict[Any, Any] = field(default_factory=dict[Any, Any])
-    annotations: dict[Any, Any] = field(default_factory=dict[Any, Any])
-
-    @property
-    def message_id(self) -> str | None:
-        """The message id as text. Ids of different AMQP types differ."""
-        identity = self.properties.message_id
-        if identity is None or isinstance(identity, str):
-            return identity or None
-        return f"\0{type(identity).__name__}:{identity!r}"
 
 
 def parse(payload: bytes) -> SentMessage:

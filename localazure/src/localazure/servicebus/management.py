@@ -28,8 +28,6 @@ from localazure.servicebus.queues import (
     MessageNotFoundError,
 )
 
-MESSAGE_LOCK_LOST = "com.microsoft:message-lock-lost"
-MESSAGE_NOT_FOUND = "com.microsoft:message-not-found"
 ARGUMENT_ERROR = "com.microsoft:argument-error"
 
 OK, NO_CONTENT = 200, 204
@@ -51,10 +49,19 @@ _FIRST = 0
 class RequestError(Exception):
     """The reply to a request has an error status."""
 
-    def __init__(self, status: int, condition: str, description: str) -> None:
+    def __init__(
+        self, description: str, status: int = BAD_REQUEST, condition: str = ARGUMENT_ERROR
+    ) -> None:
         super().__init__(description)
         self.status = status
         self.condition = condition
+
+
+_STATUSES: dict[type[AmqpError], int] = {
+    LockLostError: GONE,
+    MessageNotFoundError: NOT_FOUND,
+    ServerBusyError: SERVICE_UNAVAILABLE,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +70,19 @@ class Reply:
 
     reply_to: str | None
     payload: bytes
+
+
+def make_reply(request: Properties, outcome: dict[str, Any], body: Any) -> Reply:
+    """The reply to a request.
+
+    Args:
+        request: its properties.
+        outcome: application properties.
+        body: its value.
+    """
+    own = Properties(correlation_id=request.message_id)
+    reply_to = request.reply_to if isinstance(request.reply_to, str) else None
+    return Reply(reply_to, amqp_message.value_message(own, outcome, body))
 
 
 async def answer(broker: Broker, sub_queue: SubQueue, request: bytes) -> Reply:
@@ -82,22 +102,13 @@ async def answer(broker: Broker, sub_queue: SubQueue, request: bytes) -> Reply:
         status = OK if body is not None else NO_CONTENT
     except RequestError as error:
         status, condition, description = error.status, error.condition, str(error)
-    except LockLostError as error:
-        status, condition, description = GONE, MESSAGE_LOCK_LOST, str(error)
-    except MessageNotFoundError as error:
-        status, condition, description = NOT_FOUND, MESSAGE_NOT_FOUND, str(error)
-    except ServerBusyError as error:
-        status, condition, description = SERVICE_UNAVAILABLE, error.condition, str(error)
     except AmqpError as error:
-        status, condition, description = BAD_REQUEST, ARGUMENT_ERROR, str(error)
+        status, description = _STATUSES.get(type(error), BAD_REQUEST), str(error)
+        condition = error.condition if type(error) in _STATUSES else ARGUMENT_ERROR
     outcome = {"statusCode": Int(status), "statusDescription": description or "OK"}
     if condition is not None:
         outcome["errorCondition"] = Symbol(condition)
-    payload = amqp_message.value_message(
-        Properties(correlation_id=properties.message_id), outcome, body or {}
-    )
-    reply_to = properties.reply_to
-    return Reply(reply_to if isinstance(reply_to, str) else None, payload)
+    return make_reply(properties, outcome, body or {})
 
 
 async def _execute(
@@ -105,31 +116,28 @@ async def _execute(
 ) -> dict[str, Any] | None:
     handler = _OPERATIONS.get(operation) if isinstance(operation, str) else None
     if handler is None:
-        raise RequestError(
-            NOT_IMPLEMENTED_STATUS,
-            NOT_IMPLEMENTED,
-            f"the operation {operation!r} is not covered by this broker",
-        )
+        text = f"the operation {operation!r} is not covered by this broker"
+        raise RequestError(text, NOT_IMPLEMENTED_STATUS, NOT_IMPLEMENTED)
     if not isinstance(body, dict):
-        raise RequestError(BAD_REQUEST, ARGUMENT_ERROR, "the body of a request must be a map")
+        raise RequestError("the body of a request must be a map")
     return await handler(broker, sub_queue, body)
 
 
 async def _renew_lock(broker: Broker, sub_queue: SubQueue, body: dict[str, Any]) -> dict[str, Any]:
     tokens = _items(body, "lock-tokens", uuid.UUID)
-    expirations = [Timestamp(broker.renew(sub_queue, token)) for token in tokens]
+    now_ms, queue = broker.clock(), sub_queue.queue
+    expirations = [Timestamp(queue.renew(token, now_ms)) for token in tokens]
     return {"expirations": Array(tuple(expirations))}
 
 
 async def _schedule(broker: Broker, sub_queue: SubQueue, body: dict[str, Any]) -> dict[str, Any]:
     if sub_queue.is_dead_letter or sub_queue.entity.is_subscription:
-        raise RequestError(
-            BAD_REQUEST, NOT_ALLOWED, "messages are scheduled on a queue or a topic only"
-        )
+        text = "messages are scheduled on a queue or a topic only"
+        raise RequestError(text, condition=NOT_ALLOWED)
     given = _items(body, "messages", dict)
     payloads = [item.get("message") for item in given]
     if not all(isinstance(payload, bytes) for payload in payloads):
-        raise RequestError(BAD_REQUEST, ARGUMENT_ERROR, "messages must have a binary `message`")
+        raise RequestError("messages must have a binary `message`")
     messages = [contents.parse(payload) for payload in payloads if payload is not None]
     numbers = await broker.send(sub_queue.entity, messages)
     return {"sequence-numbers": Array(tuple(numbers))}
@@ -143,9 +151,7 @@ async def _cancel(broker: Broker, sub_queue: SubQueue, body: dict[str, Any]) -> 
 async def _peek(broker: Broker, sub_queue: SubQueue, body: dict[str, Any]) -> dict[str, Any] | None:
     start, count = body.get("from-sequence-number"), body.get("message-count")
     if not isinstance(start, int) or not isinstance(count, int):
-        raise RequestError(
-            BAD_REQUEST, ARGUMENT_ERROR, "from-sequence-number and message-count must be integers"
-        )
+        raise RequestError("from-sequence-number and message-count must be integers")
     payloads = broker.peek(sub_queue, start, max(0, min(count, MAX_PEEKED)))
     return {"messages": [{"message": payload} for payload in payloads]} if payloads else None
 
@@ -170,14 +176,10 @@ async def _update_disposition(
 ) -> dict[str, Any]:
     event = _DISPOSITIONS.get(body.get("disposition-status", ""))
     if event is None:
-        raise RequestError(
-            BAD_REQUEST,
-            ARGUMENT_ERROR,
-            f"disposition-status must be one of {', '.join(_DISPOSITIONS)}",
-        )
+        raise RequestError(f"disposition-status must be one of {', '.join(_DISPOSITIONS)}")
     tokens = _items(body, "lock-tokens", uuid.UUID)
     for token in tokens:
-        if not broker.holds(sub_queue, token):
+        if not sub_queue.queue.holds(token, broker.clock()):
             raise LockLostError(f"the lock {token} expired, or the message is settled")
     modified = body.get("properties-to-modify")
     properties = contents.modified_properties(
@@ -197,7 +199,7 @@ def _items(body: dict[str, Any], key: str, kind: type) -> list[Any]:
     value = body.get(key)
     items = list(value.items) if isinstance(value, Array) else value
     if not isinstance(items, list) or not all(isinstance(item, kind) for item in items):
-        raise RequestError(BAD_REQUEST, ARGUMENT_ERROR, f"{key} must be an array of its type")
+        raise RequestError(f"{key} must be an array of its type")
     return items
 
 

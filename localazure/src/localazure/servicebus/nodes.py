@@ -6,7 +6,8 @@ import asyncio
 import logging
 import uuid
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any, Protocol
 
 from localazure.faults.injector import Injector
@@ -21,7 +22,7 @@ from localazure.servicebus.amqp.types import Int
 from localazure.servicebus.broker import Broker
 from localazure.servicebus.cbs import Authorization, TokenError
 from localazure.servicebus.entities import Entity, SubQueue
-from localazure.servicebus.queues import Event, LockLostError
+from localazure.servicebus.queues import Event
 
 logger = logging.getLogger(__name__)
 
@@ -77,6 +78,42 @@ SERVER_BUSY = p.Rejected(
 )
 
 
+async def _attempt(work: Awaitable[p.Composite], entity: str) -> p.Composite:
+    """The state that the work ends in; an error rejects the message."""
+    try:
+        return await work
+    except AmqpError as error:
+        return p.Rejected(p.Error(error.condition, str(error), {}))
+    except Exception:
+        logger.exception("%s: a message, an outcome or a request failed", entity)
+        return p.Rejected(p.Error(INTERNAL_ERROR, "an error in the broker, see its log", {}))
+
+
+async def _answer(
+    client: Client,
+    operation: str,
+    work: Callable[[], Awaitable[p.Composite]],
+    settle: Callable[[p.Composite], None],
+) -> None:
+    """Do what a client asks for and send the state, unless a fault is on purpose.
+
+    Args:
+        client: gets the state.
+        operation: as the plan of faults names it: `VERB/ENTITY`.
+        work: gives the state.
+        settle: sends it.
+    """
+    fault = await fault_of(client, operation)
+    state: p.Composite = SERVER_BUSY
+    if fault not in {Fault.RESET, Fault.ERROR}:
+        state = await _attempt(work(), operation.partition("/")[2])
+    if fault in {Fault.RESET, Fault.LOST_ANSWER}:
+        client.abort()
+        return
+    settle(state)
+    client.flush_soon()
+
+
 class SendNode:
     """A queue or topic that a client sends to."""
 
@@ -92,32 +129,13 @@ class SendNode:
 
     def on_message(self, received: MessageReceived) -> None:
         """Accept the message once it is durable; otherwise reject it."""
-        self._client.spawn(self._accept(received))
+        store = partial(self._store, received)
+        settle = partial(self._link.settle_incoming, received)
+        self._client.spawn(_answer(self._client, f"send/{self._entity.path}", store, settle))
 
-    async def _accept(self, received: MessageReceived) -> None:
-        fault = await fault_of(self._client, f"send/{self._entity.path}")
-        if fault is Fault.RESET:
-            self._client.abort()
-        elif fault is Fault.ERROR:
-            self._link.settle_incoming(received, SERVER_BUSY)
-            self._client.flush_soon()
-        else:
-            state = await self._store(received)
-            if fault is Fault.LOST_ANSWER:
-                self._client.abort()
-                return
-            self._link.settle_incoming(received, state)
-            self._client.flush_soon()
-
-    async def _store(self, received: MessageReceived) -> p.Accepted | p.Rejected:
-        try:
-            messages = contents.parse_transfer(received.message_format, received.payload)
-            await self._client.broker.send(self._entity, messages)
-        except AmqpError as error:
-            return p.Rejected(p.Error(error.condition, str(error), {}))
-        except Exception:
-            logger.exception("%s: a message could not be made durable", self._entity.path)
-            return p.Rejected(p.Error(INTERNAL_ERROR, "the message could not be stored", {}))
+    async def _store(self, received: MessageReceived) -> p.Composite:
+        messages = contents.parse_transfer(received.message_format, received.payload)
+        await self._client.broker.send(self._entity, messages)
         return p.Accepted()
 
     def on_detached(self) -> None:
@@ -185,7 +203,10 @@ class ReceiveNode:
 
     def on_disposed(self, disposed: Disposed) -> None:
         """Settle a message with the receiver's outcome."""
-        self._client.spawn(self._settle(disposed))
+        operation = f"settle/{self._sub_queue.entity.path}"
+        store = partial(self._store, disposed)
+        settle = partial(self._link.settle_outgoing, disposed)
+        self._client.spawn(_answer(self._client, operation, store, settle))
 
     def on_detached(self) -> None:
         """Stop delivering to this receiver."""
@@ -195,37 +216,12 @@ class ReceiveNode:
         if self._link.is_draining and self._reserved == 0:
             self._link.drained()
 
-    async def _settle(self, disposed: Disposed) -> None:
-        fault = await fault_of(self._client, f"settle/{self._sub_queue.entity.path}")
-        if fault is Fault.RESET:
-            self._client.abort()
-        elif fault is Fault.ERROR:
-            self._link.settle_outgoing(disposed, SERVER_BUSY)
-            self._client.flush_soon()
-        else:
-            await self._settle_stored(disposed, is_answered=fault is not Fault.LOST_ANSWER)
-
-    async def _settle_stored(self, disposed: Disposed, *, is_answered: bool) -> None:
+    async def _store(self, disposed: Disposed) -> p.Composite:
         event, properties = _settlement(disposed.state)
+        token = contents.token_of(disposed.tag)
+        await self._client.broker.settle(self._sub_queue, token, event, properties)
         # The reply to a dead-lettered message has no error, or SDKs report it as one.
-        state = p.Rejected() if isinstance(disposed.state, p.Rejected) else disposed.state
-        try:
-            await self._client.broker.settle(
-                self._sub_queue,
-                contents.token_of(disposed.tag),
-                event,
-                properties,
-            )
-        except LockLostError as lost:
-            state = p.Rejected(p.Error(management.MESSAGE_LOCK_LOST, str(lost), {}))
-        except Exception:
-            logger.exception("%s: a message could not be settled", self._sub_queue.entity.path)
-            state = p.Rejected(p.Error(INTERNAL_ERROR, "the outcome could not be stored", {}))
-        if not is_answered:
-            self._client.abort()
-            return
-        self._link.settle_outgoing(disposed, state)
-        self._client.flush_soon()
+        return p.Rejected() if isinstance(disposed.state, p.Rejected) else disposed.state
 
 
 Answer = Callable[[bytes], Coroutine[Any, Any, management.Reply]]
@@ -246,26 +242,19 @@ class RequestNode:
         self._client.spawn(self._reply(received))
 
     async def _reply(self, received: MessageReceived) -> None:
-        try:
-            reply = await self._answer(received.payload)
-        except AmqpError as error:
-            state = p.Rejected(p.Error(error.condition, str(error), {}))
-        except Exception:
-            logger.exception("a request could not be carried out")
-            state = p.Rejected(p.Error(INTERNAL_ERROR, "the request could not be carried out", {}))
-        else:
-            state = p.Accepted()
-            self._send(reply)
+        state = await _attempt(self._send_answer(received.payload), self._address.entity)
         self._link.settle_incoming(received, state)
         self._client.flush_soon()
 
-    def _send(self, reply: management.Reply) -> None:
+    async def _send_answer(self, request: bytes) -> p.Composite:
         """Send a reply on the link with the requested target, or on one of the same node."""
+        reply = await self._answer(request)
         candidates = self._client.reply_nodes()
         chosen = [node for node in candidates if node.target == reply.reply_to]
         chosen = chosen or [node for node in candidates if node.address == self._address]
         if chosen:
             chosen[0].send(reply.payload)
+        return p.Accepted()
 
     def on_detached(self) -> None:
         """Nothing to undo."""
@@ -337,8 +326,4 @@ async def answer_cbs(client: Client, request: bytes) -> management.Reply:
             if not is_there and client.authorization.allows(address.resource, now_seconds(client)):
                 status, description = MISSING, missing(audience)
     outcome = {"status-code": Int(status), "status-description": description}
-    payload = amqp_message.value_message(
-        p.Properties(correlation_id=properties.message_id), outcome, None
-    )
-    reply_to = properties.reply_to
-    return management.Reply(reply_to if isinstance(reply_to, str) else None, payload)
+    return management.make_reply(properties, outcome, None)

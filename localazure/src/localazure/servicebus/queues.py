@@ -18,6 +18,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from localazure.servicebus.amqp.errors import AmqpError
+
 
 class MessageState(enum.IntEnum):
     """The durable state; the values are those of the annotation `x-opt-message-state`."""
@@ -132,12 +134,16 @@ class Transition:
         )
 
 
-class LockLostError(Exception):
+class LockLostError(AmqpError):
     """The lock token is unknown: the lock expired, or the message is settled."""
 
+    condition = "com.microsoft:message-lock-lost"
 
-class MessageNotFoundError(Exception):
+
+class MessageNotFoundError(AmqpError):
     """No message with that sequence number is scheduled, or deferred, as the request needs."""
+
+    condition = "com.microsoft:message-not-found"
 
 
 class MessageQueue:

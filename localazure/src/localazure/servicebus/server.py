@@ -291,32 +291,27 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         RoleAssignments.of_environment(environment),
     )
     file = environment.part_folder("servicebus") / "servicebus.db"
-    database = Database(file, store.MIGRATIONS)
-    try:
+    faults = Injector(environment.state, Part.SERVICE_BUS)
+    clients: set[ClientProtocol] = set()
+    async with contextlib.AsyncExitStack() as stack:
+        database = Database(file, store.MIGRATIONS)
+        stack.callback(database.close)
         broker = await Broker.start(namespace, database)
-        try:
-            faults = Injector(environment.state, Part.SERVICE_BUS)
-            clients: set[ClientProtocol] = set()
+        stack.push_async_callback(broker.stop)
+        stack.push_async_callback(_close_clients, clients)
 
-            def client() -> ClientProtocol:
-                return ClientProtocol(broker, keys, clients, faults, identities)
+        def client() -> ClientProtocol:
+            return ClientProtocol(broker, keys, clients, faults, identities)
 
-            tls = server_context(ensure_certificates(environment))
-            loop = asyncio.get_running_loop()
-            servers = [
-                await loop.create_server(client, LOOPBACK, environment.ports.service_bus),
-                await loop.create_server(client, environment.service_bus_host, AMQPS_PORT, ssl=tls),
-            ]
-            try:
-                yield
-            finally:
-                for server in servers:
-                    server.close()
-                await _close_clients(clients)
-        finally:
-            await broker.stop()
-    finally:
-        database.close()
+        tls = server_context(ensure_certificates(environment))
+        loop = asyncio.get_running_loop()
+        for host, port, context in (
+            (LOOPBACK, environment.ports.service_bus, None),
+            (environment.service_bus_host, AMQPS_PORT, tls),
+        ):
+            server = await loop.create_server(client, host, port, ssl=context)
+            stack.callback(server.close)
+        yield
 
 
 def _keys(
@@ -326,10 +321,11 @@ def _keys(
     rules = [
         SharedKey(
             rule.name,
-            environment.service_bus_key(rule.name),
+            environment.service_bus_key(rule.name, entity),
             frozenset(right for claim, right in claims.items() if claim in rule.claims),
+            entity.lower(),
         )
-        for rule in namespace.authorization_rules
+        for entity, rule in namespace.rules()
     ]
     return [SharedKey(SERVICE_BUS_KEY_NAME, environment.keys.service_bus), *rules]
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any
 
 from localazure.servicebus.amqp import message as amqp_message
 from localazure.servicebus.amqp.decoding import decode
 from localazure.servicebus.amqp.encoding import encode
+from localazure.servicebus.amqp.performatives import Properties
 from localazure.servicebus.queues import Action, Entry, MessageState, Transition
+from localazure.sqlite.query import Query
 
 MIGRATIONS = (
     """
@@ -62,19 +64,35 @@ class Destination:
 
 
 @dataclass(frozen=True, slots=True)
+class SentMessage:
+    """A message as its sender sent it, and the fields that the broker reads."""
+
+    bare: bytes
+    properties: Properties
+    """Part of `bare`."""
+    ttl_ms: int | None = None
+    due_ms: int | None = None
+    """The scheduled enqueue time; None without one."""
+    priority: int | None = None
+    delivery_annotations: dict[Any, Any] = field(default_factory=dict[Any, Any])
+    annotations: dict[Any, Any] = field(default_factory=dict[Any, Any])
+
+    @property
+    def message_id(self) -> str | None:
+        """The message id as text. Ids of different AMQP types differ."""
+        identity = self.properties.message_id
+        if identity is None or isinstance(identity, str):
+            return identity or None
+        return f"\0{type(identity).__name__}:{identity!r}"
+
+
+@dataclass(frozen=True, slots=True)
 class Submission:
     """A message that was sent, and its destinations."""
 
     entity: int
     """The entity that it was sent to, which detects duplicates and holds scheduled messages."""
-    message_id: str | None
-    ttl_ms: int | None
-    due_ms: int | None
-    """The time at which it becomes active; None for at once."""
-    priority: int | None
-    delivery_annotations: dict[Any, Any]
-    annotations: dict[Any, Any]
-    bare: bytes
+    message: SentMessage
     duplicate_window_ms: int | None
     destinations: tuple[Destination, ...]
 
@@ -124,18 +142,20 @@ def submit(
     return [_submit(connection, submission, now_ms) for submission in submissions]
 
 
-def _submit(connection: sqlite3.Connection, message: Submission, now_ms: int) -> Receipt:
-    if message.duplicate_window_ms is not None and message.message_id is not None:
+def _submit(connection: sqlite3.Connection, submission: Submission, now_ms: int) -> Receipt:
+    message, window_ms = submission.message, submission.duplicate_window_ms
+    identity = message.message_id
+    if window_ms is not None and identity is not None:
         first = connection.execute(
             "SELECT sequence_number FROM history "
             "WHERE entity = ? AND message_id = ? AND expires_ms > ?",
-            (message.entity, message.message_id, now_ms),
+            (submission.entity, identity, now_ms),
         ).fetchone()
         if first is not None:
             return Receipt(first["sequence_number"], ())
     if message.due_ms is not None and message.due_ms > now_ms:
         scheduled = Entry(0, MessageState.SCHEDULED, due_ms=message.due_ms)
-        enqueued = (_insert(connection, message, message.entity, scheduled, now_ms),)
+        enqueued = (_insert(connection, message, submission.entity, scheduled, now_ms),)
     else:
         enqueued = tuple(
             _insert(
@@ -145,21 +165,21 @@ def _submit(connection: sqlite3.Connection, message: Submission, now_ms: int) ->
                 Entry(0, expires_ms=_expiry(now_ms, message.ttl_ms, destination)),
                 now_ms,
             )
-            for destination in message.destinations
+            for destination in submission.destinations
         )
-    own = [item.entry.sequence_number for item in enqueued if item.entity == message.entity]
+    own = [item.entry.sequence_number for item in enqueued if item.entity == submission.entity]
     # A topic has sequence numbers of its own, whichever subscriptions match.
-    number = own[0] if own else _next_number(connection, message.entity)
-    if message.duplicate_window_ms is not None and message.message_id is not None:
+    number = own[0] if own else _next_number(connection, submission.entity)
+    if window_ms is not None and identity is not None:
         connection.execute(
             "INSERT OR REPLACE INTO history VALUES (?, ?, ?, ?)",
-            (message.entity, message.message_id, number, now_ms + message.duplicate_window_ms),
+            (submission.entity, identity, number, now_ms + window_ms),
         )
     return Receipt(number, enqueued)
 
 
 def _insert(
-    connection: sqlite3.Connection, message: Submission, entity: int, entry: Entry, now_ms: int
+    connection: sqlite3.Connection, message: SentMessage, entity: int, entry: Entry, now_ms: int
 ) -> Enqueued:
     number = _next_number(connection, entity)
     connection.execute(
@@ -283,14 +303,6 @@ def purge_history(connection: sqlite3.Connection, now_ms: int) -> None:
 # --- reading --------------------------------------------------------------------------------------
 
 
-class Reader(Protocol):
-    """Queries over committed data: a `localazure.sqlite.database.Database`."""
-
-    def read(self, sql: str, parameters: Sequence[Any] = ()) -> list[sqlite3.Row]:
-        """Rows of a query."""
-        ...
-
-
 _ENTRY = "sequence_number, state, delivery_count, expires_ms, due_ms"
 _CONTENT = (
     f"{_ENTRY}, enqueued_ms, ttl_ms, priority, delivery_annotations, annotations, bare,"
@@ -321,18 +333,18 @@ def _message(row: sqlite3.Row) -> StoredMessage:
     )
 
 
-def entries(reader: Reader, entity: int, *, is_dead_letter: bool) -> list[Entry]:
+def entries(query: Query, entity: int, *, is_dead_letter: bool) -> list[Entry]:
     """All messages of a queue or of its dead-letter sub-queue."""
-    rows = reader.read(
+    rows = query(
         f"SELECT {_ENTRY} FROM message WHERE entity = ? AND is_dead_letter = ?",  # noqa: S608 - a constant
         (entity, is_dead_letter),
     )
     return [_entry(row) for row in rows]
 
 
-def message(reader: Reader, entity: int, sequence_number: int) -> StoredMessage | None:
+def message(query: Query, entity: int, sequence_number: int) -> StoredMessage | None:
     """One message; None if the entity does not hold it."""
-    rows = reader.read(
+    rows = query(
         f"SELECT {_CONTENT} FROM message WHERE entity = ? AND sequence_number = ?",  # noqa: S608 - a constant
         (entity, sequence_number),
     )
@@ -340,10 +352,10 @@ def message(reader: Reader, entity: int, sequence_number: int) -> StoredMessage 
 
 
 def peek(
-    reader: Reader, entity: int, *, is_dead_letter: bool, start: int, count: int
+    query: Query, entity: int, *, is_dead_letter: bool, start: int, count: int
 ) -> list[StoredMessage]:
     """Up to `count` messages in any state from sequence number `start`, in order."""
-    rows = reader.read(
+    rows = query(
         f"SELECT {_CONTENT} FROM message WHERE entity = ? AND is_dead_letter = ?"  # noqa: S608 - a constant
         " AND sequence_number >= ? ORDER BY sequence_number LIMIT ?",
         (entity, is_dead_letter, start, count),
@@ -351,10 +363,11 @@ def peek(
     return [_message(row) for row in rows]
 
 
-def unconfigured_entities(reader: Reader, known: Sequence[int]) -> list[tuple[str, int]]:
+def unconfigured_entities(query: Query, known: Sequence[int]) -> list[tuple[str, int]]:
     """Path and message count of entities that hold messages and are not configured."""
-    rows = reader.read(
+    rows = query(
         "SELECT entity, path, COUNT(*) AS messages FROM message JOIN entity ON entity.id = entity"
-        " GROUP BY entity"
+        " GROUP BY entity",
+        (),
     )
     return [(row["path"], row["messages"]) for row in rows if row["entity"] not in known]

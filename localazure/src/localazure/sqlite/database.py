@@ -5,6 +5,9 @@ savepoint of its own (unless it is alone), commits them together, and then notif
 transaction that was awaited is on disk (WAL, `synchronous=FULL`: it survives power loss, not only
 kill -9).
 
+Without fsync a commit takes less time than handing it to a thread, so it is made at once, on the
+event loop.
+
 A file has one owner at a time, since its users keep its contents in memory; unless they share it.
 """
 
@@ -27,6 +30,7 @@ from localazure.sqlite.crash_points import COMMIT_AFTER, COMMIT_BEFORE, COMMIT_W
 T = TypeVar("T")
 Transaction = Callable[[sqlite3.Connection], T]
 _Job = tuple[Transaction[Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop, "Lane | None"]
+_Outcome = tuple[_Job, Any, BaseException | None]
 
 # How long a transaction without a waiting caller may wait for others to share its commit.
 PATIENCE_SECONDS = 0.002
@@ -103,7 +107,7 @@ class Database:
         path: the file; it and its folder are made when missing. `<path>.lock` names its owner.
         migrations: see `migrate`.
         is_fsynced: whether a commit survives the death of the machine, too, and not only of the
-            process; an fsync takes a millisecond or two.
+            process. An fsync takes a millisecond or two: another thread commits then.
         is_shared: whether other processes may write it at the same time, if they say so, too. Each
             transaction reads what it builds upon; SQLite's lock keeps them apart.
 
@@ -152,8 +156,10 @@ class Database:
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._patient: list[_Job] = []
         self._patience: asyncio.TimerHandle | None = None
-        self._thread = threading.Thread(target=self._commit_batches, name=f"commit {path.name}")
-        self._thread.start()
+        self._thread: threading.Thread | None = None
+        if is_fsynced:
+            self._thread = threading.Thread(target=self._commit_batches, name=f"commit {path.name}")
+            self._thread.start()
 
     async def write(self, transaction: Transaction[T]) -> T:
         """Run a transaction and return its result once it is durable.
@@ -180,7 +186,9 @@ class Database:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         job = (transaction, future, loop, lane)
-        if is_patient:
+        if self._thread is None:
+            _resolve(self._commit([job]))
+        elif is_patient:
             self._patient.append(job)
             if self._patience is None:
                 self._patience = loop.call_later(PATIENCE_SECONDS, self._flush)
@@ -205,8 +213,9 @@ class Database:
         """Finish the pending transactions, then close. Blocks until they are on disk."""
         self._closed = True
         self._flush()
-        self._jobs.put(None)
-        self._thread.join()
+        if self._thread is not None:
+            self._jobs.put(None)
+            self._thread.join()
         self._reader.close()
         self._writer.close()
         self._lock.close()
@@ -221,12 +230,12 @@ class Database:
                     closing = True
                     break
                 batch.append(job)
-            self._commit(batch)
+            _notify(self._commit(batch))
             if closing:
                 return
 
-    def _commit(self, batch: list[_Job]) -> None:
-        outcomes: list[tuple[_Job, Any, BaseException | None]] = []
+    def _commit(self, batch: list[_Job]) -> list[_Outcome]:
+        outcomes: list[_Outcome] = []
         try:
             crash_point(COMMIT_BEFORE)
             self._writer.execute("BEGIN IMMEDIATE")
@@ -243,16 +252,9 @@ class Database:
             for *_, lane in batch:
                 if lane is not None:
                     lane.error = lane.error or error
-        # One wake-up for a run of callers of the same loop, not one each.
-        loops = {job[2] for job, _, _ in outcomes}
-        for loop in loops:
-            mine = [outcome for outcome in outcomes if outcome[0][2] is loop]
-            try:
-                loop.call_soon_threadsafe(_resolve, mine)
-            except RuntimeError:  # the loop is closed: no caller is left
-                continue
+        return outcomes
 
-    def _run(self, job: _Job, *, is_shared: bool) -> tuple[_Job, Any, BaseException | None]:
+    def _run(self, job: _Job, *, is_shared: bool) -> _Outcome:
         transaction, *_, lane = job
         if lane is not None and lane.error is not None:
             return job, None, LaneBroken(f"an earlier transaction failed: {lane.error}")
@@ -274,7 +276,17 @@ class Database:
         return job, result, None
 
 
-def _resolve(outcomes: list[tuple[_Job, Any, BaseException | None]]) -> None:
+def _notify(outcomes: list[_Outcome]) -> None:
+    # One wake-up for a run of callers of the same loop, not one each.
+    for loop in {job[2] for job, _, _ in outcomes}:
+        mine = [outcome for outcome in outcomes if outcome[0][2] is loop]
+        try:
+            loop.call_soon_threadsafe(_resolve, mine)
+        except RuntimeError:  # the loop is closed: no caller is left
+            continue
+
+
+def _resolve(outcomes: list[_Outcome]) -> None:
     for (_, future, *_), result, error in outcomes:
         if future.cancelled():
             continue

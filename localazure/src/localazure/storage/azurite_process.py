@@ -1,10 +1,11 @@
 """Azurite as a child process: started, restarted when it dies, ended.
 
 Azurite (https://github.com/Azure/Azurite) is Microsoft's storage emulator, an npm package; node
-runs its JavaScript directly. Three files of `azurite/` are preloaded: with `durable_metadata.js`,
-writes that Azurite acknowledged survive kill -9; with `unused_packages.js`, it starts in a third of
-the time; with `ordered_names.js`, a page of a listing costs the same in a large account as in a
-small one.
+runs its JavaScript directly. Files of `azurite/` are preloaded: with `durable_metadata.js`, writes
+that Azurite acknowledged survive kill -9; with `few_removals.js` and `ordered_names.js`, a deletion
+and a page of a listing cost the same in a large account as in a small one; with
+`unused_packages.js`, it starts in a third of the time; with `hierarchical_paths.js`, a directory is
+renamed or deleted as one change.
 """
 
 from __future__ import annotations
@@ -27,8 +28,14 @@ from localazure.storage.azurite_installation import PACKAGE, find_entry, find_no
 
 logger = logging.getLogger(__name__)
 
-# In this order: the last one loads Azurite's own modules, without the unused packages.
-PRELOADED = ("durable_metadata.js", "unused_packages.js", "ordered_names.js")
+# In this order: the last two load Azurite's own modules, without the unused packages.
+PRELOADED = (
+    "durable_metadata.js",
+    "few_removals.js",
+    "unused_packages.js",
+    "ordered_names.js",
+    "hierarchical_paths.js",
+)
 
 START_TIMEOUT_SECONDS = 120.0
 STOP_TIMEOUT_SECONDS = 10.0

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import UTC, datetime
-from email.utils import format_datetime
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import Final
 from urllib.parse import quote
 
 import aiohttp
-from multidict import CIMultiDictProxy
-from yarl import URL
 
+from localazure.storage_client.rest import Endpoint, StorageError, StorageRest
 from localazure.storage_client.service import Service
-from localazure.storage_client.signature import sign_request
-
-API_VERSION: Final = "2021-12-02"
-TIMEOUT = aiohttp.ClientTimeout(total=30)
 
 
 class BlobServiceError(RuntimeError):
@@ -40,7 +32,7 @@ class BlobService:
         self._origin = origin
         self._key_of = key_of
 
-    async def properties(self, path: str) -> CIMultiDictProxy[str] | None:
+    async def properties(self, path: str) -> Mapping[str, str] | None:
         """Headers of Get Blob Properties, None if the blob does not exist.
 
         Args:
@@ -49,14 +41,8 @@ class BlobService:
         Raises:
             BlobServiceError: the response is an error other than 404.
         """
-        url = URL(self._origin + path, encoded=True)
-        headers = self._headers("HEAD", url)
-        async with self._session.head(url, headers=headers, timeout=TIMEOUT) as response:
-            if response.status == HTTPStatus.NOT_FOUND:
-                return None
-            if response.status != HTTPStatus.OK:
-                raise BlobServiceError(f"Azurite answered {response.status} to HEAD {path}")
-            return response.headers
+        account, _, blob = path.removeprefix("/").partition("/")
+        return await self._request("HEAD", account, blob, {}, HTTPStatus.NOT_FOUND)
 
     async def create_container(self, account: str, name: str) -> None:
         """Make a container unless it exists.
@@ -64,27 +50,23 @@ class BlobService:
         Raises:
             BlobServiceError: Azurite refused the request.
         """
-        url = URL(f"{self._origin}/{account}/{quote(name)}?restype=container", encoded=True)
-        async with self._session.put(
-            url,
-            headers=self._headers("PUT", url),
-            timeout=TIMEOUT,
-            # An added Content-Type would have to be signed.
-            skip_auto_headers=("Content-Type",),
-        ) as response:
-            if response.status not in {HTTPStatus.CREATED, HTTPStatus.CONFLICT}:
-                raise BlobServiceError(
-                    f"Azurite answered {response.status} to the creation of container {name} in "
-                    f"{account}: {(await response.text())[:500]}"
-                )
+        query = {"restype": "container"}
+        await self._request("PUT", account, quote(name), query, HTTPStatus.CONFLICT)
 
-    def _headers(self, method: str, url: URL) -> dict[str, str]:
-        headers = {
-            "x-ms-date": format_datetime(datetime.now(UTC), usegmt=True),
-            "x-ms-version": API_VERSION,
-        }
-        account = url.raw_path.split("/")[1]
-        signature = sign_request(
-            Service.BLOB, method, url, headers, account=account, key=self._key_of(account)
+    async def _request(
+        self, method: str, account: str, path: str, query: Mapping[str, str], expected: HTTPStatus
+    ) -> Mapping[str, str] | None:
+        """The headers of the answer, None for an expected error."""
+        endpoint = Endpoint(
+            url=f"{self._origin}/{account}",
+            service=Service.BLOB,
+            account=account,
+            key=self._key_of(account),
         )
-        return {**headers, "Authorization": signature}
+        try:
+            answer = await StorageRest(self._session, endpoint).request(method, f"/{path}", query)
+        except StorageError as error:
+            if error.status == expected:
+                return None
+            raise BlobServiceError(f"Azurite refused a request: {error}") from error
+        return answer.headers

@@ -15,17 +15,16 @@ from azure.core.exceptions import AzureError, HttpResponseError
 from localazure.storage.dfs_requests import Action, PathRequest, Place
 from localazure.storage.gate import Gate
 from localazure.storage.hierarchy import (
-    DEFAULT_PAGE,
-    DIRECTORY_NOT_EMPTY,
     PATH_NOT_FOUND,
+    SOURCE_NOT_FOUND,
     Hierarchy,
     Kind,
     PathError,
-    page,
     refusal_of,
 )
 from localazure.storage.ledger import Ledger
 from localazure.storage.operations import Api, Operation
+from localazure.storage.path_listing import DEFAULT_PAGE
 from localazure.storage.refusal import SERVER_BUSY, Refusal
 
 if TYPE_CHECKING:
@@ -138,12 +137,16 @@ class DfsEndpoint:
                 )
             )
         source = Place.of(asked.source)
-        kind = await self._hierarchy.check_rename(source, place, replaces=not conditions)
+        kind = await self._hierarchy.kind(source)
+        if kind is None:
+            raise PathError(SOURCE_NOT_FOUND)
+        if kind is Kind.DIRECTORY:
+            await self._hierarchy.ensure_directory(source)
         api = Api.RENAME_FILE if kind is Kind.FILE else Api.RENAME_DIRECTORY
         await self._recorded(
             request,
             _operation(api, asked, request),
-            lambda: self._hierarchy.rename(source, place, kind),
+            lambda: self._hierarchy.rename(source, place, replaces=not conditions),
         )
         return _done(HTTPStatus.CREATED)
 
@@ -189,38 +192,37 @@ class DfsEndpoint:
         if kind is None:
             raise PathError(PATH_NOT_FOUND)
         is_recursive = asked.query.get("recursive", "").lower() == "true"
-        if (
-            kind is Kind.DIRECTORY
-            and not is_recursive
-            and not await self._hierarchy.is_empty(place)
-        ):
-            raise PathError(DIRECTORY_NOT_EMPTY)
+        if kind is Kind.DIRECTORY:
+            await self._hierarchy.ensure_directory(place)
         api = Api.DELETE_FILE if kind is Kind.FILE else Api.DELETE_DIRECTORY
         operation = _operation(api, asked, request, is_recursive=is_recursive)
-        await self._recorded(request, operation, lambda: self._hierarchy.delete(place))
+        await self._recorded(
+            request, operation, lambda: self._hierarchy.delete(place, is_recursive=is_recursive)
+        )
         return _done(HTTPStatus.OK)
 
     async def _list(self, asked: PathRequest, root: Place) -> web.Response:
         directory = asked.query.get("directory", "").strip("/")
         size = min(int(asked.query.get("maxresults", DEFAULT_PAGE)), DEFAULT_PAGE)
-        paths = await self._hierarchy.list(
+        page = await self._hierarchy.list(
             Place(root.account, root.filesystem, directory),
             is_recursive=asked.query.get("recursive", "").lower() == "true",
+            size=size,
+            after=base64.urlsafe_b64decode(asked.query.get("continuation", "")).decode(),
         )
-        paths, token = page(paths, size, asked.query.get("continuation", ""))
-        headers = {"x-ms-continuation": token} if token else {}
-        return web.json_response({"paths": paths}, headers=headers)
+        end = base64.urlsafe_b64encode(page.end.encode()).decode()
+        headers = {"x-ms-continuation": end} if end else {}
+        return web.json_response({"paths": page.paths}, headers=headers)
 
     async def _recorded(
         self, request: web.BaseRequest, operation: Operation, work: Callable[[], Awaitable[T]]
     ) -> T:
-        """Do what raises an event, so that it has it, or goes on, after a crash."""
+        """Do what raises an event, so that a crash does not lose the event."""
         (intent,) = await self._ledger.open([operation])
         try:
             result = await work()
         except BaseException as error:
-            is_refused = isinstance(error, PathError | HttpResponseError)
-            if is_refused and not operation.api.is_resumed:
+            if isinstance(error, PathError | HttpResponseError):
                 self._ledger.settle([(intent, None)])
             else:
                 self._ledger.reconcile_later([intent])

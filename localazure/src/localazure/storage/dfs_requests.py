@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from http import HTTPStatus
 from typing import Self
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from localazure.storage.operations import account_of, split_path
 from localazure.storage.refusal import Refusal
@@ -105,7 +105,7 @@ class PathRequest:
             case "PUT" if "x-ms-rename-source" in headers:
                 found = Action.RENAME
                 source = urlsplit(headers["x-ms-rename-source"]).path
-                source = f"/{account_of(path)}/{source.removeprefix('/')}"
+                source = quote(f"/{account_of(path)}/{source.removeprefix('/')}", safe="/%")
             case "PUT":
                 found = _RESOURCES.get(resource)
             # The Blob service's deletion has the same address, and asks for XML.

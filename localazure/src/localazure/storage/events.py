@@ -28,14 +28,6 @@ _TYPES = {
 _DATA_VERSIONS = {Api.CREATE_FILE: "2", Api.FLUSH_WITH_CLOSE: "2", Api.DELETE_FILE: "2"}
 
 
-def topic_of(subscription_id: str, resource_group: str, account: str) -> str:
-    """ARM id of a storage account, which its events carry as their topic."""
-    return (
-        f"/subscriptions/{subscription_id}/resourceGroups/{resource_group}"
-        f"/providers/Microsoft.Storage/storageAccounts/{account}"
-    )
-
-
 def blob_event(
     operation: Operation,
     properties: Properties | None,
@@ -59,14 +51,14 @@ def blob_event(
         origin: scheme and authority of the Blob endpoint, as in `http://127.0.0.1:7080`.
         previous_tier: of the blob before its tier was changed; None where it was the account's.
     """
-    deleted = operation.api in {Api.DELETE_BLOB, Api.DELETE_FILE}
+    deleted = operation.api.is_deletion
     is_tier_change = operation.api is Api.SET_BLOB_TIER
     data: dict[str, Any] = {
         "api": operation.api.value,
         "clientRequestId": operation.client_request_id,
         "requestId": request_id,
     }
-    if properties is not None:
+    if properties is not None and operation.api.describes_blob:
         if not (deleted or is_tier_change):
             data["eTag"] = properties.etag
         data["contentType"] = properties.content_type

@@ -151,37 +151,35 @@ class Gate:
 
         Azurite does not see it, so that its key is checked here. Identities were checked.
         """
-        account, authorization = account_of(target), headers.get("Authorization", "")
-        declared = self._accounts.get(account)
-        if declared is None:
+        account = self._accounts.get(account_of(target))
+        if account is None:
             return NOT_AUTHENTIC
-        if not declared.is_hns_enabled:
+        if not account.is_hns_enabled:
             return _FLAT
+        authorization = headers.get("Authorization", "")
         if authorization.lower().startswith("bearer "):
             return None
-        expected = sign_request(
-            Service.BLOB,
-            method,
-            URL(f"http://localhost{target}", encoded=True),
-            {name.lower(): value for name, value in headers.items()},
-            account=account,
-            key=self._key_of(account),
-        )
+        expected = self._signature(Service.BLOB, method, target, headers)
         is_authentic = hmac.compare_digest(expected.encode(), authorization.encode())
         return None if is_authentic else NOT_AUTHENTIC
 
     def _signed(
         self, service: Service, method: str, target: str, headers: CIMultiDict[str]
     ) -> CIMultiDict[str]:
-        account = account_of(target)
         signed = headers.copy()
         signed["x-ms-date"] = format_datetime(self._now(), usegmt=True)
-        signed["Authorization"] = sign_request(
+        signed["Authorization"] = self._signature(service, method, target, signed)
+        return signed
+
+    def _signature(
+        self, service: Service, method: str, target: str, headers: Mapping[str, str]
+    ) -> str:
+        account = account_of(target)
+        return sign_request(
             service,
             method,
             URL(f"http://localhost{target}", encoded=True),
-            {name.lower(): value for name, value in signed.items()},
+            {name.lower(): value for name, value in headers.items()},
             account=account,
             key=self._key_of(account),
         )
-        return signed

@@ -2,16 +2,13 @@
 
 A directory is an empty blob with the metadata `hdi_isfolder`, as the Blob service of such an
 account shows it; blobs below a name make it a directory, too. What was appended to a file is a
-block that is named by its position. A rename copies and deletes blob by blob: readers may see a
-part of it, and it goes on after a crash (`localazure.storage.ledger`).
+block that is named by its position. Renames and deletions are each one change of Azurite's metadata
+(`azurite/hierarchical_paths.js`).
 """
 
 from __future__ import annotations
 
-import asyncio
-import base64
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from email.utils import format_datetime
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
@@ -19,17 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
 
 from localazure.storage.dfs_requests import Place
+from localazure.storage.path_listing import IS_FOLDER, Page, PathListing, is_directory
 from localazure.storage.refusal import Refusal
 
 if TYPE_CHECKING:
     from azure.storage.blob import BlobProperties, ContentSettings
     from azure.storage.blob.aio import BlobClient, BlobServiceClient, ContainerClient
-
-IS_FOLDER: Final = "hdi_isfolder"
-# Blobs of a directory that are moved or deleted at a time.
-MAX_AT_ONCE: Final = 8
-DEFAULT_PAGE: Final = 5000
-"""https://learn.microsoft.com/rest/api/storageservices/datalakestoragegen2/path/list"""
 
 
 class PathError(Exception):
@@ -47,21 +39,10 @@ PATH_NOT_FOUND: Final = Refusal(
 _PATH_ALREADY_EXISTS: Final = Refusal(
     HTTPStatus.CONFLICT, "PathAlreadyExists", "The specified path already exists."
 )
-_SOURCE_NOT_FOUND: Final = Refusal(
+SOURCE_NOT_FOUND: Final = Refusal(
     HTTPStatus.NOT_FOUND,
     "SourcePathNotFound",
     "The source path for a rename operation does not exist.",
-)
-_INTO_ITSELF: Final = Refusal(
-    HTTPStatus.CONFLICT,
-    "InvalidRenameSourcePath",
-    "The source directory cannot be the same as the destination directory, nor can the "
-    "destination be a subdirectory of the source directory.",
-)
-_NO_PARENT: Final = Refusal(
-    HTTPStatus.NOT_FOUND,
-    "RenameDestinationParentPathNotFound",
-    "The parent directory of the destination path does not exist.",
 )
 _NOT_APPENDED: Final = Refusal(
     HTTPStatus.CONFLICT,
@@ -74,11 +55,6 @@ _NOT_CONTIGUOUS: Final = Refusal(
     "InvalidFlushPosition",
     "The uploaded data is not contiguous or the position query parameter value is not equal to the "
     "length of the file after appending the uploaded data.",
-)
-DIRECTORY_NOT_EMPTY: Final = Refusal(
-    HTTPStatus.CONFLICT,
-    "DirectoryNotEmpty",
-    "The recursive query parameter value must be true to delete a non-empty directory.",
 )
 
 
@@ -115,9 +91,7 @@ class Hierarchy:
         blob = await self._properties(place)
         if blob is not None:
             return _kind_of(blob)
-        async for _ in self._below(place):
-            return Kind.DIRECTORY
-        return None
+        return None if await self._is_empty(place) else Kind.DIRECTORY
 
     async def create(
         self,
@@ -139,12 +113,12 @@ class Hierarchy:
         if found is not None and (found is not kind or "If-None-Match" in conditions):
             raise PathError(_PATH_ALREADY_EXISTS)
         if found is Kind.DIRECTORY:
-            return await self._ensure_directory(place)
+            return await self.ensure_directory(place)
         parent = place.parent
         while parent.name:
             if await self.kind(parent) is Kind.FILE:
                 raise PathError(_PATH_ALREADY_EXISTS)
-            await self._ensure_directory(parent)
+            await self.ensure_directory(parent)
             parent = parent.parent
         return await self._blob(place).upload_blob(
             b"",
@@ -193,103 +167,38 @@ class Hierarchy:
             headers=dict(conditions),
         )
 
-    async def check_rename(self, source: Place, destination: Place, *, replaces: bool) -> Kind:
-        """The kind of a path that can be renamed.
-
-        Args:
-            source: what is renamed.
-            destination: its new place.
-            replaces: whether a file there may be replaced.
-        """
-        kind = await self.kind(source)
-        if kind is None:
-            raise PathError(_SOURCE_NOT_FOUND)
-        if source.contains(destination):
-            raise PathError(_INTO_ITSELF)
-        if await self.kind(destination.parent) is not Kind.DIRECTORY:
-            raise PathError(_NO_PARENT)
-        there = await self.kind(destination)
-        is_replaced = replaces and there is kind
-        if there is not None and not (is_replaced and await self.is_empty(destination)):
-            raise PathError(_PATH_ALREADY_EXISTS)
-        return kind
-
-    async def is_empty(self, place: Place) -> bool:
-        """Whether nothing is below a place; true for a file."""
-        async for _ in self._below(place):
-            return False
-        return True
-
-    async def rename(self, source: Place, destination: Place, kind: Kind) -> None:
-        """Rename, or go on with a rename that was begun; see `check_rename`."""
-        if kind is Kind.DIRECTORY:
-            await self._ensure_directory(destination)
-            names = [blob.name async for blob in self._below(source)]
-            # Files first: while one is left, the source is still a directory.
-            await self._each(names, lambda name: self._move(source, destination, name))
-        await self._move(source, destination, source.name)
-
-    async def delete(self, place: Place) -> None:
-        """Delete a file or a directory with all that is below it."""
-        names = [blob.name async for blob in self._below(place)]
-        await self._each([*names, place.name], lambda name: self._delete(place, name))
-
-    async def list(self, place: Place, *, is_recursive: bool) -> list[dict[str, str]]:
-        """Paths below a directory in the order of their names, as the service describes them."""
-        if place.name and await self.kind(place) is not Kind.DIRECTORY:
-            raise PathError(PATH_NOT_FOUND)
-        paths: dict[str, dict[str, str]] = {}
-        top = f"{place.name}/" if place.name else ""
-        async for blob in self._below(place):
-            parts = blob.name.removeprefix(top).split("/")
-            for depth in range(1, len(parts)):
-                name = top + "/".join(parts[:depth])
-                paths.setdefault(name, {"name": name, "isDirectory": "true"})
-            paths[blob.name] = _described(blob)
-        return [
-            paths[name]
-            for name in sorted(paths)
-            if is_recursive or "/" not in name.removeprefix(top)
-        ]
-
-    # --- blobs ---------------------------------------------------------------------------------
-
-    async def _ensure_directory(self, place: Place) -> Mapping[str, Any]:
+    async def ensure_directory(self, place: Place) -> Mapping[str, Any]:
+        """Make a blob of a directory that others below it make one; see `create`."""
         blob = await self._properties(place)
         if blob is not None:
             return {"etag": blob.etag, "last_modified": blob.last_modified}
         return await self._blob(place).upload_blob(b"", metadata={IS_FOLDER: "true"})
 
-    async def _move(self, source: Place, destination: Place, name: str) -> None:
-        """Move one blob to the same place below another directory; nothing where it was moved."""
-        old = self._container(source).get_blob_client(name)
-        moved = Place(
-            destination.account,
-            destination.filesystem,
-            destination.name + name.removeprefix(source.name),
-        )
-        try:
-            await self._blob(moved).start_copy_from_url(old.url, requires_sync=False)
-            await old.delete_blob(delete_snapshots="include")
-        except ResourceNotFoundError:
-            if await old.exists():
-                raise
+    async def rename(self, source: Place, destination: Place, *, replaces: bool) -> None:
+        """Rename a file, or a directory with all that is below it, in one step.
 
-    async def _delete(self, place: Place, name: str) -> None:
-        try:
-            blob = self._container(place).get_blob_client(name)
-            await blob.delete_blob(delete_snapshots="include")
-        except ResourceNotFoundError:
-            return
+        Args:
+            source: what is renamed.
+            destination: its new place.
+            replaces: whether a file, or an empty directory, there may be replaced.
+        """
+        url = self._blob(source).url
+        headers = {"x-ms-rename-source": url, **({} if replaces else {"If-None-Match": "*"})}
+        await self._blob(destination).start_copy_from_url(url, requires_sync=False, headers=headers)
 
-    async def _each(self, names: Iterable[str], work: Callable[[str], Any]) -> None:
-        slots = asyncio.Semaphore(MAX_AT_ONCE)
+    async def delete(self, place: Place, *, is_recursive: bool) -> None:
+        """Delete a file, or a directory with all that is below it, in one step."""
+        parameters = {"recursive": str(is_recursive).lower()}
+        await self._blob(place).delete_blob(params=parameters)
 
-        async def one(name: str) -> None:
-            async with slots:
-                await work(name)
+    async def list(self, place: Place, *, is_recursive: bool, size: int, after: str) -> Page:
+        """A page of the paths below a directory; see `PathListing.page`."""
+        if place.name and await self.kind(place) is not Kind.DIRECTORY:
+            raise PathError(PATH_NOT_FOUND)
+        listing = PathListing(self._container(place))
+        return await listing.page(place.name, is_recursive=is_recursive, size=size, after=after)
 
-        await asyncio.gather(*map(one, names))
+    # --- blobs ---------------------------------------------------------------------------------
 
     async def _properties(self, place: Place) -> BlobProperties | None:
         try:
@@ -297,11 +206,14 @@ class Hierarchy:
         except ResourceNotFoundError:
             return None
 
-    async def _below(self, place: Place) -> AsyncIterator[BlobProperties]:
-        prefix = f"{place.name}/" if place.name else None
-        listed = self._container(place).list_blobs(name_starts_with=prefix, include=["metadata"])
-        async for blob in listed:
-            yield blob
+    async def _is_empty(self, place: Place) -> bool:
+        """Whether nothing is below a place."""
+        below = self._container(place).list_blobs(
+            name_starts_with=f"{place.name}/", results_per_page=1
+        )
+        async for _ in below:
+            return False
+        return True
 
     def _blob(self, place: Place) -> BlobClient:
         return self._container(place).get_blob_client(place.name)
@@ -332,30 +244,8 @@ def refusal_of(error: HttpResponseError) -> Refusal:
     return Refusal(status, code, error.message.partition("\n")[0])
 
 
-def page(
-    paths: list[dict[str, str]], size: int, continuation: str
-) -> tuple[list[dict[str, str]], str]:
-    """So many paths behind a continuation token, and the next token, empty at the end."""
-    after = base64.urlsafe_b64decode(continuation).decode()
-    rest = [path for path in paths if not after or path["name"] > after]
-    is_last = len(rest) <= size
-    token = "" if is_last else base64.urlsafe_b64encode(rest[size - 1]["name"].encode()).decode()
-    return rest[:size], token
-
-
-def _described(blob: BlobProperties) -> dict[str, str]:
-    described = {
-        "name": blob.name,
-        "etag": blob.etag,
-        "lastModified": format_datetime(blob.last_modified, usegmt=True),
-        "contentLength": str(blob.size),
-    }
-    return described | ({"isDirectory": "true"} if _kind_of(blob) is Kind.DIRECTORY else {})
-
-
 def _kind_of(blob: BlobProperties) -> Kind:
-    metadata: Mapping[str, str] = blob.metadata or {}
-    return Kind.DIRECTORY if metadata.get(IS_FOLDER) == "true" else Kind.FILE
+    return Kind.DIRECTORY if is_directory(blob) else Kind.FILE
 
 
 def _block_id(position: int) -> str:

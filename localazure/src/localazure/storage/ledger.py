@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from http import HTTPStatus
 from typing import Any
 
 import aiohttp
-from azure.core.exceptions import AzureError, HttpResponseError
 
 from localazure.storage.azurite_process import AzuriteProcess
 from localazure.storage.blob_service import BlobService, BlobServiceError
@@ -28,15 +26,6 @@ RETRY_SECONDS = 0.5
 DRAIN_TIMEOUT_SECONDS = 5.0
 # Deletions of one batch that are looked up at a time.
 MAX_LOOKUPS = 16
-# The events of these describe no blob as it is afterwards.
-_WITHOUT_PROPERTIES = {
-    Api.DELETE_BLOB,
-    Api.DELETE_FILE,
-    Api.RENAME_FILE,
-    Api.CREATE_DIRECTORY,
-    Api.RENAME_DIRECTORY,
-    Api.DELETE_DIRECTORY,
-}
 
 
 class Ledger:
@@ -48,7 +37,6 @@ class Ledger:
         azurite: whether it can be asked.
         topic_of: ARM id of an account by name.
         has_topic: whether an account's events go anywhere.
-        resume: does the rest of an operation of several steps.
         origin: of the Blob endpoint, as in `http://127.0.0.1:7080`.
     """
 
@@ -60,7 +48,6 @@ class Ledger:
         *,
         topic_of: Callable[[str], str],
         has_topic: Callable[[str], bool],
-        resume: Callable[[Operation], Awaitable[None]],
         origin: str,
     ) -> None:
         self._outbox = outbox
@@ -68,7 +55,6 @@ class Ledger:
         self._azurite = azurite
         self._topic_of = topic_of
         self._has_topic = has_topic
-        self._resume = resume
         self._origin = origin
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -77,37 +63,39 @@ class Ledger:
         lookups = asyncio.Semaphore(MAX_LOOKUPS)
 
         async def before(operation: Operation) -> Properties | None:
-            if not operation.api.needs_properties_before:
-                return None
             async with lookups:
-                headers = await self._blobs.properties(operation.path)
+                headers = await self._blobs.properties(operation.source or operation.path)
             return None if headers is None else Properties.from_headers(headers)
 
-        found = await asyncio.gather(*map(before, operations))
-        return await self._outbox.intend(list(zip(operations, found, strict=True)))
+        looked_up = [each for each in operations if each.api.needs_properties_before]
+        found: dict[Operation, Properties | None] = {}
+        if looked_up:
+            answers = await asyncio.gather(*map(before, looked_up))
+            found = dict(zip(looked_up, answers, strict=True))
+        return await self._outbox.intend([(each, found.get(each)) for each in operations])
 
     async def close(
         self, intent: Intent, request: Mapping[str, str], response: Mapping[str, str], size: int
     ) -> None:
         """Record an operation that succeeded, before the client gets the response.
 
-        The event is committed after the response; until then the intent represents it. Properties
-        of contents that did not pass through as one body (a block list, a copy) are read from
-        Azurite.
+        The event is made and committed after the response; until then the intent represents it.
+        Properties of contents that did not pass through as one body (a block list, a copy) are read
+        from Azurite.
         """
         properties = intent.before
         if intent.operation.api is Api.PUT_BLOB:
             properties = Properties.of_put(request, response, size)
         if intent.operation.api is Api.SET_BLOB_TIER and properties is not None:
-            changed = replace(properties, tier=request["x-ms-access-tier"])
-            is_other = changed.tier != properties.tier
-            self.settle([(intent, self._event(intent, changed, response) if is_other else None)])
-            return
-        has_properties = intent.operation.api not in _WITHOUT_PROPERTIES
-        if properties is None and has_properties:
+            if properties.tier == request["x-ms-access-tier"]:
+                self.settle([(intent, None)])
+                return
+            properties = replace(properties, tier=request["x-ms-access-tier"])
+        api = intent.operation.api
+        if properties is None and api.describes_blob and not api.is_deletion:
             headers = await self._blobs.properties(intent.operation.path)
             properties = None if headers is None else Properties.from_headers(headers)
-        self.settle([(intent, self._event(intent, properties, response))])
+        self._spawn(self._record(intent, properties, response))
 
     def settle(self, outcomes: Sequence[tuple[Intent, dict[str, Any] | None]]) -> None:
         """Commit outcomes in the background, in the order of calls."""
@@ -137,40 +125,30 @@ class Ledger:
 
     async def _reconcile(self, intents: Sequence[Intent]) -> None:
         for intent in intents:
-            event = await self._until_it_answers(intent, self._outcome)
+            event = await self._until_it_answers(intent)
             await self._outbox.settle([(intent, event)])
 
     async def _outcome(self, intent: Intent) -> dict[str, Any] | None:
         operation = intent.operation
-        if operation.api.is_resumed:
-            try:
-                await self._resume(operation)
-            except HttpResponseError as error:
-                if (error.status_code or 0) >= HTTPStatus.INTERNAL_SERVER_ERROR:
-                    raise
-                path = operation.source or operation.path
-                logger.warning("%s of %s cannot go on: %s", operation.api, path, error.message)
-                return None
-            return self._event(intent, None, {})
         headers = await self._blobs.properties(operation.path)
         if not took_place(intent, headers):
             return None
-        has_properties = operation.api not in _WITHOUT_PROPERTIES
-        return self._event(
-            intent, properties_for(intent, headers) if has_properties else intent.before, {}
-        )
+        return self._event(intent, properties_for(intent, headers), {})
 
-    async def _until_it_answers(
-        self, intent: Intent, ask: Callable[[Intent], Awaitable[dict[str, Any] | None]]
-    ) -> dict[str, Any] | None:
+    async def _until_it_answers(self, intent: Intent) -> dict[str, Any] | None:
         while True:
             await self._azurite.ready.wait()
             try:
-                return await ask(intent)
-            except (aiohttp.ClientError, TimeoutError, BlobServiceError, AzureError) as error:
+                return await self._outcome(intent)
+            except (aiohttp.ClientError, TimeoutError, BlobServiceError) as error:
                 path = intent.operation.path
                 logger.debug("cannot determine the outcome of %s yet: %s", path, error)
                 await asyncio.sleep(RETRY_SECONDS)
+
+    async def _record(
+        self, intent: Intent, properties: Properties | None, response: Mapping[str, str]
+    ) -> None:
+        await self._outbox.settle([(intent, self._event(intent, properties, response))])
 
     def _event(
         self, intent: Intent, properties: Properties | None, response: Mapping[str, str]

@@ -37,8 +37,18 @@ class Api(StrEnum):
 
     @property
     def needs_properties_before(self) -> bool:
-        """Whether the event carries what the operation overwrites."""
-        return self in {Api.DELETE_BLOB, Api.SET_BLOB_TIER, Api.DELETE_FILE}
+        """Whether what was there tells what the operation did, or is part of its event."""
+        return self.is_deletion or self.is_rename or self is Api.SET_BLOB_TIER
+
+    @property
+    def is_deletion(self) -> bool:
+        """Whether nothing is there afterwards."""
+        return self in {Api.DELETE_BLOB, Api.DELETE_FILE, Api.DELETE_DIRECTORY}
+
+    @property
+    def is_rename(self) -> bool:
+        """Whether it moves what was elsewhere."""
+        return self in {Api.RENAME_FILE, Api.RENAME_DIRECTORY}
 
     @property
     def is_dfs(self) -> bool:
@@ -46,9 +56,14 @@ class Api(StrEnum):
         return self.value.endswith(("File", "Directory", "Close"))
 
     @property
-    def is_resumed(self) -> bool:
-        """Whether it takes several steps, the rest of which are done after a crash."""
-        return self in {Api.RENAME_FILE, Api.RENAME_DIRECTORY, Api.DELETE_DIRECTORY}
+    def describes_blob(self) -> bool:
+        """Whether the event has the properties of a blob."""
+        return self not in {
+            Api.RENAME_FILE,
+            Api.CREATE_DIRECTORY,
+            Api.RENAME_DIRECTORY,
+            Api.DELETE_DIRECTORY,
+        }
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from localazure.storage.actions import needed_for
 from localazure.storage.azurite_process import KEEP_ALIVE_SECONDS, AzuriteProcess
 from localazure.storage.blob_service import BlobServiceError
 from localazure.storage.dfs_endpoint import DfsEndpoint
+from localazure.storage.exchanges import ExchangeFailed, Exchanges
 from localazure.storage.gate import Gate
 from localazure.storage.host_style import names_account
 from localazure.storage.ledger import Ledger
@@ -80,8 +81,8 @@ class Proxy:
 
     Args:
         service: that it forwards to.
-        session: connections to Azurite; see `connections`.
-        upstream: the service's own origin, `http://127.0.0.1:PORT`.
+        session: connections to Azurite for bodies that are streamed; see `connections`.
+        exchanges: connections to Azurite for whole requests that raise events.
         azurite: the process behind it.
         gate: decides which requests are forwarded.
         ledger: of the Blob service; None for the others, which emit no events.
@@ -93,7 +94,7 @@ class Proxy:
         self,
         service: Service,
         session: aiohttp.ClientSession,
-        upstream: str,
+        exchanges: Exchanges,
         *,
         azurite: AzuriteProcess,
         gate: Gate,
@@ -104,7 +105,7 @@ class Proxy:
         self._dfs = dfs
         self._service = service
         self._session = session
-        self._upstream = upstream
+        self._exchanges = exchanges
         self._azurite = azurite
         self._gate = gate
         self._ledger = ledger
@@ -160,7 +161,7 @@ class Proxy:
                 lambda: self._answer(request),
                 lambda rule: self._refuse(replace(SERVER_BUSY, status=HTTPStatus(rule.status))),
             )
-        except (TimeoutError, aiohttp.ClientError, BlobServiceError) as error:
+        except (TimeoutError, aiohttp.ClientError, BlobServiceError, ExchangeFailed) as error:
             logger.warning(
                 "%s %s: %s: %s", request.method, request.path, type(error).__name__, error
             )
@@ -202,17 +203,30 @@ class Proxy:
         (intent,) = await ledger.open([operation])
         settled = False
 
-        async def on_answer(answer: aiohttp.ClientResponse) -> bytes | None:
+        async def record(status: int, headers: Mapping[str, str]) -> None:
             nonlocal settled
-            if operation.succeeded(answer.status, answer.headers):
-                await ledger.close(intent, request.headers, answer.headers, body.size)
+            if operation.succeeded(status, headers):
+                await ledger.close(intent, request.headers, headers, body.size)
             else:
                 ledger.settle([(intent, None)])
             settled = True
-            return None
+
+        async def on_answer(answer: aiohttp.ClientResponse) -> None:
+            await record(answer.status, answer.headers)
 
         try:
-            return await self._forward(request, body, on_answer)
+            if not isinstance(body.data, bytes | None):
+                return await self._forward(request, body, on_answer)
+            answer = await self._exchanges.exchange(
+                request.method, request.raw_path, request[HEADERS], body.data
+            )
+            await record(answer.status, answer.headers)
+            return self._refusal_in(answer.headers) or web.Response(
+                status=answer.status,
+                reason=answer.reason,
+                headers=_end_to_end(answer.headers),
+                body=answer.content,
+            )
         finally:
             if not settled:
                 ledger.reconcile_later([intent])
@@ -261,17 +275,19 @@ class Proxy:
         """
         async with self._session.request(
             request.method,
-            URL(self._upstream + request.raw_path, encoded=True),
+            URL(self._exchanges.origin + request.raw_path, encoded=True),
             headers=request[HEADERS],
             data=body.data,
             allow_redirects=False,
             skip_auto_headers=AUTOMATIC_HEADERS,
         ) as answer:
             content = await on_answer(answer) if on_answer is not None else None
-            # Azurite's word for a wrong key, which on Azure is about firewalls.
-            if answer.headers.get("x-ms-error-code") == "AuthorizationFailure":
-                return self._refuse(NOT_AUTHENTIC)
-            return await _answer(request, answer, content)
+            return self._refusal_in(answer.headers) or await _answer(request, answer, content)
+
+    def _refusal_in(self, headers: Mapping[str, str]) -> web.Response | None:
+        """Azure's own refusal where Azurite's differs: its word for a wrong key is of firewalls."""
+        is_authentic = headers.get("x-ms-error-code") != "AuthorizationFailure"
+        return None if is_authentic else self._refuse(NOT_AUTHENTIC)
 
 
 def connections() -> aiohttp.ClientSession:

@@ -24,10 +24,12 @@ def took_place(intent: Intent, now: Mapping[str, str] | None) -> bool:
         intent: the operation and when it was about to be forwarded.
         now: headers of Get Blob Properties, None if the blob does not exist.
     """
-    if intent.operation.api in {Api.DELETE_BLOB, Api.DELETE_FILE}:
+    if intent.operation.api.is_deletion:
         return intent.before is not None and now is None
     if now is None:
         return False
+    if intent.operation.api.is_rename:  # it changes neither Last-Modified nor the ETag
+        return intent.before is not None and Properties.from_headers(now).etag == intent.before.etag
     if intent.operation.api is Api.SET_BLOB_TIER:  # it does not change Last-Modified
         return intent.before is not None and Properties.from_headers(now).tier != intent.before.tier
     modified_seconds = parsedate_to_datetime(now["Last-Modified"]).timestamp()

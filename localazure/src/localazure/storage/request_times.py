@@ -7,7 +7,8 @@ https://learn.microsoft.com/rest/api/storageservices/create-service-sas#specify-
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -39,28 +40,22 @@ def refusal_of(target: str, headers: Mapping[str, str], now: datetime) -> Refusa
         now: an aware time.
     """
     if headers.get("Authorization", "").startswith("SharedKey"):
-        sent = _header_time(headers.get("x-ms-date") or headers.get("Date") or "")
+        date = headers.get("x-ms-date") or headers.get("Date") or ""
+        sent = _time(parsedate_to_datetime, date)
         return TOO_OLD if sent is not None and now - sent > OLDEST else None
     _, _, query = target.partition("?")
     if "sig=" not in query:
         return None
     fields = parse_qs(query)
-    start, end = (_query_time(fields.get(name, [""])[0]) for name in ("st", "se"))
+    start, end = (_time(datetime.fromisoformat, fields.get(name, [""])[0]) for name in ("st", "se"))
     is_early = start is not None and now < start
     return NOT_NOW if is_early or (end is not None and now >= end) else None
 
 
-def _header_time(text: str) -> datetime | None:
+@functools.lru_cache(maxsize=16)  # the requests of a second have the same ones
+def _time(parse: Callable[[str], datetime], text: str) -> datetime | None:
     try:
-        found = parsedate_to_datetime(text)
-    except ValueError:
-        return None
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
-
-
-def _query_time(text: str) -> datetime | None:
-    try:
-        found = datetime.fromisoformat(text)
+        found = parse(text)
     except ValueError:
         return None
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import functools
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime, timedelta
 
-import aiohttp
-
 from localazure.faults.injector import Injector
 from localazure.faults.plan import Part
-from localazure.outbox.publisher import EventPublisher
+from localazure.outbox.publisher import publishing
 from localazure.runtime.certificates import ensure_certificates, server_context
 from localazure.runtime.environment import LOOPBACK, STORAGE_TOPIC, Environment
 from localazure.runtime.http_server import listening
@@ -22,12 +19,10 @@ from localazure.storage.azurite_process import AzuriteProcess
 from localazure.storage.blob_service import BlobService
 from localazure.storage.configuration import StorageConfiguration
 from localazure.storage.dfs_endpoint import DfsEndpoint
-from localazure.storage.dfs_requests import Place
-from localazure.storage.events import topic_of
+from localazure.storage.exchanges import Exchanges
 from localazure.storage.gate import Gate
-from localazure.storage.hierarchy import Hierarchy, Kind
+from localazure.storage.hierarchy import Hierarchy
 from localazure.storage.ledger import Ledger
-from localazure.storage.operations import Api, Operation
 from localazure.storage.outbox import Outbox
 from localazure.storage.proxy import Proxy, connections
 from localazure.storage.targets import Targets
@@ -47,44 +42,37 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
     ports = environment.ports
     accounts = StorageConfiguration.read(environment.storage_config).accounts
     azurite = AzuriteProcess(environment, accounts)
-    upstreams = {
-        Service.BLOB: (ports.blob, ports.blob_tls, f"http://{LOOPBACK}:{ports.azurite_blob}"),
-        Service.QUEUE: (ports.queue, ports.queue_tls, f"http://{LOOPBACK}:{ports.azurite_queue}"),
-        Service.TABLE: (ports.table, ports.table_tls, f"http://{LOOPBACK}:{ports.azurite_table}"),
+    services = {
+        Service.BLOB: (ports.blob, ports.blob_tls, Exchanges(ports.azurite_blob)),
+        Service.QUEUE: (ports.queue, ports.queue_tls, Exchanges(ports.azurite_queue)),
+        Service.TABLE: (ports.table, ports.table_tls, Exchanges(ports.azurite_table)),
     }
     async with contextlib.AsyncExitStack() as stack:
         outbox = Outbox(environment.part_folder("storage") / "outbox.db")
         stack.callback(outbox.close)
         await stack.enter_async_context(azurite.running())
         to_azurite = await stack.enter_async_context(connections())
-        *_, blob_upstream = upstreams[Service.BLOB]
-        blobs = BlobService(to_azurite, blob_upstream, environment.storage_key)
+        *_, to_blob_service = services[Service.BLOB]
+        blobs = BlobService(to_azurite, to_blob_service.origin, environment.storage_key)
         hierarchy = Hierarchy(functools.partial(environment.storage_connection_string, direct=True))
         stack.push_async_callback(hierarchy.close)
         ledger = Ledger(
             outbox,
             blobs,
             azurite,
-            topic_of=functools.partial(
-                topic_of, environment.subscription_id, environment.resource_group
+            topic_of=lambda account: environment.resource_id(
+                f"Microsoft.Storage/storageAccounts/{account}"
             ),
             has_topic=lambda account: account in accounts and accounts[account].has_system_topic,
-            resume=functools.partial(_resume, hierarchy),
             origin=f"http://{LOOPBACK}:{ports.blob}",
         )
         for account in accounts.values():
             for container in account.containers:
                 await blobs.create_container(account.name, container)
         await ledger.reconcile()
-        to_event_grid = await stack.enter_async_context(aiohttp.ClientSession())
-        publisher = EventPublisher(
-            outbox,
-            to_event_grid,
-            environment.topic_endpoint(STORAGE_TOPIC),
-            environment.keys.event_grid,
-        )
-        publishing = asyncio.create_task(publisher.run())
-        stack.push_async_callback(_cancel, publishing)
+        topic = environment.topic_endpoint(STORAGE_TOPIC)
+        key = environment.keys.event_grid
+        await stack.enter_async_context(publishing(outbox, topic, key))
         stack.push_async_callback(ledger.drain)
         faults = Injector(environment.state, Part.STORAGE)
         gate = Gate(
@@ -96,11 +84,12 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
             lambda: datetime.now(UTC) + timedelta(seconds=faults.clock_skew_seconds()),
         )
         tls = server_context(ensure_certificates(environment))
-        for service, (port, tls_port, upstream) in upstreams.items():
+        for service, (port, tls_port, exchanges) in services.items():
+            stack.callback(exchanges.close)
             proxy = Proxy(
                 service,
                 to_azurite,
-                upstream,
+                exchanges,
                 azurite=azurite,
                 gate=gate,
                 ledger=ledger if service is Service.BLOB else None,
@@ -112,19 +101,3 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
                 by_host = proxy.runner(is_host_style=True)
                 await stack.enter_async_context(listening(by_host, {ports.blob_by_host: None}))
         yield
-
-
-async def _resume(hierarchy: Hierarchy, operation: Operation) -> None:
-    """Do the rest of a rename or a deletion."""
-    place = Place.of(operation.path)
-    if operation.api is Api.DELETE_DIRECTORY:
-        await hierarchy.delete(place)
-    else:
-        kind = Kind.FILE if operation.api is Api.RENAME_FILE else Kind.DIRECTORY
-        await hierarchy.rename(Place.of(operation.source), place, kind)
-
-
-async def _cancel(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task

@@ -1,4 +1,4 @@
-"""Requests to the REST interface of the Table service.
+"""Requests to the REST interface of a storage service, without the SDK.
 
 Table bindings pass JSON through. azure-data-tables converts it to Python types and back: numbers,
 times and `@odata.type` annotations would change (docs/decisions/0001-dependencies.md).
@@ -33,6 +33,7 @@ class Endpoint:
 
     url: str
     """Without a trailing slash."""
+    service: Service
     connection: str = ""
     """The name in the binding; its settings name the identity."""
     account: str = ""
@@ -147,7 +148,7 @@ class StorageRest:
     async def _authorize(self, method: str, url: URL, headers: dict[str, str]) -> None:
         if self._endpoint.key is not None:
             headers["authorization"] = sign_request(
-                Service.TABLE,
+                self._endpoint.service,
                 method,
                 url,
                 headers,

@@ -14,12 +14,13 @@ from typing import Any
 import azure.durable_functions as df
 import pytest
 
-from harness.tiny_app import RunningHub, TinyApp, eventually, running
+from harness.task_hub import DurableApp, RunningHub, running
+from harness.waiting import eventually
 from localazure.functions.durable.runtime import work_queue
 
 
-def make_app(gate: asyncio.Event) -> TinyApp:
-    app = TinyApp()
+def make_app(gate: asyncio.Event) -> DurableApp:
+    app = DurableApp()
 
     @app.activity
     async def gated(_: None) -> int:
@@ -111,7 +112,7 @@ async def test_an_end_that_nobody_takes_is_recorded(tmp_path: Path) -> None:
 
 
 async def test_the_ends_of_a_fan_out_gather(tmp_path: Path) -> None:
-    app = TinyApp()
+    app = DurableApp()
     width = 200
     gates = [asyncio.Event() for _ in range(width)]
 
@@ -124,7 +125,7 @@ async def test_the_ends_of_a_fan_out_gather(tmp_path: Path) -> None:
         yield context.task_all([context.call_activity("gated", n) for n in range(width)])
         return "done"
 
-    async with running(app, tmp_path, max_concurrent_activity_functions=width) as hub:
+    async with running(app, tmp_path, host_json={"maxConcurrentActivityFunctions": width}) as hub:
         await hub.client.start_new("wide", "one")
         await hub.until("one", "Running")
         await eventually(lambda: app.count("gated") == width)

@@ -1,5 +1,8 @@
 """Entities: the SDK's client, orchestrators and entity functions against the running engine."""
 
+# The worker is watched.
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import asyncio
@@ -9,15 +12,19 @@ from typing import Any
 import azure.durable_functions as df
 import pytest
 
-from harness.tiny_app import RunningHub, TinyApp, running
+from harness.task_hub import DurableApp, RunningHub, running
+from harness.waiting import eventually
+from localazure.faults.force import put_in_force
+from localazure.faults.plan import Plan
 from localazure.functions.durable.engine.invocation import Trigger
+from localazure.functions.triggers.durable.functions import DurableFunctions
 
 Context = df.DurableOrchestrationContext
 COUNTER = df.EntityId("Counter", "k")
 
 
-def make_app() -> TinyApp:
-    app = TinyApp()
+def make_app() -> DurableApp:
+    app = DurableApp()
 
     @app.entity
     def counter(context: Any) -> None:
@@ -40,12 +47,11 @@ def make_app() -> TinyApp:
 
 
 async def state(hub: RunningHub, expected: Any) -> None:
-    async with asyncio.timeout(10):
-        while True:
-            response = await hub.client.read_entity_state(COUNTER)
-            if response.entity_state == expected and response.entity_exists:
-                return
-            await asyncio.sleep(0.005)
+    async def is_reached() -> bool:
+        response = await hub.client.read_entity_state(COUNTER)
+        return response.entity_exists and response.entity_state == expected
+
+    await eventually(is_reached)
 
 
 async def test_signals_arrive_in_order_and_survive_a_restart(tmp_path: Path) -> None:
@@ -58,9 +64,11 @@ async def test_signals_arrive_in_order_and_survive_a_restart(tmp_path: Path) -> 
     async with running(app, tmp_path) as hub:
         await state(hub, list(range(1, 20)))
         await hub.client.signal_entity(COUNTER, "delete")
-        async with asyncio.timeout(10):
-            while (await hub.client.read_entity_state(COUNTER)).entity_exists:
-                await asyncio.sleep(0.005)
+
+        async def is_gone() -> bool:
+            return not (await hub.client.read_entity_state(COUNTER)).entity_exists
+
+        await eventually(is_gone)
 
 
 async def test_a_signal_may_be_delivered_twice(tmp_path: Path) -> None:
@@ -71,7 +79,9 @@ async def test_a_signal_may_be_delivered_twice(tmp_path: Path) -> None:
         context.signal_entity(COUNTER, "add", 2)
         return (yield context.call_entity(COUNTER, "get"))
 
-    async with running(app, tmp_path, signals_twice={"counter"}.__contains__) as hub:
+    rule = {"part": "functions", "operation": "signal/counter", "fault": "duplicate"}
+    put_in_force(tmp_path, Plan.model_validate({"seed": 1, "rules": [rule]}))
+    async with running(app, tmp_path) as hub:
         await hub.client.signal_entity(COUNTER, "add", 1)
         await state(hub, [1, 1])
         assert (await hub.run("both")).output == [1, 1, 2, 2]
@@ -96,24 +106,26 @@ async def test_orchestrators_call_and_signal(tmp_path: Path) -> None:
     assert status.output == [[0, 1, 2, 99], "no such thing"]
 
 
-async def test_many_callers_one_batch_at_a_time(tmp_path: Path) -> None:
+async def test_many_callers_one_batch_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     app = make_app()
     busy = 0
-    invoke = app.invoke
+    invoke = DurableFunctions._invoke
 
-    async def watched(name: str, trigger: Trigger) -> str | None:
+    async def watched(functions: DurableFunctions, name: str, trigger: Trigger) -> str | None:
         nonlocal busy
         if name != "counter":
-            return await invoke(name, trigger)
+            return await invoke(functions, name, trigger)
         busy += 1
         assert busy == 1
         await asyncio.sleep(0)
         try:
-            return await invoke(name, trigger)
+            return await invoke(functions, name, trigger)
         finally:
             busy -= 1
 
-    app.invoke = watched
+    monkeypatch.setattr(DurableFunctions, "_invoke", watched)
 
     @app.orchestrator
     def adding(context: Context) -> Any:

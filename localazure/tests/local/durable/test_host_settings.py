@@ -1,5 +1,8 @@
 """Versions, limits, HTTP calls and an unreliable worker."""
 
+# The worker is made to fail.
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import asyncio
@@ -10,16 +13,16 @@ import azure.durable_functions as df
 import pytest
 from aiohttp import web
 
-from harness.tiny_app import TinyApp, running
+from harness.task_hub import DurableApp, running
 from localazure.functions.durable.engine.invocation import Trigger
-from localazure.functions.durable.engine.versioning import FailureStrategy, MatchStrategy
 from localazure.functions.durable.runtime import work_queue
+from localazure.functions.triggers.durable.functions import DurableFunctions
 
 Context = df.DurableOrchestrationContext
 
 
-def versioned_app() -> TinyApp:
-    app = TinyApp()
+def versioned_app() -> DurableApp:
+    app = DurableApp()
 
     @app.orchestrator
     def versioned(context: Context) -> Any:
@@ -29,35 +32,35 @@ def versioned_app() -> TinyApp:
 
 
 async def test_default_and_explicit_version(tmp_path: Path) -> None:
-    async with running(versioned_app(), tmp_path, default_version="2.0") as hub:
+    async with running(versioned_app(), tmp_path, host_json={"defaultVersion": "2.0"}) as hub:
         assert (await hub.run("versioned")).output == "2.0"
         assert (await hub.run("versioned", version="1.5")).output == "1.5"
 
 
 async def test_a_newer_instance_waits_for_a_newer_host(tmp_path: Path) -> None:
     app = versioned_app()
-    async with running(app, tmp_path, default_version="2.0") as hub:
+    async with running(app, tmp_path, host_json={"defaultVersion": "2.0"}) as hub:
         await hub.client.start_new("versioned", "new", version="3.0")
         await hub.run("versioned")
         assert (await hub.client.get_status("new")).runtime_status.value == "Pending"
-    async with running(app, tmp_path, default_version="3.0") as hub:
+    async with running(app, tmp_path, host_json={"defaultVersion": "3.0"}) as hub:
         assert (await hub.until("new")).output == "3.0"
 
 
 async def test_strict_match_and_failure(tmp_path: Path) -> None:
-    options: dict[str, Any] = {
-        "default_version": "2.0",
-        "version_match_strategy": MatchStrategy.STRICT,
-        "version_failure_strategy": FailureStrategy.FAIL,
+    host_json = {
+        "defaultVersion": "2.0",
+        "versionMatchStrategy": "Strict",
+        "versionFailureStrategy": "Fail",
     }
-    async with running(versioned_app(), tmp_path, **options) as hub:
+    async with running(versioned_app(), tmp_path, host_json=host_json) as hub:
         status = await hub.run("versioned", version="1.0")
     assert status.runtime_status.value == "Failed"
     assert "VersionMismatch" in status.output
 
 
 async def test_activity_limit(tmp_path: Path) -> None:
-    app = TinyApp()
+    app = DurableApp()
     at_once = most = 0
 
     @app.activity
@@ -72,7 +75,7 @@ async def test_activity_limit(tmp_path: Path) -> None:
     def fan(context: Context) -> Any:
         yield context.task_all([context.call_activity("busy", n) for n in range(20)])
 
-    async with running(app, tmp_path, max_concurrent_activity_functions=3) as hub:
+    async with running(app, tmp_path, host_json={"maxConcurrentActivityFunctions": 3}) as hub:
         await hub.run("fan")
     assert most == 3
 
@@ -81,7 +84,7 @@ async def test_a_worker_that_breaks_down_is_asked_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(work_queue, "RETRY_SECONDS", 0.01)
-    app = TinyApp()
+    app = DurableApp()
 
     @app.activity
     def step(number: int) -> int:
@@ -91,15 +94,15 @@ async def test_a_worker_that_breaks_down_is_asked_again(
     def fragile(context: Context) -> Any:
         return (yield context.call_activity("step", 1))
 
-    invoke, broken = app.invoke, {"step": 2, "fragile": 2}
+    invoke, broken = DurableFunctions._invoke, {"step": 2, "fragile": 2}
 
-    async def unreliable(name: str, trigger: Trigger) -> str | None:
+    async def unreliable(functions: DurableFunctions, name: str, trigger: Trigger) -> str | None:
         if broken[name]:
             broken[name] -= 1
             raise ConnectionError("the worker is gone")
-        return await invoke(name, trigger)
+        return await invoke(functions, name, trigger)
 
-    app.invoke = unreliable
+    monkeypatch.setattr(DurableFunctions, "_invoke", unreliable)
     async with running(app, tmp_path) as hub:
         assert (await hub.run("fragile")).output == 2
 
@@ -125,7 +128,7 @@ async def test_call_http_polls_until_it_is_done(tmp_path: Path) -> None:
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     port = runner.addresses[0][1]
-    app = TinyApp()
+    app = DurableApp()
 
     @app.orchestrator
     def calling(context: Context) -> Any:
@@ -144,27 +147,3 @@ async def test_call_http_polls_until_it_is_done(tmp_path: Path) -> None:
     assert status.output[:2] == [200, '{"done": true}']
     assert "ClientConnectorError" in status.output[2]
     assert polls == 3
-
-
-async def test_work_goes_on_after_a_restart(tmp_path: Path) -> None:
-    app = TinyApp()
-    gate = asyncio.Event()
-
-    @app.activity
-    async def gated(number: int) -> int:
-        await gate.wait()
-        return number
-
-    @app.orchestrator
-    def patient(context: Context) -> Any:
-        return (yield context.task_all([context.call_activity("gated", n) for n in range(3)]))
-
-    async with running(app, tmp_path, drain_seconds=0) as hub:
-        await hub.client.start_new("patient", "p")
-        async with asyncio.timeout(10):
-            while app.count("gated") < 3:
-                await asyncio.sleep(0.005)
-    gate.set()
-    async with running(app, tmp_path) as hub:
-        assert (await hub.until("p")).output == [0, 1, 2]
-    assert app.count("gated") == 6  # at least once

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import azure.durable_functions as df
 import pytest
 
-from harness.tiny_app import TinyApp, running
-from localazure.functions.durable.options import DurableOptions
+from harness.task_hub import DurableApp, running
+from localazure import limits
+from localazure.runtime.environment import RUN_ACTIVITIES_TWICE
 
 Context = df.DurableOrchestrationContext
 # For a whole megabyte aiohttp warns the SDK's client, which is no concern here.
 LIMIT_BYTES = 100_000
 
 
-def make_app() -> TinyApp:
-    app = TinyApp()
+def make_app() -> DurableApp:
+    app = DurableApp()
 
     @app.activity
     def blow_up(count: int) -> str:
@@ -68,10 +70,14 @@ async def test_the_id_of_a_sub_orchestration_is_checked(tmp_path: Path, bad: str
     assert "nstance IDs must" in failed.output
 
 
-async def test_the_managed_scheduler_takes_no_payload_over_1_mb(tmp_path: Path) -> None:
-    managed = DurableOptions.parse({"storageProvider": {"type": "azureManaged"}})
-    assert managed.payload_limit_bytes == 1024 * 1024
-    async with running(make_app(), tmp_path, payload_limit_bytes=LIMIT_BYTES) as hub:
+async def test_the_managed_scheduler_takes_no_payload_over_1_mb(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert limits.DURABLE_SCHEDULER_PAYLOAD.value == 1024 * 1024
+    smaller = replace(limits.DURABLE_SCHEDULER_PAYLOAD, value=LIMIT_BYTES)
+    monkeypatch.setattr(limits, "DURABLE_SCHEDULER_PAYLOAD", smaller)
+    managed = {"storageProvider": {"type": "azureManaged"}}
+    async with running(make_app(), tmp_path, host_json=managed) as hub:
         with pytest.raises(Exception, match="takes at most 100,000"):
             await hub.client.start_new("result_of", client_input="x" * LIMIT_BYTES)
         assert (await hub.run("result_of", LIMIT_BYTES - 2)).output == LIMIT_BYTES - 2
@@ -94,6 +100,6 @@ async def test_azure_storage_moves_large_payloads_to_blobs(
 
 async def test_activities_can_be_run_twice(tmp_path: Path) -> None:
     app = make_app()
-    async with running(app, tmp_path, runs_twice={"measure"}.__contains__) as hub:
+    async with running(app, tmp_path, app_settings={RUN_ACTIVITIES_TWICE: "true"}) as hub:
         assert (await hub.run("input_of", 3)).output == 3
     assert app.count("measure") == 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,16 +13,18 @@ import aiohttp
 import azure.durable_functions as df
 import pytest
 
-from harness.tiny_app import SYSTEM_KEY, TinyApp, eventually, running
+from harness.task_hub import EARLY_EVENTS, KEYS, DurableApp, RunningHub, running
+from harness.waiting import eventually
 from localazure.functions.durable.engine.instance import Execution, Instance
-from localazure.functions.durable.options import DurableOptions
 from localazure.functions.durable.store.store import Store
+
+pytestmark = EARLY_EVENTS
 
 Context = df.DurableOrchestrationContext
 
 
-def make_app() -> TinyApp:
-    app = TinyApp()
+def make_app() -> DurableApp:
+    app = DurableApp()
 
     @app.activity
     def double(number: int) -> int:
@@ -40,18 +42,23 @@ def make_app() -> TinyApp:
     return app
 
 
-async def test_start_on_a_live_id_and_on_a_finished_one(tmp_path: Path) -> None:
+@pytest.fixture
+async def hub(tmp_path: Path) -> AsyncIterator[RunningHub]:
     async with running(make_app(), tmp_path) as hub:
+        yield hub
+
+
+async def test_start_on_a_live_id_and_on_a_finished_one(hub: RunningHub) -> None:
+    await hub.client.start_new("waiting", "one")
+    await hub.until("one", "Running")
+    with pytest.raises(
+        Exception, match="An Orchestration instance with the status Running already exists"
+    ):
         await hub.client.start_new("waiting", "one")
-        await hub.until("one", "Running")
-        with pytest.raises(
-            Exception, match="An Orchestration instance with the status Running already exists"
-        ):
-            await hub.client.start_new("waiting", "one")
-        await hub.client.raise_event("one", "go", 1)
-        await hub.until("one")
-        await hub.client.start_new("simple", "one")
-        status = await hub.until("one", history=True)
+    await hub.client.raise_event("one", "go", 1)
+    await hub.until("one")
+    await hub.client.start_new("simple", "one")
+    status = await hub.until("one", history=True)
     assert (status.name, status.output) == ("simple", 2)
     assert [event["EventType"] for event in status.historyEvents] == [
         "ExecutionStarted",
@@ -74,10 +81,8 @@ async def test_starts_of_one_id_at_the_same_time(
         await create(store, execution)
 
     monkeypatch.setattr(Store, "create", create_together)
-    parsed = DurableOptions.parse({"storageProvider": {"type": provider}})
-    async with running(
-        app := make_app(), tmp_path, has_racing_starts=parsed.has_racing_starts
-    ) as hub:
+    host_json = {"storageProvider": {"type": provider}}
+    async with running(app := make_app(), tmp_path, host_json=host_json) as hub:
         starts = [hub.client.start_new("waiting", "one", n) for n in range(2)]
         outcomes = await asyncio.gather(*starts, return_exceptions=True)
         assert outcomes.count("one") == (2 if provider == "azureStorage" else 1)
@@ -89,10 +94,9 @@ async def test_starts_of_one_id_at_the_same_time(
 
 # The SDK's client does not quote an id.
 @pytest.mark.parametrize("bad", ["@entity@like", "x" * 101, "a%23b", "a/b", "a?b", "a%0ab"])
-async def test_instance_ids_that_azure_refuses(tmp_path: Path, bad: str) -> None:
-    async with running(make_app(), tmp_path) as hub:
-        with pytest.raises(Exception, match="nstance IDs must"):
-            await hub.client.start_new("simple", bad)
+async def test_instance_ids_that_azure_refuses(hub: RunningHub, bad: str) -> None:
+    with pytest.raises(Exception, match="nstance IDs must"):
+        await hub.client.start_new("simple", bad)
 
 
 async def test_terminate_reaches_sub_orchestrations(tmp_path: Path) -> None:
@@ -114,20 +118,6 @@ async def test_terminate_reaches_sub_orchestrations(tmp_path: Path) -> None:
         assert (status.runtime_status.value, status.output) == ("Terminated", "enough of it")
 
 
-async def test_suspend_holds_events_back_until_resume(tmp_path: Path) -> None:
-    async with running(make_app(), tmp_path) as hub:
-        await hub.client.start_new("waiting", "one")
-        await hub.until("one", "Running")
-        await hub.client.suspend("one", "lunch")
-        await hub.until("one", "Suspended")
-        await hub.client.raise_event("one", "go", "x")
-        await hub.client.suspend("one", "still lunch")
-        assert (await hub.until("one", "Suspended")).output is None
-        await hub.client.resume("one", "back")
-        status = await hub.until("one")
-    assert status.output == ['"x"', 42]
-
-
 async def test_a_suspended_instance_stays_suspended_over_a_restart(tmp_path: Path) -> None:
     app = make_app()
     async with running(app, tmp_path) as hub:
@@ -135,6 +125,7 @@ async def test_a_suspended_instance_stays_suspended_over_a_restart(tmp_path: Pat
         await hub.client.suspend("one", "lunch")
         await hub.until("one", "Suspended")
         await hub.client.raise_event("one", "go", "x")
+        await hub.client.suspend("one", "still lunch")
     async with running(app, tmp_path) as hub:
         assert (await hub.until("one", "Suspended")).output is None
         await hub.client.resume("one", "back")
@@ -261,7 +252,7 @@ async def test_a_rewind_takes_up_what_was_under_way(tmp_path: Path) -> None:
 
 
 async def test_lists_and_purges_are_done_in_pages(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hub: RunningHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("localazure.functions.durable.store.store.PAGE_SIZE", 3)
     lengths: list[int] = []
@@ -273,87 +264,79 @@ async def test_lists_and_purges_are_done_in_pages(
         return found
 
     monkeypatch.setattr(Store, "query", watched)
-    async with running(make_app(), tmp_path) as hub:
-        await hub.client.start_new("waiting", "lives")
-        ids = [await hub.client.start_new("simple", f"o{number}") for number in range(7)]
-        for instance_id in ids:
-            await hub.until(instance_id)
-        everything = await hub.client.get_status_all()
-        assert sorted(one.instance_id for one in everything) == ["lives", *ids]
-        assert not await hub.client.get_status_by(created_time_to=datetime(2020, 1, 1, tzinfo=UTC))
-        purged = await hub.client.purge_instance_history_by(
-            created_time_from=datetime(2020, 1, 1, tzinfo=UTC)
-        )
-        assert purged.instances_deleted == 7
-        (left,) = await hub.client.get_status_all()
-        assert left.instance_id == "lives"
+    await hub.client.start_new("waiting", "lives")
+    ids = [await hub.client.start_new("simple", f"o{number}") for number in range(7)]
+    for instance_id in ids:
+        await hub.until(instance_id)
+    everything = await hub.client.get_status_all()
+    assert sorted(one.instance_id for one in everything) == ["lives", *ids]
+    assert not await hub.client.get_status_by(created_time_to=datetime(2020, 1, 1, tzinfo=UTC))
+    purged = await hub.client.purge_instance_history_by(
+        created_time_from=datetime(2020, 1, 1, tzinfo=UTC)
+    )
+    assert purged.instances_deleted == 7
+    (left,) = await hub.client.get_status_all()
+    assert left.instance_id == "lives"
     assert max(lengths) == 3
 
 
-async def test_restart(tmp_path: Path) -> None:
-    async with running(make_app(), tmp_path) as hub:
-        await hub.client.start_new("simple", "one")
-        await hub.until("one")
-        answer = await hub.client.restart("one")
-        assert (await hub.until(answer["id"])).output == 2
-        assert answer["id"] != "one"
-        same = await hub.client.restart("one", restart_with_new_instance_id=False)
-        assert same["id"] == "one"
-        assert (await hub.until("one")).output == 2
-        with pytest.raises(Exception, match="No instance"):
-            await hub.client.restart("nobody")
+async def test_restart(hub: RunningHub) -> None:
+    await hub.client.start_new("simple", "one")
+    await hub.until("one")
+    answer = await hub.client.restart("one")
+    assert (await hub.until(answer["id"])).output == 2
+    assert answer["id"] != "one"
+    same = await hub.client.restart("one", restart_with_new_instance_id=False)
+    assert same["id"] == "one"
+    assert (await hub.until("one")).output == 2
+    with pytest.raises(Exception, match="No instance"):
+        await hub.client.restart("nobody")
 
 
-async def test_purge(tmp_path: Path) -> None:
+async def test_purge(hub: RunningHub) -> None:
     begun = datetime.now(UTC) - timedelta(minutes=1)
-    async with running(make_app(), tmp_path) as hub:
-        for name in ("one", "two", "three"):
-            await hub.client.start_new("simple", name)
-            await hub.until(name)
-        await hub.client.start_new("waiting", "live")
-        assert (await hub.client.purge_instance_history("one")).instances_deleted == 1
-        assert (await hub.client.purge_instance_history("one")).instances_deleted == 0
-        with pytest.raises(Exception, match="412"):
-            await hub.client.purge_instance_history("live")
-        assert (await hub.client.purge_instance_history_by(begun)).instances_deleted == 2
-        assert (await hub.client.purge_instance_history_by(begun)).instances_deleted == 0
-        left = await hub.client.get_status_all()
+    for name in ("one", "two", "three"):
+        await hub.client.start_new("simple", name)
+        await hub.until(name)
+    await hub.client.start_new("waiting", "live")
+    assert (await hub.client.purge_instance_history("one")).instances_deleted == 1
+    assert (await hub.client.purge_instance_history("one")).instances_deleted == 0
+    assert not await hub.client.get_status("one")
+    with pytest.raises(Exception, match="412"):
+        await hub.client.purge_instance_history("live")
+    assert (await hub.client.purge_instance_history_by(begun)).instances_deleted == 2
+    assert (await hub.client.purge_instance_history_by(begun)).instances_deleted == 0
+    left = await hub.client.get_status_all()
     assert [status.instance_id for status in left] == ["live"]
 
 
-async def test_queries(tmp_path: Path) -> None:
-    async with running(make_app(), tmp_path) as hub:
-        for n in range(3):
-            await hub.client.start_new("simple", f"done-{n}")
-            await hub.until(f"done-{n}")
-        await hub.client.start_new("waiting", "live-1")
-        await hub.until("live-1", "Running")
+async def test_queries(hub: RunningHub) -> None:
+    for n in range(3):
+        await hub.client.start_new("simple", f"done-{n}")
+        await hub.until(f"done-{n}")
+    await hub.client.start_new("waiting", "live-1")
+    await hub.until("live-1", "Running")
 
-        async def ids(**conditions: Any) -> list[str]:
-            found = await hub.client.get_status_by(**conditions)
-            return [status.instance_id for status in found]
+    async def ids(**conditions: Any) -> list[str]:
+        found = await hub.client.get_status_by(**conditions)
+        return [status.instance_id for status in found]
 
-        assert len(await hub.client.get_status_all()) == 4
-        running_only = [df.OrchestrationRuntimeStatus.Running]
-        assert await ids(runtime_status=running_only) == ["live-1"]
-        assert await ids(instance_id_prefix="done-") == ["done-0", "done-1", "done-2"]
-        hour = timedelta(hours=1)
-        assert await ids(created_time_from=datetime.now(UTC) + hour) == []
-        assert len(await ids(created_time_to=datetime.now(UTC) + hour)) == 4
-
-
-async def test_a_missing_instance_has_no_status(tmp_path: Path) -> None:
-    async with running(make_app(), tmp_path) as hub:
-        assert not await hub.client.get_status("nobody")
+    assert len(await hub.client.get_status_all()) == 4
+    running_only = [df.OrchestrationRuntimeStatus.Running]
+    assert await ids(runtime_status=running_only) == ["live-1"]
+    assert await ids(instance_id_prefix="done-") == ["done-0", "done-1", "done-2"]
+    hour = timedelta(hours=1)
+    assert await ids(created_time_from=datetime.now(UTC) + hour) == []
+    assert len(await ids(created_time_to=datetime.now(UTC) + hour)) == 4
 
 
-async def test_public_api_pages_and_wants_its_key(tmp_path: Path) -> None:
-    async with running(make_app(), tmp_path) as hub, aiohttp.ClientSession() as http:
+async def test_public_api_pages_and_wants_its_key(hub: RunningHub) -> None:
+    async with aiohttp.ClientSession() as http:
         url = f"{hub.base_url}/runtime/webhooks/durabletask"
         for refused in ("", "?code=wrong"):
             async with http.get(f"{url}/instances{refused}") as answer:
                 assert answer.status == 401
-        headers = {"x-functions-key": SYSTEM_KEY}
+        headers = {"x-functions-key": KEYS.system}
         for n in range(5):
             async with http.post(
                 f"{url}/orchestrators/simple/i{n}", headers=headers, data="3"
@@ -376,8 +359,8 @@ async def test_public_api_pages_and_wants_its_key(tmp_path: Path) -> None:
         assert (seen, token) == ([f"i{n}" for n in range(5)], "")
 
 
-async def test_links_of_a_start_work_as_they_are(tmp_path: Path) -> None:
-    async with running(make_app(), tmp_path) as hub, aiohttp.ClientSession() as http:
+async def test_links_of_a_start_work_as_they_are(hub: RunningHub) -> None:
+    async with aiohttp.ClientSession() as http:
         instance_id = await hub.client.start_new("waiting", "one")
         links = hub.client.create_http_management_payload(instance_id)
         async with http.get(links["statusQueryGetUri"]) as answer:
@@ -394,16 +377,7 @@ async def test_links_of_a_start_work_as_they_are(tmp_path: Path) -> None:
             assert (await answer.json())["output"] == [{"once": "encoded"}, 42]
         async with http.delete(links["purgeHistoryDeleteUri"]) as answer:
             assert await answer.json() == {"instancesDeleted": 1}
-        assert quote(SYSTEM_KEY, safe="") in links["statusQueryGetUri"]
-
-
-async def test_wait_for_completion(tmp_path: Path) -> None:
-    async with running(make_app(), tmp_path) as hub:
-        instance_id = await hub.client.start_new("simple")
-        response = await hub.client.wait_for_completion_or_create_check_status_response(
-            None, instance_id, 10_000, 10
-        )
-    assert (response.status_code, json.loads(response.get_body())) == (200, 2)
+        assert quote(KEYS.system, safe="") in links["statusQueryGetUri"]
 
 
 async def test_failed_instance_as_http_error_when_asked(tmp_path: Path) -> None:
@@ -423,8 +397,8 @@ async def test_failed_instance_as_http_error_when_asked(tmp_path: Path) -> None:
             assert answer.status == 500
 
 
-async def test_an_event_in_an_unknown_charset_is_a_bad_request(tmp_path: Path) -> None:
-    async with running(make_app(), tmp_path) as hub, aiohttp.ClientSession() as client:
+async def test_an_event_in_an_unknown_charset_is_a_bad_request(hub: RunningHub) -> None:
+    async with aiohttp.ClientSession() as client:
         url = f"{hub.base_url}/durabletask/instances/one/raiseEvent/go"
         headers = {"Content-Type": "application/json; charset=klingon"}
         async with client.post(url, data=b"1", headers=headers) as response:

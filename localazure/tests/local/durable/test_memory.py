@@ -14,16 +14,20 @@ from typing import Any
 import azure.durable_functions as df
 import pytest
 
-from harness.tiny_app import TinyApp, eventually, running
-from localazure.functions.durable.engine.orchestrator_trigger import OrchestratorTrigger
+from harness.task_hub import EARLY_EVENTS, DurableApp, running
+from harness.waiting import eventually
+from localazure.functions.durable.engine.invocation import Trigger
 from localazure.functions.durable.runtime import instance_cache
 from localazure.functions.durable.runtime.activities import ActivityRunner
+from localazure.functions.triggers.durable.functions import DurableFunctions
+
+pytestmark = EARLY_EVENTS
 
 Context = df.DurableOrchestrationContext
 
 
-def make_app() -> TinyApp:
-    app = TinyApp()
+def make_app() -> DurableApp:
+    app = DurableApp()
     counter = df.EntityId("count", "k")
 
     @app.activity
@@ -99,16 +103,17 @@ async def test_an_instance_stays_while_its_episode_runs(
 ) -> None:
     monkeypatch.setattr(instance_cache, "MAX_CACHED_CHARACTERS", 0)
     released = asyncio.Event()
-    app = make_app()
-    invoke = app.invoke
+    invoke = DurableFunctions._invoke
 
-    async def invoke_when_released(name: str, trigger: str | OrchestratorTrigger) -> str | None:
+    async def invoke_when_released(
+        functions: DurableFunctions, name: str, trigger: Trigger
+    ) -> str | None:
         if name == "again":
             await released.wait()
-        return await invoke(name, trigger)
+        return await invoke(functions, name, trigger)
 
-    monkeypatch.setattr(app, "invoke", invoke_when_released)
-    async with running(app, tmp_path) as hub:
+    monkeypatch.setattr(DurableFunctions, "_invoke", invoke_when_released)
+    async with running(make_app(), tmp_path) as hub:
         slow = await hub.client.start_new("again")
         assert (await hub.run("failing")).runtime_status.value == "Failed"  # takes its place
         released.set()

@@ -13,6 +13,7 @@ import contextlib
 import json
 import sqlite3
 import tempfile
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any, ClassVar
 from unittest import mock
@@ -29,13 +30,14 @@ from harness.random_orchestrations import (
     random_app,
     total_of,
 )
-from harness.tiny_app import TinyApp
+from harness.task_hub import EARLY_EVENTS, DurableApp
 from localazure.functions.durable.engine.instance import LIVE
-from localazure.functions.durable.extension import DurableExtension, DurableOptions
 from localazure.functions.durable.runtime import work_queue
 from localazure.functions.durable.runtime.task_hub import TaskHub
 from localazure.functions.durable.store.store import Store
 from localazure.sqlite.database import Database, LaneBroken
+
+pytestmark = EARLY_EVENTS
 
 
 class Crash(sqlite3.OperationalError):
@@ -43,9 +45,9 @@ class Crash(sqlite3.OperationalError):
 
 
 class MortalDatabase(Database):
-    """Commits so many transactions, then none."""
+    """Commits so many transactions, then none; a number below zero: all of them."""
 
-    lives = 0
+    lives = -1
 
     def submit(self, transaction: Any, lane: Any = None, *, is_patient: bool = False) -> Any:
         if MortalDatabase.lives == 0:
@@ -90,71 +92,37 @@ async def raise_events(hub: TaskHub, store: Store) -> None:
                     await hub.raise_event(instance.execution.instance_id, f"{number}", "1")
 
 
-async def start_engine(app: TinyApp, folder: Path) -> tuple[DurableExtension, TaskHub, Store]:
-    extension = DurableExtension(
-        database_path=folder / "hub.db",
-        base_url="http://127.0.0.1",
-        system_key="k",
-        invoke=app.invoke,
-        options=DurableOptions(),
-    )
-    await extension.start(
-        orchestrators=app.orchestrators, activities=app.activities, entities=app.entities
-    )
-    hub = extension._api._hub  # pyright: ignore[reportPrivateUsage]
-    return extension, hub, extension._store  # pyright: ignore[reportPrivateUsage]
-
-
-async def live_through(plan: list[Step], lives: list[int], folder: Path) -> tuple[Any, Any, int]:
-    """Run a plan with crashes; its output, the entity's total, and how many crashes there were."""
-    app = random_app()
-    crashes = 0
-    for commits in [*lives, -1]:
-        MortalDatabase.lives = commits
-        extension, hub, store = await start_engine(app, folder)
-        try:
-            async with asyncio.timeout(20):
-                if store.instance("top") is None:
-                    with contextlib.suppress(Crash):
-                        await hub.start(
-                            "follow", instance_id="top", input_json=json.dumps(json.dumps(plan))
-                        )
-                while MortalDatabase.lives != 0:
-                    instance = store.instance("top")
-                    if instance is not None and instance.status not in LIVE and not store.inbox():
-                        total = store.entity_state("@adder@all")
-                        return instance.output, total, crashes
-                    await raise_events(hub, store)
-                    await asyncio.sleep(0.001)
-                crashes += 1
-        finally:
-            await extension.stop(0)
-            check(folder)
-    raise AssertionError("it never ended")
-
-
-async def live_with_failures(plan: list[Step], folder: Path) -> tuple[Any, Any, int]:
-    """Run a plan; its output, the entity's total, and how many transactions there were."""
-    app = random_app()
-    extension, hub, store = await start_engine(app, folder)
+async def live(app: DurableApp, plan: list[Step], folder: Path) -> tuple[Any, Any] | None:
+    """Run a plan, or go on with it: its output and the entity's total; None after a crash."""
     try:
-        async with asyncio.timeout(20):
-            while store.instance("top") is None:
-                with contextlib.suppress(FullDisk, LaneBroken):
-                    await hub.start(
-                        "follow", instance_id="top", input_json=json.dumps(json.dumps(plan))
-                    )
-                await asyncio.sleep(0.001)
-            while True:
+        async with app.started(folder, drain_seconds=0) as functions, asyncio.timeout(20):
+            hub = functions.extension._api._hub  # pyright: ignore[reportPrivateUsage]
+            store = functions.extension._store  # pyright: ignore[reportPrivateUsage]
+            while MortalDatabase.lives != 0:
                 instance = store.instance("top")
-                if instance is not None and instance.status not in LIVE and not store.inbox():
-                    total = store.entity_state("@adder@all")
-                    return instance.output, total, FailingDatabase.handed_in
-                await raise_events(hub, store)
+                if instance is None:
+                    with contextlib.suppress(Crash, FullDisk, LaneBroken):
+                        given = json.dumps(json.dumps(plan))
+                        await hub.start("follow", instance_id="top", input_json=given)
+                elif instance.status not in LIVE and not store.inbox():
+                    return instance.output, store.entity_state("@adder@all")
+                else:
+                    await raise_events(hub, store)
                 await asyncio.sleep(0.001)
+            return None
     finally:
-        await extension.stop(0)
         check(folder)
+
+
+async def live_through(plan: list[Step], lives: list[int], folder: Path) -> tuple[Any, Any]:
+    """Run a plan with a crash after so many transactions, again and again."""
+    app = random_app()
+    for crashes, transactions in enumerate([*lives, -1]):
+        MortalDatabase.lives = transactions
+        if ended := await live(app, plan, folder):
+            event(f"{crashes} crashes")
+            return ended
+    raise AssertionError("it never ended")
 
 
 def check(folder: Path) -> None:
@@ -166,36 +134,43 @@ def check(folder: Path) -> None:
         store.close()
 
 
-@settings(
-    max_examples=40,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
-@given(PLANS, st.lists(st.integers(1, 8), max_size=5))
-def test_crashes_change_no_result(plan: list[Step], lives: list[int]) -> None:
+@contextlib.contextmanager
+def kept_in(database: type[Database]) -> Generator[Path]:
+    """A folder whose task hub has such a database."""
     with (
         tempfile.TemporaryDirectory() as folder,
-        mock.patch("localazure.functions.durable.store.store.Database", MortalDatabase),
+        mock.patch("localazure.functions.durable.store.store.Database", database),
         mock.patch.object(work_queue, "RETRY_SECONDS", 0.005),
     ):
-        output, total, crashes = asyncio.run(live_through(plan, lives, Path(folder)))
-    event(f"{crashes} crashes")
+        yield Path(folder)
+
+
+def assert_as_modelled(plan: list[Step], ended: tuple[Any, Any] | None) -> None:
+    assert ended is not None
+    output, total = ended
     assert json.loads(output) == model(plan)
     assert json.loads(total or "0") == total_of(plan)
 
 
-@settings(
+EXAMPLES = settings(
     max_examples=40,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
+
+
+@EXAMPLES
+@given(PLANS, st.lists(st.integers(1, 8), max_size=5))
+def test_crashes_change_no_result(plan: list[Step], lives: list[int]) -> None:
+    with kept_in(MortalDatabase) as folder:
+        ended = asyncio.run(live_through(plan, lives, folder))
+    assert_as_modelled(plan, ended)
+
+
+@EXAMPLES
 @given(PLANS, st.sets(st.integers(1, 30), max_size=5))
 def test_failed_transactions_change_no_result(plan: list[Step], failing: set[int]) -> None:
     FailingDatabase.failing, FailingDatabase.handed_in = failing, 0
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        mock.patch("localazure.functions.durable.store.store.Database", FailingDatabase),
-        mock.patch.object(work_queue, "RETRY_SECONDS", 0.005),
-    ):
-        output, total, handed_in = asyncio.run(live_with_failures(plan, Path(folder)))
-    event(f"{len([number for number in failing if number <= handed_in])} failures")
-    assert json.loads(output) == model(plan)
-    assert json.loads(total or "0") == total_of(plan)
+    with kept_in(FailingDatabase) as folder:
+        ended = asyncio.run(live(random_app(), plan, folder))
+    event(f"{len([number for number in failing if number <= FailingDatabase.handed_in])} failures")
+    assert_as_modelled(plan, ended)

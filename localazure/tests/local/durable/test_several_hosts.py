@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
-from datetime import timedelta
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import azure.durable_functions as df
 
-from harness.tiny_app import SYSTEM_KEY, RunningHub, TinyApp, running
-from localazure.functions.durable.store.shared_store import Sharing
+from harness.task_hub import KEYS, DurableApp, RunningHub, running
+from localazure.functions.configuration.several_hosts import INSTANCE_ID
+from localazure.runtime.environment import HOSTS, LEASE_SECONDS
 
 # Longer than a test lasts: what is taken over here was given back.
-LEASE = timedelta(minutes=5)
+LEASE = "300"
 
 
-def make_app() -> TinyApp:
-    app = TinyApp()
+def make_app() -> DurableApp:
+    app = DurableApp()
 
     @app.activity
     def double(number: int) -> int:
@@ -45,11 +44,9 @@ def make_app() -> TinyApp:
     return app
 
 
-@asynccontextmanager
-async def host(app: TinyApp, folder: Path, name: str) -> AsyncGenerator[RunningHub]:
-    sharing = Sharing(host=name, partition_count=4, lease=LEASE)
-    async with running(app, folder, sharing=sharing) as hub:
-        yield hub
+def host(app: DurableApp, folder: Path, name: str) -> AbstractAsyncContextManager[RunningHub]:
+    app_settings = {HOSTS: "2", INSTANCE_ID: name, LEASE_SECONDS: LEASE}
+    return running(app, folder, app_settings=app_settings)
 
 
 async def test_a_start_that_waits_is_answered_by_either_host(tmp_path: Path) -> None:
@@ -63,7 +60,7 @@ async def test_a_start_that_waits_is_answered_by_either_host(tmp_path: Path) -> 
         for hub in (one, two):
             async with client.post(
                 f"{hub.base_url}/runtime/webhooks/durabletask/orchestrators/chain",
-                params={"code": SYSTEM_KEY, "timeout": "20", "pollingInterval": "1"},
+                params={"code": KEYS.system, "timeout": "20", "pollingInterval": "1"},
             ) as reply:
                 assert (reply.status, await reply.json()) == (200, 4)
 

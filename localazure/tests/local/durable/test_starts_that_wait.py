@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,15 @@ import aiohttp
 import azure.durable_functions as df
 import pytest
 
-from harness.tiny_app import RunningHub, TinyApp, running
+from harness.task_hub import DurableApp, RunningHub, running
 
 Context = df.DurableOrchestrationContext
 # A poll once a minute would come after the tests' own limit.
 LONG = ("3600", "60")
 
 
-def make_app() -> TinyApp:
-    app = TinyApp()
+def make_app() -> DurableApp:
+    app = DurableApp()
 
     @app.activity
     def double(number: int) -> int:
@@ -49,6 +50,18 @@ def make_app() -> TinyApp:
     return app
 
 
+@pytest.fixture
+async def hub(tmp_path: Path) -> AsyncIterator[RunningHub]:
+    async with running(make_app(), tmp_path) as hub:
+        yield hub
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession() as session:
+        yield session
+
+
 def url(hub: RunningHub, name: str, timeout: str, interval: str) -> str:
     created = json.loads(hub.extension.client_binding())["creationUrls"]
     return (
@@ -61,53 +74,43 @@ def url(hub: RunningHub, name: str, timeout: str, interval: str) -> str:
 
 @pytest.mark.parametrize(("name", "output"), [("simple", 2), ("starting_anew", 6)])
 async def test_the_output_is_the_answer_as_soon_as_it_is_there(
-    name: str, output: int, tmp_path: Path
+    name: str, output: int, hub: RunningHub, http: aiohttp.ClientSession
 ) -> None:
-    async with (
-        running(make_app(), tmp_path) as hub,
-        aiohttp.ClientSession() as http,
-        http.post(url(hub, name, *LONG)) as response,
-    ):
+    async with http.post(url(hub, name, *LONG)) as response:
         assert (response.status, await response.json()) == (200, output)
 
 
-async def test_a_failure_is_described(tmp_path: Path) -> None:
-    async with (
-        running(make_app(), tmp_path) as hub,
-        aiohttp.ClientSession() as http,
-        http.post(url(hub, "failing", *LONG)) as response,
-    ):
+async def test_a_failure_is_described(hub: RunningHub, http: aiohttp.ClientSession) -> None:
+    async with http.post(url(hub, "failing", *LONG)) as response:
         assert response.status == 200
         assert (await response.json())["runtimeStatus"] == "Failed"
 
 
-async def test_an_end_that_comes_from_outside_is_told(tmp_path: Path) -> None:
-    async with running(make_app(), tmp_path) as hub, aiohttp.ClientSession() as http:
-        started = asyncio.create_task(http.post(url(hub, "waiting/one", *LONG)))
-        await hub.until("one", "Running", "Pending")
-        await hub.client.terminate("one", "enough")
-        async with await started as response:
-            described = await response.json()
-        assert (described["runtimeStatus"], described["output"]) == ("Terminated", "enough")
+async def test_an_end_that_comes_from_outside_is_told(
+    hub: RunningHub, http: aiohttp.ClientSession
+) -> None:
+    started = asyncio.create_task(http.post(url(hub, "waiting/one", *LONG)))
+    await hub.until("one", "Running", "Pending")
+    await hub.client.terminate("one", "enough")
+    async with await started as response:
+        described = await response.json()
+    assert (described["runtimeStatus"], described["output"]) == ("Terminated", "enough")
 
 
-async def test_in_time_or_with_links(tmp_path: Path) -> None:
-    async with running(make_app(), tmp_path) as hub, aiohttp.ClientSession() as http:
-        async with http.post(url(hub, "waiting/one", "0.05", "0.05")) as response:
-            assert response.status == 202
-            assert response.headers["Location"] == (await response.json())["statusQueryGetUri"]
-        await hub.client.raise_event("one", "go", "now")
-        await hub.until("one", "Completed")
+async def test_in_time_or_with_links(hub: RunningHub, http: aiohttp.ClientSession) -> None:
+    async with http.post(url(hub, "waiting/one", "0.05", "0.05")) as response:
+        assert response.status == 202
+        assert response.headers["Location"] == (await response.json())["statusQueryGetUri"]
+    await hub.client.raise_event("one", "go", "now")
+    await hub.until("one", "Completed")
 
 
 @pytest.mark.parametrize(
     ("patience", "interval"), [("1", "2"), ("soon", "1"), ("inf", "1"), ("nan", "nan")]
 )
 async def test_times_that_make_no_sense_are_refused(
-    patience: str, interval: str, tmp_path: Path
+    patience: str, interval: str, hub: RunningHub, http: aiohttp.ClientSession
 ) -> None:
-    app = make_app()
-    async with running(app, tmp_path) as hub, aiohttp.ClientSession() as http:
-        async with http.post(url(hub, "waiting", patience, interval)) as response:
-            assert response.status == 400
-        assert app.invoked == []
+    async with http.post(url(hub, "waiting", patience, interval)) as response:
+        assert response.status == 400
+    assert await hub.client.get_status_all() == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import json
 from datetime import UTC, datetime
 from typing import Any
@@ -13,6 +13,7 @@ from azure.eventgrid import EventGridEvent
 from azure.eventgrid.aio import EventGridPublisherClient
 from azure.storage.blob.aio import ContainerClient
 
+from harness.waiting import eventually
 from localazure.eventgrid import service as eventgrid
 from localazure.runtime.environment import Environment
 from localazure.storage import service as storage
@@ -31,69 +32,63 @@ def container(environment: Environment) -> ContainerClient:
 
 async def read_letters(letters: ContainerClient, count: int) -> dict[str, Any]:
     """Name and content of each dead letter, once there are that many."""
-    async with asyncio.timeout(30):
-        while True:
-            names = [name async for name in letters.list_blob_names()]
-            if len(names) >= count:
-                break
-            await asyncio.sleep(0.05)
+
+    async def names() -> list[str] | None:
+        listed = [name async for name in letters.list_blob_names()]
+        return listed if len(listed) >= count else None
+
     found: dict[str, Any] = {}
-    for name in names:
+    for name in await eventually(names):
         downloader = await letters.download_blob(name)
         found[name] = json.loads(await downloader.readall())
     return found
 
 
-@pytest.mark.parametrize(
-    ("answers", "attempts", "reason", "outcome"),
-    [
-        ([500, 500], 2, "MaxDeliveryAttemptsExceeded", "GenericError"),
-        ([400], 1, "UndeliverableDueToClientError", "BadRequest"),
-        ([500, 401], 2, "UndeliverableDueToClientError", "Unauthorized"),
-    ],
-)
+# Answers of a webhook, the number of attempts, the reason and the last outcome.
+CASES = [
+    ([500, 500], 2, "MaxDeliveryAttemptsExceeded", "GenericError"),
+    ([400], 1, "UndeliverableDueToClientError", "BadRequest"),
+    ([500, 401], 2, "UndeliverableDueToClientError", "Unauthorized"),
+]
+
+
 async def test_event_is_dead_lettered_with_its_history(
-    environment: Environment,
-    configure: Any,
-    webhook: Any,
-    receiver: Any,
-    answers: list[int],
-    attempts: int,
-    reason: str,
-    outcome: str,
+    environment: Environment, configure: Any, webhook: Any, new_receiver: Any
 ) -> None:
     environment.storage_config.write_text('{"containers": ["dead-letter-events"]}')
+    receivers = [new_receiver() for _ in CASES]
+    policy = {"deadLetterDestination": DEAD_LETTERS, "retryPolicy": {"maxDeliveryAttempts": 2}}
     configure(
-        webhook(
-            "hook",
-            "azure-ml",
-            receiver.url,
-            deadLetterDestination=DEAD_LETTERS,
-            retryPolicy={"maxDeliveryAttempts": 2},
+        *(
+            webhook(f"hook{number}", "azure-ml", receiver.url, **policy)
+            for number, receiver in enumerate(receivers)
         ),
         retryScheduleSeconds=[0.01],
     )
-    receiver.answers = list(answers)
     key = AzureKeyCredential(environment.keys.event_grid)
     sent = EventGridEvent("/s", "T", {"n": 1}, "1")
     async with (
+        contextlib.AsyncExitStack() as stack,
         storage.serve(environment),
         eventgrid.serve(environment),
         EventGridPublisherClient(environment.topic_endpoint("azure-ml"), key) as client,
         container(environment) as letters,
     ):
+        for receiver, (answers, *_) in zip(receivers, CASES, strict=True):
+            receiver.answers = list(answers)
+            await stack.enter_async_context(receiver.listening())
         await client.send(sent)
-        ((name, content),) = (await read_letters(letters, 1)).items()
-    assert len(receiver.requests) == attempts
-    (letter,) = content
-    assert letter["id"] == str(sent.id)
-    assert letter["data"] == {"n": 1}
-    assert letter["deadLetterReason"] == reason
-    assert letter["deliveryAttempts"] == attempts
-    assert letter["lastDeliveryOutcome"] == outcome
-    assert letter["publishTime"] <= letter["lastDeliveryAttemptTime"]
-    at = datetime.fromisoformat(letter["lastDeliveryAttemptTime"]).astimezone(UTC)
-    assert name.startswith(f"HOOK/{at.year}/{at.month}/{at.day}/{at.hour}/")
+        found = await read_letters(letters, len(CASES))
+    for number, (name, (letter,)) in enumerate(sorted(found.items())):
+        _, attempts, reason, outcome = CASES[number]
+        assert len(receivers[number].requests) == attempts
+        assert (letter["id"], letter["data"]) == (str(sent.id), {"n": 1})
+        assert letter["deadLetterReason"] == reason
+        assert letter["deliveryAttempts"] == attempts
+        assert letter["lastDeliveryOutcome"] == outcome
+        assert letter["publishTime"] <= letter["lastDeliveryAttemptTime"]
+        at = datetime.fromisoformat(letter["lastDeliveryAttemptTime"]).astimezone(UTC)
+        assert name.startswith(f"HOOK{number}/{at.year}/{at.month}/{at.day}/{at.hour}/")
 
 
 async def test_dead_letter_waits_for_storage(

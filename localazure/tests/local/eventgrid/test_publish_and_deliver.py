@@ -18,6 +18,7 @@ from azure.core.messaging import CloudEvent
 from azure.eventgrid import EventGridEvent, EventGridPublisherClient, generate_sas
 from azure.eventgrid.aio import EventGridPublisherClient as AsyncPublisherClient
 
+from harness.waiting import eventually
 from localazure.eventgrid.service import serve
 from localazure.runtime.environment import Environment
 
@@ -180,9 +181,7 @@ async def test_a_webhook_that_does_not_confirm_gets_no_events(
     configure(webhook("hook", "azure-ml", receiver.url))
     async with serve(environment), publisher(environment) as client:
         await client.send(event())
-        async with asyncio.timeout(10):
-            while receiver.handshakes < 3:
-                await asyncio.sleep(0.02)
+        await eventually(lambda: receiver.handshakes >= 3)
         assert receiver.requests == []
         receiver.agrees = True
         await receiver.wait_for(lambda: len(receiver.requests) == 1)
@@ -269,13 +268,13 @@ async def test_subscription_put_at_run_time_outlives_a_restart(
         async with serve(environment), publisher(environment) as client:
             await client.send(event())
             await receiver.wait_for(lambda: len(receiver.requests) == 1)
-            async with asyncio.timeout(10):
-                while True:
-                    async with session.get("/subscriptions") as response:
-                        (found,) = (await response.json())["value"]
-                    if found["counts"]["delivered"]:
-                        break
-            assert found["counts"] == {
+
+            async def counts() -> dict[str, int] | None:
+                async with session.get("/subscriptions") as response:
+                    (found,) = (await response.json())["value"]
+                return found["counts"] if found["counts"]["delivered"] else None
+
+            assert await eventually(counts) == {
                 "matched": 1,
                 "delivered": 1,
                 "failed": 0,

@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import functools
 import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +21,6 @@ from localazure.runtime.environment import Environment
 
 APPS = Path(__file__).parent / "apps"
 KEYS = KeyRing(master="master-key", host="host-key", system="system-key")
-DEADLINE_SECONDS = 30.0
 
 RunningApp = Callable[..., AbstractAsyncContextManager[tuple[Host, aiohttp.ClientSession]]]
 
@@ -30,22 +28,24 @@ RunningApp = Callable[..., AbstractAsyncContextManager[tuple[Host, aiohttp.Clien
 @contextlib.asynccontextmanager
 async def run_in(
     folder: Path,
-    name: str,
+    app: str | Path,
     *,
     port: int | None = None,
     drain_seconds: float = DRAIN_SECONDS,
     cors: CorsPolicy | None = None,
+    only: Sequence[str] = (),
     **settings: str,
 ) -> AsyncGenerator[tuple[Host, aiohttp.ClientSession]]:
     async with (
         run_app(
-            APPS / name,
+            APPS / app,  # which is the app itself if its path is absolute
             port=port or free_ports(1)[0],
             state=folder / "state",
             keys=KEYS,
             app_settings={"SEEN": str(folder / "seen.jsonl"), **settings},
             drain_seconds=drain_seconds,
             cors=cors,
+            only=only,
         ) as host,
         aiohttp.ClientSession(host.base_url) as client,
     ):
@@ -54,7 +54,7 @@ async def run_in(
 
 @pytest.fixture
 def running_app(tmp_path: Path) -> RunningApp:
-    """Runs one of the apps in this process, with a client whose base URL is the host's."""
+    """Runs an app, named or by its path, in this process, with a client of it."""
     return functools.partial(run_in, tmp_path)
 
 
@@ -84,12 +84,6 @@ class Seen:
     def of(self, function: str, **fields: object) -> list[dict[str, Any]]:
         wanted = {"function": function, **fields}
         return [note for note in self.all() if wanted.items() <= note.items()]
-
-    async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until it holds."""
-        async with asyncio.timeout(DEADLINE_SECONDS):
-            while not condition():
-                await asyncio.sleep(0.02)
 
 
 @pytest.fixture

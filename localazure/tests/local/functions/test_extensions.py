@@ -7,9 +7,9 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
-from azure.core.exceptions import ResourceNotFoundError
 from azure.storage.blob.aio import BlobServiceClient
 
+from harness.waiting import eventually
 from localazure.storage.service import serve as serve_storage
 
 # An app brings its extensions itself; requirements-dev.txt has those of this one.
@@ -85,11 +85,5 @@ async def test_blobs_as_clients(running_app: Any, environment: Any) -> None:
         copied = await service.get_blob_client("target", "a.txt").download_blob()
         assert await copied.readall() == b"hello"
         size = service.get_blob_client("sizes", "a.txt")
-        async with asyncio.timeout(30):
-            while True:
-                try:
-                    measured = await (await size.download_blob()).readall()
-                    break
-                except ResourceNotFoundError:
-                    await asyncio.sleep(0.05)
-        assert measured == b"5"
+        await eventually(size.exists)
+        assert await (await size.download_blob()).readall() == b"5"

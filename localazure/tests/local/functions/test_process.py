@@ -11,13 +11,13 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import pytest
 
 from harness.child_process import ChildProcess
 from harness.part_process import PartProcess
+from harness.waiting import eventually
 from localazure.runtime.environment import Environment
 
 APPS = Path(__file__).parent / "apps"
@@ -35,14 +35,24 @@ def python(tmp_path: Path) -> Callable[..., ChildProcess]:
     return make
 
 
+def write_app(folder: Path, body: str, **host_json: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "host.json").write_text(json.dumps({"version": "2.0", **host_json}))
+    (folder / "function_app.py").write_text(
+        "import azure.functions as func\n"
+        f"app = func.FunctionApp(http_auth_level=func.AuthLevel.ANONYMOUS)\n{body}"
+    )
+    return folder
+
+
 async def until_up(client: aiohttp.ClientSession, url: str) -> None:
-    async with asyncio.timeout(DEADLINE_SECONDS):
-        while True:
-            with contextlib.suppress(aiohttp.ClientConnectionError):
-                async with client.get(url) as response:
-                    if response.status == 200:
-                        return
-            await asyncio.sleep(0.05)
+    async def is_up() -> bool:
+        with contextlib.suppress(aiohttp.ClientConnectionError):
+            async with client.get(url) as response:
+                return response.status == 200
+        return False
+
+    await eventually(is_up, DEADLINE_SECONDS)
 
 
 @pytest.fixture
@@ -50,11 +60,6 @@ def part(environment: Environment) -> Environment:
     environment = dataclasses.replace(environment, app=APPS / "durable")
     environment.save()
     return environment
-
-
-async def json_of(client: aiohttp.ClientSession, url: str) -> Any:
-    async with client.get(url) as response:
-        return await response.json()
 
 
 async def test_an_orchestration_survives_kill_9_of_the_part(part: Environment) -> None:
@@ -70,11 +75,12 @@ async def test_an_orchestration_survives_kill_9_of_the_part(part: Environment) -
             url = links["sendEventPostUri"].replace("{eventName}", "go")
             async with client.post(url, json="now") as response:
                 assert response.status == 202
-            async with asyncio.timeout(DEADLINE_SECONDS):
-                while (await json_of(client, links["statusQueryGetUri"]))[
-                    "runtimeStatus"
-                ] != "Completed":
-                    await asyncio.sleep(0.05)
+
+            async def is_completed() -> bool:
+                async with client.get(links["statusQueryGetUri"]) as response:
+                    return (await response.json())["runtimeStatus"] == "Completed"
+
+            await eventually(is_completed)
             assert process.end() == 0, process.output
     for key in dataclasses.asdict(part.keys).values():
         assert key not in process.output
@@ -107,33 +113,24 @@ async def test_the_end_of_a_host_does_not_wait_for_a_function_that_blocks(
         assert host.wait(DEADLINE_SECONDS / 2) == 0  # the activities would wait for 30 s
 
 
-@pytest.mark.parametrize(
-    "work",
-    [
-        "asyncio.get_running_loop().run_in_executor(None, time.sleep, 600)",
-        "threading.Thread(target=time.sleep, args=(600,)).start()",
-    ],
-)
 async def test_sigterm_ends_a_host_although_threads_of_the_app_run_on(
-    tmp_path: Path, free_port: int, work: str, python: Callable[..., ChildProcess]
+    tmp_path: Path, free_port: int, python: Callable[..., ChildProcess]
 ) -> None:
-    app = tmp_path / "app"
-    app.mkdir()
-    (app / "host.json").write_text('{"version": "2.0"}')
-    (app / "function_app.py").write_text(
+    app = write_app(
+        tmp_path / "app",
         "import asyncio, threading, time\n"
-        "import azure.functions as func\n"
-        "app = func.FunctionApp(http_auth_level=func.AuthLevel.ANONYMOUS)\n"
-        f"@app.route()\nasync def work(req: func.HttpRequest) -> str:\n    {work}\n"
-        "    return 'at work'\n"
+        "@app.route()\nasync def work(req: func.HttpRequest) -> str:\n"
+        "    asyncio.get_running_loop().run_in_executor(None, time.sleep, 600)\n"
+        "    threading.Thread(target=time.sleep, args=(600,)).start()\n"
+        "    return 'at work'\n",
     )
     command = ("-m", "localazure", "start", str(app), "--port", str(free_port))
     url = f"http://127.0.0.1:{free_port}"
     with python(*command) as host:
         async with aiohttp.ClientSession() as client:
             await until_up(client, url)
-            async with client.get(f"{url}/api/work"):
-                pass
+            async with client.get(f"{url}/api/work") as response:
+                assert await response.text() == "at work"
         assert host.end() == 0
 
 
@@ -163,9 +160,9 @@ async def test_the_host_alone(
 async def test_a_second_host_on_the_same_state_is_refused(
     tmp_path: Path, free_port: int, python: Callable[..., ChildProcess]
 ) -> None:
-    command = ("-m", "localazure", "start", str(APPS / "durable"), "--port", str(free_port))
+    command = ("-m", "localazure", "start", str(APPS / "http"), "--port", str(free_port))
     command += ("--state", str(tmp_path / "state"))
-    url = f"http://127.0.0.1:{free_port}/api/counter/k"
+    url = f"http://127.0.0.1:{free_port}/api/hello"
     async with aiohttp.ClientSession() as client:
         with python(*command) as first:
             await until_up(client, url)
@@ -185,15 +182,9 @@ async def test_a_change_restarts_the_host(
     tmp_path: Path, free_port: int, python: Callable[..., ChildProcess]
 ) -> None:
     app = tmp_path / "app"
-    app.mkdir()
-    (app / "host.json").write_text('{"version": "2.0"}')
 
     def write(body: str) -> None:
-        (app / "function_app.py").write_text(
-            "import azure.functions as func\n"
-            "app = func.FunctionApp(http_auth_level=func.AuthLevel.ANONYMOUS)\n"
-            f"@app.route()\ndef version(req: func.HttpRequest) -> str:\n    {body}\n"
-        )
+        write_app(app, f"@app.route()\ndef version(req: func.HttpRequest) -> str:\n    {body}\n")
 
     async def until_it_says(text: str) -> None:
         url = f"http://127.0.0.1:{free_port}/api/version"
@@ -219,16 +210,13 @@ async def test_a_change_restarts_the_host(
 async def test_a_timeout_recycles_the_process(
     tmp_path: Path, free_port: int, python: Callable[..., ChildProcess]
 ) -> None:
-    app = tmp_path / "app"
-    app.mkdir()
-    (app / "host.json").write_text('{"version": "2.0", "functionTimeout": "00:00:01"}')
-    (app / "function_app.py").write_text(
+    app = write_app(
+        tmp_path / "app",
         "import time, uuid\n"
-        "import azure.functions as func\n"
-        "app = func.FunctionApp(http_auth_level=func.AuthLevel.ANONYMOUS)\n"
         "PROCESS = str(uuid.uuid4())\n"
         "@app.route()\ndef process(req: func.HttpRequest) -> str:\n    return PROCESS\n"
-        "@app.route()\ndef slow(req: func.HttpRequest) -> str:\n    time.sleep(600)\n"
+        "@app.route()\ndef slow(req: func.HttpRequest) -> str:\n    time.sleep(600)\n",
+        functionTimeout="00:00:01",
     )
     command = ("-m", "localazure", "start", str(app), "--port", str(free_port))
     url = f"http://127.0.0.1:{free_port}"

@@ -13,8 +13,11 @@ import pytest_asyncio
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 
+from harness.waiting import eventually
 from localazure.runtime.environment import Environment
 from localazure.servicebus.server import serve as serve_service_bus
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 CONFIG = {
     "UserConfig": {
@@ -72,7 +75,6 @@ async def until_empty(environment: Environment, queue: str) -> None:
             await asyncio.sleep(0.02)
 
 
-@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.usefixtures("client")
 async def test_messages_arrive_whole_and_are_completed(shared: Any) -> None:
     message = ServiceBusMessage(
@@ -83,7 +85,7 @@ async def test_messages_arrive_whole_and_are_completed(shared: Any) -> None:
         application_properties={"attempt": 1, "pipeline": "digits"},
     )
     await send(shared.environment, "plain", message)
-    await shared.seen.until(lambda: bool(shared.seen.of("on_message", id="run:1")))
+    await eventually(lambda: bool(shared.seen.of("on_message", id="run:1")))
     await until_empty(shared.environment, "plain")
     assert shared.seen.of("on_message", id="run:1") == [
         {
@@ -99,17 +101,15 @@ async def test_messages_arrive_whole_and_are_completed(shared: Any) -> None:
     ]
 
 
-@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.usefixtures("client")
 async def test_a_failure_abandons_and_it_comes_again(shared: Any) -> None:
     message = ServiceBusMessage("x", message_id="fails", subject="fails once")
     await send(shared.environment, "plain", message)
-    await shared.seen.until(lambda: len(shared.seen.of("on_message", id="fails")) == 2)
+    await eventually(lambda: len(shared.seen.of("on_message", id="fails")) == 2)
     counts = [note["delivery_count"] for note in shared.seen.of("on_message", id="fails")]
     assert counts == [1, 2]
 
 
-@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.usefixtures("client")
 async def test_cardinality_many(shared: Any) -> None:
     bodies = [f"m{number}" for number in range(5)]
@@ -119,11 +119,10 @@ async def test_cardinality_many(shared: Any) -> None:
         return sorted(body for note in ended for body in note["bodies"])
 
     await send(shared.environment, "batches", *(ServiceBusMessage(body) for body in bodies))
-    await shared.seen.until(lambda: arrived() == bodies)
+    await eventually(lambda: arrived() == bodies)
     assert len(shared.seen.of("on_batch", state="ended")) < len(bodies)
 
 
-@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.usefixtures("client")
 async def test_batches_run_one_after_the_other(shared: Any) -> None:
     def notes(body: str) -> list[dict[str, Any]]:
@@ -131,9 +130,9 @@ async def test_batches_run_one_after_the_other(shared: Any) -> None:
 
     slow = ServiceBusMessage("slow", application_properties={"seconds": 0.5})
     await send(shared.environment, "batches", slow)
-    await shared.seen.until(lambda: bool(notes("slow")))
+    await eventually(lambda: bool(notes("slow")))
     await send(shared.environment, "batches", ServiceBusMessage("next"))
-    await shared.seen.until(lambda: len(notes("next")) == 2)
+    await eventually(lambda: len(notes("next")) == 2)
     of_both = [
         (note["bodies"], note["state"])
         for note in shared.seen.of("on_batch")
@@ -147,12 +146,11 @@ async def test_batches_run_one_after_the_other(shared: Any) -> None:
     ]
 
 
-@pytest.mark.asyncio(loop_scope="module")
 async def test_output_bindings(shared: Any, client: aiohttp.ClientSession) -> None:
     for path, body in (("/api/send/plain", b"to the queue"), ("/api/send/news", b"to all")):
         async with client.post(path, data=body) as response:
             assert response.status == 200
-    await shared.seen.until(
+    await eventually(
         lambda: bool(
             shared.seen.of("on_message", body="to the queue")
             and shared.seen.of("on_news", body="to all", state="ended")
@@ -160,7 +158,6 @@ async def test_output_bindings(shared: Any, client: aiohttp.ClientSession) -> No
     )
 
 
-@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.usefixtures("client")
 async def test_as_many_at_a_time_as_host_json_allows(shared: Any) -> None:
     messages = [
@@ -172,7 +169,7 @@ async def test_as_many_at_a_time_as_host_json_allows(shared: Any) -> None:
     def crowd() -> list[dict[str, Any]]:
         return [n for n in shared.seen.of("on_news") if n["body"].startswith("crowd")]
 
-    await shared.seen.until(lambda: len(crowd()) == 12)
+    await eventually(lambda: len(crowd()) == 12)
     changes = [1 if note["state"] == "began" else -1 for note in crowd()]
     assert 2 <= max(itertools.accumulate(changes)) <= 4
 
@@ -183,11 +180,11 @@ async def test_the_broker_may_be_away_at_the_start_and_later(
     async with running_app("service_bus", **settings(environment)):
         async with serve_service_bus(environment):
             await send(environment, "plain", ServiceBusMessage("first"))
-            await seen.until(lambda: len(seen.of("on_message")) == 1)
+            await eventually(lambda: len(seen.of("on_message")) == 1)
             await until_empty(environment, "plain")
         async with serve_service_bus(environment):
             await send(environment, "plain", ServiceBusMessage("second"))
-            await seen.until(lambda: len(seen.of("on_message")) == 2)
+            await eventually(lambda: len(seen.of("on_message")) == 2)
     assert [note["body"] for note in seen.of("on_message")] == ["first", "second"]
 
 
@@ -199,7 +196,7 @@ async def test_a_drain_lets_a_message_finish_and_completes_it(
     async with serve_service_bus(environment):
         async with running_app("service_bus", **names):
             await send(environment, "news", message)
-            await seen.until(lambda: bool(seen.of("on_news")))
+            await eventually(lambda: bool(seen.of("on_news")))
         assert [note["state"] for note in seen.of("on_news")] == ["began", "ended"]
         async with sender(environment) as client:
             receiver = client.get_subscription_receiver("news", "all")

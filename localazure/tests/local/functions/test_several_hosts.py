@@ -1,22 +1,37 @@
-"""`localazure start --hosts 2`: one port, timers on one host, a dead host is replaced."""
+"""`localazure start --hosts 2`: one port, timers on one host, messages on both.
+
+A dead host is replaced; its timers and its messages go on elsewhere.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
+from azure.servicebus import ServiceBusMessage
+from azure.servicebus.aio import ServiceBusClient
 
 from harness.child_process import ChildProcess
+from harness.waiting import eventually
+from localazure.runtime.environment import Environment
+from localazure.servicebus.server import serve as serve_service_bus
 
 DEADLINE_SECONDS = 60.0
 
+LOCK_SECONDS = 5
+# So many that it takes both hosts.
+MESSAGES = 8
+HOST_JSON = '{"version": "2.0", "extensions": {"serviceBus": {"maxConcurrentCalls": 6}}}'
+
 FUNCTION_APP = """
+import asyncio
 import os
 from pathlib import Path
 
@@ -35,19 +50,22 @@ def host(req: func.HttpRequest) -> func.HttpResponse:
 def tick(timer: func.TimerRequest) -> None:
     with Path("ticks").open("a") as ticks:
         ticks.write(f"{HOST}\\n")
+
+
+@app.service_bus_queue_trigger(arg_name="message", queue_name="work", connection="Bus")
+async def work(message: func.ServiceBusMessage) -> None:
+    with Path("deliveries").open("a") as deliveries:
+        deliveries.write(f"{HOST} {message.message_id} {message.delivery_count}\\n")
+    while not Path("may-end").exists():
+        await asyncio.sleep(0.02)
 """
 
 
 def make_app(folder: Path) -> Path:
     folder.mkdir()
-    (folder / "host.json").write_text('{"version": "2.0"}')
+    (folder / "host.json").write_text(HOST_JSON)
     (folder / "function_app.py").write_text(FUNCTION_APP)
     return folder
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0.05)
 
 
 async def hosts_that_answer(url: str, count: int) -> set[str]:
@@ -62,23 +80,72 @@ async def hosts_that_answer(url: str, count: int) -> set[str]:
     return found
 
 
-async def test_a_dead_host_is_replaced_and_its_timers_go_on(tmp_path: Path, free_port: int) -> None:
+@dataclass(frozen=True, order=True)
+class Delivery:
+    """A message that a host was given, and for which time."""
+
+    message: str
+    count: int
+    host: str
+
+    @classmethod
+    def all(cls, file: Path) -> list[Delivery]:
+        """Those that the function has written, by message."""
+        lines = [line.rsplit(" ", 2) for line in file.read_text().splitlines()]
+        return sorted(cls(message, int(count), host) for host, message, count in lines)
+
+
+async def test_a_dead_host_is_replaced_and_its_work_goes_on(
+    tmp_path: Path, environment: Environment, free_port: int
+) -> None:
     app = make_app(tmp_path / "app")
-    ticks = app / "ticks"
+    ticks, deliveries = app / "ticks", app / "deliveries"
+    queue = {"Name": "work", "Properties": {"LockDuration": f"PT{LOCK_SECONDS}S"}}
+    namespace = {"Name": "test", "Queues": [queue]}
+    environment.service_bus_config.write_text(
+        json.dumps({"UserConfig": {"Namespaces": [namespace]}})
+    )
+    bus = environment.service_bus_connection_string
     command = [
         *(sys.executable, "-m", "localazure", "start", app, "--hosts", "2"),
         *("--port", str(free_port), "--state", tmp_path / "state"),
     ]
     url = f"http://127.0.0.1:{free_port}/api/host"
-    with ChildProcess(command, tmp_path / "log") as hosts:
-        async with asyncio.timeout(DEADLINE_SECONDS):
+    async with (
+        asyncio.timeout(DEADLINE_SECONDS),
+        serve_service_bus(environment),
+        ServiceBusClient.from_connection_string(bus) as client,
+        client.get_queue_sender("work") as sender,
+        client.get_queue_receiver("work") as receiver,
+    ):
+        with ChildProcess(command, tmp_path / "log", variables={"AzureWebJobsBus": bus}) as hosts:
             first = await hosts_that_answer(url, 2)
-            await until(ticks.exists)
+            await eventually(ticks.exists)
             (owner,) = set(ticks.read_text().splitlines())
+            names = [str(number) for number in range(MESSAGES)]
+            await sender.send_messages([ServiceBusMessage(n, message_id=n) for n in names])
+            await eventually(
+                lambda: deliveries.exists() and len(Delivery.all(deliveries)) == MESSAGES
+            )
+            given = Delivery.all(deliveries)
+            assert [(each.message, each.count) for each in given] == [(n, 1) for n in names]
+            lost = [each.message for each in given if each.host == owner]
+            assert 0 < len(lost) < MESSAGES  # each host has some
+
             os.kill(int(owner.split()[1]), signal.SIGKILL)
-            await until(lambda: ticks.read_text().splitlines()[-1] != owner)
+            await eventually(lambda: ticks.read_text().splitlines()[-1] != owner)
             (other,) = first - {owner}
             (new,) = await hosts_that_answer(url, 2) - {other}
-        assert new != owner
-        assert len(set(ticks.read_text().splitlines())) == 2  # the dead one's, and one other's
-        assert hosts.end() == 0, hosts.output
+            assert new != owner
+            assert len(set(ticks.read_text().splitlines())) == 2  # the dead one's, one other's
+            # Their locks end together, and those of the other host are renewed beyond that.
+            await eventually(lambda: len(Delivery.all(deliveries)) == MESSAGES + len(lost))
+            again = [each for each in Delivery.all(deliveries) if each.count == 2]
+            assert [each.message for each in again] == lost
+            assert {each.host for each in again} <= {other, new}
+
+            (app / "may-end").touch()
+            while await receiver.peek_messages(1, sequence_number=1):
+                await asyncio.sleep(0.02)
+            assert await asyncio.to_thread(hosts.end) == 0, hosts.output
+    assert len(Delivery.all(deliveries)) == MESSAGES + len(lost)

@@ -6,17 +6,17 @@ import json
 import shutil
 import socket
 import textwrap
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import Any
 
-import aiohttp
 import pytest
 from azure.durable_functions.models.utils import http_utils
 
-from localazure.functions.app_process import run_app, start_host
+from localazure.functions.app_process import start_host
 from localazure.functions.errors import AppLoadError
-from localazure.functions.http.access_keys import KeyRing
 
-KEYS = KeyRing(master="m", host="h", system="s")
+MASTER = {"x-functions-key": "master-key"}
 HEADER = "import azure.functions as func\napp = func.FunctionApp()\n"
 
 
@@ -27,13 +27,13 @@ def write_app(folder: Path, body: str, host_json: str = '{"version": "2.0"}') ->
     return folder
 
 
-async def start(app: Path, state: Path, port: int = 0, **settings: str) -> None:
-    async with run_app(app, port=port, state=state, keys=KEYS, app_settings=settings):
+async def start(app: AbstractAsyncContextManager[object]) -> None:
+    async with app:
         pass
 
 
 async def test_functions_in_error_are_named_and_the_others_run(
-    tmp_path: Path, free_port: int, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, running_app: Any
 ) -> None:
     app = write_app(
         tmp_path / "app",
@@ -76,10 +76,8 @@ async def test_functions_in_error_are_named_and_the_others_run(
         def six(req: func.HttpRequest, out: func.Out[str]) -> str: ...
         """,
     )
-    async with (
-        run_app(app, port=free_port, state=tmp_path / "state", keys=KEYS, app_settings={}) as host,
-        aiohttp.ClientSession(host.base_url, headers={"x-functions-key": "m"}) as client,
-    ):
+    async with running_app(app) as (host, client):
+        client.headers.update(MASTER)
         for method, text in (("GET", "one"), ("PUT", "three")):
             async with client.request(method, "/api/same") as response:
                 assert await response.text() == text
@@ -113,7 +111,7 @@ async def test_functions_in_error_are_named_and_the_others_run(
         assert reason in line
 
 
-async def test_a_disabled_function_may_be_wrong(tmp_path: Path) -> None:
+async def test_a_disabled_function_may_be_wrong(tmp_path: Path, running_app: Any) -> None:
     app = write_app(
         tmp_path / "app",
         """
@@ -122,11 +120,10 @@ async def test_a_disabled_function_may_be_wrong(tmp_path: Path) -> None:
         """,
     )
     settings = {"AzureWebJobs.tick.Disabled": "1"}
-    async with run_app(app, port=0, state=tmp_path / "state", keys=KEYS, app_settings=settings):
-        pass
+    await start(running_app(app, **settings))
 
 
-async def test_a_port_that_is_taken(tmp_path: Path) -> None:
+async def test_a_port_that_is_taken(tmp_path: Path, running_app: Any) -> None:
     app = write_app(
         tmp_path / "app",
         """
@@ -141,44 +138,18 @@ async def test_a_port_that_is_taken(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         with pytest.raises(OSError, match="address already in use"):
-            await start(app, tmp_path / "state", taken.getsockname()[1], Bus="Endpoint=sb://x")
-
-
-async def test_a_port_that_is_taken_with_durable_functions(tmp_path: Path) -> None:
-    app = Path(__file__).parent / "apps" / "durable"
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
+            await start(running_app(app, port=taken.getsockname()[1], Bus="Endpoint=sb://x"))
         with pytest.raises(OSError, match="address already in use"):
-            await start(app, tmp_path / "state", taken.getsockname()[1])
+            await start(running_app("durable", port=taken.getsockname()[1]))
 
 
-async def test_only_some_functions(tmp_path: Path, free_port: int) -> None:
-    app = Path(__file__).parent / "apps" / "http"
-    async with run_app(
-        app, port=free_port, state=tmp_path, keys=KEYS, app_settings={}, only=["Hello", "item"]
-    ) as host:
-        assert sorted(function.name for function in host.functions) == ["hello", "item"]
-
-
-async def test_a_function_that_the_app_does_not_have_is_named(
-    tmp_path: Path, free_port: int
-) -> None:
-    app = Path(__file__).parent / "apps" / "http"
+async def test_a_function_that_the_app_does_not_have_is_named(running_app: Any) -> None:
     with pytest.raises(AppLoadError, match="no function named helo, nix"):
-        async with run_app(
-            app,
-            port=free_port,
-            state=tmp_path,
-            keys=KEYS,
-            app_settings={},
-            only=["helo", "item", "nix"],
-        ):
-            pass
+        await start(running_app("http", only=["helo", "item", "nix"]))
 
 
 async def test_a_plan_refuses_what_it_does_not_have(
-    tmp_path: Path, free_port: int, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, running_app: Any
 ) -> None:
     app = write_app(
         tmp_path / "app",
@@ -189,20 +160,20 @@ async def test_a_plan_refuses_what_it_does_not_have(
         '{"version": "2.0", "functionTimeout": "00:10:01"}',
     )
     storage = {"AzureWebJobsStorage": "UseDevelopmentStorage=true"}
-    await start(app, tmp_path / "state", free_port, LOCALAZURE_PLAN="flex", **storage)
+    await start(running_app(app, LOCALAZURE_PLAN="flex", **storage))
     assert "the Flex Consumption plan has no blob triggers that poll" in caplog.text
     with pytest.raises(AppLoadError, match="on the Consumption plan a function runs for 0:10:00"):
-        await start(app, tmp_path / "state", free_port, LOCALAZURE_PLAN="consumption", **storage)
+        await start(running_app(app, LOCALAZURE_PLAN="consumption", **storage))
 
 
-async def test_an_unknown_time_zone(tmp_path: Path) -> None:
+async def test_an_unknown_time_zone(tmp_path: Path, running_app: Any) -> None:
     app = write_app(tmp_path / "app", "")
     with pytest.raises(AppLoadError, match="WEBSITE_TIME_ZONE is 'Mars/Olympus'"):
-        await start(app, tmp_path / "state", WEBSITE_TIME_ZONE="Mars/Olympus")
+        await start(running_app(app, WEBSITE_TIME_ZONE="Mars/Olympus"))
 
 
 async def test_warnings_do_not_keep_an_app_from_running(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, running_app: Any
 ) -> None:
     app = write_app(
         tmp_path / "app",
@@ -213,7 +184,7 @@ async def test_warnings_do_not_keep_an_app_from_running(
         """,
         '{"version": "2.0", "extensions": {"eventHubs": {}}}',
     )
-    await start(app, tmp_path / "state")
+    await start(running_app(app))
     assert "extensions.eventHubs has no effect here" in caplog.text
     assert "the retry policy of 'hello' has no effect" in caplog.text
 
@@ -244,12 +215,11 @@ async def test_warnings_do_not_keep_an_app_from_running(
     ],
     ids=["ASGI", "WSGI"],
 )
-async def test_web_frameworks(tmp_path: Path, free_port: int, web_app: str) -> None:
+async def test_web_frameworks(tmp_path: Path, web_app: str, running_app: Any) -> None:
     host_json = '{"version": "2.0", "extensions": {"http": {"routePrefix": ""}}}'
     app = write_app(tmp_path / "app", web_app, host_json)
     async with (
-        run_app(app, port=free_port, state=tmp_path / "s", keys=KEYS, app_settings={}) as host,
-        aiohttp.ClientSession(host.base_url) as client,
+        running_app(app) as (_, client),
         client.get("/some/where") as response,
     ):
         assert response.status == 203
@@ -257,8 +227,7 @@ async def test_web_frameworks(tmp_path: Path, free_port: int, web_app: str) -> N
 
 
 # The SDK asks for types that this programming model has no place for.
-@pytest.mark.filterwarnings("ignore:azure.functions df_loads was called without")
-async def test_the_programming_model_v1(tmp_path: Path, free_port: int) -> None:
+async def test_the_programming_model_v1(tmp_path: Path, running_app: Any) -> None:
     app = tmp_path / "app"
     (app / "shared").mkdir(parents=True)
     (app / "shared" / "greeting.py").write_text("def greet(name):\n    return f'Hello, {name}!'\n")
@@ -310,17 +279,16 @@ async def test_the_programming_model_v1(tmp_path: Path, free_port: int) -> None:
         """,
     )
     async with (
-        run_app(app, port=free_port, state=tmp_path / "s", keys=KEYS, app_settings={}) as host,
-        aiohttp.ClientSession(host.base_url) as client,
+        running_app(app) as (_, client),
         client.post("/api/start/Ann") as response,
     ):
         assert await response.text() == "Hello, Ann!"
 
 
-async def test_an_app_that_ends_the_process_at_import(tmp_path: Path) -> None:
+async def test_an_app_that_ends_the_process_at_import(tmp_path: Path, running_app: Any) -> None:
     app = write_app(tmp_path / "app", "import sys\nsys.exit('no licence')\n")
     with pytest.raises(AppLoadError, match=r"(?s)function_app\.py.*SystemExit: no licence"):
-        await start(app, tmp_path / "state")
+        await start(running_app(app))
 
 
 async def test_a_folder_that_is_no_app_is_left_as_it_is(tmp_path: Path) -> None:
@@ -330,26 +298,7 @@ async def test_a_folder_that_is_no_app_is_left_as_it_is(tmp_path: Path) -> None:
     assert not app.exists()
 
 
-async def test_names_of_settings_are_found_in_any_case(tmp_path: Path, free_port: int) -> None:
-    app = write_app(
-        tmp_path / "app",
-        """
-        @app.timer_trigger(arg_name="timer", schedule="%NIGHTLY%")
-        def tick(timer: func.TimerRequest) -> None: ...
-
-        @app.queue_trigger(arg_name="m", queue_name="q", connection="MYSTORE")
-        def off(m: str) -> None: ...
-        """,
-        '{"version": "2.0", "extensions": {"durableTask": {"hubName": "%TASKHUB%"}}}',
-    )
-    settings = {"nightly": "0 0 2 * * *", "MyStore": "x", "AzureWebJobs.OFF.Disabled": "1"}
-    async with run_app(
-        app, port=free_port, state=tmp_path / "state", keys=KEYS, app_settings=settings
-    ) as host:
-        assert host.faults == {}
-
-
-async def test_the_task_hub_may_be_named_by_a_setting(tmp_path: Path, free_port: int) -> None:
+async def test_the_task_hub_may_be_named_by_a_setting(tmp_path: Path, running_app: Any) -> None:
     app = tmp_path / "app"
     shutil.copytree(Path(__file__).parent / "apps" / "durable", app)
     durable_task = {"hubName": "%TASKHUB%", "maxConcurrentActivityFunctions": 4}
@@ -361,23 +310,22 @@ async def test_the_task_hub_may_be_named_by_a_setting(tmp_path: Path, free_port:
         "AzureFunctionsJobHost__extensions__durableTask__maxConcurrentActivityFunctions": "2",
     }
     async with (
-        run_app(app, port=free_port, state=tmp_path, keys=KEYS, app_settings=settings) as host,
-        aiohttp.ClientSession(host.base_url) as client,
+        running_app(app, **settings) as (_, client),
         client.post("/api/start/echo") as response,
     ):
         assert "taskHub=NightHub" in response.headers["Location"]
     with pytest.raises(AppLoadError, match="%TASKHUB% refers to an app setting that is not set"):
-        await start(app, tmp_path / "state", free_port)
+        await start(running_app(app))
 
 
 async def test_an_app_without_functions_says_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, running_app: Any
 ) -> None:
-    await start(write_app(tmp_path / "app", ""), tmp_path / "state")
+    await start(running_app(write_app(tmp_path / "app", "")))
     assert "No job functions found" in caplog.text
 
 
-async def test_a_warm_up_function_is_no_fault(tmp_path: Path, free_port: int) -> None:
+async def test_a_warm_up_function_is_no_fault(tmp_path: Path, running_app: Any) -> None:
     app = write_app(
         tmp_path / "app",
         """
@@ -385,15 +333,13 @@ async def test_a_warm_up_function_is_no_fault(tmp_path: Path, free_port: int) ->
         def warm(warmup_context) -> None: ...
         """,
     )
-    async with run_app(
-        app, port=free_port, state=tmp_path / "s", keys=KEYS, app_settings={}
-    ) as host:
+    async with running_app(app) as (host, _):
         assert host.faults == {}
         assert "warm: warmupTrigger" in host.list_functions()
 
 
 async def test_an_app_that_configures_logging_does_not_silence_the_host(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, running_app: Any
 ) -> None:
     app = write_app(
         tmp_path / "app",
@@ -407,12 +353,12 @@ async def test_an_app_that_configures_logging_does_not_silence_the_host(
         def tick(timer: func.TimerRequest) -> None: ...
         """,
     )
-    await start(app, tmp_path / "state")
+    await start(running_app(app))
     assert "The 'tick' function is in error" in caplog.text
 
 
 async def test_lines_of_a_functions_own_threads_belong_to_its_invocation(
-    tmp_path: Path, free_port: int, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, running_app: Any
 ) -> None:
     app = write_app(
         tmp_path / "app",
@@ -434,8 +380,7 @@ async def test_lines_of_a_functions_own_threads_belong_to_its_invocation(
         """,
     )
     async with (
-        run_app(app, port=free_port, state=tmp_path / "s", keys=KEYS, app_settings={}) as host,
-        aiohttp.ClientSession(host.base_url) as client,
+        running_app(app) as (_, client),
         client.get("/api/hello") as response,
     ):
         invocation_id = await response.text()
@@ -456,19 +401,21 @@ app.register_functions(durable)
 """
 
 
-async def test_a_durable_sdk_that_is_not_supported_is_named(tmp_path: Path, free_port: int) -> None:
+async def test_a_durable_sdk_that_is_not_supported_is_named(
+    tmp_path: Path, running_app: Any
+) -> None:
     app = write_app(tmp_path / "app", DURABLE)
     about = app / ".python_packages/lib/site-packages/azure_functions_durable-2.0.0rc3.dist-info"
     about.mkdir(parents=True)
     (about / "METADATA").write_text("Name: azure-functions-durable\nVersion: 2.0.0rc3\n")
 
     with pytest.raises(AppLoadError, match=r"azure-functions-durable 2\.0\.0rc3.* 1\.2\.9 to 1\.7"):
-        await start(app, tmp_path / "state", port=free_port)
+        await start(running_app(app))
 
 
 async def test_a_durable_sdk_that_keeps_no_http_session_is_stopped(
-    tmp_path: Path, free_port: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, running_app: Any
 ) -> None:
     monkeypatch.delattr(http_utils, "_close_session")  # as before version 1.5
 
-    await start(write_app(tmp_path / "app", DURABLE), tmp_path / "state", port=free_port)
+    await start(running_app(write_app(tmp_path / "app", DURABLE)))

@@ -4,19 +4,21 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+from harness.waiting import eventually
+
 HOURLY = {"STARTUP_SCHEDULE": "0 0 * * * *"}
 
 
 async def test_a_schedule_fires_again_and_again(running_app: Any, seen: Any) -> None:
     async with running_app("timers", **HOURLY):
-        await seen.until(lambda: len(seen.of("every_second")) >= 2)
+        await eventually(lambda: len(seen.of("every_second")) >= 2)
     assert not any(note["past_due"] for note in seen.of("every_second"))
     assert seen.of("yearly") == []
 
 
 async def test_run_on_startup_and_the_retry_policy(running_app: Any, seen: Any) -> None:
     async with running_app("timers", **HOURLY):
-        await seen.until(lambda: len(seen.of("on_startup")) == 3)
+        await eventually(lambda: len(seen.of("on_startup")) == 3)
     assert [note["retry"] for note in seen.of("on_startup")] == [0, 1, 2]
 
 
@@ -35,9 +37,9 @@ async def test_a_missed_occurrence_is_made_up_for_once(
         )
     connection.close()
     async with running_app("timers", **HOURLY):
-        await seen.until(lambda: len(seen.of("yearly")) == 1)
+        await eventually(lambda: len(seen.of("yearly")) == 1)
     async with running_app("timers", **HOURLY):
-        await seen.until(lambda: len(seen.of("on_startup")) >= 3)
+        await eventually(lambda: len(seen.of("on_startup")) >= 3)
     (note,) = seen.of("yearly")
     assert note["past_due"]
     assert note["status"]["Next"] == "2020-01-01T00:00:00+00:00"
@@ -53,4 +55,4 @@ async def test_by_hand(running_app: Any, seen: Any) -> None:
         ) as response,
     ):
         assert response.status == 202
-        await seen.until(lambda: len(seen.of("yearly")) == 1)
+        await eventually(lambda: len(seen.of("yearly")) == 1)

@@ -4,33 +4,24 @@ from __future__ import annotations
 
 import json
 import os
-import warnings
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
 import requests
+from azure.ai.ml import MLClient
+from azure.identity import DefaultAzureCredential
+from azure.storage.blob import BlobServiceClient
 from requests.adapters import HTTPAdapter
 
-from harness.local_workspace import (
-    AZURE_ML,
-    EventGridTopic,
-    Local,
-)
+from harness.local_workspace import AZURE_ML, EventGridTopic, Local
 from harness.part_process import PartProcess
 from harness.published_api import SPECIFICATIONS_VARIABLE, Exchange, PublishedApi, recorded
 from localazure.machinelearning.client_settings import app_settings
 from localazure.runtime.certificates import ensure_certificates
 from localazure.runtime.environment import Environment
 from localazure.runtime.identity import APP, client_id_of
-
-with warnings.catch_warnings():
-    # The SDK defines schemas in ways that marshmallow deprecates.
-    warnings.simplefilter("ignore")
-    from azure.ai.ml import MLClient
-    from azure.identity import DefaultAzureCredential
-    from azure.storage.blob import BlobServiceClient
 
 
 @contextmanager

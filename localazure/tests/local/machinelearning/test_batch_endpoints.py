@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
 
-from harness.local_workspace import SDK_WARNINGS, Local
+from harness.local_workspace import Local
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -23,13 +23,6 @@ with warnings.catch_warnings():
 
     # As `az ml batch-deployment create` loads files; the SDK exports only the loader without types.
     from azure.ai.ml.entities._load_functions import load_model_batch_deployment
-
-pytestmark = [
-    SDK_WARNINGS,
-    # azure-ai-ml's downloads call azure-storage-blob in a deprecated way.
-    pytest.mark.filterwarnings("ignore:The use of a 'BlobProperties':DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore:content_as_bytes is deprecated:DeprecationWarning"),
-]
 
 SCRIPT = """
 import os, pathlib
@@ -174,7 +167,7 @@ def test_the_default_deployment_scores_a_folder(endpoint: Endpoint) -> None:
     assert found == {f"copies/{number}.txt": str(number + 1) for number in range(5)}
     log = Counter(endpoint.local.log(endpoint.step(job).name).splitlines())
     assert (log["2 files"], log["1 files"]) == (2, 1), "what the script printed"
-    assert log["3 mini-batches, 0 of them failed; 5 files, 0 of them failed"] == 1
+    assert log["3 mini-batches, 0 of them failed; 5 items, 0 of them failed"] == 1
     assert job in {each.name for each in endpoint.ml.jobs.list()}
     assert endpoint.ml.jobs.get(job).experiment_name == "heaps"
     for listed in (

@@ -11,11 +11,9 @@ from azure.ai.ml.entities import Data
 from azure.storage.blob import BlobServiceClient
 from yarl import URL
 
-from harness.local_workspace import SDK_WARNINGS, Local
+from harness.local_workspace import Local
 from harness.role_table import TABLE
 from localazure.machinelearning.addresses import workspace_id
-
-pytestmark = SDK_WARNINGS
 
 
 def ask(local: Local, path: str, status: int = 200) -> dict[str, Any]:

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.local_workspace import Local
-from localazure.faults.force import put_in_force, take_out
-from localazure.faults.plan import Plan
+from harness.local_workspace import Local, fault
 from localazure.machinelearning.addresses import BlobPath
 from localazure.machinelearning.blobs import BlobStore
 from localazure.machinelearning.downloads import BlobCache, SourceNotFoundError
@@ -195,12 +193,8 @@ def test_failures_of_some_files_cost_the_others_nothing(
     for number in range(20):
         put(store, target, f"{number}", b"content")
     rule = {"part": "storage", "operation": "blob/*/read", "fault": "error", "probability": 0.3}
-    put_in_force(local.environment.state, Plan.model_validate({"seed": 1, "rules": [rule]}))
-    try:
-        found = BlobCache(tmp_path / "cache", store).materialize(
-            target, tmp_path / "one", is_mount=True
-        )
-    finally:
-        take_out(local.environment.state)
+    cache = BlobCache(tmp_path / "cache", store)
+    with fault(local, **rule):
+        found = cache.materialize(target, tmp_path / "one", is_mount=True)
     assert found == 20
     assert {file.read_bytes() for file in (tmp_path / "one").iterdir()} == {b"content"}

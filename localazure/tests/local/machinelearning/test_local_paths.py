@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -9,17 +10,10 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from azure.ai.ml import Input, Output, command
+from azure.ai.ml import Input, Output
 from azure.ai.ml.entities import BuildContext, Data, Environment, Model
 
-from harness.local_workspace import SDK_WARNINGS, Local
-
-pytestmark = [
-    SDK_WARNINGS,
-    # azure-ai-ml's downloads call azure-storage-blob in a deprecated way.
-    pytest.mark.filterwarnings("ignore:The use of a 'BlobProperties':DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore:content_as_bytes is deprecated:DeprecationWarning"),
-]
+from harness.local_workspace import Local
 
 COPY = "cp -r ${{inputs.given}} ${{outputs.copy}}/"
 
@@ -34,53 +28,39 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(local: Local, name: str, text: str, **fields: Any) -> None:
-    job = command(name=name, command=text, environment="azureml:torch:1", **fields)
-    local.ml.jobs.create_or_update(job)
+    local.submit(name, text, **fields)
     local.wait_for(name, "Completed")
 
 
-def test_a_folder_is_the_input_of_a_job(local: Local, folder: Path) -> None:
+def test_paths_and_registered_data_of_this_machine_are_inputs(local: Local, folder: Path) -> None:
+    table = folder.with_name("table")
+    shutil.copytree(folder, table)
+    (table / "MLTable").write_text("paths:\n  - folder: ./\n")
+    paths = {"uri_folder": folder, "uri_file": folder / "b.txt", "mltable": table}
+    for kind, path in paths.items():
+        # The SDK validates an MLTable by a schema from the internet, and tries that for a minute.
+        asset = Data(name=f"mine-{kind}", type=kind, path=str(path), skip_validation=True)
+        data = local.ml.data.create_or_update(asset)
+        assert (data.version, data.type) == ("1", kind)
     run(
         local,
-        "local-folder",
-        COPY,
-        inputs={"given": Input(type="uri_folder", path=str(folder))},
+        "local-inputs",
+        "cp -r ${{inputs.folder}} ${{outputs.copy}}/folder; cp ${{inputs.file}} ${{outputs.copy}}; "
+        "cp ${{inputs.uri_folder}}/b.txt ${{outputs.copy}}/1; cp ${{inputs.uri_file}} "
+        "${{outputs.copy}}/2; cp ${{inputs.mltable}}/b.txt ${{outputs.copy}}/3",
+        inputs={
+            "folder": Input(type="uri_folder", path=str(folder)),
+            "file": Input(type="uri_file", path=str(folder / "7" / "a.txt")),
+            **{kind: Input(type=kind, path=f"azureml:mine-{kind}:1") for kind in paths},
+        },
         outputs={"copy": Output()},
     )
-    copied = local.list_blobs("azureml-blobstore", "azureml/local-folder/copy/")
-    assert sorted(name.split("/", 1)[1] for name in copied) == ["7/a.txt", "b.txt"]
-
-
-def test_a_file_is_the_input_of_a_job(local: Local, folder: Path) -> None:
-    run(
-        local,
-        "local-file",
-        COPY,
-        inputs={"given": Input(type="uri_file", path=str(folder / "7" / "a.txt"))},
-        outputs={"copy": Output()},
-    )
-    assert local.read_blob("azureml-blobstore", "azureml/local-file/copy/a.txt") == b"seven"
-
-
-@pytest.mark.parametrize("kind", ["uri_folder", "uri_file", "mltable"])
-def test_data_of_this_machine_is_registered(local: Local, folder: Path, kind: str) -> None:
-    path = folder / "b.txt" if kind == "uri_file" else folder
-    if kind == "mltable":
-        (folder / "MLTable").write_text("paths:\n  - folder: ./\n")
-    # The SDK validates an MLTable by a schema from the internet, and tries that for a minute.
-    asset = Data(name=f"mine-{kind}", type=kind, path=str(path), skip_validation=True)
-    data = local.ml.data.create_or_update(asset)
-    assert (data.version, data.type) == ("1", kind)
-    run(
-        local,
-        f"reads-{kind.replace('_', '-')}",
-        f"cat {'${{inputs.given}}' if kind == 'uri_file' else '${{inputs.given}}/b.txt'} "
-        "> ${{outputs.copy}}/b",
-        inputs={"given": Input(type=kind, path=f"azureml:mine-{kind}:1")},
-        outputs={"copy": Output()},
-    )
-    name = f"azureml/reads-{kind.replace('_', '-')}/copy/b"
-    assert local.read_blob("azureml-blobstore", name) == b"top"
+    copy = "azureml/local-inputs/copy/"
+    names = ["1", "2", "3", "a.txt", "folder/7/a.txt", "folder/b.txt"]
+    assert local.list_blobs("azureml-blobstore", copy) == names
+    assert local.read_blob("azureml-blobstore", f"{copy}a.txt") == b"seven"
+    for number in range(1, 4):
+        assert local.read_blob("azureml-blobstore", f"{copy}{number}") == b"top"
 
 
 @pytest.mark.parametrize("kind", ["custom_model", "mlflow_model"])
@@ -117,14 +97,8 @@ def test_a_public_file_is_the_input_of_a_job(local: Local, folder: Path) -> None
             inputs={"given": Input(type="uri_file", path=f"{url}/7/a.txt")},
             outputs={"copy": Output()},
         )
-        job = command(
-            name="public-absent",
-            command=COPY,
-            environment="azureml:torch:1",
-            inputs={"given": Input(type="uri_file", path=f"{url}/absent.txt")},
-            outputs={"copy": Output()},
-        )
-        local.ml.jobs.create_or_update(job)
+        absent = Input(type="uri_file", path=f"{url}/absent.txt")
+        local.submit("public-absent", COPY, inputs={"given": absent}, outputs={"copy": Output()})
         local.wait_for("public-absent", "Failed")
         server.shutdown()
     assert local.read_blob("azureml-blobstore", "azureml/public-file/copy/a.txt") == b"seven"
@@ -140,7 +114,7 @@ def test_a_build_context_is_uploaded_and_recorded(local: Local, tmp_path: Path) 
     assert "/azureml-blobstore/LocalUpload/" in made.build.path
 
 
-def test_logs_and_outputs_are_downloaded(local: Local, tmp_path: Path) -> None:
+def test_logs_and_outputs_are_downloaded_and_metadata_changes(local: Local, tmp_path: Path) -> None:
     run(
         local,
         "downloaded",
@@ -150,6 +124,7 @@ def test_logs_and_outputs_are_downloaded(local: Local, tmp_path: Path) -> None:
             "own": Output(),
             "placed": Output(path="azureml://datastores/landing/paths/placed/"),
         },
+        tags={"a": "1"},
     )
     local.ml.jobs.download("downloaded", download_path=tmp_path, all=True)
     found = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")}
@@ -160,13 +135,9 @@ def test_logs_and_outputs_are_downloaded(local: Local, tmp_path: Path) -> None:
         "named-outputs/placed/three",
     }
     assert (tmp_path / "artifacts/user_logs/std_log.txt").read_text() == "said\n"
-
-
-def test_metadata_of_a_job_changes(local: Local) -> None:
-    run(local, "changing", "true", tags={"a": "1"})
-    changed = local.ml.jobs.update("changing", tags={"b": "2"}, display_name="Named")
+    changed = local.ml.jobs.update("downloaded", tags={"b": "2"}, display_name="Named")
     assert (changed.tags, changed.display_name) == ({"a": "1", "b": "2"}, "Named")
-    local.ml.jobs.archive("changing")
-    assert "changing" not in [job.name for job in local.ml.jobs.list()]
-    local.ml.jobs.restore("changing")
-    assert "changing" in [job.name for job in local.ml.jobs.list()]
+    local.ml.jobs.archive("downloaded")
+    assert "downloaded" not in [job.name for job in local.ml.jobs.list()]
+    local.ml.jobs.restore("downloaded")
+    assert "downloaded" in [job.name for job in local.ml.jobs.list()]

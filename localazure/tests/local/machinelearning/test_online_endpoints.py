@@ -18,21 +18,22 @@ import pytest
 import requests
 from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
 
-from harness.local_workspace import SDK_WARNINGS, Local, fault
+from harness.local_workspace import Local, fault
 from harness.waiting import until
+from localazure.machinelearning.addresses import workspace_id
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from azure.ai.ml.entities import (
         CodeConfiguration,
+        DataCollector,
+        DeploymentCollection,
         ManagedOnlineDeployment,
         ManagedOnlineEndpoint,
         Model,
         OnlineRequestSettings,
     )
     from azure.identity import DefaultAzureCredential
-
-pytestmark = SDK_WARNINGS
 
 SCRIPT = """
 import json, os, pathlib, time
@@ -51,6 +52,23 @@ def run(data):
     if asked.get("fail"):
         raise RuntimeError("no score for this")
     return {"score": asked["x"] * weight, "name": os.environ["NAME"], "pid": os.getpid()}
+"""
+
+COLLECTING_SCRIPT = """
+import json
+import pandas as pd
+from azureml.ai.monitoring import Collector
+from azureml.ai.monitoring.context import BasicCorrelationContext
+
+def init():
+    global inputs, outputs
+    inputs, outputs = Collector(name="model_inputs"), Collector(name="model_outputs")
+
+def run(data):
+    asked = json.loads(data)
+    context = inputs.collect(pd.DataFrame([asked]), BasicCorrelationContext(id=asked["id"]))
+    outputs.collect(pd.DataFrame([{"score": 2 * asked["x"]}]), context)
+    return {"score": 2 * asked["x"]}
 """
 
 WEIGHING_MODEL = """
@@ -353,3 +371,41 @@ def test_a_killed_process_and_a_killed_workspace_serve_again(endpoint: Endpoint)
     third = until(scored, what="score after the death of the workspace")
     assert (third["score"], third["pid"]) not in {(8.0, first), (8.0, second)}
     assert endpoint.metrics("RequestsPerMinute", "deployment eq '*'")["blue"] >= 2
+
+
+def test_a_deployment_collects_what_it_is_asked_and_answers(endpoint: Endpoint) -> None:
+    (endpoint.folder / "code" / "score.py").write_text(COLLECTING_SCRIPT)
+    names = ("model_inputs", "model_outputs", "request", "response")
+    collections = {name: DeploymentCollection(enabled="true") for name in names}
+    collections["off"] = DeploymentCollection(enabled="false")
+    collector = DataCollector(collections=collections)
+    endpoint.deploy("green", endpoint.model("1", 1.0), data_collector=collector)
+    began = datetime.now(UTC).replace(microsecond=0)
+    assert endpoint.score("green", id="first").json() == {"score": 4}
+    container, root = "azureml-blobstore", f"modelDataCollector/{endpoint.name}/green/"
+
+    def lines(collection: str) -> list[Any]:
+        blobs = endpoint.local.list_blobs(container, f"{root}{collection}/")
+        texts = [endpoint.local.read_blob(container, f"{root}{collection}/{b}") for b in blobs]
+        return [json.loads(line) for text in texts for line in text.splitlines()]
+
+    landed = endpoint.local.blobs.get_container_client(container)
+    until(landed.exists, what="the default datastore's container")
+    collected = {name: until(lambda n=name: lines(n), what=name)[0] for name in names}
+    assert {name: line["data"] for name, line in collected.items()} == {
+        "model_inputs": [{"x": 2, "id": "first"}],
+        "model_outputs": [{"score": 4}],
+        "request": {"x": 2, "id": "first"},
+        "response": {"score": 4},
+    }
+    output = collected["model_outputs"]
+    deployment = f"onlineEndpoints/{endpoint.name}/deployments/green"
+    assert output["source"] == f"{workspace_id(endpoint.local.environment)}/{deployment}"
+    assert output["type"] == "azureml.inference.model_outputs"
+    assert output["collectdatatype"].endswith("DataFrame")
+    assert output["correlationid"] == output["xrequestid"] == "first"
+    assert collected["request"]["correlationid"] == collected["response"]["correlationid"]
+    assert datetime.fromisoformat(output["time"]) >= began
+    (blob,) = endpoint.local.list_blobs(container, f"{root}response/")
+    assert blob.startswith(f"{began:%Y/%m/%d/}")
+    assert not endpoint.local.list_blobs(container, f"{root}off/")

@@ -12,16 +12,14 @@ from pathlib import Path
 import psutil
 import pytest
 import requests
-from azure.ai.ml import Output, PyTorchDistribution, command
-from azure.ai.ml.entities import AmlCompute
+from azure.ai.ml import Output, PyTorchDistribution
+from azure.ai.ml.exceptions import JobException
 
-from harness.local_workspace import SDK_WARNINGS, Local, fault
+from harness.local_workspace import Local, fault
 from harness.part_process import PartProcess
 from harness.waiting import until
 from localazure.machinelearning.addresses import workspace_id
 from localazure.machinelearning.processes import FOLDER_VARIABLE
-
-pytestmark = SDK_WARNINGS
 
 WORKSPACE_DATABASE = "machinelearning/workspace.db"
 
@@ -38,29 +36,18 @@ TRAIN = (
 @pytest.fixture(autouse=True, scope="module")
 def cluster(local: Local) -> None:
     for name, tier in (("spot", "low_priority"), ("dedicated", "dedicated")):
-        local.ml.compute.begin_create_or_update(
-            AmlCompute(
-                name=name,
-                size="Standard_D2",
-                tier=tier,
-                min_instances=0,
-                max_instances=2,
-                idle_time_before_scale_down=60,
-            )
-        ).result()
+        local.make_cluster(name, tier=tier, idle_time_before_scale_down=60)
 
 
 def start(local: Local, name: str, compute: str) -> None:
-    job = command(
-        name=name,
-        command=TRAIN,
-        environment="azureml:torch:1",
+    local.submit(
+        name,
+        TRAIN,
         compute=compute,
         instance_count=2,
         distribution=PyTorchDistribution(process_count_per_instance=1),
         outputs={"state": Output(path=f"azureml://datastores/landing/paths/{name}/")},
     )
-    local.ml.jobs.create_or_update(job)
     local.wait_for(name, "Running")
     until(lambda: all(f"on {rank}" in local.log(name) for rank in range(2)))
 
@@ -130,10 +117,6 @@ def test_a_preempted_job_is_queued_again(local: Local) -> None:
 
 
 def test_a_plan_of_faults_preempts_a_node(local: Local) -> None:
-    job = command(
-        name="unlucky", command="sleep 600", environment="azureml:torch:1", compute="spot"
-    )
-
     def attempts() -> int:
         """No request shows them: a job that is queued again looks like a new one."""
         with closing(sqlite3.connect(local.environment.state / WORKSPACE_DATABASE)) as database:
@@ -143,20 +126,16 @@ def test_a_plan_of_faults_preempts_a_node(local: Local) -> None:
         return attempt
 
     with fault(local, operation="nodes/spot", fault="preemption", seconds=0.5, firstTimes=1):
-        local.ml.jobs.create_or_update(job)
+        local.submit("unlucky", "sleep 600", compute="spot")
         until(lambda: attempts() == 2)
     local.wait_for("unlucky", "Running")
-    local.ml.jobs.begin_cancel("unlucky").result()
-    local.wait_for("unlucky", "Canceled")
+    local.cancel("unlucky")
 
 
 def test_a_job_waits_for_capacity(local: Local) -> None:
-    local.ml.compute.begin_create_or_update(
-        AmlCompute(name="rare", size="Standard_Rare", min_instances=0, max_instances=1)
-    ).result()
-    job = command(name="early", command="echo ran", environment="azureml:torch:1", compute="rare")
+    local.make_cluster("rare", size="Standard_Rare", max_instances=1)
     with fault(local, operation="allocation/Standard_Rare", fault="shortage"):
-        local.ml.jobs.create_or_update(job)
+        local.submit("early", "echo ran", compute="rare")
         until(lambda: errors(local, "rare") == ["AllocationFailed"])
         assert local.status("early") == "Queued"
     local.wait_for("early", "Completed")
@@ -175,7 +154,7 @@ def test_a_job_whose_runner_is_killed_is_queued_again(local: Local) -> None:
     assert_resumed(local, "orphaned")
 
 
-def test_a_rank_that_is_killed_fails_the_job(local: Local) -> None:
+def test_a_rank_that_is_killed_ends_the_others_and_is_named(local: Local) -> None:
     start(local, "wounded", "dedicated")
     rank = next(
         entry for entry in processes(local, "wounded") if entry.environ().get("RANK") == "1"
@@ -184,6 +163,9 @@ def test_a_rank_that_is_killed_fails_the_job(local: Local) -> None:
     rank.kill()
     local.wait_for("wounded", "Failed")
     until(lambda: not processes(local, "wounded"))
+    with pytest.raises(JobException, match="rank 1 on node 1 was ended by SIGKILL"):
+        local.ml.jobs.stream("wounded")
+    assert local.read_blob("landing", "wounded/starts.1") == b"start 1\n"
 
 
 def test_nothing_is_lost_when_the_workspace_is_killed(local: Local) -> None:
@@ -213,14 +195,12 @@ def test_a_stopped_workspace_ends_its_processes_and_resumes_its_jobs(local: Loca
 
 def test_an_ended_job_waits_for_storage_and_is_not_run_again(local: Local, tmp_path: Path) -> None:
     go = tmp_path / "go"
-    job = command(
-        name="patient",
-        command=f"until [ -e {go} ]; do sleep 0.1; done; echo x >> ${{{{outputs.state}}}}/runs",
-        environment="azureml:torch:1",
+    local.submit(
+        "patient",
+        f"until [ -e {go} ]; do sleep 0.1; done; echo x >> ${{{{outputs.state}}}}/runs",
         compute="dedicated",
         outputs={"state": Output(path="azureml://datastores/landing/paths/patient/")},
     )
-    local.ml.jobs.create_or_update(job)
     local.wait_for("patient", "Running")
     with restarting(local.storage, signal.SIGKILL):
         go.touch()

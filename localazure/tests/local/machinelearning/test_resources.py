@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import requests
-from azure.ai.ml import MLClient, command
-from azure.ai.ml.entities import AmlCompute, Data, Environment, Model
+from azure.ai.ml import MLClient
+from azure.ai.ml.entities import Data, Environment, Model
 from azure.core.exceptions import (
     HttpResponseError,
     ResourceExistsError,
@@ -16,32 +16,15 @@ from azure.core.exceptions import (
 )
 from azure.identity import DefaultAzureCredential
 
-from harness.local_workspace import SDK_WARNINGS, Local
+from harness.local_workspace import Local
 from harness.waiting import until
+from localazure.machinelearning.addresses import workspace_id
 from localazure.runtime.environment import STORAGE_ACCOUNT
-
-pytestmark = SDK_WARNINGS
-
-
-def cluster(name: str, **fields: Any) -> AmlCompute:
-    settings: dict[str, Any] = {
-        "size": "Standard_D2",
-        "min_instances": 0,
-        "max_instances": 1,
-        **fields,
-    }
-    return AmlCompute(name=name, idle_time_before_scale_down=1, **settings)
 
 
 def details(local: Local, name: str) -> dict[str, Any]:
     """A cluster as GET shows it; the SDK's entity leaves the nodes out."""
-    token = DefaultAzureCredential().get_token(f"{local.environment.azure_ml_url}/.default").token
-    entry = local.ml.compute.get(name)
-    response = requests.get(
-        f"{local.environment.azure_ml_url}{entry.id}",
-        headers={"Authorization": f"Bearer {token}"},
-        timeout=10,
-    )
+    response = local.ask("GET", local.ml.compute.get(name).id)
     return response.json()["properties"]["properties"]
 
 
@@ -163,13 +146,9 @@ def test_environments(local: Local) -> None:
 
 
 def test_a_cluster_grows_for_a_job_and_shrinks_to_nothing(local: Local) -> None:
-    local.ml.compute.begin_create_or_update(cluster("elastic")).result()
+    local.make_cluster("elastic", max_instances=1, idle_time_before_scale_down=1)
     assert details(local, "elastic")["currentNodeCount"] == 0
-    job = command(
-        name="waits", command="sleep 600", environment="azureml:torch:1", compute="elastic",
-        instance_count=2,
-    )  # fmt: skip
-    local.ml.jobs.create_or_update(job)
+    local.submit("waits", "sleep 600", compute="elastic", instance_count=2)
     assert local.status("waits") == "Queued", "the cluster may have one node only"
     grown = local.ml.compute.get("elastic")
     assert (grown.size, grown.max_instances) == ("Standard_D2", 1)
@@ -181,8 +160,7 @@ def test_a_cluster_grows_for_a_job_and_shrinks_to_nothing(local: Local) -> None:
     assert counts["allocationState"] == "Steady"
     nodes = [vars(node) for node in local.ml.compute.list_nodes("elastic")]
     assert [node["runId"] for node in nodes] == ["waits", "waits"]
-    local.ml.jobs.begin_cancel("waits").result()
-    local.wait_for("waits", "Canceled")
+    local.cancel("waits")
     until(lambda: details(local, "elastic")["currentNodeCount"] == 0)
     local.ml.compute.begin_delete("elastic").result()
     with pytest.raises(ResourceNotFoundError):
@@ -190,12 +168,9 @@ def test_a_cluster_grows_for_a_job_and_shrinks_to_nothing(local: Local) -> None:
 
 
 def test_jobs_of_a_deleted_cluster_fail(local: Local) -> None:
-    local.ml.compute.begin_create_or_update(cluster("short-lived")).result()
+    local.make_cluster("short-lived", max_instances=1)
     for name in ("runs", "queued"):
-        job = command(
-            name=name, command="sleep 600", environment="azureml:torch:1", compute="short-lived"
-        )
-        local.ml.jobs.create_or_update(job)
+        local.submit(name, "sleep 600", compute="short-lived")
     local.wait_for("runs", "Running")
     local.ml.compute.begin_delete("short-lived").result()
     local.wait_for("runs", "Failed")
@@ -203,13 +178,8 @@ def test_jobs_of_a_deleted_cluster_fail(local: Local) -> None:
 
 
 def test_a_cluster_stops_growing_at_the_quota(local: Local) -> None:
-    scarce = cluster("scarce", size="Standard_NC24scarce", max_instances=2)
-    local.ml.compute.begin_create_or_update(scarce).result()
-    job = command(
-        name="hungry", command="true", environment="azureml:torch:1", compute="scarce",
-        instance_count=2,
-    )  # fmt: skip
-    local.ml.jobs.create_or_update(job)
+    local.make_cluster("scarce", size="Standard_NC24scarce")
+    local.submit("hungry", "true", compute="scarce", instance_count=2)
     until(lambda: details(local, "scarce")["errors"])
     assert details(local, "scarce")["errors"][0]["error"]["code"] == "ClusterCoreQuotaReached"
     assert local.status("hungry") == "Queued"
@@ -224,19 +194,13 @@ def test_a_cluster_stops_growing_at_the_quota(local: Local) -> None:
     local.ml.jobs.begin_cancel("hungry").result()
     assert local.status("hungry") == "Canceled"
     for name, size, minimum in (("more", "Standard_NC24scarce", 2), ("none", "Standard_None", 0)):
-        refused = cluster(name, size=size, min_instances=minimum, max_instances=2)
         with pytest.raises(HttpResponseError, match="ask for more quota"):
-            local.ml.compute.begin_create_or_update(refused).result()
+            local.make_cluster(name, size=size, min_instances=minimum)
 
 
 def test_operations_that_are_not_covered_are_refused(local: Local) -> None:
-    token = DefaultAzureCredential().get_token(f"{local.environment.azure_ml_url}/.default").token
-    workspace = local.ml.workspaces.get(local.environment.workspace).id
-    response = requests.get(
-        f"{local.environment.azure_ml_url}{workspace}/marketplaceSubscriptions",
-        headers={"Authorization": f"Bearer {token}"},
-        timeout=10,
-    )
+    workspace = workspace_id(local.environment)
+    response = local.ask("GET", f"{workspace}/marketplaceSubscriptions")
     assert response.status_code == 501
     message = response.json()["error"]["message"]
     assert f"does not have the operation GET {workspace}/marketplaceSubscriptions" in message

@@ -9,15 +9,13 @@ from collections.abc import Callable, Iterator
 import jwt
 import pytest
 import requests
-from azure.ai.ml.entities import AmlCompute, Data
+from azure.ai.ml.entities import Data
 from azure.core.exceptions import HttpResponseError
 
-from harness.local_workspace import SDK_WARNINGS, Local, fault
+from harness.local_workspace import Local, fault
 from harness.role_table import TABLE
 from localazure.machinelearning.addresses import workspace_id
 from localazure.runtime.identity import APP, client_id_of
-
-pytestmark = SDK_WARNINGS
 
 SCIENTIST, OPERATOR = "AzureML Data Scientist", "AzureML Compute Operator"
 (QUOTA_READER,) = [each["role"] for each in TABLE["customRoles"]]
@@ -43,11 +41,6 @@ def grant(local: Local) -> Iterator[Grant]:
     path.unlink(missing_ok=True)
 
 
-def make_cluster(local: Local, name: str) -> None:
-    cluster = AmlCompute(name=name, size="Standard_D2s_v5", min_instances=0, max_instances=1)
-    local.ml.compute.begin_create_or_update(cluster).result()
-
-
 def register_data(local: Local, name: str) -> None:
     path = "azureml://datastores/landing/paths/x/"
     local.ml.data.create_or_update(Data(name=name, version="1", type="uri_folder", path=path))
@@ -55,19 +48,19 @@ def register_data(local: Local, name: str) -> None:
 
 def test_each_role_that_is_missing_stops_what_it_is_for(local: Local, grant: Grant) -> None:
     grant(SCIENTIST, OPERATOR)
-    make_cluster(local, "roles-both")
+    local.make_cluster("roles-both")
     register_data(local, "roles-both")
 
     grant(SCIENTIST)
     register_data(local, "roles-scientist")
     with pytest.raises(HttpResponseError, match="workspaces/computes/write") as refused:
-        make_cluster(local, "roles-scientist")
+        local.make_cluster("roles-scientist")
     assert refused.value.status_code == 403
     assert refused.value.error is not None
     assert refused.value.error.code == "AuthorizationFailed"
 
     grant(OPERATOR)
-    make_cluster(local, "roles-operator")
+    local.make_cluster("roles-operator")
     with pytest.raises(HttpResponseError, match="workspaces/data") as refused:
         register_data(local, "roles-operator")
     assert refused.value.status_code == 403

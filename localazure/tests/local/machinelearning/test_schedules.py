@@ -8,10 +8,8 @@ import pytest
 from azure.ai.ml.entities._load_functions import load_schedule  # what the CLI calls
 from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
 
-from harness.local_workspace import SDK_WARNINGS, Local
+from harness.local_workspace import Local
 from harness.waiting import until
-
-pytestmark = SDK_WARNINGS
 
 # As the published examples have it, with a pipeline in the file beside it.
 SCHEDULE = """

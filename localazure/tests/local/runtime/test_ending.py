@@ -16,20 +16,6 @@ def get(url: str) -> bytes:
         return response.read()
 
 
-def test_ctrl_c_ends_every_process(app: Path, tmp_path: Path) -> None:
-    state = tmp_path / "state"
-    with Runtime(app, state, "--port-base", "0") as runtime:
-        runtime.endpoints()
-        processes = runtime.processes()
-        assert any("azurite" in " ".join(process.cmdline()) for process in processes)
-        runtime.send_signal(signal.SIGINT)
-        assert runtime.wait() == 0
-        assert not still_running(processes)
-        assert not processes_of(state)
-        assert not (state / "endpoints.json").exists()
-        assert "Traceback" not in runtime.output
-
-
 def test_sigterm_during_the_start_ends_every_process(app: Path, tmp_path: Path) -> None:
     state = tmp_path / "state"
     with Runtime(app, state, "--port-base", "0") as runtime:
@@ -41,7 +27,7 @@ def test_sigterm_during_the_start_ends_every_process(app: Path, tmp_path: Path) 
         assert "Traceback" not in runtime.output
 
 
-def test_the_next_up_waits_for_the_parts_of_a_supervisor_that_was_killed(
+def test_parts_end_in_seconds_after_their_supervisor_and_the_next_up_waits_for_them(
     app: Path, tmp_path: Path
 ) -> None:
     state = tmp_path / "state"
@@ -53,7 +39,7 @@ def test_the_next_up_waits_for_the_parts_of_a_supervisor_that_was_killed(
         answer = executor.submit(get, url)
         log = state / "logs" / "functions.log"
         until(lambda: "slow has begun" in log.read_text(), 30, "begin of the invocation")
-        killed.send_signal(signal.SIGKILL)
+        killed.kill()
         killed.wait()
         # At once, while a part drains: two sets would fight for ports and databases.
         with Runtime(app, state) as successor:
@@ -64,13 +50,8 @@ def test_the_next_up_waits_for_the_parts_of_a_supervisor_that_was_killed(
             again = successor.endpoints()
             assert not still_running(processes)
             assert again == endpoints
-        assert answer.result() == b"done"
-
-
-def test_the_supervisors_death_ends_the_parts_in_seconds(app: Path, tmp_path: Path) -> None:
-    state = tmp_path / "state"
-    with Runtime(app, state, "--port-base", "0") as runtime:
-        runtime.endpoints()
-        runtime.send_signal(signal.SIGKILL)
-        runtime.wait()
-        runtime.wait_for_the_last(seconds=15)
+            assert answer.result() == b"done"
+            # It too is killed, while its parts have nothing to do.
+            successor.kill()
+            successor.wait()
+            successor.wait_for_the_last(seconds=15)

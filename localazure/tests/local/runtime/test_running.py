@@ -1,9 +1,11 @@
-"""A running runtime: its endpoints, its sockets, a second one on the same state, dying parts."""
+"""A running runtime: its endpoints, its sockets, a second one on the same state, dying parts,
+and its end."""
 
 from __future__ import annotations
 
 import ipaddress
 import json
+import signal
 import stat
 import subprocess
 import sys
@@ -16,7 +18,7 @@ import psutil
 import pytest
 
 from harness.child_process import REPOSITORY
-from harness.runtime import Runtime
+from harness.runtime import Runtime, processes_of, still_running
 from harness.small_app import make_app
 from harness.waiting import until
 from localazure.runtime.supervisor import FUNCTIONS, SERVICES
@@ -138,3 +140,15 @@ def test_a_part_that_dies_is_started_again(
     assert after.pid != before.pid
     assert f"{name} ended (SIGKILL): starting it again" in runtime.output
     assert hello(endpoints, endpoints["functions"]["function_key"]) == (200, b"hello")
+
+
+# The last test: it ends what the others share.
+def test_ctrl_c_ends_every_process(runtime: Runtime) -> None:
+    processes = runtime.processes()
+    assert any("azurite" in " ".join(process.cmdline()) for process in processes)
+    runtime.send_signal(signal.SIGINT)
+    assert runtime.wait() == 0
+    assert not still_running(processes)
+    assert not processes_of(runtime.state)
+    assert not (runtime.state / "endpoints.json").exists()
+    assert "Traceback" not in runtime.output

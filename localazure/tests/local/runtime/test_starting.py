@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import sys
@@ -16,9 +17,9 @@ from localazure.errors import StartError
 from localazure.eventgrid import service as eventgrid
 from localazure.functions import app_process as functions
 from localazure.machinelearning import service as machinelearning
-from localazure.runtime.environment import Environment, Ports
+from localazure.runtime.environment import LISTENERS, Environment
 from localazure.runtime.part import Serve
-from localazure.runtime.supervisor import PART_OF_PORT, PartProcess, lock_state
+from localazure.runtime.supervisor import PartProcess, lock_state
 from localazure.servicebus import server as servicebus
 from localazure.storage import service as storage
 
@@ -50,7 +51,7 @@ def free_base() -> int:
     """A port base all of whose ports are free just now."""
     for base in range(20000, 30000, 100):
         try:
-            for offset in Ports.OFFSETS.values():
+            for offset, _ in LISTENERS.values():
                 socket.create_server(("127.0.0.1", base + offset)).close()
         except OSError:
             continue
@@ -63,10 +64,10 @@ def test_a_port_in_use_is_named_with_the_part_that_uses_it(
     app: Path, tmp_path: Path, listener: str
 ) -> None:
     base = free_base()
-    port = base + Ports.OFFSETS[listener]
+    port = base + LISTENERS[listener].offset
     with socket.create_server(("127.0.0.1", port)):
         said = refusal(app, tmp_path / "state", "--port-base", str(base))
-    assert said.startswith(f"localazure: {PART_OF_PORT[listener]} cannot have port {port}")
+    assert said.startswith(f"localazure: {LISTENERS[listener].part} cannot have port {port}")
     assert "\n" not in said
     assert "--port-base" in said
 
@@ -111,9 +112,9 @@ async def test_the_log_of_the_last_start_only_is_shown(app: Path, tmp_path: Path
     environment.save()
     said: list[str] = []
     async with lock_state(environment.state, said.append) as lock:
-        part = PartProcess("functions", environment.state, lock)
+        part = PartProcess("servicebus", environment.state, lock)  # the one that starts fastest
         for name in ("first_name", "second_name"):
-            (app / "function_app.py").write_text(name)
+            environment.service_bus_config.write_text(json.dumps({name: 1}))
             with pytest.raises(StartError) as error:
                 await part.start()
     assert "second_name" in str(error.value)
@@ -147,12 +148,12 @@ async def test_a_part_does_not_start_with_a_bad_file(
 
 
 def test_a_part_logs_one_line_about_a_bad_file(app: Path, tmp_path: Path) -> None:
-    (app / "infra" / "local" / "event-grid.json").write_text("[]")
     environment = Environment.draw(tmp_path / "state", app=app)
+    environment.service_bus_config.write_text("[]")
     environment.save()
-    status, said = command("eventgrid", str(environment.state), module="localazure.runtime.part")
+    status, said = command("servicebus", str(environment.state), module="localazure.runtime.part")
     assert status == 1
-    assert str(environment.event_grid_config) in said
+    assert str(environment.service_bus_config) in said
     assert said.count("\n") == 1
 
 

@@ -50,7 +50,12 @@ CONFIG = {
                             "MaxDeliveryCount": 1,
                         },
                     },
-                    {"Name": "collected"},
+                    {
+                        "Name": "collected",
+                        "AuthorizationRules": [
+                            {"Name": "send-only", "Properties": {"Rights": ["Send", "Listen"]}}
+                        ],
+                    },
                 ],
                 "Topics": [
                     {

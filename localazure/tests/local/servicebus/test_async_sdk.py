@@ -14,7 +14,6 @@ from azure.servicebus import (
     ServiceBusMessage,
     ServiceBusReceivedMessage,
     ServiceBusReceiveMode,
-    ServiceBusSubQueue,
 )
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
 
@@ -76,31 +75,6 @@ async def complete_all(receiver: ServiceBusReceiver, count: int) -> list[str]:
     for message in messages:
         await receiver.complete_message(message)
     return [str(message) for message in messages]
-
-
-async def test_every_settlement_and_the_management_requests(handlers: Handlers) -> None:
-    sender = handlers.sender("plain")
-    receiver = handlers.receiver("plain")
-    dead = handlers.receiver("plain", sub_queue=ServiceBusSubQueue.DEAD_LETTER)
-    await sender.send_messages([ServiceBusMessage(name) for name in ("a", "b", "c", "d")])
-    got = {str(message): message for message in await receive_exactly(receiver, 4)}
-    await receiver.complete_message(got["a"])
-    await receiver.defer_message(got["b"])
-    await receiver.dead_letter_message(got["c"], reason="No", error_description="none")
-    await receiver.abandon_message(got["d"])
-    assert await complete_all(receiver, 1) == ["d"]
-    (deferred,) = await receiver.receive_deferred_messages(got["b"].sequence_number or 0)
-    assert await receiver.renew_message_lock(deferred) > datetime.now(UTC)
-    await receiver.complete_message(deferred)
-    (rejected,) = await dead.receive_messages(1, max_wait_time=WAIT_SECONDS)
-    assert rejected.dead_letter_reason == "No"
-    await dead.complete_message(rejected)
-    later = datetime.now(UTC) + timedelta(hours=1)
-    numbers = await sender.schedule_messages([ServiceBusMessage("x")], later)
-    (peeked,) = await receiver.peek_messages(1, sequence_number=1)
-    assert peeked.sequence_number == numbers[0]
-    await sender.cancel_scheduled_messages(numbers)
-    assert await receiver.peek_messages(1, sequence_number=1) == []
 
 
 async def test_many_connections_share_the_work_and_lose_nothing(running: Any) -> None:

@@ -13,7 +13,6 @@ import jwt
 import pytest
 from azure.core.credentials import AccessToken, AzureNamedKeyCredential
 from azure.servicebus import (
-    NEXT_AVAILABLE_SESSION,
     AutoLockRenewer,
     ServiceBusClient,
     ServiceBusMessage,
@@ -78,15 +77,6 @@ def test_a_message_arrives_with_all_its_fields(handlers: Handlers) -> None:
     assert is_empty(receiver)
 
 
-def test_abandon_makes_it_available_and_counts(handlers: Handlers) -> None:
-    handlers.sender("plain").send_messages(ServiceBusMessage("again"))
-    receiver = handlers.receiver("plain")
-    receiver.abandon_message(receive_one(receiver))
-    again = receive_one(receiver)
-    assert again.delivery_count == 1
-    receiver.complete_message(again)
-
-
 def test_a_deferred_message_is_received_by_its_number_only(handlers: Handlers) -> None:
     handlers.sender("plain").send_messages(ServiceBusMessage("later"))
     receiver = handlers.receiver("plain")
@@ -100,18 +90,6 @@ def test_a_deferred_message_is_received_by_its_number_only(handlers: Handlers) -
     receiver.complete_message(deferred)
     with pytest.raises(MessageNotFoundError):
         receiver.receive_deferred_messages(number)
-
-
-def test_a_deferred_message_can_be_dead_lettered_by_number(handlers: Handlers) -> None:
-    handlers.sender("plain").send_messages(ServiceBusMessage("later"))
-    receiver = handlers.receiver("plain")
-    message = receive_one(receiver)
-    assert message.sequence_number is not None
-    receiver.defer_message(message)
-    (deferred,) = receiver.receive_deferred_messages([message.sequence_number])
-    receiver.dead_letter_message(deferred, reason="Stale", error_description="too late")
-    (dead,) = receive_all(handlers.dead_letters("plain"), 1)
-    assert (dead.dead_letter_reason, dead.dead_letter_error_description) == ("Stale", "too late")
 
 
 def test_dead_letters_carry_reason_and_description(handlers: Handlers) -> None:
@@ -151,18 +129,6 @@ def test_an_expired_lock_leads_to_redelivery_and_settling_it_fails(handlers: Han
     receiver.complete_message(second)
 
 
-def test_the_broker_itself_refuses_a_lost_lock(handlers: Handlers) -> None:
-    """The SDK looks at the clock first; here it is kept from that."""
-    handlers.sender("plain").send_messages(ServiceBusMessage("twice"))
-    receiver = handlers.receiver("plain")
-    message = receive_one(receiver)
-    token = message.lock_token
-    receiver.complete_message(message)
-    receiver_any: Any = receiver
-    with pytest.raises(MessageLockLostError):
-        receiver_any._settle_message_via_mgmt_link("completed", [token])
-
-
 def test_too_many_deliveries_dead_letter(handlers: Handlers) -> None:
     handlers.sender("hasty").send_messages(ServiceBusMessage("poison"))
     receiver = handlers.receiver("hasty")
@@ -191,18 +157,6 @@ def test_a_lock_can_be_renewed_by_hand_and_by_the_renewer(handlers: Handlers) ->
     assert is_empty(receiver)
 
 
-def test_an_expired_message_is_dead_lettered_or_dropped(handlers: Handlers) -> None:
-    lifetime = timedelta(milliseconds=300)
-    for queue in ("plain", "hasty"):
-        handlers.sender(queue).send_messages(ServiceBusMessage("old", time_to_live=lifetime))
-    (dead,) = receive_all(handlers.dead_letters("hasty"), 1)
-    assert dead.dead_letter_reason == "TTLExpiredException"
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not is_empty(handlers.receiver("plain")):
-        assert time.monotonic() < deadline
-    assert is_empty(handlers.dead_letters("plain"))
-
-
 def test_scheduled_messages_come_when_due_and_can_be_cancelled(handlers: Handlers) -> None:
     sender, receiver = handlers.sender("plain"), handlers.receiver("plain")
     due = datetime.now(UTC) + timedelta(seconds=1)
@@ -217,15 +171,6 @@ def test_scheduled_messages_come_when_due_and_can_be_cancelled(handlers: Handler
     receiver.complete_message(got)
     with pytest.raises(MessageNotFoundError):
         sender.cancel_scheduled_messages(numbers[1])
-
-
-def test_the_scheduled_annotation_on_a_sent_message_counts(handlers: Handlers) -> None:
-    due = datetime.now(UTC) + timedelta(seconds=1)
-    message = ServiceBusMessage("annotated", scheduled_enqueue_time_utc=due)
-    handlers.sender("plain").send_messages(message)
-    got = receive_one(handlers.receiver("plain"))
-    assert datetime.now(UTC) >= due
-    handlers.receiver("plain").complete_message(got)
 
 
 def test_duplicates_are_accepted_and_dropped(handlers: Handlers) -> None:
@@ -360,15 +305,19 @@ def test_an_authorization_rule_has_its_claims_only(environment: Environment) -> 
         assert f"'{claim}' claim(s) are required to perform this operation" in str(error)
 
 
-def test_what_is_not_covered_is_refused(client: ServiceBusClient) -> None:
-    session, next_session, topic = refusals(
-        client.get_queue_receiver("plain", session_id="s").__enter__,
-        client.get_queue_receiver("plain", session_id=NEXT_AVAILABLE_SESSION).__enter__,
-        client.get_queue_receiver("news").__enter__,
-    )
-    assert "sessions are not covered" in str(session)
-    assert "sessions are not covered" in str(next_session)
-    assert "is a topic" in str(topic)
+@pytest.mark.usefixtures("running")
+def test_the_rule_of_a_queue_is_one_for_this_queue_only(environment: Environment) -> None:
+    text = environment.service_bus_connection_string_of("send-only", "collected")
+    with ServiceBusClient.from_connection_string(text, retry_total=0) as client:
+        with client.get_queue_sender("collected") as sender:
+            sender.send_messages(ServiceBusMessage("x"))
+        with client.get_queue_receiver("collected") as receiver:
+            receiver.complete_message(receive_one(receiver))
+    elsewhere = text.replace("EntityPath=collected;", "")
+    with ServiceBusClient.from_connection_string(elsewhere, retry_total=0) as client:
+        (error,) = refusals(client.get_queue_sender("plain").__enter__)
+    assert isinstance(error, ServiceBusAuthenticationError)
+    assert "the key is that of 'collected', not of 'plain'" in str(error.inner_exception)
 
 
 class Token:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import subprocess
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from functools import partial
@@ -15,6 +16,7 @@ from aiohttp import web
 from azure.storage.blob.aio import BlobServiceClient, ContainerClient
 
 from localazure.runtime.environment import Environment
+from localazure.storage.azurite_installation import PACKAGE, find_entry, find_node
 from localazure.storage.service import serve
 
 LAKE = "lake"
@@ -137,3 +139,24 @@ async def events(events_of: Callable[[str], Events], container: ContainerClient)
 @pytest.fixture
 def new_topic() -> Callable[[Environment], Topic]:
     return Topic
+
+
+@pytest.fixture
+def run_with_lokijs(tmp_path: Path) -> Callable[..., Any]:
+    """Runs a program with LokiJS after a preloaded file, and returns the JSON that it prints.
+
+    It gets the paths of `database.json`, in the test's folder, and of the preloaded file.
+    """
+
+    def run(text: str, preloaded: str) -> Any:
+        modules = next(each for each in Path(find_entry()).parents if each.name == "node_modules")
+        (tmp_path / "node_modules").symlink_to(modules)
+        program = tmp_path / "program.js"
+        program.write_text(text)
+        arguments = ("--require", PACKAGE / preloaded, program, tmp_path / "database.json")
+        done = subprocess.run(
+            [find_node(), *arguments, PACKAGE / preloaded], check=True, capture_output=True
+        )
+        return json.loads(done.stdout)
+
+    return run

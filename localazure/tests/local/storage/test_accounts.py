@@ -26,6 +26,7 @@ from azure.storage.queue.aio import QueueServiceClient
 from localazure.runtime.environment import Environment
 from localazure.storage.service import serve
 from localazure.storage_client.rest import Endpoint, StorageError, StorageRest
+from localazure.storage_client.service import Service
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -56,6 +57,7 @@ def tables_of(session: aiohttp.ClientSession, storage: Environment, account: str
         session,
         Endpoint(
             url=f"http://127.0.0.1:{storage.ports.table}/{account}",
+            service=Service.TABLE,
             account=account,
             key=storage.storage_key(account),
         ),

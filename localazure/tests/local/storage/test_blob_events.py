@@ -16,7 +16,6 @@ from localazure.runtime.environment import STORAGE_ACCOUNT, Environment
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 CREATED = "Microsoft.Storage.BlobCreated"
-DELETED = "Microsoft.Storage.BlobDeleted"
 
 
 def summary(events: list[dict[str, Any]]) -> list[tuple[str, str, str]]:

@@ -13,10 +13,12 @@ import psutil
 from azure.core.exceptions import AzureError
 from azure.storage.blob import BlobBlock
 from azure.storage.blob.aio import ContainerClient
+from azure.storage.filedatalake.aio import FileSystemClient
 from azure.storage.queue.aio import QueueServiceClient
 
 from harness.part_process import PartProcess
 from localazure.runtime.environment import Environment
+from localazure.storage.azurite_process import end_leftover
 from localazure.storage.service import serve
 
 
@@ -90,7 +92,13 @@ async def test_kill_9_of_the_part_under_load(environment: Environment, topic: An
 async def test_kill_9_of_azurite_loses_nothing_and_the_part_starts_it_again(
     environment: Environment,
 ) -> None:
-    async with serve(environment), landing(environment) as container:
+    connection = environment.storage_connection_string()
+    async with (
+        serve(environment),
+        landing(environment) as container,
+        QueueServiceClient.from_connection_string(connection) as queues,
+    ):
+        await queues.create_queue("tasks")
         for number in range(20):
             await container.upload_blob(f"k/{number}", b"x" * number)
         await container.delete_blob("k/3")
@@ -111,6 +119,7 @@ async def test_kill_9_of_azurite_loses_nothing_and_the_part_starts_it_again(
         await blocks.commit_block_list([BlobBlock("0001")])
         downloader = await blocks.download_blob()
         assert await downloader.readall() == b"staged"
+        assert [queue.name async for queue in queues.list_queues()] == ["tasks"]
 
 
 async def test_leftover_azurite_is_ended(environment: Environment) -> None:
@@ -121,14 +130,17 @@ async def test_leftover_azurite_is_ended(environment: Environment) -> None:
     stranger = await asyncio.create_subprocess_exec(*sleep)
     pid_file = environment.part_folder("storage") / "azurite.pid"
     try:
-        for process, ends in ((stranger, False), (leftover, True)):
+        for process in (stranger, leftover):
             created_seconds = psutil.Process(process.pid).create_time()
             pid_file.write_text(
                 json.dumps({"pid": process.pid, "created_seconds": created_seconds})
             )
-            async with serve(environment):
-                await asyncio.sleep(0)
-            assert (process.returncode is not None) is ends
+            if process is stranger:
+                end_leftover(pid_file, location)
+            else:
+                async with serve(environment):
+                    await process.wait()
+        assert stranger.returncode is None
     finally:
         for process in (leftover, stranger):
             with contextlib.suppress(ProcessLookupError):
@@ -136,11 +148,65 @@ async def test_leftover_azurite_is_ended(environment: Environment) -> None:
             await process.wait()
 
 
-async def test_queues_survive_kill_9_of_azurite(environment: Environment) -> None:
-    connection = environment.storage_connection_string()
-    async with QueueServiceClient.from_connection_string(connection) as queues:
-        async with serve(environment):
-            await queues.create_queue("tasks")
-            azurite_of(environment).kill()
-        async with serve(environment):
-            assert [queue.name async for queue in queues.list_queues()] == ["tasks"]
+FILES = 2000
+
+
+def multiply(environment: Environment, directory: str) -> None:
+    """Write a file as all files of its directory, into a journal that Azurite reads next."""
+    folder = environment.part_folder("storage") / "azurite"
+    records = [
+        json.loads(line)
+        for journal in folder.glob("__azurite_db_blob__.json.journal-*")
+        for line in journal.read_text().splitlines()
+    ]
+    name = f"{directory}/0"
+    file = next(each for each in reversed(records) if each.get("put", {}).get("name") == name)
+    lines: list[str] = []
+    for number in range(1, FILES):
+        copy = {**file["put"], "name": f"{directory}/{number}", "$loki": 1000 + number}
+        lines.append(json.dumps({**file, "put": copy}) + "\n")
+    (folder / "__azurite_db_blob__.json.journal-1000").write_text("".join(lines))
+
+
+async def directory_of_all_files(filesystem: FileSystemClient) -> str:
+    """The directory that all files are in, by one listing, once Azurite answers."""
+    async with asyncio.timeout(60):
+        while True:
+            with contextlib.suppress(AzureError):
+                paths = [path.name async for path in filesystem.get_paths()]
+                files = [path for path in paths if "/" in path]
+                (directory,) = {path.partition("/")[0] for path in paths}
+                assert len(files) == FILES
+                return directory
+
+
+async def test_a_directory_is_renamed_whole_or_not_at_all(
+    environment: Environment, topic: Any
+) -> None:
+    text = environment.storage_connection_string("lake")
+    async with (
+        serve(environment),
+        FileSystemClient.from_connection_string(text, "landing", retry_total=0) as filesystem,
+    ):
+        await filesystem.get_file_client("0/0").upload_data(b"content", overwrite=True)
+        multiply(environment, "0")
+        azurite_of(environment).kill()
+        assert await directory_of_all_files(filesystem) == "0"
+        directory: Any = filesystem.get_directory_client("0")
+        renaming = asyncio.create_task(directory.rename_directory("landing/1"))
+        assert await directory_of_all_files(filesystem) in {"0", "1"}
+        renaming = asyncio.create_task((await renaming).rename_directory("landing/2"))
+        await asyncio.sleep(0.05)
+        azurite_of(environment).kill()
+        with contextlib.suppress(AzureError):
+            await renaming
+        found = await directory_of_all_files(filesystem)
+        assert found in {"1", "2"}
+        file = filesystem.get_file_client(f"{found}/{FILES - 1}")
+        assert await (await file.download_file()).readall() == b"content"
+
+    def renames() -> list[str]:
+        apis = [event["data"]["api"] for event in topic.events]
+        return [each for each in apis if each == "RenameDirectory"]
+
+    await topic.wait_for(lambda: len(renames()) == int(found))

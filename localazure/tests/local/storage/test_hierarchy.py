@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -15,13 +16,11 @@ from azure.core.exceptions import (
     ResourceModifiedError,
     ResourceNotFoundError,
 )
+from azure.storage.blob.aio import ContainerClient
 from azure.storage.filedatalake import ContentSettings
 from azure.storage.filedatalake.aio import DataLakeServiceClient, FileSystemClient
 
 from localazure.runtime.environment import LOOPBACK, Environment
-from localazure.storage.operations import Api, Operation
-from localazure.storage.outbox import Outbox
-from localazure.storage.service import serve
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -209,31 +208,76 @@ async def test_another_key_and_another_account(storage: Environment) -> None:
             await client.create_file("x")
 
 
-async def test_a_rename_that_a_crash_cut_off_goes_on(
-    environment: Environment, new_topic: Any
+@pytest.mark.parametrize("size", [1, 2, 3, 5000])
+async def test_each_page_goes_on_where_the_one_before_ended(
+    storage: Environment, filesystem: FileSystemClient, size: int
 ) -> None:
-    text = environment.storage_connection_string(LAKE)
-    async with (
-        serve(environment),
-        FileSystemClient.from_connection_string(text, "landing") as client,
-    ):
-        for name in ("old/1", "old/2/3"):
-            await client.get_file_client(name).upload_data(name.encode(), overwrite=True)
-        await client.create_directory("new")
-        await client.get_file_client("old/1").rename_file("landing/new/1")
-    outbox = Outbox(environment.part_folder("storage") / "outbox.db")
-    root = f"/{LAKE}/landing"
-    rename = Operation(Api.RENAME_DIRECTORY, f"{root}/new", "client", f"{root}/old")
-    elsewhere = f"/{LAKE}/deleted-since"
-    hopeless = Operation(Api.RENAME_DIRECTORY, f"{elsewhere}/new", "client", f"{elsewhere}/old")
-    await outbox.intend([(rename, None), (hopeless, None)])
-    outbox.close()
-    async with (
-        new_topic(environment).listening() as topic,
-        serve(environment),
-        FileSystemClient.from_connection_string(text, "landing") as client,
-    ):
-        assert await names(client) == ["new/", "new/1", "new/2/", "new/2/3"]
-        assert await content(client, "new/2/3") == b"old/2/3"
-        await topic.wait_for(lambda: len(topic.events) == 7)
-        assert topic.events[-1]["data"]["api"] == "RenameDirectory"
+    """Directories are blobs of their own, or only parts of the names of blobs."""
+    await filesystem.create_file("a/b/1")
+    text = storage.storage_connection_string(LAKE)
+    async with ContainerClient.from_connection_string(
+        text, filesystem.file_system_name
+    ) as container:
+        for name in ("a-/1", "a.txt", "a/c/d/1", "a/c/d/2", "e/f/1", "e/f-", "e/g"):
+            await container.upload_blob(name, b"1")
+    directories = ["a", "a-", "a/b", "a/c", "a/c/d", "e", "e/f"]
+    files = ["a-/1", "a.txt", "a/b/1", "a/c/d/1", "a/c/d/2", "e/f-", "e/f/1", "e/g"]
+    everything = sorted([*(f"{name}/" for name in directories), *files])
+    assert sorted(await names(filesystem, max_results=size)) == everything
+    top = ["a-/", "a.txt", "a/", "e/"]
+    assert sorted(await names(filesystem, max_results=size, recursive=False)) == top
+    below = ["e/f-", "e/f/", "e/g"]
+    listed = await names(filesystem, path="e", max_results=size, recursive=False)
+    assert sorted(listed) == below
+
+
+async def test_of_several_renames_to_one_place_one_is_done(
+    filesystem: FileSystemClient, lake_events: Any
+) -> None:
+    """A table's commit: the next version is the file that is there first."""
+    root = filesystem.file_system_name
+    files = [await filesystem.create_file(f"log/{number}") for number in range(6)]
+    done = await asyncio.gather(
+        *(
+            file.rename_file(f"{root}/log/next", match_condition=MatchConditions.IfMissing)
+            for file in files
+        ),
+        return_exceptions=True,
+    )
+    refused = [each for each in done if isinstance(each, ResourceExistsError)]
+    assert len(refused) == len(files) - 1
+    assert len(await names(filesystem)) == 1 + len(files)
+    events = await lake_events.wait_for(len(files) + 1)
+    assert [event["data"]["api"] for event in events].count("RenameFile") == 1
+
+
+async def test_what_a_rename_moves(filesystem: FileSystemClient, storage: Environment) -> None:
+    root = filesystem.file_system_name
+    file = await filesystem.create_file("a/file")
+    await file.append_data(b"one", 0, flush=True)
+    before = await file.get_file_properties()
+    text = storage.storage_connection_string(LAKE)
+    async with ContainerClient.from_connection_string(text, root) as container:
+        snapshot = await container.get_blob_client("a/file").create_snapshot()
+        await file.append_data(b"two", 3)
+        await filesystem.get_directory_client("a").rename_directory(f"{root}/b")
+        blob = container.get_blob_client("b/file", snapshot=str(snapshot["snapshot"]))
+        assert await (await blob.download_blob()).readall() == b"one"
+    moved = filesystem.get_file_client("b/file")
+    after = await moved.get_file_properties()
+    assert (after.etag, after.last_modified) == (before.etag, before.last_modified)
+    await moved.flush_data(6)
+    assert await content(filesystem, "b/file") == b"onetwo"
+    with pytest.raises(ResourceNotFoundError):
+        await file.get_file_properties()
+
+
+async def test_a_leased_file_is_not_renamed(filesystem: FileSystemClient) -> None:
+    root = filesystem.file_system_name
+    file = await filesystem.create_file("file")
+    lease = await file.acquire_lease()
+    with pytest.raises(HttpResponseError, match="LeaseIdMissing"):
+        await file.rename_file(f"{root}/other")
+    await lease.release()
+    await file.rename_file(f"{root}/other")
+    assert await names(filesystem) == ["other"]

@@ -106,7 +106,8 @@ def test_file_of_this_repository() -> None:
     assert set(configuration.topics_by_name) == {"storage", "azure-ml", "key-vault", "landfall"}
     assert configuration.topics_by_name["landfall"].input_schema is Schema.CLOUD_EVENTS
     (new_data,) = [item for item in configuration.event_subscriptions if item.name == "new-data"]
-    assert new_data.dead_letter_container == "dead-letter-events"
+    assert new_data.properties.dead_letters is not None
+    assert new_data.properties.dead_letters.properties.blob_container_name == "dead-letter-events"
     assert isinstance(destination_of(new_data), ServiceBusQueueDestination)
     assert destination_of(new_data).name == "blob-events"
     event = {
@@ -137,7 +138,8 @@ def test_every_setting_is_read(tmp_path: Path) -> None:
     assert properties.retry_policy.max_delivery_attempts == 3
     assert properties.retry_policy.time_to_live_seconds == 300
     assert not retry_schedule.scaled
-    assert subscription.dead_letter_container == "dead"
+    assert subscription.properties.dead_letters is not None
+    assert subscription.properties.dead_letters.properties.blob_container_name == "dead"
     assert properties.filter.is_subject_case_sensitive
     assert properties.filter.enable_advanced_filtering_on_arrays
     assert [operands(condition) for condition in properties.filter.advanced_filters] == [
@@ -303,7 +305,8 @@ def test_delivery_and_dead_letters_by_the_identity_of_the_topic(tmp_path: Path) 
         "deadLetterDestination": properties.pop("deadLetterDestination"),
     }
     subscription = only(read(tmp_path, document))
-    assert subscription.dead_letter_container == "dead"
+    assert subscription.properties.dead_letters is not None
+    assert subscription.properties.dead_letters.properties.blob_container_name == "dead"
     assert subscription.dead_letters_identity == "custom"
 
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from localazure.eventgrid.schemas import (
     InvalidEvent,
     Schema,
-    check_cloud_event,
-    check_event_grid,
+    check,
     convert,
 )
 
@@ -51,9 +50,9 @@ event_grid_events = st.fixed_dictionaries(
 
 @given(event_grid_events)
 def test_conversion_to_cloud_events_and_back_changes_nothing(event: dict[str, Any]) -> None:
-    assert check_event_grid(event, 0) == event
+    assert check(event, Schema.EVENT_GRID, 0) == event
     cloud = convert(event, Schema.EVENT_GRID, Schema.CLOUD_EVENTS, published=NOW)
-    assert check_cloud_event(cloud, 0) == cloud
+    assert check(cloud, Schema.CLOUD_EVENTS, 0) == cloud
     assert convert(cloud, Schema.CLOUD_EVENTS, Schema.EVENT_GRID, published=NOW) == event
 
 
@@ -64,7 +63,7 @@ def test_an_event_of_the_same_schema_is_not_changed(event: dict[str, Any]) -> No
 
 def test_a_minimal_cloud_event_gets_the_fields_of_the_other_schema() -> None:
     event = convert(CLOUD, Schema.CLOUD_EVENTS, Schema.EVENT_GRID, published=NOW)
-    assert check_event_grid(event, 0)["eventTime"] == "2026-08-08T05:00:00Z"
+    assert check(event, Schema.EVENT_GRID, 0)["eventTime"] == "2026-08-08T05:00:00Z"
     assert (event["subject"], event["dataVersion"]) == ("", "")
 
 
@@ -84,7 +83,7 @@ def test_a_minimal_cloud_event_gets_the_fields_of_the_other_schema() -> None:
 )
 def test_event_grid_error_names_index_and_field(change: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidEvent, match=rf"event 3: .*{field}"):
-        check_event_grid({**EVENT, **change}, 3)
+        check({**EVENT, **change}, Schema.EVENT_GRID, 3)
 
 
 @pytest.mark.parametrize(
@@ -101,11 +100,11 @@ def test_event_grid_error_names_index_and_field(change: dict[str, Any], field: s
 )
 def test_cloud_event_error_names_index_and_attribute(change: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidEvent, match=rf"event 1: .*{field}"):
-        check_cloud_event({**CLOUD, **change}, 1)
+        check({**CLOUD, **change}, Schema.CLOUD_EVENTS, 1)
 
 
 @given(json_values)
 def test_arbitrary_values_are_events_or_raise_invalid_event(value: object) -> None:
-    for check in (check_event_grid, check_cloud_event):
+    for schema in Schema:
         with pytest.raises(InvalidEvent):
-            check(value, 0)
+            check(value, schema, 0)

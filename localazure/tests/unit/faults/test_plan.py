@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localazure.errors import ConfigurationError
@@ -72,6 +72,7 @@ def test_a_decision_is_repeated_and_is_a_rule_about_the_operation(
         assert rule is not None
 
 
+@settings(max_examples=25)  # of 2,000 draws each
 @given(st.integers(), st.floats(0.05, 0.95))
 def test_faults_are_as_frequent_as_the_rule_says(seed: int, probability: float) -> None:
     some = plan({"part": "storage", "fault": "reset", "probability": probability}, seed=seed)

@@ -87,8 +87,9 @@ def test_any_text_is_an_address_or_refused(text: str) -> None:
             assert ".." not in address.path.split("/")
 
 
-def test_a_compute_is_named_by_its_arm_id() -> None:
+def test_a_compute_is_named_by_its_arm_id_or_in_short() -> None:
     assert parse_compute(f"{WORKSPACE}/computes/gpu") == "gpu"
+    assert parse_compute("azureml:gpu") == "gpu"
     for wrong in ("gpu", f"{WORKSPACE}/data/gpu", f"{WORKSPACE}", "local"):
         with pytest.raises(ArmError):
             parse_compute(wrong)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,14 +14,19 @@ from localazure.machinelearning.early_termination import (
     trials_to_end,
 )
 from localazure.machinelearning.errors import ArmError
+from localazure.machinelearning.states import JobStatus
 
 
 def running(*values: float) -> Trial:
-    return Trial(values, is_running=True)
+    return Trial(name="", status=JobStatus.RUNNING, values=values)
 
 
 def ended(*values: float) -> Trial:
-    return Trial(values, is_running=False)
+    return Trial(name="", status=JobStatus.COMPLETED, values=values)
+
+
+def ends(policy: Policy, goal: Goal, trials: dict[str, Trial]) -> frozenset[str]:
+    return trials_to_end(policy, goal, [replace(one, name=name) for name, one in trials.items()])
 
 
 def test_bandit_with_a_factor_as_in_the_documentation() -> None:
@@ -32,46 +38,46 @@ def test_bandit_with_a_factor_as_in_the_documentation() -> None:
         "far": running(*[0.1] * 9, 0.66),
         "young": running(*[0.1] * 9),
     }
-    assert trials_to_end(policy, Goal.MAXIMIZE, trials) == {"far"}
+    assert ends(policy, Goal.MAXIMIZE, trials) == {"far"}
 
 
 def test_bandit_compares_what_all_had_reached_at_that_interval() -> None:
     policy = Policy(kind=PolicyKind.BANDIT, evaluation_interval=1, slack_amount=0.1)
     trials = {"first": running(0.3, 0.5, 0.9), "second": running(0.3)}
-    assert not trials_to_end(policy, Goal.MAXIMIZE, trials)
+    assert not ends(policy, Goal.MAXIMIZE, trials)
     trials["second"] = running(0.3, 0.35)
-    assert trials_to_end(policy, Goal.MAXIMIZE, trials) == {"second"}
+    assert ends(policy, Goal.MAXIMIZE, trials) == {"second"}
 
 
 def test_bandit_minimizes() -> None:
     policy = Policy(kind=PolicyKind.BANDIT, slack_factor=0.5)
     trials = {"a": running(1.0), "b": running(1.4), "c": running(1.6)}
-    assert trials_to_end(policy, Goal.MINIMIZE, trials) == {"c"}
+    assert ends(policy, Goal.MINIMIZE, trials) == {"c"}
 
 
 def test_median_compares_the_best_with_the_running_averages() -> None:
     policy = Policy(kind=PolicyKind.MEDIAN)
     trials = {"a": ended(0.8, 0.8), "b": ended(0.6, 0.6), "c": running(0.1, 0.5)}
-    assert trials_to_end(policy, Goal.MAXIMIZE, trials) == {"c"}
+    assert ends(policy, Goal.MAXIMIZE, trials) == {"c"}
     trials["c"] = running(0.1, 0.7)
-    assert not trials_to_end(policy, Goal.MAXIMIZE, trials)
+    assert not ends(policy, Goal.MAXIMIZE, trials)
 
 
 def test_truncation_ends_a_part_of_the_worst_and_only_those() -> None:
     policy = Policy(kind=PolicyKind.TRUNCATION, truncation_percentage=50)
     trials = {str(number): running(float(number)) for number in range(4)}
-    assert trials_to_end(policy, Goal.MAXIMIZE, trials) == {"0", "1"}
+    assert ends(policy, Goal.MAXIMIZE, trials) == {"0", "1"}
     trials["0"], trials["1"] = ended(0.0), ended(1.0)
-    assert not trials_to_end(policy, Goal.MAXIMIZE, trials), "the same two are the worst"
-    assert trials_to_end(policy, Goal.MINIMIZE, trials) == {"2", "3"}
+    assert not ends(policy, Goal.MAXIMIZE, trials), "the same two are the worst"
+    assert ends(policy, Goal.MINIMIZE, trials) == {"2", "3"}
 
 
 def test_nothing_ends_before_the_delay() -> None:
     policy = Policy(kind=PolicyKind.BANDIT, slack_amount=0.1, delay_evaluation=3)
     worse = {"a": running(1, 1, 1), "b": running(0, 0)}
-    assert not trials_to_end(policy, Goal.MAXIMIZE, worse)
+    assert not ends(policy, Goal.MAXIMIZE, worse)
     worse["b"] = running(0, 0, 0)
-    assert trials_to_end(policy, Goal.MAXIMIZE, worse) == {"b"}
+    assert ends(policy, Goal.MAXIMIZE, worse) == {"b"}
 
 
 def test_a_policy_is_read_as_the_sdk_writes_it() -> None:

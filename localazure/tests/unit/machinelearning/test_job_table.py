@@ -7,40 +7,33 @@ import sqlite3
 
 import pytest
 
-from localazure.machinelearning.configuration import RunEvents
 from localazure.machinelearning.errors import ArmError
-from localazure.machinelearning.events import RunTopic
 from localazure.machinelearning.job_table import (
     JOBS,
-    JobKind,
+    JobTransaction,
     NewJob,
     delete_job,
     get_job,
-    insert_job,
-    set_status,
 )
 from localazure.machinelearning.states import JobStatus
-from localazure.machinelearning.store import get_resource, put_resource, querying
+from localazure.machinelearning.store import get_resource
 
 NOW = 1000.0
-STRICT = RunTopic("/workspace", RunEvents.AS_AZURE)
 UNTIL_RUNNING = (JobStatus.PREPARING, JobStatus.RUNNING)
 
 
-def submit(connection: sqlite3.Connection, topic: RunTopic, name: str, parent: str | None) -> None:
-    put_resource(connection, JOBS, name, "", {"properties": {}}, now=NOW)
-    insert_job(connection, topic, NewJob(name=name, kind=JobKind.COMMAND, parent=parent), NOW)
+@pytest.fixture
+def jobs(connection: sqlite3.Connection) -> JobTransaction:
+    return JobTransaction(connection, "/workspace", NOW)
 
 
-def run(
-    connection: sqlite3.Connection, topic: RunTopic, end: JobStatus, parent: str | None = None
-) -> str:
+def run(jobs: JobTransaction, end: JobStatus, parent: str | None = None) -> str:
     """A job that goes through its states to this end; its name."""
     name = f"job-{end}"
-    submit(connection, topic, name, parent)
+    jobs.insert(NewJob(name=name, parent=parent), {"properties": {}})
     before = JobStatus.CANCEL_REQUESTED if end is JobStatus.CANCELED else JobStatus.FINALIZING
     for status in (*UNTIL_RUNNING, before, end):
-        set_status(connection, topic, name, status, NOW)
+        jobs.set_status(name, status)
     return name
 
 
@@ -61,30 +54,20 @@ def told(connection: sqlite3.Connection) -> list[tuple[str, str | None]]:
     ],
 )
 def test_as_on_azure_only_two_ends_have_an_event(
-    connection: sqlite3.Connection, end: JobStatus, expected: list[tuple[str, str | None]]
+    jobs: JobTransaction, end: JobStatus, expected: list[tuple[str, str | None]]
 ) -> None:
-    run(connection, STRICT, end)
-    assert told(connection) == expected
+    run(jobs, end)
+    assert told(jobs.connection) == expected
 
 
-def test_every_state_has_an_event_where_that_is_configured(connection: sqlite3.Connection) -> None:
-    run(connection, RunTopic("/workspace", RunEvents.EVERY_STATE), JobStatus.COMPLETED)
-    states = ["Queued", "Preparing", "Running", "Finalizing", "Completed"]
-    expected = [("RunStatusChanged", state) for state in states]
-    assert told(connection) == [*expected, ("RunCompleted", None)]
-
-
-def test_a_job_is_deleted_with_its_children_once_it_has_ended(
-    connection: sqlite3.Connection,
-) -> None:
-    submit(connection, STRICT, "parent", None)
-    child = run(connection, STRICT, JobStatus.COMPLETED, "parent")
+def test_a_job_is_deleted_with_its_children_once_it_has_ended(jobs: JobTransaction) -> None:
+    jobs.insert(NewJob(name="parent"), {"properties": {}})
+    child = run(jobs, JobStatus.COMPLETED, "parent")
     with pytest.raises(ArmError, match="job 'parent' is Queued: cancel it first"):
-        delete_job(connection, "parent")
-    set_status(connection, STRICT, "parent", JobStatus.CANCELED, NOW)
-    assert delete_job(connection, "parent")
-    assert not delete_job(connection, "parent")
-    query = querying(connection)
+        delete_job(jobs.connection, "parent")
+    jobs.set_status("parent", JobStatus.CANCELED)
+    assert delete_job(jobs.connection, "parent")
+    assert not delete_job(jobs.connection, "parent")
     for name in ("parent", child):
-        assert get_job(query, name) is None
-        assert get_resource(query, JOBS, name) is None
+        assert get_job(jobs.query, name) is None
+        assert get_resource(jobs.query, JOBS, name) is None

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
+from localazure.machinelearning.minibatch_contents import (
+    MiniBatchError,
+    list_contents,
+    list_mini_batches,
+)
 from localazure.machinelearning.minibatches import (
     Driver,
-    MiniBatchError,
     Settings,
     Summary,
     format_rows,
-    list_mini_batches,
     shell_command,
 )
 
@@ -83,14 +88,14 @@ def test_every_file_has_its_row_also_after_a_retry(
     folder: Path, script: str, timeout: float
 ) -> None:
     summary = Driver(settings(folder, script, timeout_seconds=timeout)).run()
-    assert summary == Summary(files=5, mini_batches=3)
+    assert summary == Summary(items=5, mini_batches=3)
     rows = (folder / "rows" / "predictions.csv").read_text().splitlines()
     assert sorted(rows) == [str([f"text {number}", script]) for number in range(5)]
 
 
 def test_failures_within_the_thresholds_are_counted(folder: Path) -> None:
     summary = Driver(settings(folder, "loses one", error_threshold=3)).run()
-    assert summary == Summary(files=5, failed_files=3, mini_batches=3, failed_mini_batches=3)
+    assert summary == Summary(items=5, failed_items=3, mini_batches=3, failed_mini_batches=3)
     assert len((folder / "rows" / "predictions.csv").read_text().splitlines()) == 2
 
 
@@ -122,8 +127,62 @@ def test_the_command_passes_everything_on_and_reports_a_failing_init(folder: Pat
 
     done = run("--name with spaces")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.endswith("3 mini-batches, 0 of them failed; 5 files, 0 of them failed\n")
+    assert done.stdout.endswith("3 mini-batches, 0 of them failed; 5 items, 0 of them failed\n")
     assert "['text 4', '--name with spaces']" in (folder / "rows.csv").read_text()
     failed = run("init fails")
     assert failed.returncode == 1
     assert failed.stderr.endswith("init() failed: LookupError: no model\n")
+
+
+TABLE_SCRIPT = """
+def run(table, mini_batch_context):
+    keys = mini_batch_context.partition_key_value
+    if keys == {"store": 3, "brand": "y"}: raise ValueError("bad group")
+    return [[mini_batch_context.minibatch_index, keys, table["quantity"].sum().item()]]
+"""
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    (tmp_path / "script.py").write_text(TABLE_SCRIPT)
+    data = tmp_path / "data"
+    data.mkdir()
+    rows = ["store,brand,quantity", "1,x,10", "2,x,20", "1,x,30", "1,y,40", "3,y,50"]
+    (data / "sales.csv").write_text("\n".join(rows))
+    (data / "MLTable").write_text(
+        "paths: [{file: ./sales.csv}]\ntransformations: [{read_delimited: {delimiter: ','}}]"
+    )
+    return tmp_path
+
+
+def test_a_table_is_cut_by_the_values_of_its_keys(table: Path) -> None:
+    changes: Any = {"partition_keys": ("store", "brand"), "max_retries": 0}
+    summary = Driver(settings(table, "", **changes)).run()
+    assert summary == Summary(items=5, failed_items=1, mini_batches=4, failed_mini_batches=1)
+    rows = (table / "rows" / "predictions.csv").read_text().splitlines()
+    assert sorted(map(ast.literal_eval, rows)) == [
+        [0, {"store": 1, "brand": "x"}, 40],
+        [1, {"store": 1, "brand": "y"}, 40],
+        [2, {"store": 2, "brand": "x"}, 20],
+    ]
+
+
+@pytest.mark.parametrize(("size", "sums"), [(0, [150]), (30, [30, 70, 50])])
+def test_a_table_is_cut_by_its_size_in_bytes(table: Path, size: int, sums: list[int]) -> None:
+    Driver(settings(table, "", mini_batch_size=size)).run()
+    rows = (table / "rows" / "predictions.csv").read_text().splitlines()
+    found = sorted(map(ast.literal_eval, rows))
+    assert found == [[index, {}, total] for index, total in enumerate(sums)]
+
+
+def test_files_have_no_keys_and_a_bad_table_is_named(table: Path) -> None:
+    with pytest.raises(MiniBatchError, match="partition_keys need a table"):
+        list_contents([table / "data" / "sales.csv"], 0, ["store"])
+    with pytest.raises(MiniBatchError, match="the table cannot be read: KeyError: 'shop'"):
+        list_contents([table / "data"], 0, ["shop"])
+    (table / "data" / "MLTable").write_text("transformations: [shuffle]")
+    with pytest.raises(MiniBatchError, match="'shuffle' is not covered"):
+        list_contents([table / "data"], 0)
+    (table / "data" / "MLTable").write_text("paths: [{file: ./sales.csv}]")
+    (content,) = list_contents([table / "data"], 0)
+    assert content.data == [str(table / "data" / "sales.csv")]

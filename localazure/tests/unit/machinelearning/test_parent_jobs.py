@@ -7,29 +7,24 @@ from typing import Any
 
 import pytest
 
-from localazure.machinelearning.clusters import SERVERLESS
-from localazure.machinelearning.configuration import Configuration, RunEvents
-from localazure.machinelearning.events import RunTopic
+from localazure.machinelearning.clusters import COMPUTES, SERVERLESS
+from localazure.machinelearning.configuration import Configuration
 from localazure.machinelearning.job_placement import check_job
 from localazure.machinelearning.job_table import (
     JOBS,
     JobRow,
-    NewJob,
+    JobTransaction,
     get_job,
-    insert_job,
     list_children,
-    request_cancel,
-    set_error,
-    set_status,
 )
 from localazure.machinelearning.parent_jobs import ParentStep, TrialMetrics, advance_parents
 from localazure.machinelearning.pipeline_steps import COMPONENTS
 from localazure.machinelearning.resources.datastores import put_configured
-from localazure.machinelearning.runner_protocol import Outcome, StopOrder
+from localazure.machinelearning.runner_protocol import StopOrder
 from localazure.machinelearning.states import JobStatus
-from localazure.machinelearning.store import get_resource, put_resource, querying
+from localazure.machinelearning.store import get_resource, put_resource
+from localazure.sqlite.query import querying
 
-TOPIC = RunTopic("/workspace", RunEvents.AS_AZURE)
 WORKSPACE = (
     "/subscriptions/s/resourceGroups/r/providers/Microsoft.MachineLearningServices/workspaces/w"
 )
@@ -42,18 +37,20 @@ class Tables:
         self.connection = connection
         self.now = 1000.0
 
+    @property
+    def jobs(self) -> JobTransaction:
+        return JobTransaction(self.connection, "/workspace", self.now)
+
     def submit(self, name: str, properties: dict[str, Any]) -> None:
-        query = querying(self.connection)
-        kind = check_job(query, name, properties).kind
-        put_resource(self.connection, JOBS, name, "", {"properties": properties}, now=self.now)
-        insert_job(self.connection, TOPIC, NewJob(name=name, kind=kind), self.now)
+        job = check_job(self.jobs.query, name, properties)
+        self.jobs.insert(job, {"properties": properties})
 
     def advance(self, **values: tuple[float, ...]) -> ParentStep:
         """One pass; trials that have ended have logged the values."""
         names = [row["name"] for row in self.connection.execute("SELECT name FROM job")]
         ended = frozenset(name for name in names if self.job(name).ended_at is not None)
         metrics = TrialMetrics(ended=ended, values=values)
-        return advance_parents(self.connection, TOPIC, dict.fromkeys(names, metrics), self.now)
+        return advance_parents(self.jobs, dict.fromkeys(names, metrics))
 
     def settle(self, **values: tuple[float, ...]) -> None:
         while self.advance(**values).has_changed:
@@ -76,7 +73,7 @@ class Tables:
 
     def enter(self, name: str, *statuses: JobStatus) -> None:
         for status in statuses:
-            set_status(self.connection, TOPIC, name, status, self.now)
+            self.jobs.set_status(name, status)
 
     def start(self, name: str) -> None:
         self.enter(name, JobStatus.PREPARING, JobStatus.RUNNING)
@@ -87,8 +84,7 @@ class Tables:
         self.enter(name, JobStatus.FINALIZING, JobStatus.COMPLETED)
 
     def cancel(self, name: str) -> None:
-        order = StopOrder(outcome=Outcome.CANCELED, is_graceful=True)
-        request_cancel(self.connection, TOPIC, name, order, self.now)
+        self.jobs.request_cancel(name, StopOrder())
 
     def register(self, name: str, **spec: Any) -> str:
         document = {"properties": {"componentSpec": {"type": "command", **spec}}}
@@ -157,7 +153,7 @@ def test_a_sweep_waits_for_the_last_metrics_of_its_trials(tables: Tables) -> Non
     tables.settle()
     tables.complete("s_0")
     before = {"s": TrialMetrics(ended=frozenset(), values={"s_0": (0.1,)})}
-    assert advance_parents(tables.connection, TOPIC, before, tables.now).has_changed
+    assert advance_parents(tables.jobs, before).has_changed
     assert tables.job("s").status is JobStatus.RUNNING
     tables.settle(s_0=(0.1, 0.9))
     assert tables.properties("s")["properties"]["score"] == "0.9"
@@ -192,6 +188,21 @@ def test_a_policy_is_asked_every_second_and_orders_an_end_once(tables: Tables) -
     assert step.wake_at == tables.now + 1
     assert step.stop == ["s_0"]
     assert tables.advance(s_0=(0.1,), s_1=(0.9,)).stop == []
+
+
+@pytest.mark.parametrize("value", ["steps", "azureml:steps"])
+def test_an_input_of_a_pipeline_may_name_the_compute(tables: Tables, value: str) -> None:
+    steps = {"properties": {"computeType": "AmlCompute"}}
+    put_resource(tables.connection, COMPUTES, "steps", "", steps, now=0)
+    text = {"jobInputType": "literal", "value": value}
+    inner = pipeline(tables, default_compute="${{parent.inputs.where}}")
+    tables.submit("p", {**inner, "inputs": {"where": text}})
+    tables.settle()
+    assert tables.job("p_pack").cluster == "steps"
+    tables.submit("q", {**inner, "inputs": {}})
+    tables.settle()
+    assert tables.job("q").status is JobStatus.FAILED
+    assert "${{parent.inputs.where}}' is no text input" in tables.job("q").error_message
 
 
 def test_a_pipeline_runs_its_steps_in_order_and_binds_its_output(tables: Tables) -> None:
@@ -249,7 +260,7 @@ def test_a_failed_step_names_itself_in_the_pipeline(tables: Tables) -> None:
     tables.submit("p", pipeline(tables))
     tables.settle()
     tables.start("p_pack")
-    set_error(tables.connection, "p_pack", "JobFailed", "rank 0 ended with code 3")
+    tables.jobs.set_error("p_pack", "JobFailed", "rank 0 ended with code 3")
     tables.enter("p_pack", JobStatus.FAILED)
     tables.settle()
     job = tables.job("p")

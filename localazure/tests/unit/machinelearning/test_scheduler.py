@@ -99,7 +99,7 @@ def test_a_cluster_without_capacity_keeps_what_it_has_and_is_tried_again() -> No
 
 
 def test_jobs_of_a_deleted_cluster_are_orphaned() -> None:
-    assert schedule([], (), [job("a")], 0).orphaned == ("a",)
+    assert schedule([], (), [job("a")], 0).orphaned == (job("a"),)
 
 
 def test_a_preempted_node_is_removed_with_its_attempt() -> None:

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from localazure.machinelearning.configuration import Configuration, RunEvents
+from localazure.machinelearning.configuration import Configuration
 from localazure.machinelearning.errors import ArmError
-from localazure.machinelearning.events import RunTopic
-from localazure.machinelearning.job_table import JOBS, get_job
+from localazure.machinelearning.job_table import JOBS, JobTransaction, get_job
 from localazure.machinelearning.resources.datastores import put_configured
 from localazure.machinelearning.schedules import (
     RESTART_SECONDS,
@@ -21,9 +20,9 @@ from localazure.machinelearning.schedules import (
     start_job,
 )
 from localazure.machinelearning.states import JobStatus
-from localazure.machinelearning.store import get_resource, querying
+from localazure.machinelearning.store import get_resource
+from localazure.sqlite.query import querying
 
-TOPIC = RunTopic("/workspace", RunEvents.AS_AZURE)
 WORKSPACE = (
     "/subscriptions/s/resourceGroups/r/providers/Microsoft.MachineLearningServices/workspaces/w"
 )
@@ -57,10 +56,14 @@ class Schedules:
         }
         put_schedule(self.connection, "hourly", {"properties": properties}, self.now)
 
+    @property
+    def transaction(self) -> JobTransaction:
+        return JobTransaction(self.connection, "/workspace", self.now)
+
     def at(self, seconds: float) -> float | None:
         """Run the loop at so many seconds after nine. Returns its next time, likewise."""
         self.now = NINE + seconds
-        wake_at = start_due_jobs(self.connection, TOPIC, self.now)
+        wake_at = start_due_jobs(self.transaction)
         return None if wake_at is None else wake_at - NINE
 
     @property
@@ -146,7 +149,7 @@ def test_a_job_that_can_no_longer_run_is_there_as_failed(schedules: Schedules) -
     resource = get_resource(schedules.query, "schedules", "hourly")
     assert resource is not None
     resource.properties["action"]["jobDefinition"]["computeId"] = f"{WORKSPACE}/computes/deleted"
-    name = start_job(schedules.connection, TOPIC, resource, NINE, NINE)
+    name = start_job(schedules.transaction, resource, NINE)
     job = get_job(schedules.query, name)
     assert job is not None
     assert (job.status, job.error_code) == (JobStatus.FAILED, "NotFound")

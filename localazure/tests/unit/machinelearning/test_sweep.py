@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from localazure.machinelearning.early_termination import Trial
 from localazure.machinelearning.errors import ArmError
 from localazure.machinelearning.states import JobStatus
 from localazure.machinelearning.sweep import (
     SweepStep,
-    TrialState,
     best_trial,
     next_step,
     parse_sweep,
@@ -35,8 +35,8 @@ def document(**changes: Any) -> dict[str, Any]:
 SWEEP = parse_sweep("s", document())
 
 
-def trial(number: int, status: JobStatus, *values: float) -> TrialState:
-    return TrialState(name=f"s_{number}", number=number, status=status, values=values)
+def trial(number: int, status: JobStatus, *values: float) -> Trial:
+    return Trial(name=f"s_{number}", status=status, values=values)
 
 
 def test_a_grid_is_no_larger_than_its_combinations() -> None:

@@ -73,7 +73,8 @@ def test_the_connection_string_of_an_authorization_rule(
     environment: Environment, file: Path
 ) -> None:
     rule = {"Name": "send-only", "Properties": {"Rights": ["Send"]}}
-    namespace = {"Name": "n", "AuthorizationRules": [rule]}
+    queue = {"Name": "Jobs", "AuthorizationRules": [rule]}
+    namespace = {"Name": "n", "AuthorizationRules": [rule], "Queues": [queue]}
     environment.service_bus_config.parent.mkdir(parents=True)
     environment.service_bus_config.write_text(
         json.dumps({"UserConfig": {"Namespaces": [namespace]}})
@@ -82,8 +83,14 @@ def test_the_connection_string_of_an_authorization_rule(
     found = expand_app_settings(environment, file)["Bus"]
     assert found == environment.service_bus_connection_string_of("send-only")
     assert environment.keys.service_bus not in found
+    file.write_text('{"Bus": "{service_bus_connection_string:Jobs/send-only}"}')
+    of_queue = expand_app_settings(environment, file)["Bus"]
+    assert of_queue == environment.service_bus_connection_string_of("send-only", "Jobs")
+    assert ";EntityPath=Jobs;" in of_queue
+    assert environment.service_bus_key("send-only") not in of_queue
     file.write_text('{"Bus": "{service_bus_connection_string:sender}"}')
-    with pytest.raises(ConfigurationError, match="rule 'sender'; declared are send-only"):
+    declared = "send-only, Jobs/send-only"
+    with pytest.raises(ConfigurationError, match=f"rule 'sender'; declared are {declared}"):
         expand_app_settings(environment, file)
 
 

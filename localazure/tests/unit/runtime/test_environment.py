@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from localazure.runtime.environment import STORAGE_KEY, Environment, Keys, Ports
+from localazure.runtime.environment import LISTENERS, STORAGE_KEY, Environment, Keys, Ports
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_an_unused_state_folder_has_no_environment(tmp_path: Path) -> None:
 def test_the_default_base_gives_functions_the_port_of_func() -> None:
     ports = dataclasses.asdict(Ports.from_base(7070))
     assert ports["functions"] == 7071
-    assert ports.keys() == Ports.OFFSETS.keys()
+    assert ports.keys() == LISTENERS.keys()
     assert len(set(ports.values())) == len(ports)
 
 

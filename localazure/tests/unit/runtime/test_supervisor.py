@@ -11,10 +11,9 @@ import pytest
 from localazure.errors import StartError
 from localazure.processes.lifetime import RECYCLE_STATUS
 from localazure.runtime import supervisor
-from localazure.runtime.environment import Ports
+from localazure.runtime.environment import LISTENERS
 from localazure.runtime.supervisor import (
     FUNCTIONS,
-    PART_OF_PORT,
     SERVICES,
     PartProcess,
     find_config,
@@ -122,8 +121,7 @@ def test_the_folder_that_describes_the_local_cloud(tmp_path: Path) -> None:
 
 
 def test_every_port_belongs_to_a_part() -> None:
-    assert PART_OF_PORT.keys() == Ports.OFFSETS.keys()
-    assert set(PART_OF_PORT.values()) == {*SERVICES, FUNCTIONS}
+    assert {part for _, part in LISTENERS.values()} == {*SERVICES, FUNCTIONS}
 
 
 async def test_a_state_folder_has_one_owner(tmp_path: Path, said: list[str]) -> None:

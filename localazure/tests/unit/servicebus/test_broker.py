@@ -18,9 +18,9 @@ from localazure.servicebus.amqp.encoding import encode
 from localazure.servicebus.amqp.types import Array, Described, Int, Symbol, Timestamp, UInt, ULong
 from localazure.servicebus.broker import Broker
 from localazure.servicebus.configuration import NamespaceConfiguration
-from localazure.servicebus.contents import SentMessage
 from localazure.servicebus.entities import Entity
 from localazure.servicebus.queues import Event, LockLostError
+from localazure.servicebus.store import SentMessage
 from localazure.sqlite.database import Database
 
 CONFIGURATION = NamespaceConfiguration.model_validate(

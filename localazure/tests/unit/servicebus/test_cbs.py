@@ -70,6 +70,23 @@ def test_a_rule_authorizes_its_claims_only() -> None:
         by_token.put_token("sb://host/queue", sas("sb://host/queue", name=rule.name), NOW_SECONDS)
 
 
+def test_the_rule_of_a_queue_authorizes_nothing_else() -> None:
+    rule = SharedKey(KEY.name, "b3RoZXI=", frozenset({Right.SEND}), "queue")
+    by_token, by_plain = Authorization([KEY, rule]), Authorization([KEY, rule])
+    queue, other = "sb://host/queue", "sb://host/queue2"
+    by_token.put_token(queue, sas(queue, value=rule.value), NOW_SECONDS)
+    assert by_plain.authenticate("PLAIN", f"\0{rule.name}\0{rule.value}".encode())
+    for authorization in (by_token, by_plain):
+        assert authorization.allows("queue", NOW_SECONDS, [Right.SEND])
+        assert not authorization.allows("queue", NOW_SECONDS, [Right.RECEIVE])
+        assert not authorization.has_token("queue2", NOW_SECONDS)
+    for resource in (other, "sb://host/"):
+        with pytest.raises(TokenError, match="the key is that of 'queue', not of"):
+            by_token.put_token(other, sas(resource, value=rule.value), NOW_SECONDS)
+    by_token.put_token(other, sas(other), NOW_SECONDS)  # the namespace's, of the same name
+    assert by_token.allows("queue2", NOW_SECONDS, [Right.RECEIVE])
+
+
 @pytest.mark.parametrize(
     ("token", "reason"),
     [

@@ -96,6 +96,14 @@ class Peer:
         )
 
 
+@pytest.fixture
+def peer() -> Peer:
+    """Its connection and a session are open."""
+    opened = Peer()
+    opened.opens()
+    return opened
+
+
 @pytest.mark.parametrize(("response", "outcome"), [(b"good", 0), (b"bad", 1)])
 def test_sasl_comes_first_and_decides(response: bytes, outcome: int) -> None:
     peer = Peer()
@@ -152,9 +160,7 @@ def test_a_frame_that_the_state_does_not_allow_closes_the_connection(
     assert peer.connection.is_closed
 
 
-def test_a_message_is_received_and_settled_and_uses_credit() -> None:
-    peer = Peer()
-    peer.opens()
+def test_a_message_is_received_and_settled_and_uses_credit(peer: Peer) -> None:
     link = peer.attaches(receives=False)
     attached, flow = peer.reads()
     assert (attached.max_message_size, attached.role) == (MAX_SIZE, p.RECEIVER)
@@ -165,9 +171,7 @@ def test_a_message_is_received_and_settled_and_uses_credit() -> None:
     assert peer.reads() == [p.Disposition(p.RECEIVER, 7, settled=True, state=p.Accepted())]
 
 
-def test_credit_is_renewed_when_half_is_used_and_answered() -> None:
-    peer = Peer()
-    peer.opens()
+def test_credit_is_renewed_when_half_is_used_and_answered(peer: Peer) -> None:
     link = peer.attaches(receives=False)
     peer.reads()
     events = [
@@ -182,9 +186,7 @@ def test_credit_is_renewed_when_half_is_used_and_answered() -> None:
     assert [(flow.delivery_count, flow.link_credit) for flow in flows] == [(501, 501)]
 
 
-def test_transfers_of_one_message_are_joined_and_aborted_ones_dropped() -> None:
-    peer = Peer()
-    peer.opens()
+def test_transfers_of_one_message_are_joined_and_aborted_ones_dropped(peer: Peer) -> None:
     peer.attaches(receives=False)
     assert peer.sends(p.Transfer(0, 1, b"t", 0, more=True), payload=b"ab") == []
     assert peer.sends(p.Transfer(0, aborted=True)) == []
@@ -193,9 +195,7 @@ def test_transfers_of_one_message_are_joined_and_aborted_ones_dropped() -> None:
     assert (event.delivery_id, event.payload) == (2, b"cdef")
 
 
-def test_a_message_over_the_limit_is_rejected_and_the_link_stays_open() -> None:
-    peer = Peer()
-    peer.opens()
+def test_a_message_over_the_limit_is_rejected_and_the_link_stays_open(peer: Peer) -> None:
     peer.attaches(receives=False)
     peer.reads()
     for _ in range(3):
@@ -242,9 +242,7 @@ def test_the_peers_window_holds_transfers_back_until_it_opens() -> None:
     assert peer.reads_payloads() == []  # the link and its waiting messages are gone
 
 
-def test_the_own_window_is_renewed_before_it_closes() -> None:
-    peer = Peer()
-    peer.opens()
+def test_the_own_window_is_renewed_before_it_closes(peer: Peer) -> None:
     peer.attaches(receives=False)
     peer.reads()
     for number in range(INCOMING_WINDOW // 2 + 1):
@@ -253,9 +251,7 @@ def test_the_own_window_is_renewed_before_it_closes() -> None:
     assert (flow.handle, flow.incoming_window) == (None, INCOMING_WINDOW)
 
 
-def test_credit_counts_from_what_the_peer_had_received() -> None:
-    peer = Peer()
-    peer.opens()
+def test_credit_counts_from_what_the_peer_had_received(peer: Peer) -> None:
     link = peer.attaches(receives=True)
     assert peer.grants(3) == [CreditChanged(link)]
     assert link.credit == 3
@@ -266,9 +262,7 @@ def test_credit_counts_from_what_the_peer_had_received() -> None:
     assert link.credit == 0
 
 
-def test_draining_gives_the_credit_back() -> None:
-    peer = Peer()
-    peer.opens()
+def test_draining_gives_the_credit_back(peer: Peer) -> None:
     link = peer.attaches(receives=True)
     peer.grants(7, drain=True)
     assert link.is_draining
@@ -278,9 +272,7 @@ def test_draining_gives_the_credit_back() -> None:
     assert (flow.delivery_count, flow.link_credit, flow.drain) == (7, 0, True)
 
 
-def test_outcomes_are_reported_and_confirmed() -> None:
-    peer = Peer()
-    peer.opens()
+def test_outcomes_are_reported_and_confirmed(peer: Peer) -> None:
     link = peer.attaches(receives=True)
     peer.grants(5)
     for tag in (b"a", b"b", b"c"):
@@ -299,9 +291,7 @@ def test_outcomes_are_reported_and_confirmed() -> None:
     assert peer.sends(everything) == []
 
 
-def test_a_refused_link_has_no_ends_and_is_detached() -> None:
-    peer = Peer()
-    peer.opens()
+def test_a_refused_link_has_no_ends_and_is_detached(peer: Peer) -> None:
     (event,) = peer.sends(p.Attach("l", 0, role=True, source=p.Source("x"), target=p.Target("y")))
     error = p.Error("amqp:not-found", "no such entity", {})
     event.link.refuse(error)
@@ -312,9 +302,7 @@ def test_a_refused_link_has_no_ends_and_is_detached() -> None:
     assert peer.reads() == []
 
 
-def test_the_end_of_a_session_detaches_and_late_frames_are_ignored() -> None:
-    peer = Peer()
-    peer.opens()
+def test_the_end_of_a_session_detaches_and_late_frames_are_ignored(peer: Peer) -> None:
     link = peer.attaches(receives=True)
     peer.reads()
     assert peer.sends(p.End()) == [LinkDetached(link)]
@@ -323,9 +311,7 @@ def test_the_end_of_a_session_detaches_and_late_frames_are_ignored() -> None:
     assert not peer.connection.is_closed
 
 
-def test_closing_from_this_end_waits_for_the_answer() -> None:
-    peer = Peer()
-    peer.opens()
+def test_closing_from_this_end_waits_for_the_answer(peer: Peer) -> None:
     link = peer.attaches(receives=True)
     peer.reads()
     error = p.Error("amqp:connection:forced", "stopping", {})
@@ -371,9 +357,7 @@ def attach_and_transfer() -> bytes:
     return frames.encode_frame(attach) + transfer
 
 
-def test_a_message_right_behind_its_attach_is_received() -> None:
-    peer = Peer()
-    peer.opens()
+def test_a_message_right_behind_its_attach_is_received(peer: Peer) -> None:
     events: list[Any] = []
     for event in peer.connection.receive(attach_and_transfer()):
         events.append(event)
@@ -385,9 +369,7 @@ def test_a_message_right_behind_its_attach_is_received() -> None:
     assert p.Disposition(p.RECEIVER, 1, settled=True, state=p.Accepted()) in peer.reads()
 
 
-def test_a_message_right_behind_a_refused_attach_gets_the_error_of_the_link() -> None:
-    peer = Peer()
-    peer.opens()
+def test_a_message_right_behind_a_refused_attach_gets_the_error_of_the_link(peer: Peer) -> None:
     events: list[Any] = []
     error = p.Error("amqp:not-found", "no such entity", {})
     for event in peer.connection.receive(attach_and_transfer()):
@@ -399,9 +381,7 @@ def test_a_message_right_behind_a_refused_attach_gets_the_error_of_the_link() ->
     assert not peer.connection.is_closed
 
 
-def test_a_message_on_a_link_that_is_not_accepted_closes_the_connection() -> None:
-    peer = Peer()
-    peer.opens()
+def test_a_message_on_a_link_that_is_not_accepted_closes_the_connection(peer: Peer) -> None:
     *_, closed = peer.receives(attach_and_transfer())
     assert closed.error.condition == "amqp:illegal-state"
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import uuid
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -14,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from localazure.servicebus import store
+from localazure.servicebus.amqp.performatives import Properties
 from localazure.servicebus.queues import (
     RULES,
     Action,
@@ -26,6 +25,7 @@ from localazure.servicebus.queues import (
     MessageState,
     Transition,
 )
+from localazure.sqlite.query import querying
 
 LOCK_MS = 1000
 MAX_DELIVERY_COUNT = 3
@@ -40,30 +40,6 @@ def make_queue(
         dead_letters_expired=dead_letters_expired,
         is_dead_letter_queue=is_dead_letter_queue,
     )
-
-
-def test_messages_are_delivered_by_number_independent_of_arrival() -> None:
-    queue = make_queue()
-    for number in (3, 1, 2):
-        queue.add(Entry(number))
-    locks = [queue.lock_next(0) for _ in range(4)]
-    assert [lock and lock.entry.sequence_number for lock in locks] == [1, 2, 3, None]
-
-
-def test_an_abandoned_message_is_next_again() -> None:
-    queue = make_queue()
-    queue.add(Entry(1))
-    queue.add(Entry(2))
-    lock = queue.lock_next(0)
-    assert lock is not None
-    transition = queue.settle(lock.token, Event.ABANDON, 1)
-    assert transition.action is Action.RETURN
-    assert transition.is_durable
-    assert len(queue) == 1  # during a transition the queue does not have it
-    queue.add(transition.after)
-    again = queue.lock_next(2)
-    assert again is not None
-    assert again.entry == Entry(1, delivery_count=1)
 
 
 def test_releasing_counts_nothing_and_needs_no_commit() -> None:
@@ -107,14 +83,6 @@ def test_the_last_delivery_dead_letters() -> None:
     assert transition.action is Action.DEAD_LETTER
     assert transition.properties["DeadLetterReason"] == "MaxDeliveryCountExceeded"
     assert transition.after.expires_ms is None
-
-
-def test_a_dead_letter_queue_never_gives_up_on_a_message() -> None:
-    queue = make_queue(is_dead_letter_queue=True)
-    queue.add(Entry(1, delivery_count=100))
-    lock = queue.lock_next(0)
-    assert lock is not None
-    assert queue.settle(lock.token, Event.ABANDON, 0).action is Action.RETURN
 
 
 @pytest.mark.parametrize(
@@ -173,14 +141,6 @@ class Modelled:
     locked_until_ms: int = 0
 
 
-class Reader:
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-
-    def read(self, sql: str, parameters: Sequence[Any] = ()) -> list[sqlite3.Row]:
-        return self._connection.execute(sql, parameters).fetchall()
-
-
 class QueueMachine(RuleBasedStateMachine):
     """A queue with its dead-letter queue and its tables, against a dict."""
 
@@ -201,9 +161,9 @@ class QueueMachine(RuleBasedStateMachine):
     def restart(self) -> None:
         """Locks exist in memory only."""
         self.queue, self.dead = make_queue(), make_queue(is_dead_letter_queue=True)
+        query = querying(self.connection)
         for is_dead_letter, queue in ((False, self.queue), (True, self.dead)):
-            reader = Reader(self.connection)
-            for entry in store.entries(reader, self.entity, is_dead_letter=is_dead_letter):
+            for entry in store.entries(query, self.entity, is_dead_letter=is_dead_letter):
                 queue.add(entry)
         for message in self.model.values():
             message.token = None
@@ -212,9 +172,8 @@ class QueueMachine(RuleBasedStateMachine):
     def send(self, ttl_ms: int | None, delay_ms: int) -> None:
         due_ms = self.now_ms + delay_ms if delay_ms else None
         destination = store.Destination(self.entity, None)
-        submission = store.Submission(
-            self.entity, None, ttl_ms, due_ms, None, {}, {}, b"", None, (destination,)
-        )
+        message = store.SentMessage(b"", Properties(), ttl_ms=ttl_ms, due_ms=due_ms)
+        submission = store.Submission(self.entity, message, None, (destination,))
         (receipt,) = store.submit(self.connection, [submission], self.now_ms)
         (enqueued,) = receipt.enqueued
         self.queue.add(enqueued.entry)

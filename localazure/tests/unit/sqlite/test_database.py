@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sqlite3
 import threading
@@ -86,6 +87,19 @@ async def test_an_awaited_transaction_is_durable(database: Database, path: Path)
     assert await database.write(note("first")) == 1
     assert words(path) == ["first"]
     assert [row["word"] for row in database.read("SELECT word FROM notes")] == ["first"]
+
+
+async def test_without_an_fsync_transactions_are_committed_before_the_call_returns(
+    path: Path,
+) -> None:
+    with contextlib.closing(Database(path, MIGRATIONS, is_fsynced=False)) as database:
+        first = database.submit(note("first"))
+        failing = database.submit(note("failing", fails=True))
+        patient = database.submit(note("patient"), is_patient=True)
+        assert first.result() == 1
+        assert isinstance(failing.exception(), RefusedError)
+        assert patient.done()
+        assert words(path) == ["first", "patient"]
 
 
 async def test_a_burst_shares_one_commit_in_the_order_of_its_calls(

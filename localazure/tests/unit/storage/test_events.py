@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localazure.storage.events import blob_event, topic_of, with_sequencer
+from localazure.storage.events import blob_event, with_sequencer
 from localazure.storage.operations import Api, Operation, Properties
 
 PROPERTIES = Properties("0x8D", "text/plain", 524288, "BlockBlob")
@@ -22,7 +22,7 @@ def event_of(
         event_id="id",
         request_id="request",
         time=datetime(2026, 6, 26, 18, 41, 0, 958410, UTC),
-        topic=topic_of("s", "g", "devstoreaccount1"),
+        topic="/subscriptions/s/storageAccounts/devstoreaccount1",
         origin="http://127.0.0.1:7080",
         previous_tier=previous_tier,
     )
@@ -32,10 +32,7 @@ def test_created() -> None:
     event = event_of(Api.PUT_BLOCK_LIST)
     data = event.pop("data")
     assert event == {
-        "topic": (
-            "/subscriptions/s/resourceGroups/g/providers/Microsoft.Storage"
-            "/storageAccounts/devstoreaccount1"
-        ),
+        "topic": "/subscriptions/s/storageAccounts/devstoreaccount1",
         "subject": "/blobServices/default/containers/test-container/blobs/new file.txt",
         "eventType": "Microsoft.Storage.BlobCreated",
         "eventTime": "2026-06-26T18:41:00.958410Z",

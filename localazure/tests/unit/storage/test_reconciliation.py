@@ -52,6 +52,22 @@ def test_write(api: Api, now: dict[str, str] | None, *, expected: bool) -> None:
 )
 def test_deletion(before: Properties | None, now: dict[str, str] | None, *, expected: bool) -> None:
     assert took_place(intent(Api.DELETE_BLOB, before), now) is expected
+    assert took_place(intent(Api.DELETE_DIRECTORY, before), now) is expected
+
+
+@pytest.mark.parametrize(
+    ("etag", "now", "expected"),
+    [
+        ("0x2", blob(MADE_SECONDS - 9), True),
+        ("0x1", blob(MADE_SECONDS), False),  # another file is at the destination
+        ("0x2", None, False),
+    ],
+)
+@pytest.mark.parametrize("api", [Api.RENAME_FILE, Api.RENAME_DIRECTORY])
+def test_a_rename_is_known_by_the_etag(
+    api: Api, etag: str, now: dict[str, str] | None, *, expected: bool
+) -> None:
+    assert took_place(intent(api, replace(BEFORE, etag=etag)), now) is expected
 
 
 def test_properties() -> None:

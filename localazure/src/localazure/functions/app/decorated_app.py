@@ -24,7 +24,15 @@ def read(script: Path) -> list[Definition]:
     Raises:
         AppLoadError: it cannot be imported, or not be indexed.
     """
-    register = _find_register(_import(script), script)
+    return index(_find_register(_import(script), script), script)
+
+
+def index(register: azure.functions.FunctionRegister, script: Path) -> list[Definition]:
+    """The functions of an app that the script defines.
+
+    Raises:
+        AppLoadError: they cannot be indexed.
+    """
     try:
         indexed: list[Function] = register.get_functions()
     except Exception as error:  # any error of the SDK in the author's decorators

@@ -19,7 +19,11 @@ from typing import Any, Final, cast
 
 from pydantic import ConfigDict, Field
 
-from localazure.configuration_file import ConfigurationModel, read_configuration
+from localazure.configuration_file import (
+    ConfigurationModel,
+    OpenConfigurationModel,
+    read_configuration,
+)
 from localazure.errors import ConfigurationError
 from localazure.functions.app.definition import Definition
 from localazure.functions.app.user_traceback import users_traceback
@@ -51,10 +55,8 @@ def read(app: Path) -> list[Definition]:
     return [one for file in files if (one := _define(file)) is not None]
 
 
-class _Binding(ConfigurationModel):
+class _Binding(OpenConfigurationModel):
     """An entry of `bindings`; its other keys depend on its type."""
-
-    model_config = ConfigDict(extra="allow")
 
     name: str
     type: str

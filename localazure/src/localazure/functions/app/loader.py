@@ -120,14 +120,19 @@ def load(
     """
     script = app / (settings.get(_SCRIPT_SETTING) or DEFAULT_SCRIPT)
     if script.is_file():
-        functions = _check_all(decorated_app.read(script), settings)
+        functions = check_all(decorated_app.read(script), settings)
     else:
         functions = [_check_alone(one, settings) for one in function_json.read(app)]
     selected = {name.lower() for name in only}
     return [one for one in functions if not selected or one.name.lower() in selected]
 
 
-def _check_all(definitions: list[Definition], settings: Mapping[str, str]) -> list[LoadedFunction]:
+def check_all(definitions: list[Definition], settings: Mapping[str, str]) -> list[LoadedFunction]:
+    """Check the functions of an app of the model v2.
+
+    Raises:
+        AppLoadError: some do not fit their bindings; names all of these.
+    """
     functions: list[LoadedFunction] = []
     refusals: list[str] = []
     for definition in definitions:

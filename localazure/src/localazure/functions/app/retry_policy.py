@@ -15,6 +15,11 @@ from localazure.functions.configuration.timespan import parse_timespan
 
 FIXED_DELAY: Final = "fixed_delay"
 EXPONENTIAL_BACKOFF: Final = "exponential_backoff"
+_INTERVALS: Final = {
+    FIXED_DELAY: ("delay_interval", "delay_interval"),
+    EXPONENTIAL_BACKOFF: ("minimum_interval", "maximum_interval"),
+}
+"""By strategy, the settings with the minimum and the maximum delay."""
 UNLIMITED: Final = -1
 
 # The random part of an exponential delay, as in the WebJobs SDK.
@@ -55,23 +60,14 @@ class RetryPolicy:
             except ValueError as error:
                 raise ValueError(f"retry: {name}: {error}") from None
 
-        if strategy == FIXED_DELAY:
-            interval = delay("delay_interval")
-            return cls(
-                max_retry_count=count,
-                minimum_delay=interval,
-                maximum_delay=interval,
-                is_exponential=False,
-            )
-        if strategy == EXPONENTIAL_BACKOFF:
-            return cls(
-                max_retry_count=count,
-                minimum_delay=delay("minimum_interval"),
-                maximum_delay=delay("maximum_interval"),
-                is_exponential=True,
-            )
-        raise ValueError(
-            f"retry: strategy is {strategy!r}, not {FIXED_DELAY} or {EXPONENTIAL_BACKOFF}"
+        if strategy not in _INTERVALS:
+            raise ValueError(f"retry: strategy is {strategy!r}, not {' or '.join(_INTERVALS)}")
+        minimum, maximum = (delay(name) for name in _INTERVALS[strategy])
+        return cls(
+            max_retry_count=count,
+            minimum_delay=minimum,
+            maximum_delay=maximum,
+            is_exponential=strategy == EXPONENTIAL_BACKOFF,
         )
 
     def delay_before(self, retry: int, chance: random.Random) -> timedelta | None:

@@ -38,6 +38,16 @@ class Binding:
     is_reference: bool = False
     """Whether the argument is a reference instead of the content."""
 
+    @property
+    def connection(self) -> str:
+        """The connection that it names; empty where it names none."""
+        return str(self.settings.get("connection") or "")
+
+    @property
+    def is_batched(self) -> bool:
+        """Whether a function takes all that has come at once."""
+        return str(self.settings.get("cardinality", "")).lower() == "many"
+
 
 @dataclass(frozen=True)
 class Parameter:

@@ -54,13 +54,12 @@ class InputBindings:
         return await self._fetchers[binding.kind](binding, setting)
 
     async def _fetch_blob(self, binding: Binding, setting: Setting) -> Datum:
-        connection = str(binding.settings.get("connection") or "")
         if binding.is_reference:
             # It may name a container only.
             container, _, name = setting("path").lstrip("/").partition("/")
-            return sdk_types.blob_reference(connection, container, name)
+            return sdk_types.blob_reference(binding.connection, container, name)
         container, name = split_path(setting("path"))
-        service = await self._storage.blobs(connection)
+        service = await self._storage.blobs(binding.connection)
         try:
             stream = await service.get_blob_client(container, name).download_blob()
             content = await stream.readall()
@@ -69,9 +68,7 @@ class InputBindings:
         return blob_datum(content, binding)
 
     async def _fetch_table(self, binding: Binding, setting: Setting) -> Datum:
-        table = await self._storage.table(
-            str(binding.settings.get("connection") or ""), setting("tableName")
-        )
+        table = await self._storage.table(binding.connection, setting("tableName"))
         parts = [
             f"{column} eq {quoted(value)}"
             for column, name in (("PartitionKey", "partitionKey"), ("RowKey", "rowKey"))

@@ -80,7 +80,7 @@ class OutputBindings:
     async def _send_service_bus(self, binding: Binding, value: Datum, setting: Setting) -> None:
         entity = setting("queueName") or setting("topicName")
         is_queue = bool(binding.settings.get("queueName"))
-        connection = str(binding.settings.get("connection") or connections.DEFAULT_SERVICE_BUS)
+        connection = binding.connection or connections.DEFAULT_SERVICE_BUS
 
         async def open_sender() -> ServiceBusSender:
             client = await self._clients.enter_async_context(
@@ -98,20 +98,22 @@ class OutputBindings:
 
     async def _send_event_grid(self, binding: Binding, value: Datum, _: Setting) -> None:
         events = _events(value)
-        settings = binding.settings
-        connection = settings.get("connection")
-        endpoint_name = str(
-            f"{connection}__topicEndpointUri" if connection else settings.get("topicEndpointUri")
+        connection = binding.connection
+        endpoint_name = (
+            f"{connection}__topicEndpointUri"
+            if connection
+            else str(binding.settings.get("topicEndpointUri"))
         )
         endpoint = self._setting(endpoint_name)
 
         async def open_publisher() -> EventGridPublisherClient:
             if connection:
                 credential = await self._clients.enter_async_context(
-                    connections.identity(str(connection), self._settings)
+                    connections.identity(connection, self._settings)
                 )
             else:
-                credential = AzureKeyCredential(self._setting(str(settings.get("topicKeySetting"))))
+                key = self._setting(str(binding.settings.get("topicKeySetting")))
+                credential = AzureKeyCredential(key)
             return await self._clients.enter_async_context(
                 EventGridPublisherClient(endpoint, credential)
             )

@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import aiohttp
-from azure.storage.blob.aio import BlobServiceClient
+from azure.core.exceptions import ResourceExistsError, ResourceNotFoundError
+from azure.storage.blob.aio import BlobServiceClient, ContainerClient
 from azure.storage.queue.aio import QueueServiceClient
 
 from localazure.functions.bindings.storage_table import StorageTable
@@ -18,6 +19,20 @@ from localazure.functions.configuration.storage_connection import find_endpoint
 from localazure.storage_client.queue import CLIENT_OPTIONS, StorageQueue
 from localazure.storage_client.rest import Endpoint, StorageRest
 from localazure.storage_client.service import Service
+
+
+async def upload_blob(container: ContainerClient, name: str, content: Any) -> None:
+    """Upload a blob, or overwrite it, and make the container where there is none yet.
+
+    Raises:
+        AzureError: storage did not answer, or refused.
+    """
+    try:
+        await container.upload_blob(name, content, overwrite=True)
+    except ResourceNotFoundError:
+        with contextlib.suppress(ResourceExistsError):  # another client made it meanwhile
+            await container.create_container()
+        await container.upload_blob(name, content, overwrite=True)
 
 
 class StorageClients:

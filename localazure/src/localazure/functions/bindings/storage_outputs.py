@@ -7,16 +7,14 @@ https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-tab
 
 from __future__ import annotations
 
-import contextlib
 import json
 from typing import Any, cast
 
-from azure.core.exceptions import ResourceExistsError, ResourceNotFoundError
 from azure.functions.meta import Datum
 
 from localazure.functions.app.signature import Binding
 from localazure.functions.bindings.inputs import Setting, split_path
-from localazure.functions.bindings.storage_clients import StorageClients
+from localazure.functions.bindings.storage_clients import StorageClients, upload_blob
 from localazure.functions.configuration.host_json import QueueOptions
 from localazure.storage_client.queue import encode
 
@@ -31,18 +29,12 @@ class StorageOutputs:
     async def write_blob(self, binding: Binding, value: Datum, setting: Setting) -> None:
         """Upload a blob, or overwrite it."""
         container, name = split_path(setting("path"))
-        service = await self._storage.blobs(_connection(binding))
-        blob = service.get_blob_client(container, name)
-        try:
-            await blob.upload_blob(value.value, overwrite=True)
-        except ResourceNotFoundError:
-            with contextlib.suppress(ResourceExistsError):  # another client created it meanwhile
-                await service.get_container_client(container).create_container()
-            await blob.upload_blob(value.value, overwrite=True)
+        service = await self._storage.blobs(binding.connection)
+        await upload_blob(service.get_container_client(container), name, value.value)
 
     async def put_messages(self, binding: Binding, value: Datum, setting: Setting) -> None:
         """Send a message, or each of an array."""
-        queue = await self._storage.queue(_connection(binding), setting("queueName").lower())
+        queue = await self._storage.queue(binding.connection, setting("queueName").lower())
         for content in queue_contents(value):
             await queue.put(encode(content, is_base64=self._queue_options.is_base64))
 
@@ -52,7 +44,7 @@ class StorageOutputs:
         Raises:
             ValueError: it is no JSON object and no array of them, or has no keys.
         """
-        table = await self._storage.table(_connection(binding), setting("tableName"))
+        table = await self._storage.table(binding.connection, setting("tableName"))
         for entity in table_entities(value, setting("partitionKey"), setting("rowKey")):
             await table.insert(entity)
 
@@ -84,7 +76,3 @@ def table_entities(value: Datum, partition_key: str, row_key: str) -> list[dict[
             raise ValueError(f"an entity of a table output has no {' and no '.join(missing)}")
         entities.append(entity)
     return entities
-
-
-def _connection(binding: Binding) -> str:
-    return str(binding.settings.get("connection") or "")

@@ -15,17 +15,22 @@ from typing import Annotated, Any, Final, Literal, Self, cast
 from pydantic import (
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     PrivateAttr,
     field_validator,
     model_validator,
 )
 
-from localazure.configuration_file import ConfigurationModel, Step, line_of, read_json, validate
+from localazure.configuration_file import (
+    OpenConfigurationModel,
+    Step,
+    line_of,
+    read_json,
+    validate,
+)
 from localazure.functions.configuration.ignored_settings import IGNORED, unknown_below
 from localazure.functions.configuration.timespan import parse_timespan
-from localazure.functions.durable.options import KNOWN_SETTINGS
+from localazure.functions.durable.options import DurableOptions
 from localazure.functions.errors import AppLoadError
 
 FILE_NAME = "host.json"
@@ -63,13 +68,7 @@ Limit = Annotated[Annotated[int, Field(gt=0)] | None, BeforeValidator(_as_limit)
 """-1 is no limit, None here."""
 
 
-class _Section(ConfigurationModel):
-    """An object of host.json: a key that the real host does not know is kept, to warn about."""
-
-    model_config = ConfigDict(extra="allow")
-
-
-class HttpOptions(_Section):
+class HttpOptions(OpenConfigurationModel):
     """`extensions.http`.
 
     Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-http-webhook#hostjson-settings
@@ -89,7 +88,7 @@ class HttpOptions(_Section):
         return value.strip("/")
 
 
-class ServiceBusOptions(_Section):
+class ServiceBusOptions(OpenConfigurationModel):
     """`extensions.serviceBus`.
 
     Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-service-bus#hostjson-settings
@@ -113,7 +112,7 @@ class ServiceBusOptions(_Section):
         return section
 
 
-class QueueOptions(_Section):
+class QueueOptions(OpenConfigurationModel):
     """`extensions.queues`.
 
     Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-queue#hostjson-settings
@@ -143,7 +142,7 @@ class QueueOptions(_Section):
         return self.message_encoding == "base64"
 
 
-class BlobOptions(_Section):
+class BlobOptions(OpenConfigurationModel):
     """`extensions.blobs`.
 
     Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-blob#hostjson-settings
@@ -154,15 +153,17 @@ class BlobOptions(_Section):
     poison_blob_threshold: int = Field(default=5, gt=0)
 
 
-class _Extensions(_Section):
+class Extensions(OpenConfigurationModel):
+    """`extensions`."""
+
     http: HttpOptions = Field(default_factory=HttpOptions)
     service_bus: ServiceBusOptions = Field(default_factory=ServiceBusOptions)
     queues: QueueOptions = Field(default_factory=QueueOptions)
     blobs: BlobOptions = Field(default_factory=BlobOptions)
-    durable_task: dict[str, Any] = Field(default_factory=dict)
+    durable_task: DurableOptions = Field(default_factory=DurableOptions)
 
 
-class _Logging(_Section):
+class _Logging(OpenConfigurationModel):
     log_level: dict[str, str] = Field(default_factory=dict)
 
     @field_validator("log_level")
@@ -174,7 +175,7 @@ class _Logging(_Section):
         return value
 
 
-class HostOptions(_Section):
+class HostOptions(OpenConfigurationModel):
     """Settings of host.json, with the real host's defaults."""
 
     version: Literal["2.0"]
@@ -183,33 +184,8 @@ class HostOptions(_Section):
     functions: tuple[str, ...] = ()
     """If not empty, the only functions to run."""
     logging: _Logging = Field(default_factory=_Logging)
-    extensions: _Extensions = Field(default_factory=_Extensions)
+    extensions: Extensions = Field(default_factory=Extensions)
     _warnings: tuple[str, ...] = PrivateAttr(default=())
-
-    @property
-    def http(self) -> HttpOptions:
-        """`extensions.http`."""
-        return self.extensions.http
-
-    @property
-    def service_bus(self) -> ServiceBusOptions:
-        """`extensions.serviceBus`."""
-        return self.extensions.service_bus
-
-    @property
-    def queues(self) -> QueueOptions:
-        """`extensions.queues`."""
-        return self.extensions.queues
-
-    @property
-    def blobs(self) -> BlobOptions:
-        """`extensions.blobs`."""
-        return self.extensions.blobs
-
-    @property
-    def durable_task(self) -> dict[str, Any]:
-        """`extensions.durableTask` as it stands, for the durable extension."""
-        return self.extensions.durable_task
 
     @property
     def log_levels(self) -> dict[str, int]:
@@ -269,8 +245,8 @@ def _without_effect(options: HostOptions) -> Iterator[tuple[tuple[Step, ...], st
     for location in _unknown_keys(options, ()):
         key = ".".join(map(str, location))
         if key == "extensions.http.dynamicThrottlesEnabled":
-            throttles = str((options.http.model_extra or {})["dynamicThrottlesEnabled"]).lower()
-            if throttles == "true":
+            extra = options.extensions.http.model_extra or {}
+            if str(extra["dynamicThrottlesEnabled"]).lower() == "true":
                 yield location, f"{key} has no effect here"
         elif len(location) == 2 and location[0] == "extensions":  # noqa: PLR2004 - extensions.NAME
             yield location, f"{key} has no effect here, this host does not cover it"
@@ -282,12 +258,7 @@ def _unknown_keys(section: BaseModel, location: tuple[Step, ...]) -> Iterator[tu
     for key, value in (section.model_extra or {}).items():
         yield (*location, key)
         yield from unknown_below((*location, key), value)
-    if isinstance(section, _Extensions):
-        for key, value in section.durable_task.items():
-            if key not in KNOWN_SETTINGS:
-                yield (*location, "durableTask", key)
-            yield from unknown_below((*location, "durableTask", key), value)
     for name, field in type(section).model_fields.items():
         value = getattr(section, name)
-        if isinstance(value, _Section):
+        if isinstance(value, OpenConfigurationModel):
             yield from _unknown_keys(value, (*location, field.alias or name))

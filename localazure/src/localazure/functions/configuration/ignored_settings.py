@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 from localazure.configuration_file import Step
 
-IGNORED: Final = frozenset(
+_IGNORED: Final = frozenset(
     {
         "$schema",
         "aggregator",
@@ -41,9 +41,18 @@ IGNORED: Final = frozenset(
         "extensions.serviceBus.sessionIdleTimeout",
         "extensions.serviceBus.transportType",
         "extensions.serviceBus.webProxy",
+        "extensions.durableTask.entityMessageReorderWindowInMinutes",
+        "extensions.durableTask.extendedSessionIdleTimeoutInSeconds",
+        "extensions.durableTask.extendedSessionsEnabled",
+        "extensions.durableTask.localRpcEndpointEnabled",
+        "extensions.durableTask.maxQueuePollingInterval",
+        "extensions.durableTask.notifications",
+        "extensions.durableTask.overridableExistingInstanceStates",
+        "extensions.durableTask.storeInputsInOrchestrationHistory",  # the engine always does
+        "extensions.durableTask.tracing",
+        "extensions.durableTask.useGracefulShutdown",
     }
 )
-"""Sections and settings, as `section.setting`."""
 
 # The providers' settings together: Azure Storage, the scheduler, MSSQL and Netherite.
 _STORAGE_PROVIDER: Final = """
@@ -80,7 +89,6 @@ _BELOW: Final = {
         "lockAcquisitionTimeout lockAcquisitionPollingInterval",
         "extensions.http.hsts": "isEnabled maxAge includeSubDomains excludedHosts preload",
         "extensions.serviceBus.clientRetryOptions": "mode tryTimeout delay maxDelay maxRetries",
-        "extensions.durableTask.httpSettings": "defaultAsyncRequestSleepTimeMilliseconds",
         "extensions.durableTask.notifications": "eventGrid",
         "extensions.durableTask.notifications.eventGrid": "topicEndpoint keySettingName "
         "publishRetryCount publishRetryInterval publishRetryHttpStatus publishEventTypes",
@@ -89,6 +97,10 @@ _BELOW: Final = {
         "distributedTracingEnabled distributedTracingProtocol version",
     }.items()
 }
+
+
+IGNORED: Final = _IGNORED | {f"{section}.{key}" for section, keys in _BELOW.items() for key in keys}
+"""Sections and settings, as `section.setting`."""
 
 
 def unknown_below(location: tuple[Step, ...], value: Any) -> Iterator[tuple[Step, ...]]:

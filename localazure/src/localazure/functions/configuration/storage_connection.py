@@ -15,6 +15,8 @@ from localazure.storage_client.rest import Endpoint
 from localazure.storage_client.service import Service
 
 DEFAULT_CONNECTION: Final = "AzureWebJobsStorage"
+HOSTS_CONTAINER: Final = "azure-webjobs-hosts"
+"""The host's own container in the account of that connection."""
 
 # Azurite's own defaults, which UseDevelopmentStorage=true stands for.
 _DEVELOPMENT_PORTS: Final = {Service.BLOB: 10000, Service.QUEUE: 10001, Service.TABLE: 10002}
@@ -37,7 +39,7 @@ def find_endpoint(connection: str, service: Service, settings: Mapping[str, str]
     if not url and account:
         url = f"https://{account}.{service}.core.windows.net"
     if url:
-        return Endpoint(url=url.rstrip("/"), connection=name)
+        return Endpoint(url=url.rstrip("/"), service=service, connection=name)
     raise ValueError(
         f"the connection {name!r} is not configured: set the app setting {name} to a connection "
         f"string, or {name}__{service}ServiceUri, or {name}__accountName"
@@ -52,6 +54,7 @@ def _parse(name: str, text: str, service: Service) -> Endpoint:
     if values.get("usedevelopmentstorage", "").lower() == "true":
         return Endpoint(
             url=f"http://{LOOPBACK}:{_DEVELOPMENT_PORTS[service]}/{STORAGE_ACCOUNT}",
+            service=service,
             connection=name,
             account=STORAGE_ACCOUNT,
             key=STORAGE_KEY,
@@ -71,6 +74,7 @@ def _parse(name: str, text: str, service: Service) -> Endpoint:
         )
     return Endpoint(
         url=url.rstrip("/"),
+        service=service,
         connection=name,
         account=account,
         key=key,

@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Collection
-from datetime import UTC, datetime
 from pathlib import Path
 
 from aiohttp import web
 
 from localazure.functions.durable.api.http_api import HttpApi, OpensWebhook
 from localazure.functions.durable.api.links import Links
-from localazure.functions.durable.engine.invocation import FunctionFailed, Invoke, KnownFunctions
-from localazure.functions.durable.options import DurableOptions
-from localazure.functions.durable.runtime.dispatcher import Clock, Dispatcher
+from localazure.functions.durable.runtime.dispatcher import Dispatcher
+from localazure.functions.durable.runtime.hosted_app import HostedApp
 from localazure.functions.durable.runtime.hub_share import HubShare
-from localazure.functions.durable.runtime.payloads import PayloadLimits
 from localazure.functions.durable.runtime.task_hub import TaskHub
 from localazure.functions.durable.store.shared_store import SharedStore, Sharing
 from localazure.functions.durable.store.store import Store
-
-__all__ = ["DurableExtension", "DurableOptions", "FunctionFailed", "Invoke"]
-
-
-def _opened_by(system_key: str) -> OpensWebhook:
-    return lambda key: hmac.compare_digest((key or "").encode(), system_key.encode())
-
-
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
 
 
 class DurableExtension:
@@ -38,11 +24,9 @@ class DurableExtension:
         database_path: the SQLite file that holds it, made when missing.
         base_url: where `routes()` are reached, without a trailing slash.
         system_key: the key in the links that instances are managed by.
-        opens_webhook: whether a key opens the management API; None for that key only.
-        invoke: runs a function of the app.
-        options: settings of host.json.
+        opens_webhook: whether a key opens the management API.
+        app: has the functions.
         sharing: how this host shares the task hub with others; None: it has it alone.
-        clock: the current time, UTC.
     """
 
     def __init__(
@@ -51,37 +35,20 @@ class DurableExtension:
         database_path: Path,
         base_url: str,
         system_key: str,
-        opens_webhook: OpensWebhook | None = None,
-        invoke: Invoke,
-        options: DurableOptions,
+        opens_webhook: OpensWebhook,
+        app: HostedApp,
         sharing: Sharing | None = None,
-        clock: Clock = _utc_now,
     ) -> None:
-        self._known = KnownFunctions()
-        shared = None if sharing is None else SharedStore(database_path, sharing, clock)
+        self._known = app.known
+        shared = None if sharing is None else SharedStore(database_path, sharing, app.clock)
         self._store = shared or Store(database_path)
-        payloads = PayloadLimits(options.payload_limit_bytes)
-        self._dispatcher = Dispatcher(
-            store=self._store,
-            invoke=invoke,
-            known=self._known,
-            options=options,
-            clock=clock,
-            payloads=payloads,
-        )
+        self._dispatcher = Dispatcher(app, self._store)
         self._share = shared and HubShare(shared, self._dispatcher)
-        self._links = Links(base_url=base_url, hub_name=options.hub_name, system_key=system_key)
+        self._links = Links(base_url=base_url, hub_name=app.options.hub_name, system_key=system_key)
         self._api = HttpApi(
-            hub=TaskHub(
-                store=self._store,
-                dispatcher=self._dispatcher,
-                known=self._known,
-                options=options,
-                clock=clock,
-                payloads=payloads,
-            ),
+            hub=TaskHub(app, self._store, self._dispatcher),
             links=self._links,
-            opens_webhook=opens_webhook or _opened_by(system_key),
+            opens_webhook=opens_webhook,
         )
 
     def routes(self) -> list[web.RouteDef]:

@@ -9,11 +9,12 @@ import base64
 import hashlib
 import hmac
 import json
-import os
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
+
+from localazure.processes.atomic_file import write_atomically
 
 ANONYMOUS: Final = "anonymous"
 FUNCTION: Final = "function"
@@ -46,15 +47,15 @@ class KeyRing:
             return True
         if level == ADMIN:
             return self.opens_admin(key)
-        return _is_one_of(key, self.function_key(name), self.host, self.master)
+        return self._is_one_of(key, self.function_key(name), self.host, self.master)
 
     def opens_webhook(self, key: str | None) -> bool:
         """Whether a key is good for the webhook of an extension."""
-        return _is_one_of(key, self.system, self.master)
+        return self._is_one_of(key, self.system, self.master)
 
     def opens_admin(self, key: str | None) -> bool:
         """Whether a key is good for /admin."""
-        return _is_one_of(key, self.master)
+        return self._is_one_of(key, self.master)
 
     @classmethod
     def kept_in(cls, state: Path) -> Self:
@@ -62,33 +63,17 @@ class KeyRing:
         path = state / "keys.json"
         if not path.exists():
             drawn = {name: secrets.token_urlsafe(32) for name in ("master", "host", "system")}
-            scratch = path.with_suffix(".tmp")
-            descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "w") as file:
-                json.dump(drawn, file)
-                file.flush()
-                os.fsync(file.fileno())
-            scratch.replace(path)
+            write_atomically(path, json.dumps(drawn))
         return cls(**json.loads(path.read_text()))
+
+    def _is_one_of(self, key: str | None, *candidates: str) -> bool:
+        # Compared with all keys in constant time, so that the time reveals nothing.
+        given = (key or "").encode()
+        return any([hmac.compare_digest(given, candidate.encode()) for candidate in candidates])  # noqa: C419 - no short cut
 
 
 class OpenDoor(KeyRing):
     """Accepts every request, as `func start` does without --enable-auth; for loopback only."""
 
-    def opens_function(self, key: str | None, name: str, level: str) -> bool:  # noqa: ARG002 - that is the point
-        """Always."""
+    def _is_one_of(self, key: str | None, *candidates: str) -> bool:  # noqa: ARG002 - that is the point
         return True
-
-    def opens_webhook(self, key: str | None) -> bool:  # noqa: ARG002 - that is the point
-        """Always."""
-        return True
-
-    def opens_admin(self, key: str | None) -> bool:  # noqa: ARG002 - that is the point
-        """Always."""
-        return True
-
-
-def _is_one_of(key: str | None, *candidates: str) -> bool:
-    # Compared with all keys in constant time, so that the time reveals nothing.
-    given = (key or "").encode()
-    return any([hmac.compare_digest(given, candidate.encode()) for candidate in candidates])  # noqa: C419 - no short cut

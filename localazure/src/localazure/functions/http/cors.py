@@ -9,11 +9,12 @@ https://fetch.spec.whatwg.org/#http-cors-protocol
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Self
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 ANY_ORIGIN: Final = "*"
 _REQUEST_METHOD: Final = "Access-Control-Request-Method"
@@ -62,11 +63,7 @@ class CorsPolicy:
         return headers
 
     @web.middleware
-    async def answer_preflight(
-        self,
-        request: web.Request,
-        handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
-    ) -> web.StreamResponse:
+    async def answer_preflight(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Answers preflight requests without a function."""
         if self.origins and _is_preflight(request.method, request.headers):
             return web.Response(status=204)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Final
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from localazure import limits
 
@@ -14,9 +14,7 @@ PARSER_LIMIT_BYTES: Final = 256 * 1024
 
 
 @web.middleware
-async def refuse_oversized(
-    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-) -> web.StreamResponse:
+async def refuse_oversized(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Answer 414 to an address, and 431 to headers, that are too long."""
     path, _, query = request.raw_path.partition("?")
     if len(path) + len(query) > limits.FUNCTIONS_URL.value:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
 from typing import Final
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from localazure.functions import logs
 
@@ -39,11 +39,7 @@ class HttpThrottle:
         )
 
     @web.middleware
-    async def middleware(
-        self,
-        request: web.Request,
-        handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
-    ) -> web.StreamResponse:
+    async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Delays or refuses requests above the limits.
 
         The admin API and durable clients are not limited: on Azure they have a port of their own.

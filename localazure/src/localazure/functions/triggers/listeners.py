@@ -70,10 +70,10 @@ LISTENERS: Final[Mapping[str, Callable[[LoadedFunction, Surroundings], Listener]
         TimerTrigger(function, host.invoker, host.database, zone=host.zone), host
     ),
     binding_kinds.SERVICE_BUS_TRIGGER: lambda function, host: ServiceBusTrigger(
-        function, host.invoker, host.options.service_bus, host.settings
+        function, host.invoker, host.options.extensions.service_bus, host.settings
     ),
     binding_kinds.QUEUE_TRIGGER: lambda function, host: QueueTrigger(
-        function, host.invoker, host.options.queues, host.storage
+        function, host.invoker, host.options.extensions.queues, host.storage
     ),
 }
 

@@ -75,7 +75,7 @@ def build(functions: list[LoadedFunction], keys: KeyRing, host: Surroundings) ->
             parts.blob_functions,
             keys=keys,
             invoker=host.invoker,
-            options=host.options.blobs,
+            options=host.options.extensions.blobs,
             storage=host.storage,
             host_id=find_host_id(host.settings, parts.blob_functions),
         )
@@ -108,7 +108,7 @@ class _Parts:
                 _check_connection(binding, self._host)
         kind = function.trigger.kind
         if kind == binding_kinds.HTTP_TRIGGER:
-            endpoint = HttpEndpoint.of(function, self._host.options.http.route_prefix)
+            endpoint = HttpEndpoint.of(function, self._host.options.extensions.http.route_prefix)
             endpoint.check_against(self.endpoints)
             self.endpoints.append(endpoint)
         elif kind == binding_kinds.BLOB_TRIGGER:
@@ -137,13 +137,12 @@ def _check_connection(binding: Binding, host: Surroundings) -> None:
     Raises:
         ValueError: names the setting.
     """
-    connection = str(binding.settings.get("connection") or "")
     try:
         if binding.kind in _STORAGE_SERVICES:
-            host.storage.check(connection, _STORAGE_SERVICES[binding.kind])
+            host.storage.check(binding.connection, _STORAGE_SERVICES[binding.kind])
         elif binding.kind == binding_kinds.SERVICE_BUS:
             connections.check_service_bus(
-                connection or connections.DEFAULT_SERVICE_BUS, host.settings
+                binding.connection or connections.DEFAULT_SERVICE_BUS, host.settings
             )
     except ValueError as error:
         raise ValueError(f"its binding {binding.name}: {error}") from None

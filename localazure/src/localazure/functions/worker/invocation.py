@@ -41,6 +41,7 @@ from localazure.functions.worker.context import (
     TraceContext,
 )
 from localazure.functions.worker.thread_pool import WorkerPool
+from localazure.processes.pauses import wait_at_most
 
 _LOG = logging.getLogger(logs.HOST_LOGGER)
 
@@ -199,12 +200,8 @@ class Invoker:
 
     async def drain(self, seconds: float) -> bool:
         """Wait until no invocation runs, with a limit; returns whether none runs."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._idle.wait()
-        except TimeoutError:
-            return False
-        return True
+        await wait_at_most(self._idle, seconds)
+        return self._idle.is_set()
 
     @property
     def running(self) -> list[str]:

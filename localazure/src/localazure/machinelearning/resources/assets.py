@@ -1,7 +1,7 @@
-"""Data, models, environments and components: named assets whose versions never change.
+"""Data, models, environments, components and code: named assets whose versions never change.
 
 https://learn.microsoft.com/rest/api/azureml/data-versions, …/model-versions,
-…/environment-versions and …/component-versions
+…/environment-versions, …/component-versions and …/code-versions
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ from localazure.machinelearning.addresses import parse_uri
 from localazure.machinelearning.arm import (
     WORKSPACE,
     WORKSPACE_PATH,
+    arm_document,
     envelope,
+    find_version,
     is_listed,
     listing,
     path_name,
+    put_response,
     read_body,
 )
 from localazure.machinelearning.errors import immutable, invalid, not_found
@@ -30,9 +33,9 @@ from localazure.machinelearning.store import (
     get_resource,
     list_resources,
     put_resource,
-    querying,
 )
 from localazure.machinelearning.workspace import Workspace
+from localazure.sqlite.query import querying
 
 routes = web.RouteTableDef()
 
@@ -41,10 +44,11 @@ DEFINING = {
     "models": ("modelType", "modelUri"),
     "environments": ("image", "condaFile", "build"),
     "components": ("componentSpec",),
+    "codes": ("codeUri",),
 }
 """ARM collection → the properties that define a version, and so cannot change."""
 
-_PATH = f"{WORKSPACE_PATH}/{{collection:data|models|environments|components}}"
+_PATH = f"{WORKSPACE_PATH}/{{collection:{'|'.join(DEFINING)}}}"
 _VERSION_PATH = f"{_PATH}/{{name}}/versions/{{version}}"
 
 
@@ -86,7 +90,7 @@ async def list_versions(request: web.Request) -> web.Response:
     collection, name = request.match_info["collection"], path_name(request)
     resources = list_resources(workspace.database.read, collection, name)
     shown = [
-        _document(workspace, resource)
+        document_of(workspace, resource)
         for resource in resources
         if is_listed(request, resource.properties)
     ]
@@ -96,12 +100,8 @@ async def list_versions(request: web.Request) -> web.Response:
 @routes.get(_VERSION_PATH)
 async def get_version(request: web.Request) -> web.Response:
     """One version."""
-    collection, name, version = _key(request)
-    workspace = request.app[WORKSPACE]
-    resource = get_resource(workspace.database.read, collection, name, version)
-    if resource is None:
-        raise not_found(collection, f"{name}:{version}")
-    return web.json_response(_document(workspace, resource))
+    found = find_version(request, request.match_info["collection"])
+    return web.json_response(document_of(request.app[WORKSPACE], found))
 
 
 @routes.put(_VERSION_PATH)
@@ -128,7 +128,7 @@ async def put_version(request: web.Request) -> web.Response:
 
     resource, is_new = await workspace.database.write(put)
     workspace.events.filled.set()
-    return web.json_response(_document(workspace, resource), status=201 if is_new else 200)
+    return put_response(document_of(workspace, resource), is_new=is_new)
 
 
 @routes.delete(_VERSION_PATH)
@@ -176,10 +176,20 @@ def _check(collection: str, label: str, properties: dict[str, Any]) -> None:
     parse_uri(uri, asset_kind=collection)
 
 
-def _document(workspace: Workspace, resource: Resource) -> dict[str, Any]:
-    properties = {"isArchived": False, "isAnonymous": False, **resource.properties}
+def document_of(workspace: Workspace, resource: Resource) -> dict[str, Any]:
+    """A version as ARM answers with it."""
+    defaults = {"isArchived": False, "isAnonymous": False}
+    properties: dict[str, Any] = {**defaults, **resource.properties}
     if resource.collection == "models":
         properties["flavors"] = properties.get("flavors") or {}
+    if resource.collection == "components":
+        # Clients read both from here, also where the file names no version.
+        spec: dict[str, Any] = resource.properties.get("componentSpec") or {}
+        named = {"name": resource.name, "version": resource.version}
+        properties["componentSpec"] = {**spec, **named}
+    if resource.collection == "codes":  # the SDK sends the version of the hash as a number
+        own: dict[str, Any] = properties.get("properties") or {}
+        properties["properties"] = {key: str(value) for key, value in own.items()}
     properties["provisioningState"] = "Succeeded"
     return envelope(workspace, resource, properties)
 
@@ -201,8 +211,4 @@ def _container(workspace: Workspace, collection: str, name: str) -> dict[str, An
     }
     if collection == "data" and versions:
         properties["dataType"] = versions[0].properties.get("dataType")
-    return {
-        **envelope(workspace, base, properties),
-        "id": f"{workspace.id}/{collection}/{name}",
-        "name": name,
-    }
+    return arm_document(workspace, f"{collection}/{name}", base, properties)

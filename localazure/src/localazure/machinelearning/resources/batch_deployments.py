@@ -10,13 +10,12 @@ from typing import Any
 
 from aiohttp import web
 
-from localazure.machinelearning.addresses import PROVIDER, parse_compute
-from localazure.machinelearning.arm import WORKSPACE, envelope, listing, read_body
+from localazure.machinelearning.addresses import parse_compute
+from localazure.machinelearning.arm import WORKSPACE, envelope, listing, put_response, read_body
 from localazure.machinelearning.clusters import COMPUTES
 from localazure.machinelearning.errors import ArmError, invalid, not_found
 from localazure.machinelearning.resources.batch_endpoints import (
     ENDPOINT_PATH,
-    ENDPOINTS,
     default_of,
     deployments_of,
     find_deployment,
@@ -26,15 +25,14 @@ from localazure.machinelearning.resources.batch_endpoints import (
 from localazure.machinelearning.resources.online_endpoints import online_name, operation
 from localazure.machinelearning.serving.batch_jobs import BatchSettings
 from localazure.machinelearning.store import (
-    Query,
     Resource,
     delete_resource,
     get_resource,
     list_resources,
     put_resource,
-    querying,
 )
 from localazure.machinelearning.workspace import Workspace
+from localazure.sqlite.query import Query, querying
 
 routes = web.RouteTableDef()
 
@@ -79,11 +77,8 @@ async def put(request: web.Request) -> web.Response:
         return put_resource(connection, collection, name, "", body, now=workspace.clock()), is_new
 
     deployment, is_new = await workspace.database.write(write)
-    return web.json_response(
-        _document(workspace, deployment),
-        status=201 if is_new else 200,
-        headers=operation(request, "put-batch-deployment", endpoint, name),
-    )
+    headers = operation(request, "put-batch-deployment", endpoint, name)
+    return put_response(_document(workspace, deployment), headers, is_new=is_new)
 
 
 @routes.delete(f"{_PATH}/{{deployment}}")
@@ -137,6 +132,5 @@ def _document(workspace: Workspace, deployment: Resource) -> dict[str, Any]:
     }
     return {
         **envelope(workspace, deployment, properties),
-        "type": f"{PROVIDER}/workspaces/{ENDPOINTS}/deployments",
         "location": workspace.environment.location,
     }

@@ -19,10 +19,11 @@ from localazure.machinelearning.arm import (
     WORKSPACE_PATH,
     envelope,
     listing,
+    put_response,
     read_body,
 )
 from localazure.machinelearning.errors import ArmError, invalid, not_found
-from localazure.machinelearning.job_table import JOBS, get_job
+from localazure.machinelearning.job_table import JOBS, JobTransaction, get_job
 from localazure.machinelearning.resources.jobs import check_job_name, submit
 from localazure.machinelearning.resources.online_endpoints import online_name, operation
 from localazure.machinelearning.serving.batch_jobs import (
@@ -40,15 +41,14 @@ from localazure.machinelearning.serving.deployments import resolve_source
 from localazure.machinelearning.serving.instances import Source
 from localazure.machinelearning.serving.scoring import DEPLOYMENT_HEADER
 from localazure.machinelearning.store import (
-    Query,
     Resource,
     delete_resource,
     get_resource,
     list_resources,
     put_resource,
-    querying,
 )
 from localazure.machinelearning.workspace import Workspace
+from localazure.sqlite.query import Query, querying
 
 routes = web.RouteTableDef()
 
@@ -99,11 +99,8 @@ async def put(request: web.Request) -> web.Response:
         return put_resource(connection, ENDPOINTS, name, "", body, now=workspace.clock()), is_new
 
     endpoint, is_new = await workspace.database.write(write)
-    return web.json_response(
-        _document(workspace, endpoint),
-        status=201 if is_new else 200,
-        headers=operation(request, "put-batch-endpoint", name),
-    )
+    headers = operation(request, "put-batch-endpoint", name)
+    return put_response(_document(workspace, endpoint), headers, is_new=is_new)
 
 
 @routes.delete(ENDPOINT_PATH)
@@ -132,19 +129,19 @@ async def invoke(request: web.Request) -> web.Response:
     check_job_name(job)
 
     def write(connection: sqlite3.Connection) -> Resource:
-        query = querying(connection)
-        existing = get_resource(query, JOBS, job)
+        jobs = workspace.jobs(connection)
+        existing = get_resource(jobs.query, JOBS, job)
         if existing is not None:
             if asked.get("name"):
                 raise ArmError(409, "Conflict", f"job {job!r} exists; use another name")
             return existing
-        endpoint = find_endpoint(query, name)
+        endpoint = find_endpoint(jobs.query, name)
         deployment = request.headers.get(DEPLOYMENT_HEADER) or default_of(endpoint.properties)
         if not deployment:
             raise invalid(
                 f"endpoint {name!r} has no default deployment; set one, or name a deployment"
             )
-        return _start(connection, workspace, endpoint, deployment, job, asked)
+        return _start(jobs, workspace, endpoint, deployment, job, asked)
 
     resource = await workspace.database.write(write)
     request.app[COMPUTE].wake()
@@ -215,28 +212,22 @@ def find_source(query: Query, name: str, properties: dict[str, Any]) -> Source:
 
 
 def _start(
-    connection: sqlite3.Connection,
+    jobs: JobTransaction,
     workspace: Workspace,
     endpoint: Resource,
     deployment: str,
     job: str,
     asked: dict[str, Any],
 ) -> Resource:
-    query = querying(connection)
+    query = jobs.query
     properties = find_deployment(query, endpoint.name, deployment).properties
     settings = BatchSettings.of(properties).overridden(
         {**asked, "outputFileName": asked.get("outputFileName") or requested_file_name(asked)}
     )
     spec = component_spec(find_source(query, deployment, properties), properties, settings)
     version = component_version(spec)
-    put_resource(
-        connection,
-        "components",
-        COMPONENT,
-        version,
-        {"properties": {"componentSpec": spec, "isAnonymous": True, "isArchived": True}},
-        now=workspace.clock(),
-    )
+    component = {"properties": {"componentSpec": spec, "isAnonymous": True, "isArchived": True}}
+    put_resource(jobs.connection, "components", COMPONENT, version, component, now=jobs.now)
     document = job_properties(
         endpoint=endpoint.name,
         deployment=deployment,
@@ -244,7 +235,7 @@ def _start(
         request=asked,
         component=f"{workspace.id}/components/{COMPONENT}/versions/{version}",
     )
-    return submit(connection, workspace, job, {"properties": document})
+    return submit(jobs, job, {"properties": document})
 
 
 def _request_id(request: web.Request) -> uuid.UUID:

@@ -1,4 +1,4 @@
-"""Code assets: uploads of jobs' `code` folders, found by their hash.
+"""Uploads of jobs' `code` folders, found by their hash; `assets` has their versions.
 
 The SDK draws a new name for every upload and asks for the hash under that name, so the hash is
 looked up across all names: the same folder is uploaded once.
@@ -8,29 +8,15 @@ https://learn.microsoft.com/rest/api/azureml/code-versions
 
 from __future__ import annotations
 
-from typing import Any
 from uuid import uuid4
 
 from aiohttp import web
 
-from localazure.machinelearning.addresses import BlobPath, parse_uri
-from localazure.machinelearning.arm import (
-    WORKSPACE,
-    WORKSPACE_PATH,
-    envelope,
-    listing,
-    path_name,
-    read_body,
-)
+from localazure.machinelearning.addresses import BlobPath
+from localazure.machinelearning.arm import WORKSPACE, WORKSPACE_PATH, listing, path_name
 from localazure.machinelearning.container_access import create_container, sas_token
-from localazure.machinelearning.errors import immutable, invalid, not_found
-from localazure.machinelearning.store import (
-    Resource,
-    get_resource,
-    list_resources,
-    put_resource,
-)
-from localazure.machinelearning.workspace import Workspace
+from localazure.machinelearning.resources.assets import document_of
+from localazure.machinelearning.store import Resource, list_resources
 from localazure.runtime.environment import LOOPBACK
 
 routes = web.RouteTableDef()
@@ -53,18 +39,7 @@ async def list_code_versions(request: web.Request) -> web.Response:
             (CODES, wanted),
         )
         found = [Resource.from_row(row) for row in rows]
-    return listing(request, [_document(workspace, resource) for resource in found])
-
-
-@routes.get(f"{_PATH}/{{version}}")
-async def get_code_version(request: web.Request) -> web.Response:
-    """One version."""
-    workspace = request.app[WORKSPACE]
-    name, version = path_name(request), path_name(request, "version")
-    resource = get_resource(workspace.database.read, CODES, name, version)
-    if resource is None:
-        raise not_found("code", f"{name}:{version}")
-    return web.json_response(_document(workspace, resource))
+    return listing(request, [document_of(workspace, resource) for resource in found])
 
 
 @routes.post(f"{_PATH}/{{version}}/startPendingUpload")
@@ -91,31 +66,3 @@ async def start_pending_upload(request: web.Request) -> web.Response:
             },
         }
     )
-
-
-@routes.put(f"{_PATH}/{{version}}")
-async def put_code_version(request: web.Request) -> web.Response:
-    """Register an upload."""
-    workspace = request.app[WORKSPACE]
-    name, version = path_name(request), path_name(request, "version")
-    body = await read_body(request)
-    uri = body["properties"].get("codeUri")
-    if not isinstance(uri, str) or not uri:
-        raise invalid(f"code {name!r}: codeUri is missing")
-    parse_uri(uri)
-    existing = get_resource(workspace.database.read, CODES, name, version)
-    if existing is not None and existing.properties["codeUri"] != uri:
-        raise immutable("code", f"{name}:{version}", ["codeUri"])
-    now = request.app[WORKSPACE].clock()
-    resource = await workspace.database.write(
-        lambda connection: put_resource(connection, CODES, name, version, body, now=now)
-    )
-    status = 201 if existing is None else 200
-    return web.json_response(_document(workspace, resource), status=status)
-
-
-def _document(workspace: Workspace, resource: Resource) -> dict[str, Any]:
-    # The SDK sends the version of the hash as a number.
-    own = {key: str(value) for key, value in (resource.properties.get("properties") or {}).items()}
-    properties = {**resource.properties, "properties": own, "provisioningState": "Succeeded"}
-    return envelope(workspace, resource, properties)

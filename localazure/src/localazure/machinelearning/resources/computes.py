@@ -21,8 +21,10 @@ from localazure.machinelearning.arm import (
     find_resource,
     listing,
     operation_headers,
+    operation_status,
     operation_url,
     path_name,
+    put_response,
     read_body,
     timestamp,
 )
@@ -45,8 +47,8 @@ from localazure.machinelearning.store import (
     get_resource,
     list_resources,
     put_resource,
-    querying,
 )
+from localazure.sqlite.query import querying
 
 routes = web.RouteTableDef()
 
@@ -94,13 +96,8 @@ async def put_compute(request: web.Request) -> web.Response:
 
     resource, is_new = await workspace.database.write(put)
     request.app[COMPUTE].wake()
-    document = _document(request, resource)
-    document["properties"]["provisioningState"] = "Creating" if is_new else "Updating"
-    return web.json_response(
-        document,
-        status=201 if is_new else 200,
-        headers={"Azure-AsyncOperation": _operation_url(request, f"put-{name}"), **POLL_AFTER},
-    )
+    headers = {"Azure-AsyncOperation": _operation_url(request, f"put-{name}"), **POLL_AFTER}
+    return put_response(_document(request, resource), headers, is_new=is_new, goes_on=True)
 
 
 @routes.delete(f"{_PATH}/{{name}}")
@@ -144,10 +141,7 @@ async def get_operation(request: web.Request) -> web.Response:
             status = "InProgress" if has_nodes else "Succeeded"
         case _:
             status = "Canceled"  # the opposite was asked for meanwhile
-    return web.json_response(
-        {"id": request.path, "name": request.match_info["operation"], "status": status},
-        headers=POLL_AFTER if status == "InProgress" else {},
-    )
+    return operation_status(request, status)
 
 
 @routes.post(f"{_PATH}/{{name}}/listNodes")

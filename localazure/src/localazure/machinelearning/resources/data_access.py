@@ -14,12 +14,11 @@ from localazure.machinelearning.arm import (
     ROLE_ASSIGNMENTS,
     WORKSPACE,
     WORKSPACE_PATH,
-    path_name,
+    find_resource,
+    find_version,
 )
 from localazure.machinelearning.authorization import SCOPE, action_of, authorize
-from localazure.machinelearning.errors import not_found
 from localazure.machinelearning.resources.datastores import DATASTORES
-from localazure.machinelearning.store import get_resource
 from localazure.machinelearning.workspace import Workspace
 from localazure.runtime.environment import LOOPBACK
 from localazure.runtime.identity import APP
@@ -36,17 +35,14 @@ async def get_datastore(request: web.Request) -> web.Response:
     The library makes `PROTOCOL://ACCOUNT.blob.ENDPOINT/CONTAINER` of the fields. A laptop has no
     DNS for that host: the endpoint makes a user name of it (RFC 3986, section 3.2.1).
     """
-    workspace, name = request.app[WORKSPACE], path_name(request)
+    workspace, datastore = request.app[WORKSPACE], find_resource(request, DATASTORES, "datastore")
     principal = request.get(PRINCIPAL, APP)
     authorize(
         principal,
         request.app[ROLE_ASSIGNMENTS].roles(principal, SCOPE),
-        action_of("POST", (DATASTORES, name, "listSecrets")),
+        action_of("POST", (DATASTORES, datastore.name, "listSecrets")),
         workspace.id,
     )
-    datastore = get_resource(workspace.database.read, DATASTORES, name)
-    if datastore is None:
-        raise not_found("datastore", name)
     account = datastore.properties["accountName"]
     section = {
         "accountName": account,
@@ -57,7 +53,7 @@ async def get_datastore(request: web.Request) -> web.Response:
         "credential": workspace.environment.storage_key(account),
     }
     return web.json_response(
-        {"name": name, "dataStoreType": "AzureBlob", "azureStorageSection": section}
+        {"name": datastore.name, "dataStoreType": "AzureBlob", "azureStorageSection": section}
     )
 
 
@@ -65,15 +61,12 @@ async def get_datastore(request: web.Request) -> web.Response:
 async def get_data_version(request: web.Request) -> web.Response:
     """The URI and the type of a data asset."""
     workspace = request.app[WORKSPACE]
-    name, version = path_name(request), path_name(request, "version")
-    asset = get_resource(workspace.database.read, "data", name, version)
-    if asset is None:
-        raise not_found("data version", f"{name}:{version}")
+    asset = find_version(request, "data")
     kind = asset.properties.get("dataType", "uri_folder")
     described = {
-        "assetId": f"{workspace.id}/data/{name}/versions/{version}",
-        "dataContainerName": name,
-        "versionId": version,
+        "assetId": f"{workspace.id}/data/{asset.name}/versions/{asset.version}",
+        "dataContainerName": asset.name,
+        "versionId": asset.version,
         "dataType": _DATA_TYPES.get(kind, kind),
         "dataUri": _long_form(workspace, asset.properties["dataUri"]),
     }

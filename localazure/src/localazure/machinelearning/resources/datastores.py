@@ -19,6 +19,7 @@ from localazure.machinelearning.arm import (
     find_resource,
     listing,
     path_name,
+    put_response,
     read_body,
 )
 from localazure.machinelearning.configuration import DEFAULT_DATASTORE, Configuration
@@ -93,7 +94,7 @@ async def put_datastore(request: web.Request) -> web.Response:
     resource = await workspace.database.write(
         lambda connection: put_resource(connection, DATASTORES, name, "", kept, now=now)
     )
-    return web.json_response(_document(workspace, resource), status=201 if is_new else 200)
+    return put_response(_document(workspace, resource), is_new=is_new)
 
 
 @routes.delete(f"{_PATH}/{{name}}")

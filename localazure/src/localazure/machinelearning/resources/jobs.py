@@ -20,6 +20,7 @@ from localazure.machinelearning.arm import (
     is_listed,
     listing,
     path_name,
+    put_response,
     read_body,
 )
 from localazure.machinelearning.errors import ArmError, immutable, invalid
@@ -28,21 +29,18 @@ from localazure.machinelearning.job_resolution import output_uri
 from localazure.machinelearning.job_table import (
     DEFAULT_EXPERIMENT,
     JOBS,
-    NewJob,
+    JobTransaction,
     delete_job,
     get_job,
-    insert_job,
     list_names_of_children,
-    request_cancel,
 )
-from localazure.machinelearning.runner_protocol import Outcome, StopOrder
+from localazure.machinelearning.runner_protocol import StopOrder
 from localazure.machinelearning.schedules import SCHEDULE_NAME
 from localazure.machinelearning.store import (
     Resource,
     get_resource,
     list_resources,
     put_resource,
-    querying,
 )
 from localazure.machinelearning.workspace import Workspace
 
@@ -94,16 +92,16 @@ async def put_job(request: web.Request) -> web.Response:
     body = await read_body(request)
 
     def put(connection: sqlite3.Connection) -> tuple[Resource, bool]:
-        query, now = querying(connection), workspace.clock()
-        existing = get_resource(query, JOBS, name)
+        jobs = workspace.jobs(connection)
+        existing = get_resource(jobs.query, JOBS, name)
         if existing is not None:
             kept = _with_changes(existing, body)
-            return put_resource(connection, JOBS, name, "", kept, now=now), False
-        return submit(connection, workspace, name, body), True
+            return put_resource(connection, JOBS, name, "", kept, now=jobs.now), False
+        return submit(jobs, name, body), True
 
     resource, is_new = await workspace.database.write(put)
     request.app[COMPUTE].wake()
-    return web.json_response(_document(workspace, resource), status=201 if is_new else 200)
+    return put_response(_document(workspace, resource), is_new=is_new)
 
 
 @routes.post(f"{_PATH}/{{name}}/cancel")
@@ -111,12 +109,9 @@ async def cancel_job(request: web.Request) -> web.Response:
     """Cancel a job: at once if it waits, with SIGTERM first if it runs, not if it has ended."""
     workspace = request.app[WORKSPACE]
     name = _find(request).name
-    order = StopOrder(outcome=Outcome.CANCELED, is_graceful=True)
-
-    def cancel(connection: sqlite3.Connection) -> bool:
-        return request_cancel(connection, workspace.run_topic, name, order, workspace.clock())
-
-    if await workspace.database.write(cancel):
+    if await workspace.database.write(
+        lambda connection: workspace.jobs(connection).request_cancel(name, StopOrder())
+    ):
         request.app[COMPUTE].deliver_stop(name)
     workspace.events.filled.set()
     request.app[COMPUTE].wake()
@@ -142,25 +137,13 @@ def _is_of_schedule(request: web.Request, resource: Resource) -> bool:
     )
 
 
-def submit(
-    connection: sqlite3.Connection, workspace: Workspace, name: str, body: dict[str, Any]
-) -> Resource:
-    """Queue a new job, within a transaction.
+def submit(jobs: JobTransaction, name: str, body: dict[str, Any]) -> Resource:
+    """Queue a new job.
 
     Raises:
         ArmError: it could not be run.
     """
-    now = workspace.clock()
-    placement = check_job(querying(connection), name, body["properties"])
-    resource = put_resource(connection, JOBS, name, "", body, now=now)
-    job = NewJob(
-        name=name,
-        kind=placement.kind,
-        cluster=placement.cluster,
-        node_count=placement.node_count,
-    )
-    insert_job(connection, workspace.run_topic, job, now)
-    return resource
+    return jobs.insert(check_job(jobs.query, name, body["properties"]), body)
 
 
 def check_job_name(name: str) -> None:

@@ -11,8 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
-from localazure.machinelearning.addresses import PROVIDER
-from localazure.machinelearning.arm import WORKSPACE, listing, read_body, timestamp
+from localazure.machinelearning.arm import WORKSPACE, arm_document, listing, put_response, read_body
 from localazure.machinelearning.errors import ArmError, invalid, not_found
 from localazure.machinelearning.resources.online_endpoints import (
     ENDPOINT_PATH,
@@ -22,6 +21,7 @@ from localazure.machinelearning.resources.online_endpoints import (
     online_name,
     operation,
 )
+from localazure.machinelearning.serving.data_collector import collector_settings
 from localazure.machinelearning.serving.instances import SERVER_LOG, STORAGE_LOG
 from localazure.machinelearning.serving.tables import (
     Deployment,
@@ -32,7 +32,7 @@ from localazure.machinelearning.serving.tables import (
     put_deployment,
 )
 from localazure.machinelearning.serving.traffic import parse_traffic
-from localazure.machinelearning.store import Query, querying
+from localazure.sqlite.query import Query, querying
 
 routes = web.RouteTableDef()
 
@@ -65,6 +65,7 @@ async def put(request: web.Request) -> web.Response:
     body = await read_body(request)
     if body["properties"].get("endpointComputeType", "Managed") != "Managed":
         raise invalid("Kubernetes deployments are not covered")
+    collector_settings(body["properties"])
     now = workspace.clock()
 
     def write(connection: sqlite3.Connection) -> tuple[Deployment, bool]:
@@ -78,11 +79,8 @@ async def put(request: web.Request) -> web.Response:
 
     deployment, is_new = await online.database.write(write)
     online.deployments.provision(deployment)
-    return web.json_response(
-        _document(request, deployment),
-        status=201 if is_new else 200,
-        headers=operation(request, "put-deployment", endpoint.name, name),
-    )
+    headers = operation(request, "put-deployment", endpoint.name, name)
+    return put_response(_document(request, deployment), headers, is_new=is_new)
 
 
 @routes.delete(f"{_PATH}/{{deployment}}")
@@ -167,23 +165,14 @@ def _find(request: web.Request) -> Deployment:
 def _document(request: web.Request, deployment: Deployment) -> dict[str, Any]:
     workspace = request.app[WORKSPACE]
     path = f"{ENDPOINTS}/{deployment.endpoint}/deployments/{deployment.name}"
+    properties = {
+        "scaleSettings": {"scaleType": "Default"},
+        **deployment.properties,
+        "endpointComputeType": "Managed",
+        "properties": deployment.properties.get("properties") or {},
+        "provisioningState": deployment.state,
+    }
     return {
-        **deployment.document,
-        "id": f"{workspace.id}/{path}",
-        "name": deployment.name,
-        "type": f"{PROVIDER}/workspaces/{ENDPOINTS}/deployments",
+        **arm_document(workspace, path, deployment, properties),
         "location": workspace.environment.location,
-        "properties": {
-            "scaleSettings": {"scaleType": "Default"},
-            **deployment.properties,
-            "endpointComputeType": "Managed",
-            "properties": deployment.properties.get("properties") or {},
-            "provisioningState": deployment.state,
-        },
-        "systemData": {
-            "createdAt": timestamp(deployment.created_at),
-            "createdBy": "localazure",
-            "createdByType": "ManagedIdentity",
-            "lastModifiedAt": timestamp(deployment.modified_at),
-        },
     }

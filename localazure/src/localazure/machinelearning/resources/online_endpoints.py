@@ -16,15 +16,16 @@ from aiohttp import web
 
 from localazure.machinelearning.addresses import PROVIDER
 from localazure.machinelearning.arm import (
-    POLL_AFTER,
     TOKENS,
     WORKSPACE,
     WORKSPACE_PATH,
+    arm_document,
     listing,
     operation_headers,
+    operation_status,
     operation_url,
+    put_response,
     read_body,
-    timestamp,
 )
 from localazure.machinelearning.errors import ArmError, invalid, not_found
 from localazure.machinelearning.resources.workspace import LOCATION_PATH
@@ -45,8 +46,8 @@ from localazure.machinelearning.serving.tables import (
     set_key,
 )
 from localazure.machinelearning.serving.traffic import parse_traffic
-from localazure.machinelearning.store import querying
 from localazure.sqlite.database import Database
+from localazure.sqlite.query import querying
 
 routes = web.RouteTableDef()
 
@@ -116,11 +117,8 @@ async def put(request: web.Request) -> web.Response:
         return endpoint, before is None
 
     endpoint, is_new = await request.app[ONLINE].database.write(write)
-    document = _document(request, endpoint)
-    document["properties"]["provisioningState"] = "Creating" if is_new else "Updating"
-    return web.json_response(
-        document, status=201 if is_new else 200, headers=operation(request, "put-endpoint", name)
-    )
+    headers = operation(request, "put-endpoint", name)
+    return put_response(_document(request, endpoint), headers, is_new=is_new, goes_on=True)
 
 
 @routes.delete(ENDPOINT_PATH)
@@ -199,7 +197,10 @@ async def get_metrics(request: web.Request) -> web.Response:
             "namespace": f"{PROVIDER}/workspaces/{ENDPOINTS}",
             "resourceregion": environment.location,
             "value": metrics.describe_metrics(
-                _id(request, endpoint.name), names, conditions, counted
+                f"{request.app[WORKSPACE].id}/{ENDPOINTS}/{endpoint.name}",
+                names,
+                conditions,
+                counted,
             ),
         }
     )
@@ -245,15 +246,7 @@ async def get_operation(request: web.Request) -> web.Response:
             status = "Succeeded"
     else:
         status = "Succeeded"  # these take effect before they are answered
-    return web.json_response(
-        {
-            "id": request.path,
-            "name": request.match_info["operation"],
-            "status": status,
-            **({"error": error} if error else {}),
-        },
-        headers=POLL_AFTER if status == "InProgress" else {},
-    )
+    return operation_status(request, status, error)
 
 
 def find_endpoint(request: web.Request) -> Endpoint:
@@ -290,33 +283,20 @@ def operation(request: web.Request, kind: str, *subject: str) -> dict[str, str]:
     return operation_headers(operation_url(request, _STATUSES, name, version="2023-04-01-preview"))
 
 
-def _id(request: web.Request, name: str) -> str:
-    return f"{request.app[WORKSPACE].id}/{ENDPOINTS}/{name}"
-
-
 def _document(request: web.Request, endpoint: Endpoint) -> dict[str, Any]:
-    environment = request.app[WORKSPACE].environment
-    base = f"{environment.azure_ml_url}{SCORING_PREFIX}/{endpoint.name}"
+    workspace = request.app[WORKSPACE]
+    base = f"{workspace.environment.azure_ml_url}{SCORING_PREFIX}/{endpoint.name}"
+    properties = {
+        "publicNetworkAccess": "Enabled",
+        **endpoint.properties,
+        "properties": endpoint.properties.get("properties") or {},
+        "keys": None,
+        "provisioningState": "Succeeded",
+        "scoringUri": f"{base}{SCORE_PATH}",
+        "swaggerUri": f"{base}/swagger.json",
+    }
     return {
         "kind": "Managed",
-        **endpoint.document,
-        "id": _id(request, endpoint.name),
-        "name": endpoint.name,
-        "type": f"{PROVIDER}/workspaces/{ENDPOINTS}",
-        "location": environment.location,
-        "properties": {
-            "publicNetworkAccess": "Enabled",
-            **endpoint.properties,
-            "properties": endpoint.properties.get("properties") or {},
-            "keys": None,
-            "provisioningState": "Succeeded",
-            "scoringUri": f"{base}{SCORE_PATH}",
-            "swaggerUri": f"{base}/swagger.json",
-        },
-        "systemData": {
-            "createdAt": timestamp(endpoint.created_at),
-            "createdBy": "localazure",
-            "createdByType": "ManagedIdentity",
-            "lastModifiedAt": timestamp(endpoint.modified_at),
-        },
+        **arm_document(workspace, f"{ENDPOINTS}/{endpoint.name}", endpoint, properties),
+        "location": workspace.environment.location,
     }

@@ -44,9 +44,10 @@ from localazure.machinelearning.job_table import (
     root_of,
 )
 from localazure.machinelearning.processes import log_names
-from localazure.machinelearning.store import Resource, get_resource, put_resource, querying
+from localazure.machinelearning.store import Resource, get_resource, put_resource
 from localazure.machinelearning.workspace import Workspace
 from localazure.runtime.environment import LOOPBACK
+from localazure.sqlite.query import querying
 
 routes = web.RouteTableDef()
 

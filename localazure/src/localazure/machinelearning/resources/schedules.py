@@ -18,8 +18,10 @@ from localazure.machinelearning.arm import (
     find_resource,
     listing,
     operation_headers,
+    operation_status,
     operation_url,
     path_name,
+    put_response,
     read_body,
 )
 from localazure.machinelearning.errors import invalid
@@ -73,11 +75,8 @@ async def put_one_schedule(request: web.Request) -> web.Response:
         lambda connection: put_schedule(connection, name, body, workspace.clock())
     )
     request.app[COMPUTE].wake()
-    document = _document(workspace, resource)
-    document["properties"]["provisioningState"] = "Creating" if is_new else "Updating"
-    return web.json_response(
-        document, status=201 if is_new else 200, headers=_operation(request, f"put-{name}")
-    )
+    headers = _operation(request, f"put-{name}")
+    return put_response(_document(workspace, resource), headers, is_new=is_new, goes_on=True)
 
 
 @routes.post(f"{_PATH}/{{name}}/trigger")
@@ -86,15 +85,14 @@ async def trigger_schedule(request: web.Request) -> web.Response:
     workspace = request.app[WORKSPACE]
     resource = _find(request)
     body: dict[str, Any] = await request.json() if request.can_read_body else {}
-    now = workspace.clock()
     try:
         at = datetime.fromisoformat(body["scheduleTime"]).timestamp()
     except KeyError:
-        at = now
+        at = workspace.clock()
     except (TypeError, ValueError) as error:
         raise invalid(f"scheduleTime {body['scheduleTime']!r} is not a time") from error
     job = await workspace.database.write(
-        lambda connection: start_job(connection, workspace.run_topic, resource, at, now)
+        lambda connection: start_job(workspace.jobs(connection), resource, at)
     )
     request.app[COMPUTE].wake()
     return web.json_response({"scheduleActionType": "CreateJob", "submissionId": job})
@@ -113,8 +111,7 @@ async def delete_one_schedule(request: web.Request) -> web.Response:
 @routes.get(f"{LOCATION_PATH}/{_STATUSES}/{{operation}}")
 async def get_operation(request: web.Request) -> web.Response:
     """State of a PUT or DELETE of a schedule: both are done when they are answered."""
-    operation = request.match_info["operation"]
-    return web.json_response({"id": request.path, "name": operation, "status": "Succeeded"})
+    return operation_status(request, "Succeeded")
 
 
 def _find(request: web.Request) -> Resource:

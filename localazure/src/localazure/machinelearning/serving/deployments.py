@@ -25,6 +25,7 @@ from localazure.machinelearning.downloads import SourceNotFoundError
 from localazure.machinelearning.errors import ArmError, invalid
 from localazure.machinelearning.events import enqueue, model_deployed
 from localazure.machinelearning.job_resolution import locate
+from localazure.machinelearning.serving.data_collector import DataCollector
 from localazure.machinelearning.serving.instances import (
     SERVER_LOG,
     DeploymentFolder,
@@ -40,9 +41,10 @@ from localazure.machinelearning.serving.tables import (
     get_deployment,
     list_deployments,
 )
-from localazure.machinelearning.store import Query, get_resource
+from localazure.machinelearning.store import get_resource
 from localazure.machinelearning.workspace import Workspace
 from localazure.sqlite.database import Database
+from localazure.sqlite.query import Query
 
 READY_SECONDS = 300.0
 MLFLOW_MODEL = "mlflow_model"
@@ -64,14 +66,20 @@ class Deployments:
 
     Args:
         workspace: of the endpoints.
+        collector: of what they are asked and answer.
         database: with the tables of endpoints.
         session: for probes of the processes.
     """
 
     def __init__(
-        self, workspace: Workspace, database: Database, session: aiohttp.ClientSession
+        self,
+        workspace: Workspace,
+        collector: DataCollector,
+        database: Database,
+        session: aiohttp.ClientSession,
     ) -> None:
         self._workspace = workspace
+        self._collector = collector
         self._database = database
         self._session = session
         self._tasks: dict[tuple[str, str], asyncio.Task[None]] = {}
@@ -105,6 +113,7 @@ class Deployments:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
         await self._end_serving(deployment.key)
+        await self._collector.forget(deployment)
         folder = DeploymentFolder(self._workspace, deployment)
         await asyncio.to_thread(shutil.rmtree, folder.root, ignore_errors=True)
 
@@ -196,7 +205,7 @@ class Deployments:
         try:
             async with asyncio.timeout(READY_SECONDS):
                 for _ in range(deployment.instance_count):
-                    instance = await start_instance(self._workspace, deployment, folder, source)
+                    instance = await self._start_one(deployment, folder, source)
                     started.append(instance)
                 for instance in started:
                     await instance.wait_until_ready(self._session)
@@ -219,6 +228,11 @@ class Deployments:
                 ) from error
             raise
         return source, started
+
+    async def _start_one(
+        self, deployment: Deployment, folder: DeploymentFolder, source: Source
+    ) -> Instance:
+        return await start_instance(self._workspace, self._collector, deployment, folder, source)
 
     async def _download(self, folder: DeploymentFolder, source: Source) -> None:
         while True:
@@ -248,7 +262,7 @@ class Deployments:
             pause = RESTART_PAUSES_SECONDS[min(failures, len(RESTART_PAUSES_SECONDS) - 1)]
             logger.warning("deployment %s/%s: a process ended; started again", *deployment.key)
             await asyncio.sleep(pause)
-            instance = await start_instance(self._workspace, deployment, folder, source)
+            instance = await self._start_one(deployment, folder, source)
             self._serving[deployment.key][number] = instance
             try:
                 await instance.wait_until_ready(self._session)

@@ -18,6 +18,7 @@ from localazure.machinelearning.client_settings import app_settings
 from localazure.machinelearning.downloads import BlobCache
 from localazure.machinelearning.processes import PASSED_ON
 from localazure.machinelearning.serving import scoring_server
+from localazure.machinelearning.serving.data_collector import DataCollector
 from localazure.machinelearning.serving.tables import Deployment
 from localazure.machinelearning.workspace import Workspace
 from localazure.processes.lifetime import die_with_parent, end
@@ -69,6 +70,11 @@ class DeploymentFolder:
     def model(self) -> Path:
         """AZUREML_MODEL_DIR: it contains the model's folder or file, under its own name."""
         return self._generation / "model"
+
+    @property
+    def collector_config(self) -> Path:
+        """The configuration of `azureml-ai-monitoring`."""
+        return self._generation / "data-collector.json"
 
     def log(self, name: str) -> Path:
         """One of the deployment's logs."""
@@ -158,7 +164,11 @@ class Instance:
 
 
 async def start_instance(
-    workspace: Workspace, deployment: Deployment, folder: DeploymentFolder, source: Source
+    workspace: Workspace,
+    collector: DataCollector,
+    deployment: Deployment,
+    folder: DeploymentFolder,
+    source: Source,
 ) -> Instance:
     """Start one process; it is not ready yet."""
     (port,) = free_ports(1)
@@ -175,6 +185,7 @@ async def start_instance(
             name: str(value)
             for name, value in (deployment.properties.get("environmentVariables") or {}).items()
         },
+        **await collector.environment_of(deployment, folder.collector_config),
         "AZUREML_MODEL_DIR": str(folder.model),
         "AZUREML_ENTRY_SCRIPT": source.scoring_script,
         "AML_APP_ROOT": str(folder.code),

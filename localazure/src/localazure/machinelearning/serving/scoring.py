@@ -21,6 +21,7 @@ import aiohttp
 from multidict import CIMultiDict
 
 from localazure.machinelearning.durations import parse_seconds
+from localazure.machinelearning.serving.data_collector import DataCollector
 from localazure.machinelearning.serving.deployments import Deployments
 from localazure.machinelearning.serving.request_counts import MinuteCounts, minute_of
 from localazure.machinelearning.serving.tables import (
@@ -65,6 +66,7 @@ class Scoring:
     Args:
         database: with the tables of endpoints.
         deployments: their processes.
+        collector: of requests and answers.
         session: for requests to the processes.
         tokens: checks tokens of endpoints that take no keys.
         clock: epoch seconds.
@@ -75,6 +77,7 @@ class Scoring:
         self,
         database: Database,
         deployments: Deployments,
+        collector: DataCollector,
         session: aiohttp.ClientSession,
         tokens: TokenIssuer,
         *,
@@ -83,6 +86,7 @@ class Scoring:
     ) -> None:
         self._database = database
         self._deployments = deployments
+        self._collector = collector
         self._session = session
         self._tokens = tokens
         self._clock = clock
@@ -175,6 +179,8 @@ class Scoring:
         key = (deployment.endpoint, deployment.name, minute_of(self._clock()))
         self._counts.setdefault(key, MinuteCounts()).add(answer.status, model_status, milliseconds)
         answer.headers[DEPLOYMENT_HEADER] = deployment.name
+        if answer.status == OK:
+            self._collector.collect_payload(deployment, path, body, answer.body, draw=self._draw())
         return answer
 
     async def _send(self, deployment: Deployment, path: str, body: bytes) -> tuple[Answer, int]:

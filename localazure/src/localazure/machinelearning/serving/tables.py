@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from localazure.machinelearning.serving.request_counts import MinuteCounts
-from localazure.machinelearning.store import Query, querying
+from localazure.sqlite.query import Query, querying
 
 MIGRATIONS = (
     """

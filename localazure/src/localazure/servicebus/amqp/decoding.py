@@ -11,33 +11,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from localazure.servicebus.amqp.constructors import (
-    ARRAY8,
-    ARRAY32,
-    BINARY8,
-    BINARY32,
-    BOOLEAN,
-    CHAR,
-    DECIMALS,
-    DESCRIBED,
-    FALSE,
-    LIST0,
-    LIST8,
-    LIST32,
-    MAP8,
-    MAP32,
-    NULL,
-    NUMBERS,
-    SHORT_FORMS,
-    STRING8,
-    STRING32,
-    SYMBOL8,
-    SYMBOL32,
-    TRUE,
-    UINT0,
-    ULONG0,
-    UUID,
-)
+from localazure.servicebus.amqp import constructors as c
 from localazure.servicebus.amqp.errors import DecodeError
 from localazure.servicebus.amqp.types import (
     Array,
@@ -80,7 +54,7 @@ def skip(data: bytes, start: int) -> int:
     """
     try:
         code = data[start]
-        if code == DESCRIBED:
+        if code == c.DESCRIBED:
             return skip(data, skip(data, start + 1))
         kind = code & 0xF0
         if kind in _FIXED_WIDTHS:
@@ -99,7 +73,7 @@ def skip(data: bytes, start: int) -> int:
 
 def _decode(data: bytes, position: int, depth: int) -> tuple[Any, int]:
     code = data[position]
-    if code == DESCRIBED:
+    if code == c.DESCRIBED:
         if depth >= MAX_NESTING:
             raise DecodeError(f"a value is nested more than {MAX_NESTING} deep")
         descriptor, position = _decode(data, position + 1, depth + 1)
@@ -217,7 +191,7 @@ def _map_items(data: bytes, position: int, count: int, depth: int) -> tuple[dict
 
 def _array_items(data: bytes, position: int, count: int, depth: int) -> tuple[Array, int]:
     descriptors: list[Any] = []
-    while data[position] == DESCRIBED:
+    while data[position] == c.DESCRIBED:
         if depth + len(descriptors) >= MAX_NESTING:
             raise DecodeError(f"a value is nested more than {MAX_NESTING} deep")
         descriptor, position = _decode(data, position + 1, depth)
@@ -234,27 +208,27 @@ def _array_items(data: bytes, position: int, count: int, depth: int) -> tuple[Ar
 
 
 _DECODERS: dict[int, _Decoder] = {
-    NULL: _constant(None),
-    TRUE: _constant(True),  # noqa: FBT003 - the value of the constructor
-    FALSE: _constant(False),  # noqa: FBT003 - the same
-    UINT0: _constant(UInt(0)),
-    ULONG0: _constant(ULong(0)),
-    LIST0: lambda _data, position, _depth: ([], position),
-    BOOLEAN: _boolean,
-    CHAR: _fixed(4, _char),
-    UUID: _fixed(16, lambda raw: uuid.UUID(bytes=raw)),
-    BINARY8: _sized_value(">B", bytes),
-    BINARY32: _sized_value(">I", bytes),
-    STRING8: _sized_value(">B", bytes.decode),
-    STRING32: _sized_value(">I", bytes.decode),
-    SYMBOL8: _sized_value(">B", lambda raw: Symbol(raw.decode("ascii"))),
-    SYMBOL32: _sized_value(">I", lambda raw: Symbol(raw.decode("ascii"))),
-    LIST8: _compound_decoder(">BB", _list_items),
-    LIST32: _compound_decoder(">II", _list_items),
-    MAP8: _compound_decoder(">BB", _map_items),
-    MAP32: _compound_decoder(">II", _map_items),
-    ARRAY8: _compound_decoder(">BB", _array_items),
-    ARRAY32: _compound_decoder(">II", _array_items),
-    **{code: _number(layout, kind) for code, layout, kind in NUMBERS + SHORT_FORMS},
-    **{code: _fixed(width, kind) for code, width, kind in DECIMALS},
+    c.NULL: _constant(None),
+    c.TRUE: _constant(True),  # noqa: FBT003 - the value of the constructor
+    c.FALSE: _constant(False),  # noqa: FBT003 - the same
+    c.UINT0: _constant(UInt(0)),
+    c.ULONG0: _constant(ULong(0)),
+    c.LIST0: lambda _data, position, _depth: ([], position),
+    c.BOOLEAN: _boolean,
+    c.CHAR: _fixed(4, _char),
+    c.UUID: _fixed(16, lambda raw: uuid.UUID(bytes=raw)),
+    c.BINARY8: _sized_value(">B", bytes),
+    c.BINARY32: _sized_value(">I", bytes),
+    c.STRING8: _sized_value(">B", bytes.decode),
+    c.STRING32: _sized_value(">I", bytes.decode),
+    c.SYMBOL8: _sized_value(">B", lambda raw: Symbol(raw.decode("ascii"))),
+    c.SYMBOL32: _sized_value(">I", lambda raw: Symbol(raw.decode("ascii"))),
+    c.LIST8: _compound_decoder(">BB", _list_items),
+    c.LIST32: _compound_decoder(">II", _list_items),
+    c.MAP8: _compound_decoder(">BB", _map_items),
+    c.MAP32: _compound_decoder(">II", _map_items),
+    c.ARRAY8: _compound_decoder(">BB", _array_items),
+    c.ARRAY32: _compound_decoder(">II", _array_items),
+    **{code: _number(layout, kind) for code, layout, kind in c.NUMBERS + c.SHORT_FORMS},
+    **{code: _fixed(width, kind) for code, width, kind in c.DECIMALS},
 }

@@ -7,36 +7,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from localazure.servicebus.amqp.constructors import (
-    ARRAY8,
-    ARRAY32,
-    BINARY8,
-    BINARY32,
-    BOOLEAN,
-    CHAR,
-    DECIMALS,
-    DESCRIBED,
-    FALSE,
-    LIST0,
-    LIST8,
-    LIST32,
-    MAP8,
-    MAP32,
-    NULL,
-    NUMBERS,
-    SMALL_INT,
-    SMALL_LONG,
-    SMALL_UINT,
-    SMALL_ULONG,
-    STRING8,
-    STRING32,
-    SYMBOL8,
-    SYMBOL32,
-    TRUE,
-    UINT0,
-    ULONG0,
-    UUID,
-)
+from localazure.servicebus.amqp import constructors as c
 from localazure.servicebus.amqp.errors import EncodeError
 from localazure.servicebus.amqp.types import (
     Array,
@@ -99,8 +70,8 @@ def _compound(code8: int, code32: int, count: int, data: bytes) -> bytes:
 
 def _encode_list(value: list[Any]) -> bytes:
     if not value:
-        return bytes([LIST0])
-    return _compound(LIST8, LIST32, len(value), b"".join(map(encode, value)))
+        return bytes([c.LIST0])
+    return _compound(c.LIST8, c.LIST32, len(value), b"".join(map(encode, value)))
 
 
 def _map_data(value: dict[Any, Any]) -> bytes:
@@ -108,13 +79,13 @@ def _map_data(value: dict[Any, Any]) -> bytes:
 
 
 def _encode_described(value: Described) -> bytes:
-    return bytes([DESCRIBED]) + encode(value.descriptor) + encode(value.value)
+    return bytes([c.DESCRIBED]) + encode(value.descriptor) + encode(value.value)
 
 
 def _array_data(value: Array) -> bytes:
     """Constructor and items of an array; every item in the full width of their common type."""
     if not value.items:
-        return bytes([NULL])
+        return bytes([c.NULL])
     constructor = _array_constructor(value.items)
     return constructor + b"".join(map(_bare, value.items))
 
@@ -127,7 +98,7 @@ def _array_constructor(items: tuple[Any, ...]) -> bytes:
         if any(item.descriptor != first.descriptor for item in items):
             raise EncodeError("the items of an array must have one descriptor")
         inner = _array_constructor(tuple(item.value for item in items))
-        return bytes([DESCRIBED]) + encode(first.descriptor) + inner
+        return bytes([c.DESCRIBED]) + encode(first.descriptor) + inner
     wide = _WIDE.get(type(first))
     if wide is None:
         raise EncodeError(f"no AMQP type for {type(first).__name__}")
@@ -154,45 +125,45 @@ def _utf32(value: str) -> bytes:
 
 # For arrays: constructor of the full-width form, and the data without it.
 _WIDE: dict[type, tuple[int, Callable[[Any], bytes]]] = {
-    type(None): (NULL, lambda _: b""),
-    bool: (BOOLEAN, lambda value: b"\x01" if value else b"\x00"),
-    Char: (CHAR, _utf32),
-    uuid.UUID: (UUID, lambda value: value.bytes),
-    bytes: (BINARY32, _sized),
-    str: (STRING32, lambda value: _sized(value.encode())),
-    Symbol: (SYMBOL32, lambda value: _sized(value.encode("ascii"))),
-    list: (LIST32, lambda value: _counted(len(value), b"".join(map(encode, value)))),
-    dict: (MAP32, lambda value: _counted(2 * len(value), _map_data(value))),
-    Array: (ARRAY32, lambda value: _counted(len(value.items), _array_data(value))),
-    **{kind: (code, struct.Struct(layout).pack) for code, layout, kind in NUMBERS},
-    **{kind: (code, bytes) for code, _, kind in DECIMALS},
+    type(None): (c.NULL, lambda _: b""),
+    bool: (c.BOOLEAN, lambda value: b"\x01" if value else b"\x00"),
+    Char: (c.CHAR, _utf32),
+    uuid.UUID: (c.UUID, lambda value: value.bytes),
+    bytes: (c.BINARY32, _sized),
+    str: (c.STRING32, lambda value: _sized(value.encode())),
+    Symbol: (c.SYMBOL32, lambda value: _sized(value.encode("ascii"))),
+    list: (c.LIST32, lambda value: _counted(len(value), b"".join(map(encode, value)))),
+    dict: (c.MAP32, lambda value: _counted(2 * len(value), _map_data(value))),
+    Array: (c.ARRAY32, lambda value: _counted(len(value.items), _array_data(value))),
+    **{kind: (code, struct.Struct(layout).pack) for code, layout, kind in c.NUMBERS},
+    **{kind: (code, bytes) for code, _, kind in c.DECIMALS},
 }
 
 _SHORT_NUMBERS: dict[type, tuple[int, range, int | None]] = {
-    UInt: (SMALL_UINT, range(_SMALL), UINT0),
-    ULong: (SMALL_ULONG, range(_SMALL), ULONG0),
-    Int: (SMALL_INT, range(-128, 128), None),
-    int: (SMALL_LONG, range(-128, 128), None),
+    UInt: (c.SMALL_UINT, range(_SMALL), c.UINT0),
+    ULong: (c.SMALL_ULONG, range(_SMALL), c.ULONG0),
+    Int: (c.SMALL_INT, range(-128, 128), None),
+    int: (c.SMALL_LONG, range(-128, 128), None),
 }
 
 _COMPACT: dict[type, Callable[[Any], bytes]] = {
-    type(None): lambda _: bytes([NULL]),
-    bool: lambda value: bytes([TRUE if value else FALSE]),
-    Char: lambda value: bytes([CHAR]) + _utf32(value),
-    uuid.UUID: lambda value: bytes([UUID]) + value.bytes,
-    bytes: lambda value: _variable(BINARY8, BINARY32, value),
-    str: lambda value: _variable(STRING8, STRING32, value.encode()),
-    Symbol: lambda value: _variable(SYMBOL8, SYMBOL32, value.encode("ascii")),
+    type(None): lambda _: bytes([c.NULL]),
+    bool: lambda value: bytes([c.TRUE if value else c.FALSE]),
+    Char: lambda value: bytes([c.CHAR]) + _utf32(value),
+    uuid.UUID: lambda value: bytes([c.UUID]) + value.bytes,
+    bytes: lambda value: _variable(c.BINARY8, c.BINARY32, value),
+    str: lambda value: _variable(c.STRING8, c.STRING32, value.encode()),
+    Symbol: lambda value: _variable(c.SYMBOL8, c.SYMBOL32, value.encode("ascii")),
     list: _encode_list,
-    dict: lambda value: _compound(MAP8, MAP32, 2 * len(value), _map_data(value)),
-    Array: lambda value: _compound(ARRAY8, ARRAY32, len(value.items), _array_data(value)),
+    dict: lambda value: _compound(c.MAP8, c.MAP32, 2 * len(value), _map_data(value)),
+    Array: lambda value: _compound(c.ARRAY8, c.ARRAY32, len(value.items), _array_data(value)),
     Described: _encode_described,
     **{
         kind: _compact_number(code, layout, _SHORT_NUMBERS.get(kind))
-        for code, layout, kind in NUMBERS
+        for code, layout, kind in c.NUMBERS
     },
     **{
         kind: (lambda value, prefix=bytes([code]): prefix + bytes(value))
-        for code, _, kind in DECIMALS
+        for code, _, kind in c.DECIMALS
     },
 }

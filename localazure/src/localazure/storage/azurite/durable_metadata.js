@@ -6,8 +6,9 @@
 // when the snapshot is loaded. Blob contents need no such help: Azurite writes them to files first.
 //
 // A journal line holds a document's whole new state under its $loki id, so applying a journal to a
-// snapshot that already contains it changes nothing. A save starts a new journal at the moment it
-// serializes, and deletes the older ones when the snapshot has its final name.
+// snapshot that already contains it changes nothing. Changes that are made `atomically` share a line.
+// A save starts a new journal at the moment it serializes, and deletes the older ones when the
+// snapshot has its final name.
 //
 // A snapshot costs time for every document there is, and nothing is answered meanwhile. So Azurite's
 // own timer saves only when the journals have grown as large as the snapshot: a change then costs the
@@ -25,6 +26,7 @@ const Loki = require(require.resolve("lokijs", { paths: [process.argv[1]] }));
 const SMALLEST_SAVED_BYTES = 4 * 1024 * 1024;
 const journals = new Map(); // file name of a database -> its open Journal
 const databaseOf = new WeakMap(); // collection -> the Loki it belongs to
+let together; // records of changes that share a line
 
 class Journal {
   constructor(database, number) {
@@ -53,7 +55,8 @@ function journalNumbers(database) {
 
 function readJournal(file) {
   // Bytes after the last newline were being written when the process died: never acknowledged.
-  return fs.readFileSync(file, "utf8").split("\n").slice(0, -1).map((line) => JSON.parse(line));
+  const lines = fs.readFileSync(file, "utf8").split("\n").slice(0, -1);
+  return lines.map((line) => JSON.parse(line)).flatMap((record) => record.together ?? [record]);
 }
 
 /** The serialized form of a database with everything applied that its journals hold. */
@@ -93,7 +96,20 @@ function applyJournals(database, snapshot) {
 function record(collection, change) {
   const database = databaseOf.get(collection);
   const journal = database && journals.get(database.filename);
-  if (journal) journal.append({ collection: collection.name, ...change });
+  const record = { collection: collection.name, ...change };
+  if (together) together.push(record);
+  else if (journal) journal.append(record);
+}
+
+/** Make changes, without a pause, that a crash keeps or loses as a whole. */
+function atomically(database, change) {
+  together = [];
+  try {
+    change();
+  } finally {
+    journals.get(database.filename).append({ together });
+    together = undefined;
+  }
 }
 
 /** Replace a method by `replacement(original)`. */
@@ -182,3 +198,5 @@ wrap(collectionPrototype, "removeBatchByPositions", (original) => function (posi
   original.call(this, positions);
   record(this, { remove: ids });
 });
+
+module.exports = { atomically };

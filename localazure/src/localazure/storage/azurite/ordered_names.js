@@ -150,3 +150,5 @@ Store.prototype.listBlobs = function (...parameters) {
   ordered.db = { getCollection: () => ({ chain: () => new OrderedResults(documents) }) };
   return listBlobs.apply(ordered, parameters);
 };
+
+module.exports = { orderOf };

@@ -25,11 +25,11 @@ def read(folder: Path, document: dict[str, Any]) -> HostOptions:
 
 def test_defaults_are_those_of_the_real_host(tmp_path: Path) -> None:
     options = read(tmp_path, {})
-    assert options.http == HttpOptions(route_prefix="api")
+    assert options.extensions.http == HttpOptions(route_prefix="api")
     assert options.function_timeout == timedelta(minutes=30)
-    assert options.service_bus.max_concurrent_calls == 16
-    assert options.service_bus.max_auto_lock_renewal_duration == timedelta(minutes=5)
-    assert options.service_bus.auto_complete_messages
+    assert options.extensions.service_bus.max_concurrent_calls == 16
+    assert options.extensions.service_bus.max_auto_lock_renewal_duration == timedelta(minutes=5)
+    assert options.extensions.service_bus.auto_complete_messages
     assert options.warnings == ()
 
 
@@ -71,33 +71,35 @@ def test_what_is_set_is_heeded(tmp_path: Path) -> None:
     assert options.function_timeout == timedelta(minutes=10)
     assert options.functions == ("one",)
     assert options.log_levels == {"default": logging.WARNING, "Function.hello": logging.DEBUG}
-    assert options.http.model_dump(include=set(HttpOptions.model_fields)) == {
+    assert options.extensions.http.model_dump(include=set(HttpOptions.model_fields)) == {
         "route_prefix": "",
         "max_outstanding_requests": 20,
         "max_concurrent_requests": 5,
         "custom_headers": {"X-Content-Type-Options": "nosniff"},
     }
-    assert options.service_bus.prefetch_count == 5
-    assert options.service_bus.max_concurrent_calls == 2
-    assert not options.service_bus.auto_complete_messages
-    assert options.service_bus.max_auto_lock_renewal_duration == timedelta(minutes=1)
-    assert options.durable_task == {"hubName": "hub"}
-    assert options.queues == QueueOptions(
+    assert options.extensions.service_bus.prefetch_count == 5
+    assert options.extensions.service_bus.max_concurrent_calls == 2
+    assert not options.extensions.service_bus.auto_complete_messages
+    assert options.extensions.service_bus.max_auto_lock_renewal_duration == timedelta(minutes=1)
+    assert options.extensions.durable_task.hub_name == "hub"
+    assert options.extensions.queues == QueueOptions(
         batch_size=32,
         max_dequeue_count=1,
         visibility_timeout=timedelta(seconds=30),
         max_polling_interval=timedelta(seconds=5),
         message_encoding="none",
     )
-    assert options.queues.new_batch_threshold == 16
-    assert not options.queues.is_base64
-    assert options.blobs == BlobOptions(max_degree_of_parallelism=4, poison_blob_threshold=1)
+    assert options.extensions.queues.new_batch_threshold == 16
+    assert not options.extensions.queues.is_base64
+    assert options.extensions.blobs == BlobOptions(
+        max_degree_of_parallelism=4, poison_blob_threshold=1
+    )
     assert options.warnings == ()
 
 
 def test_no_limit(tmp_path: Path) -> None:
     unlimited = {"maxOutstandingRequests": -1, "maxConcurrentRequests": "-1"}
-    assert read(tmp_path, {"extensions": {"http": unlimited}}).http == HttpOptions()
+    assert read(tmp_path, {"extensions": {"http": unlimited}}).extensions.http == HttpOptions()
     assert read(tmp_path, {"functionTimeout": "-1"}).function_timeout is None
 
 
@@ -189,7 +191,7 @@ def test_an_environment_variable_overrides(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("AzureFunctionsJobHost__extensions__serviceBus__maxConcurrentCalls", "3")
     options = read(tmp_path, {"logging": {"logLevel": {"default": "Debug"}}})
     assert options.log_levels == {"default": logging.ERROR}
-    assert options.service_bus.max_concurrent_calls == 3
+    assert options.extensions.service_bus.max_concurrent_calls == 3
 
 
 def test_every_key_of_the_app_of_this_repository_is_known() -> None:

@@ -55,7 +55,6 @@ CONTRADICT_THE_ORCHESTRATOR = {
 }
 # As many as azure-functions-durable 1.7.0 has. Should there be fewer, they were not found.
 EXPECTED_SCENARIOS = 110
-SCENARIOS = {scenario.name: scenario for scenario in scenarios()}
 
 
 class AllFunctions(KnownFunctions):
@@ -202,20 +201,32 @@ def _steps(events: list[dict[str, Any]]) -> dict[int, tuple[int, str | None]]:
     }
 
 
-def test_the_scenarios_are_there() -> None:
-    assert len(SCENARIOS) == EXPECTED_SCENARIOS
-    assert SCENARIOS.keys() >= GO_ON_AFTER_THE_END.keys() | CONTRADICT_THE_ORCHESTRATOR.keys()
+# Not as parameters: every worker would run all of the SDK's tests to know them.
+@pytest.fixture(scope="module")
+def found() -> dict[str, Scenario]:
+    return {scenario.name: scenario for scenario in scenarios()}
+
+
+def test_the_scenarios_are_there(found: dict[str, Scenario]) -> None:
+    assert len(found) == EXPECTED_SCENARIOS
+    assert found.keys() >= GO_ON_AFTER_THE_END.keys() | CONTRADICT_THE_ORCHESTRATOR.keys()
 
 
 # The SDK warns of its own codec, and some of its orchestrators catch their own end.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:azure.durable_functions")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("name", sorted(SCENARIOS.keys() - CONTRADICT_THE_ORCHESTRATOR.keys()))
-def test_a_scenario_of_the_sdk_goes_the_same_way(name: str) -> None:
-    scenario = SCENARIOS[name]
+def test_the_scenarios_of_the_sdk_go_the_same_way(
+    found: dict[str, Scenario], subtests: pytest.Subtests
+) -> None:
+    for name in sorted(found.keys() - CONTRADICT_THE_ORCHESTRATOR.keys()):
+        with subtests.test(name):
+            goes_the_same_way(found[name])
+
+
+def goes_the_same_way(scenario: Scenario) -> None:
     retelling = Retelling(scenario)
     retelling.tell()
-    assert bool(retelling.left_over) == (name in GO_ON_AFTER_THE_END)
+    assert bool(retelling.left_over) == (scenario.name in GO_ON_AFTER_THE_END)
     recorded, drawn = _steps(scenario.document["history"]), _steps(retelling.events)
     if not retelling.left_over:
         assert recorded.keys() <= drawn.keys()
@@ -227,9 +238,11 @@ def test_a_scenario_of_the_sdk_goes_the_same_way(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CONTRADICT_THE_ORCHESTRATOR)
-def test_a_history_of_another_orchestrator_is_refused(name: str) -> None:
-    first, *_ = _episodes(SCENARIOS[name].document["history"])
-    retelling = Retelling(SCENARIOS[name])
+def test_a_history_of_another_orchestrator_is_refused(
+    found: dict[str, Scenario], name: str
+) -> None:
+    first, *_ = _episodes(found[name].document["history"])
+    retelling = Retelling(found[name])
     retelling.tell()
     effects = episode.conclude(
         retelling.execution,

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from localazure.functions.app.signature import Binding
 from localazure.functions.configuration.host_json import ServiceBusOptions
 from localazure.functions.triggers.service_bus.trigger import ServiceBusTrigger
 
@@ -27,8 +28,9 @@ async def test_locks_of_single_messages_are_renewed_and_of_batches_not(
         renewer=SimpleNamespace(register=lambda _receiver, message: registered.append(message)),  # pyright: ignore[reportUnknownLambdaType]
         settle=settle,
     )
-    binding = {"queueName": "q", "connection": "Bus", "cardinality": cardinality}
-    function: Any = SimpleNamespace(name="f", trigger=SimpleNamespace(settings=binding))
+    fields = {"queueName": "q", "connection": "Bus", "cardinality": cardinality}
+    binding = Binding("messages", "serviceBusTrigger", is_output=False, settings=fields)
+    function: Any = SimpleNamespace(name="f", trigger=binding)
     invoker: Any = SimpleNamespace(invoke=fails)
     settings = {"Bus": "Endpoint=sb://localhost;SharedAccessKeyName=n;SharedAccessKey=k"}
     trigger = ServiceBusTrigger(function, invoker, ServiceBusOptions(), settings)

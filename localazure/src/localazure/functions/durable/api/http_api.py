@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from localazure.functions.durable.api import parameters, status
 from localazure.functions.durable.api.links import RPC_PATH, WEBHOOK_PATH, Links
@@ -36,7 +37,6 @@ from localazure.functions.durable.store.records import (
 RETRY_AFTER_START_SECONDS = 10
 RETRY_AFTER_POLL_SECONDS = 5
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 OpensWebhook = Callable[[str | None], bool]
 """Whether a key, None for no key, opens the public API."""
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from localazure.functions.durable.engine import history
-from localazure.functions.durable.engine.commands import Command, recorded
 from localazure.functions.durable.engine.decision import Decision
 from localazure.functions.durable.engine.history import Event, EventType
 from localazure.functions.durable.engine.instance import Execution, Status
@@ -27,7 +26,7 @@ class Effects:
 
     Attributes:
         events: appended to history; they begin with OrchestratorStarted.
-        commands: work to hand out, in order.
+        steps: work to hand out, in order: the events that record it.
         status: of the instance from now on.
         custom_status: JSON text, None leaves it as it was.
         output: JSON text, once the instance has finished.
@@ -38,7 +37,7 @@ class Effects:
 
     events: list[Event]
     status: Status
-    commands: list[Command] = field(default_factory=list[Command])
+    steps: Sequence[Event] = ()
     custom_status: str | None = None
     output: str | None = None
     failure: str | None = None
@@ -87,7 +86,6 @@ def conclude(
         default_version: version of sub-orchestrations that name none.
         cursor: has seen all of `past`, or nothing; None: nothing.
     """
-    at: str = arrived[0]["Timestamp"]
     arrived[0]["Actions"] = len(decision.actions)
     if not decision.is_document:
         return _fail_as_decided(execution, arrived, decision)
@@ -97,25 +95,25 @@ def conclude(
         )
     except ReplayFailed as failure:
         return fail(execution, arrived, str(failure), custom_status=decision.custom_status)
-    commands = list(replay.new.values())
-    events = [*arrived, *(recorded(command, at) for command in commands)]
+    steps = list(replay.new.values())
+    events = [*arrived, *steps]
     if replay.finished and not replay.has_open_tasks:
         if decision.error is not None:
-            return _fail_as_decided(execution, events, decision, commands)
+            return _fail_as_decided(execution, events, decision, steps)
         if replay.next_input is not None:
             return Effects(
                 events=[],
-                commands=commands,
+                steps=steps,
                 status=Status.RUNNING,
                 custom_status=decision.custom_status,
                 next_input=replay.next_input,
             )
         if decision.is_done:
-            return _complete(execution, events, decision, commands)
-    events.append(history.orchestrator_completed(at))
+            return _complete(execution, events, decision, steps)
+    events.append(history.orchestrator_completed(arrived[0]["Timestamp"]))
     return Effects(
         events=events,
-        commands=commands,
+        steps=steps,
         status=Status.RUNNING,
         custom_status=decision.custom_status,
     )
@@ -125,7 +123,7 @@ def _fail_as_decided(
     execution: Execution,
     events: list[Event],
     decision: Decision,
-    commands: Sequence[Command] = (),
+    steps: Sequence[Event] = (),
 ) -> Effects:
     return fail(
         execution,
@@ -133,12 +131,12 @@ def _fail_as_decided(
         f"Orchestrator function '{execution.name}' failed: {decision.error}",
         details=decision.error_details,
         custom_status=decision.custom_status,
-        commands=commands,
+        steps=steps,
     )
 
 
 def _complete(
-    execution: Execution, events: list[Event], decision: Decision, commands: list[Command]
+    execution: Execution, events: list[Event], decision: Decision, steps: Sequence[Event]
 ) -> Effects:
     at: str = events[0]["Timestamp"]
     parent = execution.parent
@@ -148,7 +146,7 @@ def _complete(
             history.execution_completed(at, status=Status.COMPLETED, result=decision.output),
             history.orchestrator_completed(at),
         ],
-        commands=commands,
+        steps=steps,
         status=Status.COMPLETED,
         custom_status=decision.custom_status,
         output=decision.output,
@@ -164,7 +162,7 @@ def fail(
     *,
     details: str = "",
     custom_status: str | None = None,
-    commands: Sequence[Command] = (),
+    steps: Sequence[Event] = (),
 ) -> Effects:
     """The instance fails with `message` as its output. `events` begin with OrchestratorStarted."""
     at: str = events[0]["Timestamp"]
@@ -174,7 +172,7 @@ def fail(
             history.execution_completed(at, status=Status.FAILED, result=message),
             history.orchestrator_completed(at),
         ],
-        commands=list(commands),
+        steps=steps,
         status=Status.FAILED,
         custom_status=custom_status,
         output=json.dumps(message),

@@ -44,6 +44,12 @@ class Execution:
     created_at: datetime
     parent: Parent | None = None
 
+    def as_parent(self, event_id: int) -> Parent:
+        """The parent of the sub-orchestration of one of its events."""
+        return Parent(
+            instance_id=self.instance_id, execution_id=self.execution_id, event_id=event_id
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class Instance:

@@ -18,15 +18,6 @@ from datetime import timedelta
 from typing import ClassVar, Final
 
 from localazure.functions.durable.engine import history
-from localazure.functions.durable.engine.commands import (
-    Command,
-    CreateTimer,
-    ScheduleActivity,
-    SendOperation,
-    StartChild,
-    describe,
-    describe_recorded,
-)
 from localazure.functions.durable.engine.decision import Action, Decision
 from localazure.functions.durable.engine.history import Event, EventType
 from localazure.functions.durable.engine.instance_id import InvalidInstanceId, check_instance_id
@@ -75,8 +66,8 @@ class Replay:
         self._open: dict[int, Awaited] = {}
         self._waiting: defaultdict[str, list[Awaited]] = defaultdict(list)
         self._buffered: defaultdict[str, deque[Event]] = defaultdict(deque)
-        self.new: dict[int, Command] = {}
-        """Commands that history does not record yet, by event id and in order."""
+        self.new: dict[int, Event] = {}
+        """Steps that history does not record yet, by event id and in order."""
         self.next_input: str | None = None
         """JSON input of the next execution, once continue-as-new was called."""
 
@@ -115,11 +106,11 @@ class Replay:
 
     def _on_recorded(self, event: Event) -> None:
         event_id = event["EventId"]
-        command = self.new.pop(event_id, None)
-        if command is None or not _same_step(command, event):
-            found = "nothing" if command is None else describe(command)
+        step = self.new.pop(event_id, None)
+        if step is None or not _same_step(step, event):
+            found = "nothing" if step is None else _describe(step)
             raise ReplayFailed(
-                f"Non-Deterministic workflow detected: history records {describe_recorded(event)} "
+                f"Non-Deterministic workflow detected: history records {_describe(event)} "
                 f"as step {event_id}, but the orchestrator's replay has {found} there. Was its "
                 "code changed after this instance had started, or does it depend on the time, "
                 "on chance or on the outside world?"
@@ -171,30 +162,25 @@ class Replay:
         self._sequence += 1
         return self._sequence - 1
 
-    def _open_task(self, command: Command) -> Awaited:
-        task = Awaited()
-        self.new[command.event_id] = command
-        self._open[command.event_id] = task
+    def _open_task(self, step: Event, retry_of: int | None = None) -> Awaited:
+        if retry_of is not None:
+            step["RetryOf"] = retry_of
+        self.new[step["EventId"]] = step
+        task = self._open[step["EventId"]] = Awaited()
         return task
 
     def _activity(self, action: Action, retry_of: int | None = None) -> Awaited:
         name = action["functionName"]
         if self._known.resolve("activity", name) is None:
             raise ReplayFailed(self._known.missing("activity", name))
-        return self._open_task(
-            ScheduleActivity(
-                event_id=self._draw_id(),
-                name=name,
-                input_json=action.get("input"),
-                retry_of=retry_of,
-            )
-        )
+        return self._schedule(name, action.get("input"), retry_of)
 
     def _http(self, action: Action) -> Awaited:
-        request = json.dumps(action["httpRequest"])
-        return self._open_task(
-            ScheduleActivity(event_id=self._draw_id(), name=HTTP_ACTIVITY, input_json=request)
-        )
+        return self._schedule(HTTP_ACTIVITY, json.dumps(action["httpRequest"]))
+
+    def _schedule(self, name: str, input_json: str | None, retry_of: int | None = None) -> Awaited:
+        step = history.task_scheduled(self._now, self._draw_id(), name=name, input_json=input_json)
+        return self._open_task(step, retry_of)
 
     def _child(self, action: Action, retry_of: int | None = None) -> Awaited:
         name = action["functionName"]
@@ -206,20 +192,19 @@ class Replay:
             check_instance_id(instance_id)
         except InvalidInstanceId as error:
             raise ReplayFailed(f"sub-orchestration '{name}': {error}") from None
-        return self._open_task(
-            StartChild(
-                event_id=event_id,
-                name=name,
-                version=action.get("version") or self._default_version,
-                instance_id=instance_id,
-                input_json=json.dumps(action.get("input")),
-                retry_of=retry_of,
-            )
+        step = history.sub_orchestration_created(
+            self._now,
+            event_id,
+            name=name,
+            version=action.get("version") or self._default_version,
+            instance_id=instance_id,
+            input_json=json.dumps(action.get("input")),
         )
+        return self._open_task(step, retry_of)
 
     def _timer(self, action: Action) -> Awaited:
         event_id = self._draw_id()
-        timer = self._open_task(CreateTimer(event_id=event_id, fire_at=action["fireAt"]))
+        timer = self._open_task(history.timer_created(self._now, event_id, action["fireAt"]))
         if action.get("isCanceled"):  # it is created all the same, and fires unheeded
             del self._open[event_id]
             timer.complete(failed=True)
@@ -259,8 +244,8 @@ class Replay:
             "parent": self._instance_id,
             "parentExecution": self._execution_id,
         }
-        self.new[event_id] = SendOperation(
-            event_id=event_id, target=target, request_json=json.dumps(request)
+        self.new[event_id] = history.event_sent(
+            self._now, event_id, target=target, input_json=json.dumps(request)
         )
         return request_id
 
@@ -303,7 +288,7 @@ class Replay:
             now = history.parse_timestamp(self._now)
             fire_at = history.timestamp(now + interval) if attempts_left else self._now
             timer = self._open_task(
-                CreateTimer(event_id=self._draw_id(), fire_at=fire_at, retry_of=first_id)
+                history.timer_created(self._now, self._draw_id(), fire_at), first_id
             )
             if attempts_left:
                 timer.then(lambda: run(attempts_left, first_id))
@@ -345,16 +330,25 @@ class Replay:
     }
 
 
-def _same_step(command: Command, event: Event) -> bool:
-    match command, event["EventType"]:
-        case (ScheduleActivity(), EventType.TASK_SCHEDULED) | (
-            StartChild(),
-            EventType.SUB_ORCHESTRATION_INSTANCE_CREATED,
-        ):
-            return command.name.casefold() == event["Name"].casefold()
-        case CreateTimer(), EventType.TIMER_CREATED:
+def _same_step(drawn: Event, recorded: Event) -> bool:
+    if drawn["EventType"] != recorded["EventType"]:
+        return False
+    match drawn["EventType"]:
+        case EventType.TIMER_CREATED:
             return True  # DTFx does not compare the time either
-        case SendOperation(), EventType.EVENT_SENT:
-            return command.target == event["InstanceId"]
+        case EventType.EVENT_SENT:
+            return drawn["InstanceId"] == recorded["InstanceId"]
         case _:
-            return False
+            return drawn["Name"].casefold() == recorded["Name"].casefold()
+
+
+def _describe(step: Event) -> str:
+    match step["EventType"]:
+        case EventType.TASK_SCHEDULED:
+            return f"activity '{step['Name']}'"
+        case EventType.TIMER_CREATED:
+            return "a timer"
+        case EventType.SUB_ORCHESTRATION_INSTANCE_CREATED:
+            return f"sub-orchestration '{step['Name']}'"
+        case _:
+            return f"an operation of entity '{step['InstanceId']}'"

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from datetime import datetime
 
 from localazure.functions.durable.engine.history import NO_EVENT_ID, Event
 from localazure.functions.durable.runtime.activity_call import ActivityCall
+from localazure.functions.durable.runtime.hosted_app import HostedApp
 from localazure.functions.durable.runtime.work_queue import WorkQueue
 from localazure.functions.durable.store.records import Activity, Message, microseconds
 from localazure.functions.durable.store.store import Store
@@ -23,28 +23,19 @@ class ActivityRunner:
     """Runs scheduled activities, so many at once.
 
     Args:
+        app: has them.
         store: where their end is recorded.
-        call: runs one.
-        limit: how many run at once.
         deliver: takes the message that tells the orchestration.
-        clock: the current time, UTC.
     """
 
-    def __init__(
-        self,
-        *,
-        store: Store,
-        call: ActivityCall,
-        limit: int,
-        deliver: Callable[[Message], None],
-        clock: Callable[[], datetime],
-    ) -> None:
+    def __init__(self, app: HostedApp, store: Store, deliver: Callable[[Message], None]) -> None:
         self._store = store
-        self._call = call
+        self._call = ActivityCall(app)
         self._deliver = deliver
-        self._clock = clock
+        self._clock = app.clock
         self._scheduled: dict[str, dict[int, Activity]] = {}  # by execution id and event id
         self._ended: dict[str, dict[int, tuple[Activity, Event]]] = {}  # ends not durable yet
+        limit = app.options.max_concurrent_activity_functions
         self._queue = WorkQueue[_Key]("activity", limit, self._run)
 
     async def stop(self, drain_seconds: float) -> None:

@@ -17,9 +17,7 @@ import asyncio
 import logging
 import sqlite3
 import time
-from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
 
 from localazure.functions import logs
@@ -27,17 +25,14 @@ from localazure.functions.durable.engine import episode, history
 from localazure.functions.durable.engine.episode import Effects
 from localazure.functions.durable.engine.history import EventType
 from localazure.functions.durable.engine.instance import FINISHED, Execution, Instance, Status
-from localazure.functions.durable.engine.invocation import Invoke, KnownFunctions
-from localazure.functions.durable.options import DurableOptions
 from localazure.functions.durable.runtime import episode_commit, work_queue
 from localazure.functions.durable.runtime.activities import ActivityRunner
-from localazure.functions.durable.runtime.activity_call import ActivityCall
 from localazure.functions.durable.runtime.completion_waiters import CompletionWaiters
 from localazure.functions.durable.runtime.entities import EntityRunner
 from localazure.functions.durable.runtime.episode_runner import EpisodeRunner
+from localazure.functions.durable.runtime.hosted_app import HostedApp
 from localazure.functions.durable.runtime.inboxes import Inboxes
 from localazure.functions.durable.runtime.instance_cache import CachedInstance, InstanceCache
-from localazure.functions.durable.runtime.payloads import PayloadLimits
 from localazure.functions.durable.runtime.shared_activities import SharedActivities
 from localazure.functions.durable.runtime.timers import TimerQueue
 from localazure.functions.durable.runtime.work_queue import WorkQueue
@@ -56,40 +51,23 @@ MAX_TIMER_SLEEP_SECONDS = 60.0
 # as long as the last replay took. Otherwise a fan-out would be replayed for each of its ends.
 SHORT_HISTORY_EVENTS = 64
 
-Clock = Callable[[], datetime]
-
 
 class Dispatcher:
     """The engine of one task hub.
 
     Args:
+        app: has the functions.
         store: where everything is kept.
-        invoke: runs a function of the app.
-        known: the functions that the app registered.
-        options: limits and versions.
-        clock: the current time, UTC.
-        payloads: checks sizes.
 
     Attributes:
         completion_waiters: notified of every instance that has ended.
         activities: those that this host runs.
     """
 
-    def __init__(
-        self,
-        *,
-        store: Store,
-        invoke: Invoke,
-        known: KnownFunctions,
-        options: DurableOptions,
-        clock: Clock,
-        payloads: PayloadLimits,
-    ) -> None:
+    def __init__(self, app: HostedApp, store: Store) -> None:
         self._store = store
-        self._clock = clock
-        self._episodes = EpisodeRunner(
-            invoke=invoke, known=known, options=options, payloads=payloads, clock=clock
-        )
+        self._clock = app.clock
+        self._episodes = EpisodeRunner(app)
         self._mail = Inboxes()
         self._live = InstanceCache(store)
         self.completion_waiters = CompletionWaiters()
@@ -98,31 +76,16 @@ class Dispatcher:
         self._reload: asyncio.TimerHandle | None = None  # set: the store has to be read anew first
         store.on_failure = self._on_failure
         self._orchestrations = WorkQueue[str](
-            "orchestration", options.max_concurrent_orchestrator_functions, self._run_episode
+            "orchestration", app.options.max_concurrent_orchestrator_functions, self._run_episode
         )
-        call = ActivityCall(
-            invoke=invoke, known=known, options=options, payloads=payloads, clock=clock
-        )
-        limit = options.max_concurrent_activity_functions
         self.activities = (
-            SharedActivities(store=store, call=call, limit=limit)
+            SharedActivities(app, store)
             if isinstance(store, SharedStore)
-            else ActivityRunner(
-                store=store, call=call, limit=limit, deliver=self.deliver, clock=clock
-            )
+            else ActivityRunner(app, store, self.deliver)
         )
-        self._entities = EntityRunner(
-            store=store,
-            invoke=invoke,
-            known=known,
-            mail=self._mail,
-            deliver=self.deliver,
-            clock=clock,
-            batch_size=options.max_entity_operation_batch_size,
-            signals_twice=options.signals_twice,
-        )
+        self._entities = EntityRunner(app=app, store=store, mail=self._mail, deliver=self.deliver)
         self._entity_queue = WorkQueue[str](
-            "entity", options.max_concurrent_entity_functions, self._entities.run_batch
+            "entity", app.options.max_concurrent_entity_functions, self._entities.run_batch
         )
 
     def start(self) -> None:

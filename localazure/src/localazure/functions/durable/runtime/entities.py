@@ -6,12 +6,12 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from localazure.functions import logs
 from localazure.functions.durable.engine import history
-from localazure.functions.durable.engine.invocation import FunctionFailed, Invoke, KnownFunctions
+from localazure.functions.durable.engine.invocation import FunctionFailed
+from localazure.functions.durable.runtime.hosted_app import HostedApp
 from localazure.functions.durable.runtime.inboxes import Inboxes
 from localazure.functions.durable.store.leases import LeasesChanged
 from localazure.functions.durable.store.records import EntityCommit, Message
@@ -100,34 +100,27 @@ class EntityRunner:
     def __init__(
         self,
         *,
+        app: HostedApp,
         store: Store,
-        invoke: Invoke,
-        known: KnownFunctions,
         mail: Inboxes,
         deliver: Callable[[Message], None],
-        clock: Callable[[], datetime],
-        batch_size: int,
-        signals_twice: Callable[[str], bool],
     ) -> None:
+        self._app = app
         self._store = store
-        self._invoke = invoke
-        self._known = known
         self._mail = mail
         self._deliver = deliver
-        self._clock = clock
-        self._batch_size = batch_size
-        self._signals_twice = signals_twice
 
     async def run_batch(self, identifier: str) -> None:
         """Run what waits for an entity."""
-        while messages := list(self._mail.of(identifier)[: self._batch_size]):
+        batch_size = self._app.options.max_entity_operation_batch_size
+        while messages := list(self._mail.of(identifier)[:batch_size]):
             operations = list(self._operations(identifier, messages))
             generation = self._store.generation
             before = self._store.entity_state(identifier)
             after, answers = await self._operate(identifier, before, operations)
             if generation != self._store.generation:
                 continue  # the store was read again meanwhile: the messages are other ones
-            at = self._clock()
+            at = self._app.clock()
             replies = [
                 self._store.message(
                     operation.parent_instance_id,
@@ -156,7 +149,7 @@ class EntityRunner:
         for message in messages:
             operation = Operation.parse(message.event["Input"])
             yield operation
-            if operation.is_signal and self._signals_twice(name):
+            if operation.is_signal and self._app.signals_twice(name):
                 yield operation
 
     async def _operate(
@@ -164,13 +157,14 @@ class EntityRunner:
     ) -> tuple[str | None, list[str]]:
         """State after the batch and the answer to each operation."""
         name, _ = split_entity_id(identifier)
-        function = self._known.resolve("entity", name)
+        function = self._app.known.resolve("entity", name)
         if function is None:
-            error = self._known.missing("entity", name)
+            error = self._app.known.missing("entity", name)
         else:
             try:
                 with logs.working_for(identifier):
-                    text = await self._invoke(function, trigger(identifier, state_json, operations))
+                    request = trigger(identifier, state_json, operations)
+                    text = await self._app.invoke(function, request)
                 return _read(text, identifier, operations)
             except FunctionFailed as failure:
                 error = str(failure)

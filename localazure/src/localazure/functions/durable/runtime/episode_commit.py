@@ -7,19 +7,12 @@ from dataclasses import replace
 from datetime import datetime
 
 from localazure.functions.durable.engine import history
-from localazure.functions.durable.engine.commands import (
-    CreateTimer,
-    ScheduleActivity,
-    SendOperation,
-    StartChild,
-)
 from localazure.functions.durable.engine.episode import Effects
-from localazure.functions.durable.engine.history import EventType
+from localazure.functions.durable.engine.history import Event, EventType
 from localazure.functions.durable.engine.instance import (
     FINISHED,
     Execution,
     Instance,
-    Parent,
     Status,
 )
 from localazure.functions.durable.runtime.instance_cache import CachedInstance
@@ -66,8 +59,12 @@ def build(
         episode=None if following else live.episodes,
         events="" if following else history.encode(effects.events),
         consumed=consumed,
-        activities=_activities(execution, effects),
-        timers=[] if ended else _timers(execution, effects),
+        activities=[
+            Activity.of(execution, step) for step in _steps(effects, EventType.TASK_SCHEDULED)
+        ],
+        timers=[]
+        if ended
+        else [Timer.of(execution, step) for step in _steps(effects, EventType.TIMER_CREATED)],
         children=_children(store, execution, effects, now),
         messages=_messages(store, execution, effects, now),
         instance=after if _row_differs(before, after) else None,
@@ -79,39 +76,33 @@ def build(
 
 def _children(store: Store, execution: Execution, effects: Effects, now: datetime) -> list[Child]:
     children: list[Child] = []
-    for command in effects.commands:
-        if isinstance(command, StartChild):
-            refusal = history.sub_orchestration_failed(
-                history.timestamp(now),
-                command.event_id,
-                reason=f"Orchestrator function '{command.name}' failed: the instance id "
-                f"'{command.instance_id}' is in use by an instance that has not finished",
-                details="",
-            )
-            child = Execution(
-                instance_id=command.instance_id,
-                execution_id=uuid.uuid4().hex,
-                name=command.name,
-                version=command.version,
-                input_json=command.input_json,
-                created_at=now,
-                parent=Parent(
-                    instance_id=execution.instance_id,
-                    execution_id=execution.execution_id,
-                    event_id=command.event_id,
-                ),
-            )
-            message = store.message(execution.instance_id, refusal, execution.execution_id)
-            children.append(Child(execution=child, refusal=message))
+    for step in _steps(effects, EventType.SUB_ORCHESTRATION_INSTANCE_CREATED):
+        refusal = history.sub_orchestration_failed(
+            history.timestamp(now),
+            step["EventId"],
+            reason=f"Orchestrator function '{step['Name']}' failed: the instance id "
+            f"'{step['InstanceId']}' is in use by an instance that has not finished",
+            details="",
+        )
+        child = Execution(
+            instance_id=step["InstanceId"],
+            execution_id=uuid.uuid4().hex,
+            name=step["Name"],
+            version=step["Version"],
+            input_json=step["Input"],
+            created_at=now,
+            parent=execution.as_parent(step["EventId"]),
+        )
+        message = store.message(execution.instance_id, refusal, execution.execution_id)
+        children.append(Child(execution=child, refusal=message))
     return children
 
 
 def _messages(store: Store, execution: Execution, effects: Effects, now: datetime) -> list[Message]:
     at = history.timestamp(now)
     messages = [
-        store.message(command.target, history.event_raised(at, "op", command.request_json))
-        for command in effects.commands
-        if isinstance(command, SendOperation)
+        store.message(step["InstanceId"], history.event_raised(at, "op", step["Input"]))
+        for step in _steps(effects, EventType.EVENT_SENT)
     ]
     if effects.parent_event is not None and execution.parent is not None:
         parent = execution.parent
@@ -139,28 +130,5 @@ def _row_differs(before: Instance, after: Instance) -> bool:
     )
 
 
-def _activities(execution: Execution, effects: Effects) -> list[Activity]:
-    return [
-        Activity(
-            instance_id=execution.instance_id,
-            execution_id=execution.execution_id,
-            event_id=command.event_id,
-            name=command.name,
-            input_json=command.input_json,
-        )
-        for command in effects.commands
-        if isinstance(command, ScheduleActivity)
-    ]
-
-
-def _timers(execution: Execution, effects: Effects) -> list[Timer]:
-    return [
-        Timer(
-            instance_id=execution.instance_id,
-            execution_id=execution.execution_id,
-            event_id=command.event_id,
-            fire_at=command.fire_at,
-        )
-        for command in effects.commands
-        if isinstance(command, CreateTimer)
-    ]
+def _steps(effects: Effects, kind: EventType) -> list[Event]:
+    return [step for step in effects.steps if step["EventType"] == kind]

@@ -3,54 +3,29 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from datetime import datetime
 
 from localazure.functions import logs
-from localazure.functions.durable.engine import decision, episode, history
+from localazure.functions.durable.engine import decision, episode
 from localazure.functions.durable.engine.decision import Decision
 from localazure.functions.durable.engine.episode import Effects
 from localazure.functions.durable.engine.history import Event
 from localazure.functions.durable.engine.instance import Execution
-from localazure.functions.durable.engine.invocation import FunctionFailed, Invoke, KnownFunctions
+from localazure.functions.durable.engine.invocation import FunctionFailed
 from localazure.functions.durable.engine.orchestrator_trigger import OrchestratorTrigger
 from localazure.functions.durable.engine.versioning import FailureStrategy, accepts
-from localazure.functions.durable.options import DurableOptions
+from localazure.functions.durable.runtime.hosted_app import HostedApp
 from localazure.functions.durable.runtime.instance_cache import CachedInstance
-from localazure.functions.durable.runtime.payloads import (
-    PayloadLimits,
-    PayloadTooLarge,
-    check_payloads,
-)
+from localazure.functions.durable.runtime.payloads import PayloadTooLarge, check_payloads
 
 _logger = logging.getLogger(__name__)
 
 
 class EpisodeRunner:
-    """Runs episodes; writes nothing.
+    """Runs episodes of an app's orchestrations; writes nothing."""
 
-    Args:
-        invoke: runs a function of the app.
-        known: the functions that the app registered.
-        options: versions.
-        payloads: checks sizes.
-        clock: the current time, UTC.
-    """
-
-    def __init__(
-        self,
-        *,
-        invoke: Invoke,
-        known: KnownFunctions,
-        options: DurableOptions,
-        payloads: PayloadLimits,
-        clock: Callable[[], datetime],
-    ) -> None:
-        self._invoke = invoke
-        self._known = known
-        self._options = options
-        self._payloads = payloads
-        self._clock = clock
+    def __init__(self, app: HostedApp) -> None:
+        self._app = app
+        self._options = app.options
 
     async def run(self, live: CachedInstance, events: list[Event]) -> Effects | None:
         """Changes of the next episode; None when this host does not take the instance.
@@ -59,7 +34,7 @@ class EpisodeRunner:
             live: the instance before the episode.
             events: of the messages that the episode takes.
         """
-        instance, at = live.instance, history.timestamp(self._clock())
+        instance, at = live.instance, self._app.now()
         execution = instance.execution
         if events and events[0]["EventType"] in episode.CONTROL_EVENTS:
             return episode.control(execution, at, started=instance.started, message=events[0])
@@ -68,9 +43,9 @@ class EpisodeRunner:
             self._options.default_version, execution.version, self._options.version_match_strategy
         ):
             return self._refuse_version(execution, arrived)
-        name = self._known.resolve("orchestrator", execution.name)
+        name = self._app.known.resolve("orchestrator", execution.name)
         if name is None:
-            error = self._known.missing("orchestrator", execution.name)
+            error = self._app.known.missing("orchestrator", execution.name)
             return episode.fail(
                 execution, arrived, f"Orchestrator function '{execution.name}' failed: {error}"
             )
@@ -86,12 +61,12 @@ class EpisodeRunner:
             live.events,
             arrived,
             answer,
-            known=self._known,
+            known=self._app.known,
             default_version=self._options.default_version,
             cursor=live.cursor,
         )
         try:
-            check_payloads(self._payloads, execution, effects)
+            check_payloads(self._app.payloads, execution, effects)
         except PayloadTooLarge as error:
             text = f"Orchestrator function '{execution.name}' failed: {error}"
             return episode.fail(execution, arrived, text)
@@ -99,7 +74,7 @@ class EpisodeRunner:
 
     async def _ask(self, name: str, trigger: OrchestratorTrigger) -> Decision:
         try:
-            return decision.from_answer(await self._invoke(name, trigger))
+            return decision.from_answer(await self._app.invoke(name, trigger))
         except FunctionFailed as failure:
             return decision.from_failure(failure)
 

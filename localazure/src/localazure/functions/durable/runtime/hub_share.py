@@ -22,6 +22,7 @@ from localazure.functions.durable.runtime import work_queue
 from localazure.functions.durable.runtime.dispatcher import Dispatcher
 from localazure.functions.durable.runtime.shared_activities import SharedActivities
 from localazure.functions.durable.store.shared_store import SharedStore
+from localazure.processes.pauses import wait_at_most
 
 _logger = logging.getLogger(__name__)
 
@@ -105,6 +106,4 @@ class HubShare:
         await asyncio.sleep(self._store.lease.total_seconds() / RENEWALS_PER_LEASE)
 
     async def _pause_before_poll(self) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(POLL_SECONDS):
-                await self._has_news.wait()
+        await wait_at_most(self._has_news, POLL_SECONDS)

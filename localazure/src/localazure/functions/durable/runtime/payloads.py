@@ -10,11 +10,16 @@ from __future__ import annotations
 import logging
 
 from localazure import limits
-from localazure.functions.durable.engine.commands import ScheduleActivity, StartChild
 from localazure.functions.durable.engine.episode import Effects
+from localazure.functions.durable.engine.history import EventType
 from localazure.functions.durable.engine.instance import Execution
 
 _logger = logging.getLogger(__name__)
+
+_CALLS = {
+    EventType.TASK_SCHEDULED: "activity",
+    EventType.SUB_ORCHESTRATION_INSTANCE_CREATED: "sub-orchestration",
+}
 
 
 class PayloadTooLarge(ValueError):
@@ -71,14 +76,9 @@ def check_payloads(payloads: PayloadLimits, execution: Execution, effects: Effec
     Raises:
         PayloadTooLarge: the provider refuses one of them.
     """
-    for command in effects.commands:
-        match command:
-            case ScheduleActivity():
-                payloads.check(f"the input of activity '{command.name}'", command.input_json)
-            case StartChild():
-                subject = f"the input of sub-orchestration '{command.name}'"
-                payloads.check(subject, command.input_json)
-            case _:
-                pass
+    for step in effects.steps:
+        if step["EventType"] in _CALLS:
+            subject = f"the input of {_CALLS[step['EventType']]} '{step['Name']}'"
+            payloads.check(subject, step["Input"])
     payloads.check(f"the output of orchestrator '{execution.name}'", effects.output)
     payloads.check(f"the next input of orchestrator '{execution.name}'", effects.next_input)

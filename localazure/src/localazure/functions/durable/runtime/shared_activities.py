@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from localazure.functions.durable.runtime import work_queue
 from localazure.functions.durable.runtime.activity_call import ActivityCall
+from localazure.functions.durable.runtime.hosted_app import HostedApp
 from localazure.functions.durable.store.records import Activity, Message
 from localazure.functions.durable.store.shared_store import SharedStore
 
@@ -24,15 +25,14 @@ class SharedActivities:
     """Claims and runs activities, so many at once.
 
     Args:
+        app: has them.
         store: where they are claimed and their ends recorded.
-        call: runs one.
-        limit: how many run at once.
     """
 
-    def __init__(self, *, store: SharedStore, call: ActivityCall, limit: int) -> None:
+    def __init__(self, app: HostedApp, store: SharedStore) -> None:
         self._store = store
-        self._call = call
-        self._limit = limit
+        self._call = ActivityCall(app)
+        self._limit = app.options.max_concurrent_activity_functions
         self._running: dict[asyncio.Task[None], Activity] = {}
         self._is_stopped = False
 
@@ -58,11 +58,7 @@ class SharedActivities:
     async def stop(self, drain_seconds: float) -> None:
         """Begin nothing more, wait so long for what runs, then cancel it."""
         self._is_stopped = True
-        if self._running:
-            _, late = await asyncio.wait(self._running, timeout=drain_seconds)
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
+        await work_queue.drain(list(self._running), drain_seconds)
 
     def _on_ended(self, task: asyncio.Task[None]) -> None:
         del self._running[task]

@@ -9,11 +9,9 @@ from localazure.functions.durable.engine import history
 from localazure.functions.durable.engine.history import Event
 from localazure.functions.durable.engine.instance import FINISHED, LIVE, Execution, Instance, Status
 from localazure.functions.durable.engine.instance_id import check_instance_id
-from localazure.functions.durable.engine.invocation import KnownFunctions
-from localazure.functions.durable.options import DurableOptions
 from localazure.functions.durable.runtime import entities
-from localazure.functions.durable.runtime.dispatcher import Clock, Dispatcher
-from localazure.functions.durable.runtime.payloads import PayloadLimits
+from localazure.functions.durable.runtime.dispatcher import Dispatcher
+from localazure.functions.durable.runtime.hosted_app import HostedApp
 from localazure.functions.durable.store.records import (
     InstanceExists,
     InstanceMissing,
@@ -43,22 +41,10 @@ class NotFinished(Exception):
 class TaskHub:
     """Operations on instances and entities. What they return has become durable."""
 
-    def __init__(
-        self,
-        *,
-        store: Store,
-        dispatcher: Dispatcher,
-        known: KnownFunctions,
-        options: DurableOptions,
-        clock: Clock,
-        payloads: PayloadLimits,
-    ) -> None:
-        self._payloads = payloads
+    def __init__(self, app: HostedApp, store: Store, dispatcher: Dispatcher) -> None:
+        self._app = app
         self.store = store
         self._dispatcher = dispatcher
-        self._known = known
-        self._options = options
-        self._clock = clock
 
     async def start(
         self,
@@ -80,24 +66,24 @@ class TaskHub:
             PayloadTooLarge: the storage provider does not take the input.
             InstanceExists: an instance of that id has not finished.
         """
-        if self._known.resolve("orchestrator", name) is None:
-            raise UnknownFunction(self._known.missing("orchestrator", name))
+        if self._app.known.resolve("orchestrator", name) is None:
+            raise UnknownFunction(self._app.known.missing("orchestrator", name))
         if instance_id is not None:
             check_instance_id(instance_id)
-        self._payloads.check(f"the input of orchestrator '{name}'", input_json)
+        self._app.payloads.check(f"the input of orchestrator '{name}'", input_json)
         execution = Execution(
             instance_id=instance_id or uuid.uuid4().hex,
             execution_id=uuid.uuid4().hex,
             name=name,
-            version=version or self._options.default_version,
+            version=version or self._app.options.default_version,
             input_json=input_json,
-            created_at=self._clock(),
+            created_at=self._app.clock(),
         )
         before = self.store.instance(execution.instance_id)
         try:
             await self.store.create(execution)
         except InstanceExists:
-            if not self._options.has_racing_starts or (before and before.status in LIVE):
+            if not self._app.options.is_in_azure_storage or (before and before.status in LIVE):
                 raise
             _logger.warning(
                 "two starts of instance %s met: both report success, this one's input is dropped",
@@ -137,20 +123,20 @@ class TaskHub:
             InstanceFinished: it does not wait any more.
             PayloadTooLarge: the storage provider does not take the event.
         """
-        self._payloads.check(f"the event '{name}'", input_json)
-        await self._send(instance_id, history.event_raised(self._now(), name, input_json))
+        self._app.payloads.check(f"the event '{name}'", input_json)
+        await self._send(instance_id, history.event_raised(self._app.now(), name, input_json))
 
     async def terminate(self, instance_id: str, reason: str) -> None:
         """Terminate an instance and its sub-orchestrations. Raises as `raise_event`."""
-        await self._send(instance_id, history.execution_terminated(self._now(), reason))
+        await self._send(instance_id, history.execution_terminated(self._app.now(), reason))
 
     async def suspend(self, instance_id: str, reason: str) -> None:
         """Suspend an instance. Raises as `raise_event`."""
-        await self._send(instance_id, history.execution_suspended(self._now(), reason))
+        await self._send(instance_id, history.execution_suspended(self._app.now(), reason))
 
     async def resume(self, instance_id: str, reason: str) -> None:
         """Resume an instance. Raises as `raise_event`."""
-        await self._send(instance_id, history.execution_resumed(self._now(), reason))
+        await self._send(instance_id, history.execution_resumed(self._app.now(), reason))
 
     async def restart(self, instance_id: str, *, with_new_id: bool) -> str:
         """Start an orchestration again with the same input; its instance id.
@@ -180,8 +166,8 @@ class TaskHub:
             raise NotFailed(instance_id)
         # One transaction: otherwise a sub-orchestration could end while its parent is still failed,
         # and its result would be lost.
-        rewrites = rewriting(self.store, instance, reason, self._now())
-        await self.store.rewrite(rewrites, self._clock())
+        rewrites = rewriting(self.store, instance, reason, self._app.now())
+        await self.store.rewrite(rewrites, self._app.clock())
         for one in rewrites:
             self._dispatcher.go_on(one)
 
@@ -219,18 +205,15 @@ class TaskHub:
             UnknownFunction: there is no such entity function.
             PayloadTooLarge: the storage provider does not take the input.
         """
-        self._payloads.check(f"the input of entity '{name}'", input_json)
-        if self._known.resolve("entity", name) is None:
-            raise UnknownFunction(self._known.missing("entity", name))
+        self._app.payloads.check(f"the input of entity '{name}'", input_json)
+        if self._app.known.resolve("entity", name) is None:
+            raise UnknownFunction(self._app.known.missing("entity", name))
         request = entities.signal(operation, input_json)
         await self._send(
-            entities.entity_id(name, key), history.event_raised(self._now(), "op", request)
+            entities.entity_id(name, key), history.event_raised(self._app.now(), "op", request)
         )
 
     async def _send(self, target: str, event: Event) -> None:
         message = self.store.message(target, event)
         await self.store.post(message)
         self._dispatcher.posted(message)
-
-    def _now(self) -> str:
-        return history.timestamp(self._clock())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Collection, Hashable
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -13,6 +13,15 @@ K = TypeVar("K", bound=Hashable)
 _logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0
+
+
+async def drain(tasks: Collection[asyncio.Task[None]], seconds: float) -> None:
+    """Wait so long for what runs, then cancel it."""
+    if tasks:
+        _, late = await asyncio.wait(tasks, timeout=seconds)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
 
 
 class WorkQueue(Generic[K]):
@@ -63,12 +72,7 @@ class WorkQueue(Generic[K]):
         self._stopped = True
         for handle in self._later.values():
             handle.cancel()
-        tasks = list(self._running.values())
-        if tasks:
-            _, late = await asyncio.wait(tasks, timeout=drain_seconds)
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
+        await drain(list(self._running.values()), drain_seconds)
 
     def _on_later(self, key: K) -> None:
         del self._later[key]

@@ -107,6 +107,17 @@ class Activity:
     input_json: str | None
     not_before_us: int = 0
 
+    @classmethod
+    def of(cls, execution: Execution, step: Event) -> Activity:
+        """What a TaskScheduled event asks for."""
+        return cls(
+            instance_id=execution.instance_id,
+            execution_id=execution.execution_id,
+            event_id=step["EventId"],
+            name=step["Name"],
+            input_json=step["Input"],
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class Timer:
@@ -116,6 +127,16 @@ class Timer:
     execution_id: str
     event_id: int
     fire_at: str
+
+    @classmethod
+    def of(cls, execution: Execution, step: Event) -> Timer:
+        """What a TimerCreated event asks for."""
+        return cls(
+            instance_id=execution.instance_id,
+            execution_id=execution.execution_id,
+            event_id=step["EventId"],
+            fire_at=step["FireAt"],
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from localazure.functions.durable.engine import history
 from localazure.functions.durable.engine.history import Event, EventType
-from localazure.functions.durable.engine.instance import LIVE, Execution, Instance, Parent, Status
+from localazure.functions.durable.engine.instance import LIVE, Execution, Instance, Status
 from localazure.functions.durable.engine.rewind import rewind
 from localazure.functions.durable.store.records import Activity, Message, Rewrite, Timer
 from localazure.functions.durable.store.store import Store
@@ -33,9 +33,9 @@ def rewriting(store: Store, instance: Instance, reason: str, at: str) -> list[Re
     for step in rewound.open_steps:
         match step["EventType"]:
             case EventType.TASK_SCHEDULED:
-                activities.append(_activity(execution, step))
+                activities.append(Activity.of(execution, step))
             case EventType.TIMER_CREATED:
-                timers.append(_timer(execution, step))
+                timers.append(Timer.of(execution, step))
             case EventType.SUB_ORCHESTRATION_INSTANCE_CREATED:
                 child = _child(store, execution, step)
                 if child is not None and child.status is Status.FAILED:
@@ -58,33 +58,10 @@ def rewriting(store: Store, instance: Instance, reason: str, at: str) -> list[Re
     return [own, *others]
 
 
-def _activity(execution: Execution, step: Event) -> Activity:
-    return Activity(
-        instance_id=execution.instance_id,
-        execution_id=execution.execution_id,
-        event_id=step["EventId"],
-        name=step["Name"],
-        input_json=step["Input"],
-    )
-
-
-def _timer(execution: Execution, step: Event) -> Timer:
-    return Timer(
-        instance_id=execution.instance_id,
-        execution_id=execution.execution_id,
-        event_id=step["EventId"],
-        fire_at=step["FireAt"],
-    )
-
-
 def _child(store: Store, execution: Execution, step: Event) -> Instance | None:
     """The sub-orchestration of a step, unless it was purged or its id is another one's now."""
     child = store.instance(step["InstanceId"])
-    parent = Parent(
-        instance_id=execution.instance_id,
-        execution_id=execution.execution_id,
-        event_id=step["EventId"],
-    )
+    parent = execution.as_parent(step["EventId"])
     return child if child is not None and child.execution.parent == parent else None
 
 

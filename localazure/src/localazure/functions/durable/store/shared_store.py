@@ -17,7 +17,6 @@ Only that host runs it and keeps it in memory. The rules:
 from __future__ import annotations
 
 import asyncio
-import json
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -206,23 +205,10 @@ class SharedStore(Store):
         )
 
     def _arrived_messages(self) -> list[Message]:
-        rows = self._database.read(
-            "SELECT sequence, target, execution_id, event_json FROM inbox WHERE sequence > ?"
-            " ORDER BY sequence",
-            (self._last_message,),
-        )
-        if rows:
-            self._last_message = rows[-1]["sequence"]
-        return [
-            Message(
-                sequence=sequence,
-                target=target,
-                execution_id=execution_id,
-                event=json.loads(event_json),
-            )
-            for sequence, target, execution_id, event_json in rows
-            if self.owns(target)
-        ]
+        messages = self._messages_after(self._last_message)
+        if messages:
+            self._last_message = messages[-1].sequence or 0
+        return [message for message in messages if self.owns(message.target)]
 
     def to_start(self) -> list[str]:
         """Live instances of the host whose current execution has no episode yet."""

@@ -224,8 +224,13 @@ class Store:
 
     def inbox(self) -> list[Message]:
         """All messages that wait."""
+        return self._messages_after(0)
+
+    def _messages_after(self, sequence: int) -> list[Message]:
         rows = self._database.read(
-            "SELECT sequence, target, execution_id, event_json FROM inbox ORDER BY sequence"
+            "SELECT sequence, target, execution_id, event_json FROM inbox WHERE sequence > ?"
+            " ORDER BY sequence",
+            (sequence,),
         )
         return [
             Message(

@@ -66,14 +66,9 @@ def complete_activity(connection: sqlite3.Connection, event_id: int, message: Me
 def postpone_activity(connection: sqlite3.Connection, activity: Activity) -> bool:
     """Postpone an activity, with another input. False: it is not awaited any more."""
     changed = connection.execute(
-        "UPDATE activities SET input_json = ?, not_before_us = ?"
-        " WHERE execution_id = ? AND event_id = ?",
-        (
-            activity.input_json,
-            activity.not_before_us,
-            activity.execution_id,
-            activity.event_id,
-        ),
+        "UPDATE activities SET input_json = :input_json, not_before_us = :not_before_us"
+        " WHERE execution_id = :execution_id AND event_id = :event_id",
+        vars(activity),
     )
     return changed.rowcount == 1
 
@@ -186,25 +181,13 @@ def _schedule(
     connection: sqlite3.Connection, activities: Sequence[Activity], timers: Sequence[Timer]
 ) -> None:
     connection.executemany(
-        "INSERT INTO activities VALUES (?, ?, ?, ?, ?, ?)",
-        [
-            (
-                activity.execution_id,
-                activity.event_id,
-                activity.instance_id,
-                activity.name,
-                activity.input_json,
-                activity.not_before_us,
-            )
-            for activity in activities
-        ],
+        "INSERT INTO activities VALUES"
+        " (:execution_id, :event_id, :instance_id, :name, :input_json, :not_before_us)",
+        map(vars, activities),
     )
     connection.executemany(
-        "INSERT INTO timers VALUES (?, ?, ?, ?)",
-        [
-            (timer.execution_id, timer.event_id, timer.instance_id, timer.fire_at)
-            for timer in timers
-        ],
+        "INSERT INTO timers VALUES (:execution_id, :event_id, :instance_id, :fire_at)",
+        map(vars, timers),
     )
 
 

@@ -18,18 +18,21 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from azure.core.exceptions import AzureError, ResourceExistsError, ResourceNotFoundError
+from azure.core.exceptions import AzureError, ResourceNotFoundError
 from azure.storage.blob.aio import ContainerClient
 
 from localazure.functions import logs
-from localazure.functions.bindings.storage_clients import StorageClients
-from localazure.functions.configuration.storage_connection import DEFAULT_CONNECTION
+from localazure.functions.bindings.storage_clients import StorageClients, upload_blob
+from localazure.functions.configuration.storage_connection import (
+    DEFAULT_CONNECTION,
+    HOSTS_CONTAINER,
+)
+from localazure.processes.pauses import wait_at_most
 
 _LOG = logging.getLogger(f"{logs.HOST_LOGGER}.blob")
 
 # Of the real extension (ScanBlobScanLogHybridPollingStrategy).
 POLL_SECONDS: Final = 2.0
-RECEIPTS_CONTAINER: Final = "azure-webjobs-hosts"
 _STOP_SECONDS: Final = 5.0
 
 
@@ -100,9 +103,7 @@ class BlobScan:
                 _LOG.warning("cannot scan the container %s: %s", self._container, error)
             # A large container takes long: it is looked through half of the time at most.
             pause_seconds = max(POLL_SECONDS, loop.time() - started)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause_seconds):
-                    await self._stopping.wait()
+            await wait_at_most(self._stopping, pause_seconds)
 
     async def scan(self) -> None:
         """Scan the container once.
@@ -110,7 +111,7 @@ class BlobScan:
         Raises:
             AzureError: storage did not answer.
         """
-        receipts = await self._client(DEFAULT_CONNECTION, RECEIPTS_CONTAINER)
+        receipts = await self._client(DEFAULT_CONNECTION, HOSTS_CONTAINER)
         if self._seen is None:
             self._seen = await self._read_receipts(receipts)
         for blob in await self._list(await self._client(self._connection, self._container)):
@@ -147,10 +148,6 @@ class BlobScan:
     async def _write_receipt(self, receipts: ContainerClient, blob: FoundBlob) -> None:
         name = f'{self._receipts}/"{blob.etag}"/{self._container}/{blob.name}'
         try:
-            await receipts.upload_blob(name, b"", overwrite=True)
-        except ResourceNotFoundError:
-            with contextlib.suppress(ResourceExistsError):
-                await receipts.create_container()
-            await receipts.upload_blob(name, b"", overwrite=True)
+            await upload_blob(receipts, name, b"")
         except AzureError as error:
             _LOG.warning("no receipt for %s/%s: %s", self._container, blob.name, error)

@@ -76,7 +76,7 @@ class BlobFunction:
         source = settings.get("source") or _POLLS
         if source not in {_POLLS, _IS_TOLD}:
             raise ValueError(f"its source is {source!r}, neither {_POLLS} nor {_IS_TOLD}")
-        connection = str(settings.get("connection") or "")
+        connection = function.trigger.connection
         storage.check(connection, Service.BLOB)
         storage.check(DEFAULT_CONNECTION, Service.QUEUE)
         path = str(settings.get("path") or "").lstrip("/")
@@ -129,8 +129,8 @@ class BlobTriggers(QueueListener):
         batch_size = min(parallel, MAX_MESSAGES_PER_REQUEST)
         super().__init__(
             queue_name,
-            open_queue=self._open,
-            open_poison=functools.partial(storage.queue, DEFAULT_CONNECTION, POISON_QUEUE),
+            POISON_QUEUE,
+            open_queue=functools.partial(storage.queue, DEFAULT_CONNECTION),
             handle=self._handle,
             options=QueueOptions(
                 batch_size=batch_size,

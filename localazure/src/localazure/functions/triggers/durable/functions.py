@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from azure.durable_functions.models.utils import http_utils
 from azure.functions.meta import Datum
@@ -23,6 +22,7 @@ from localazure.functions.durable.engine.invocation import FunctionFailed, Trigg
 from localazure.functions.durable.engine.orchestrator_trigger import OrchestratorTrigger
 from localazure.functions.durable.extension import DurableExtension
 from localazure.functions.durable.options import DurableOptions
+from localazure.functions.durable.runtime.hosted_app import Clock, HostedApp, utc_now
 from localazure.functions.durable.store.shared_store import Sharing
 from localazure.functions.errors import AppLoadError, NotJsonError
 from localazure.functions.http.access_keys import KeyRing
@@ -34,7 +34,7 @@ from localazure.runtime.environment import RUN_ACTIVITIES_TWICE
 class DurableFunctions:
     """The engine, and the orchestrators, activities and entities of one app."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one for each thing of the host that the engine meets
         self,
         functions: Iterable[LoadedFunction],
         *,
@@ -42,9 +42,10 @@ class DurableFunctions:
         database_path: Path,
         base_url: str,
         keys: KeyRing,
-        settings: dict[str, Any],
+        options: DurableOptions,
         app_settings: Mapping[str, str],
         faults: Injector,
+        clock: Clock = utc_now,
     ) -> None:
         """An engine that is yet to be started.
 
@@ -54,9 +55,10 @@ class DurableFunctions:
             database_path: where the engine keeps its state.
             base_url: of this host, without a trailing slash.
             keys: open the management API.
-            settings: host.json's `extensions.durableTask`.
+            options: host.json's `extensions.durableTask`.
             app_settings: for `%NAME%` in these.
             faults: decide which activities are run twice, which signals delivered twice.
+            clock: the current time, UTC.
 
         Raises:
             AppLoadError: two functions go by one name, or a setting is wrong.
@@ -77,14 +79,7 @@ class DurableFunctions:
                 function = replace(function, call=orchestrators.wrap(function.call))  # noqa: PLW2901 - the same one, faster
             self._functions[name] = function
         try:
-            options = DurableOptions.parse(
-                {
-                    key: resolve_references(value, app_settings)
-                    if isinstance(value, str)
-                    else value
-                    for key, value in settings.items()
-                }
-            )
+            options = options.resolved(lambda text: resolve_references(text, app_settings))
         except ValueError as error:
             raise AppLoadError(str(error)) from None
         always = app_settings.get(RUN_ACTIVITIES_TWICE, "").lower() in {"true", "1"}
@@ -95,7 +90,6 @@ class DurableFunctions:
         def signals_twice(entity: str) -> bool:
             return faults.next(f"signal/{entity}", OF_SIGNALS) is not None
 
-        options = replace(options, runs_twice=runs_twice, signals_twice=signals_twice)
         self.hub_name = options.hub_name
         several = SeveralHosts.of(app_settings)
         self.extension = DurableExtension(
@@ -103,11 +97,18 @@ class DurableFunctions:
             base_url=base_url,
             system_key=keys.system,
             opens_webhook=keys.opens_webhook,
-            invoke=self._invoke,
-            options=options,
+            app=HostedApp(
+                invoke=self._invoke,
+                options=options,
+                clock=clock,
+                runs_twice=runs_twice,
+                signals_twice=signals_twice,
+            ),
             sharing=several
             and Sharing(
-                host=several.host, partition_count=options.partition_count, lease=several.lease
+                host=several.host,
+                partition_count=options.storage_provider.partition_count,
+                lease=several.lease,
             ),
         )
 

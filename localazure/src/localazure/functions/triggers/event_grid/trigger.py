@@ -25,11 +25,6 @@ _LOG = logging.getLogger(f"{logs.HOST_LOGGER}.event_grid")
 PATH: Final = "/runtime/webhooks/EventGrid"
 
 
-def is_batched(function: LoadedFunction) -> bool:
-    """Whether a function takes all events of a request at once."""
-    return str(function.trigger.settings.get("cardinality", "")).lower() == "many"
-
-
 class EventGridTrigger(EventGridWebhook):
     """All Event Grid functions of an app behind one webhook."""
 
@@ -47,7 +42,7 @@ class EventGridTrigger(EventGridWebhook):
         )
 
     async def _invoke(self, function: LoadedFunction, events: list[Any]) -> bool:
-        payloads = [events] if is_batched(function) else events
+        payloads = [events] if function.trigger.is_batched else events
         outcomes = await asyncio.gather(
             *(self._invoker.invoke(function, event_data(payload)) for payload in payloads),
             return_exceptions=True,

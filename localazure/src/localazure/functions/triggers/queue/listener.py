@@ -20,6 +20,7 @@ from typing import Final
 from localazure.functions import logs
 from localazure.functions.configuration.host_json import QueueOptions
 from localazure.functions.triggers.queue.polling_delay import PollingDelay
+from localazure.processes.pauses import wait_at_most
 from localazure.storage_client.queue import ReceivedMessage, StorageQueue, decode
 
 _LOG = logging.getLogger(f"{logs.HOST_LOGGER}.queue")
@@ -38,16 +39,17 @@ class Work:
     content: str | bytes
 
 
-Open = Callable[[], Awaitable[StorageQueue]]
+Open = Callable[[str], Awaitable[StorageQueue]]
+"""Gives a queue by its name."""
 
 
 class QueueListener:
     """One queue.
 
     Args:
-        name: of the queue, for the log.
-        open_queue: gives the queue.
-        open_poison: gives the queue of what failed too often.
+        name: of the queue.
+        poison_name: of the queue of what failed too often.
+        open_queue: gives both.
         handle: does the work of a message; it failed if this raises.
         options: host.json's `extensions.queues`.
         chance: decides on the jitter of polling.
@@ -56,16 +58,16 @@ class QueueListener:
     def __init__(
         self,
         name: str,
+        poison_name: str,
         *,
         open_queue: Open,
-        open_poison: Open,
         handle: Callable[[Work], Awaitable[None]],
         options: QueueOptions,
         chance: random.Random,
     ) -> None:
         self._name = name
         self._open_queue = open_queue
-        self._open_poison = open_poison
+        self._poison_name = poison_name
         self._handle = handle
         self._options = options
         self._delay = PollingDelay(options.max_polling_interval.total_seconds(), chance)
@@ -104,12 +106,12 @@ class QueueListener:
             if await self._receive():
                 self._delay.found()
             else:
-                await self._pause(self._delay.missed())
+                await wait_at_most(self._stopping, self._delay.missed())
 
     async def _receive(self) -> bool:
         """Ask for messages once and begin with them; tells whether there were any."""
         try:
-            queue = await self._open_queue()
+            queue = await self._open_queue(self._name)
             messages = await queue.receive(self._options.batch_size, VISIBILITY_SECONDS)
         except Exception as error:  # noqa: BLE001 - any error: a trigger retries without end
             self._report_fault(error)
@@ -149,11 +151,6 @@ class QueueListener:
             self._has_room.set()
         else:
             self._has_room.clear()
-
-    async def _pause(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._stopping.wait()
 
     async def _process(self, queue: StorageQueue, message: ReceivedMessage) -> None:
         hold = _Hold(queue, message)
@@ -202,7 +199,7 @@ class QueueListener:
         if is_done:
             await hold.delete()
         elif hold.is_hopeless or message.dequeue_count >= self._options.max_dequeue_count:
-            poison = await self._open_poison()
+            poison = await self._open_queue(self._poison_name)
             await poison.put(message.text)
             await hold.delete()
             _LOG.warning(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from azure.functions.meta import Datum
@@ -17,7 +18,7 @@ from localazure.functions.bindings.storage_clients import StorageClients
 from localazure.functions.configuration.host_json import QueueOptions
 from localazure.functions.triggers.queue.listener import QueueListener, Work
 from localazure.functions.worker.invocation import Invoker, TriggerData
-from localazure.storage_client.queue import ReceivedMessage, StorageQueue
+from localazure.storage_client.queue import ReceivedMessage
 from localazure.storage_client.service import Service
 
 POISON_SUFFIX = "-poison"
@@ -39,24 +40,18 @@ class QueueTrigger(QueueListener):
             ValueError: the connection is not configured.
         """
         settings = function.trigger.settings
-        connection = str(settings.get("connection") or "")
+        connection = function.trigger.connection
         storage.check(connection, Service.QUEUE)
         # As the real host does; the service takes lower case only.
         name = str(settings["queueName"]).lower()
-
-        async def open_queue() -> StorageQueue:
-            return await storage.queue(connection, name)
-
-        async def open_poison() -> StorageQueue:
-            return await storage.queue(connection, name + POISON_SUFFIX)
 
         async def handle(work: Work) -> None:
             await invoker.invoke(function, message_data(work))
 
         super().__init__(
             name,
-            open_queue=open_queue,
-            open_poison=open_poison,
+            name + POISON_SUFFIX,
+            open_queue=partial(storage.queue, connection),
             handle=handle,
             options=options,
             chance=random.Random(),  # noqa: S311 - jitter is no secret

@@ -15,7 +15,6 @@ https://github.com/Azure/azure-sdk-for-net/blob/main/sdk/servicebus/Microsoft.Az
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
@@ -34,6 +33,7 @@ from localazure.functions.configuration.host_json import ServiceBusOptions
 from localazure.functions.triggers.service_bus import message as service_bus_message
 from localazure.functions.triggers.service_bus.link import POLL_SECONDS, Link
 from localazure.functions.worker.invocation import Invoker, TriggerData
+from localazure.processes.pauses import wait_at_most
 
 _LOG = logging.getLogger(f"{logs.HOST_LOGGER}.service_bus")
 
@@ -67,12 +67,12 @@ class ServiceBusTrigger:
         self._invoker = invoker
         self._options = options
         self._settings = settings
-        self._connection = str(binding.get("connection") or DEFAULT_SERVICE_BUS)
+        self._connection = function.trigger.connection or DEFAULT_SERVICE_BUS
         check_service_bus(self._connection, settings)
         self._queue = binding.get("queueName")
         self._topic = binding.get("topicName")
         self._subscription = binding.get("subscriptionName")
-        self._is_batched = str(binding.get("cardinality", "")).lower() == "many"
+        self._is_batched = function.trigger.is_batched
         self._stopping = asyncio.Event()
         self._asks_no_more = asyncio.Event()
         self._running: set[asyncio.Task[None]] = set()
@@ -95,9 +95,7 @@ class ServiceBusTrigger:
         self._stopping.set()
         if self._task is None:
             return
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(2 * POLL_SECONDS):
-                await self._asks_no_more.wait()
+        await wait_at_most(self._asks_no_more, 2 * POLL_SECONDS)
 
     async def finish(self) -> None:
         """End it; the host has drained. A message still at work is delivered again elsewhere."""
@@ -133,7 +131,7 @@ class ServiceBusTrigger:
                 closing = asyncio.create_task(link.close())
                 self._closing.add(closing)
                 closing.add_done_callback(self._closing.discard)
-            await self._pause(delay_seconds)
+            await wait_at_most(self._stopping, delay_seconds)
         self._asks_no_more.set()
 
     def _receiver(self, client: ServiceBusClient) -> ServiceBusReceiver:
@@ -165,11 +163,6 @@ class ServiceBusTrigger:
                     tasks.add(task)
                     task.add_done_callback(tasks.discard)
                 task.add_done_callback(lambda _: free.release())
-
-    async def _pause(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._stopping.wait()
 
     async def _handle(self, link: Link, messages: Sequence[ServiceBusReceivedMessage]) -> None:
         receiver = link.receiver

@@ -4,7 +4,6 @@
 # Written as an app's author would, not for the strict checker.
 # ruff: noqa: ANN201, ARG001, N802 - the same
 
-import json
 import logging
 import sys
 import threading
@@ -27,15 +26,10 @@ async def start(req: func.HttpRequest, client: df.DurableOrchestrationClient) ->
 
 @app.route(route="counter/{key}")
 @app.durable_client_input(client_name="client")
-async def counter_state(
-    req: func.HttpRequest, client: df.DurableOrchestrationClient
-) -> func.HttpResponse:
+async def signal(req: func.HttpRequest, client: df.DurableOrchestrationClient) -> func.HttpResponse:
     entity = df.EntityId("counter", req.route_params["key"])
-    if req.method == "POST":
-        await client.signal_entity(entity, req.params.get("operation", "add"), 2)
-        return func.HttpResponse(status_code=202)
-    state = await client.read_entity_state(entity)
-    return func.HttpResponse(json.dumps(state.entity_state))
+    await client.signal_entity(entity, req.params.get("operation", "add"), 2)
+    return func.HttpResponse(status_code=202)
 
 
 @app.orchestration_trigger(context_name="context")

@@ -60,4 +60,4 @@ def test_a_larger_one_fails_the_instance() -> None:
     )
     assert effects.status is Status.FAILED
     assert "must not exceed 16 KB. The current payload size is 390.6 KB" in (effects.output or "")
-    assert (effects.commands, effects.custom_status) == ([], None)
+    assert (effects.steps, effects.custom_status) == ((), None)

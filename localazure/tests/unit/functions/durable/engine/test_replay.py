@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from localazure.functions.durable.engine import decision, episode, history
-from localazure.functions.durable.engine.commands import (
-    Command,
-    CreateTimer,
-    ScheduleActivity,
-    SendOperation,
-    StartChild,
-)
 from localazure.functions.durable.engine.decision import Decision
 from localazure.functions.durable.engine.episode import Effects
-from localazure.functions.durable.engine.history import Event
+from localazure.functions.durable.engine.history import Event, EventType
 from localazure.functions.durable.engine.instance import Execution, Parent, Status
 from localazure.functions.durable.engine.invocation import FunctionFailed, KnownFunctions
 from localazure.functions.durable.engine.orchestrator_trigger import OrchestratorTrigger
@@ -94,8 +88,8 @@ class Story:
         return gone_on
 
 
-def ids(commands: list[Command]) -> list[tuple[type, int]]:
-    return [(type(command), command.event_id) for command in commands]
+def ids(steps: Sequence[Event]) -> list[tuple[EventType, int]]:
+    return [(EventType(step["EventType"]), step["EventId"]) for step in steps]
 
 
 def completed(event_id: int) -> Event:
@@ -109,9 +103,9 @@ def failed(event_id: int) -> Event:
 def test_actions_are_begun_one_after_the_other() -> None:
     story = Story()
     first = story.episode(actions=[activity()])
-    assert ids(first.commands) == [(ScheduleActivity, 0)]
+    assert ids(first.steps) == [(EventType.TASK_SCHEDULED, 0)]
     second = story.episode(completed(0), actions=[activity(), activity("other")])
-    assert ids(second.commands) == [(ScheduleActivity, 1)]
+    assert ids(second.steps) == [(EventType.TASK_SCHEDULED, 1)]
     last = story.episode(
         completed(1), actions=[activity(), activity("other")], is_done=True, output="5"
     )
@@ -131,15 +125,14 @@ def test_compound_actions_draw_their_ids_in_order() -> None:
             )
         ]
     )
-    assert ids(effects.commands) == [
-        (ScheduleActivity, 0),
-        (CreateTimer, 1),
-        (StartChild, 2),
-        (ScheduleActivity, 3),
+    assert ids(effects.steps) == [
+        (EventType.TASK_SCHEDULED, 0),
+        (EventType.TIMER_CREATED, 1),
+        (EventType.SUB_ORCHESTRATION_INSTANCE_CREATED, 2),
+        (EventType.TASK_SCHEDULED, 3),
     ]
-    child = effects.commands[2]
-    assert isinstance(child, StartChild)
-    assert (child.instance_id, child.version, child.input_json) == ("e:0002", "1.0", '"2"')
+    child = effects.steps[2]
+    assert (child["InstanceId"], child["Version"], child["Input"]) == ("e:0002", "1.0", '"2"')
 
 
 def test_an_open_task_keeps_the_instance_running() -> None:
@@ -174,13 +167,12 @@ def test_retries_end_with_a_timer_that_is_due_at_once(attempts: int) -> None:
     }
     effects = story.episode(actions=[action])
     for attempt in range(attempts):
-        assert ids(effects.commands) == [(ScheduleActivity, 2 * attempt)]
+        assert ids(effects.steps) == [(EventType.TASK_SCHEDULED, 2 * attempt)]
         effects = story.episode(failed(2 * attempt), actions=[action])
-        (pause,) = effects.commands
-        assert isinstance(pause, CreateTimer)
-        assert pause.event_id == 2 * attempt + 1
-        assert pause.fire_at == (AT if attempt == attempts - 1 else LATER)
-        fired = history.timer_fired(AT, pause.event_id, pause.fire_at)
+        (pause,) = effects.steps
+        assert ids([pause]) == [(EventType.TIMER_CREATED, 2 * attempt + 1)]
+        assert pause["FireAt"] == (AT if attempt == attempts - 1 else LATER)
+        fired = history.timer_fired(AT, pause["EventId"], pause["FireAt"])
         last = attempt == attempts - 1
         effects = story.episode(fired, actions=[action], error="gave up" if last else None)
     assert effects.status is Status.FAILED
@@ -191,7 +183,9 @@ def test_events_are_buffered_until_they_are_waited_for() -> None:
     story = Story()
     story.episode(history.event_raised(AT, "e", "1"), actions=[activity()])
     actions = [activity(), waiting("e"), activity()]
-    assert ids(story.episode(completed(0), actions=actions).commands) == [(ScheduleActivity, 1)]
+    assert ids(story.episode(completed(0), actions=actions).steps) == [
+        (EventType.TASK_SCHEDULED, 1)
+    ]
 
 
 def test_entities_are_asked_and_signalled() -> None:
@@ -199,7 +193,7 @@ def test_entities_are_asked_and_signalled() -> None:
     call = {"actionType": 7, "instanceId": "@counter@k", "operation": "get", "input": "null"}
     tell = {**call, "actionType": 9, "operation": "add", "input": "1"}
     effects = story.episode(actions=[tell, call])
-    assert ids(effects.commands) == [(SendOperation, 0), (SendOperation, 1)]
+    assert ids(effects.steps) == [(EventType.EVENT_SENT, 0), (EventType.EVENT_SENT, 1)]
     request = json.loads(effects.events[-2]["Input"])
     assert (request["signal"], request["parentExecution"]) == (False, "e")
     answer = history.event_raised(AT, request["id"], '{"result": "1"}')
@@ -248,9 +242,9 @@ def test_a_wait_named_once_lets_nothing_run_ahead() -> None:
     story.episode(failed(0), actions=[any_of(retry, waiting("e"), timer())])  # pause: 2
     then = [any_of(retry, waiting("e"), timer(canceled=True)), activity("other")]
     effects = story.episode(history.event_raised(AT, "e", "1"), actions=then)
-    assert ids(effects.commands) == [(ScheduleActivity, 3)]
+    assert ids(effects.steps) == [(EventType.TASK_SCHEDULED, 3)]
     effects = story.episode(history.timer_fired(LATER, 2, LATER), actions=then)
-    assert ids(effects.commands) == [(ScheduleActivity, 4)]
+    assert ids(effects.steps) == [(EventType.TASK_SCHEDULED, 4)]
 
 
 def test_control_messages_are_episodes_of_their_own() -> None:

@@ -80,16 +80,15 @@ class Bench:
     async def listening(
         self, handle: Callable[[Work], Awaitable[None]]
     ) -> AsyncGenerator[QueueListener]:
-        async def open_queue() -> Any:
-            return cast("Any", self.queue)
+        queues = {queue.name: queue for queue in (self.queue, self.poison)}
 
-        async def open_poison() -> Any:
-            return cast("Any", self.poison)
+        async def open_queue(name: str) -> Any:
+            return cast("Any", queues[name])
 
         listener = QueueListener(
             "q",
+            "q-poison",
             open_queue=open_queue,
-            open_poison=open_poison,
             handle=handle,
             options=OPTIONS,
             chance=random.Random(1),

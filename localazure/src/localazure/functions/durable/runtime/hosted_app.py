@@ -1,0 +1,50 @@
+"""The app whose functions a task hub runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+
+from localazure.functions.durable.engine import history
+from localazure.functions.durable.engine.invocation import Invoke, KnownFunctions
+from localazure.functions.durable.options import DurableOptions
+from localazure.functions.durable.runtime.payloads import PayloadLimits
+
+Clock = Callable[[], datetime]
+
+
+def utc_now() -> datetime:
+    """The time of this machine."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostedApp:
+    """The functions of an app, and how they are run.
+
+    Attributes:
+        invoke: runs a function.
+        options: settings of host.json.
+        clock: the current time, UTC.
+        runs_twice: whether an activity that succeeded is run again, as after a lost worker.
+        signals_twice: whether a signal to an entity is delivered again, as after a lost worker.
+        known: the functions that the app registered.
+    """
+
+    invoke: Invoke
+    options: DurableOptions
+    clock: Clock = utc_now
+    runs_twice: Callable[[str], bool] = lambda _activity: False
+    signals_twice: Callable[[str], bool] = lambda _entity: False
+    known: KnownFunctions = field(default_factory=KnownFunctions)
+
+    @cached_property
+    def payloads(self) -> PayloadLimits:
+        """Checks the sizes of payloads."""
+        return PayloadLimits(self.options.payload_limit_bytes)
+
+    def now(self) -> str:
+        """The current time, ISO 8601."""
+        return history.timestamp(self.clock())

@@ -1,0 +1,310 @@
+"""The data collector: keeps what deployments were asked, and what they answered, as JSON lines.
+
+A deployment's `data_collector` names its collections. `request` and `response` are the bodies of
+its scoring requests and answers; the others are what its script gives to `azureml-ai-monitoring`,
+which sends it to a process beside the container: here, to a port of its own for each deployment.
+
+https://learn.microsoft.com/azure/machine-learning/how-to-collect-production-data
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Self
+
+from aiohttp import web
+from azure.core.exceptions import AzureError, HttpResponseError
+
+from localazure.machinelearning.addresses import BlobPath, parse_asset
+from localazure.machinelearning.blobs import BlobStore, is_transient
+from localazure.machinelearning.configuration import DEFAULT_DATASTORE
+from localazure.machinelearning.errors import invalid
+from localazure.machinelearning.job_resolution import locate
+from localazure.machinelearning.serving.tables import Deployment
+from localazure.machinelearning.workspace import Workspace
+from localazure.processes.ports import free_ports
+from localazure.runtime.http_server import listening, runner_of
+
+FOLDER = "modelDataCollector"
+REQUEST, RESPONSE = "request", "response"
+LOG_PATH = "/modeldata/log"
+FLUSH_SECONDS = 1.0
+# A larger payload is stored beside the JSON lines on Azure.
+LARGEST_PAYLOAD_BYTES = 4 * 1024 * 1024
+MOST_WAITING_BYTES = 64 * 1024 * 1024
+_TYPE = "azureml.inference."
+_FOLDER_BY_ROLLING_RATE = {
+    "minute": "%Y/%m/%d/%H/%M",
+    "hour": "%Y/%m/%d/%H",
+    "day": "%Y/%m/%d",
+    "month": "%Y/%m",
+    "year": "%Y",
+}
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class CollectorSettings:
+    """What a deployment collects."""
+
+    sampling_rates: Mapping[str, float]
+    """By collection that is enabled: the part of its payloads that is kept, at most 1."""
+    data_ids: Mapping[str, str]
+    """By collection: the data asset whose folder it is kept in. The SDK registers one for each."""
+    rolling_rate: str
+    """How often a new folder begins: a key of `_FOLDER_BY_ROLLING_RATE`."""
+
+    def folder_at(self, moment: datetime) -> str:
+        """The folder below a collection's that holds what was collected at a moment."""
+        return moment.strftime(_FOLDER_BY_ROLLING_RATE[self.rolling_rate])
+
+
+def collector_settings(properties: Mapping[str, Any]) -> CollectorSettings:
+    """Parse `dataCollector` of a deployment's properties; without one, nothing is collected.
+
+    Raises:
+        ArmError: 400, the rolling rate is not known.
+    """
+    given: Mapping[str, Any] = properties.get("dataCollector") or {}
+    rolling_rate = str(given.get("rollingRate") or "hour").lower()
+    if rolling_rate not in _FOLDER_BY_ROLLING_RATE:
+        raise invalid(f"dataCollector.rollingRate {rolling_rate!r} is not known")
+    collections: Mapping[str, Mapping[str, Any]] = given.get("collections") or {}
+    enabled = {
+        name: collection
+        for name, collection in collections.items()
+        if str(collection.get("dataCollectionMode")).lower() == "enabled"
+    }
+    rates = {name: each.get("samplingRate") for name, each in enabled.items()}
+    return CollectorSettings(
+        {name: 1.0 if rate is None else float(rate) for name, rate in rates.items()},
+        {name: each["dataId"] for name, each in enabled.items() if each.get("dataId")},
+        rolling_rate,
+    )
+
+
+@dataclass
+class _Listener:
+    """A port that takes what one deployment's script collects."""
+
+    port: int
+    deployment: Deployment
+    """Its newest generation."""
+    stack: contextlib.AsyncExitStack
+
+
+class DataCollector:
+    """Collects for all deployments, and appends it to blobs. Use as an async context manager.
+
+    What was collected in the last second is lost with the process.
+
+    Args:
+        workspace: its datastores are written to.
+    """
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._store = BlobStore(workspace.environment)
+        self._writer = uuid.uuid4().hex
+        self._listeners: dict[tuple[str, str], _Listener] = {}
+        self._waiting: dict[BlobPath, bytearray] = {}
+        self._positions: dict[BlobPath, int] = {}
+        self._flushing: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._flushing = asyncio.create_task(self._flush_often())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for listener in self._listeners.values():
+            await listener.stack.aclose()
+        if self._flushing is not None:
+            self._flushing.cancel()
+            await asyncio.gather(self._flushing, return_exceptions=True)
+        await self._flush()
+        self._store.close()
+
+    async def environment_of(self, deployment: Deployment, config: Path) -> dict[str, str]:
+        """The environment variables by which `azureml-ai-monitoring` finds its configuration.
+
+        Args:
+            deployment: empty where it has no collections.
+            config: the file to write the configuration to.
+        """
+        rates = collector_settings(deployment.properties).sampling_rates
+        if not rates:
+            return {}
+        document = {
+            "collections": {
+                name: {"enabled": True, "sampleRatePercentage": rate * 100}
+                for name, rate in rates.items()
+            }
+        }
+        config.write_text(json.dumps(document))
+        return {
+            "AZUREML_MDC_CONFIG_PATH": str(config),
+            "AZUREML_MDC_HOST": "127.0.0.1",
+            "AZUREML_MDC_PORT": str(await self._listen(deployment)),
+        }
+
+    def collect_payload(
+        self, deployment: Deployment, path: str, body: bytes, answer: bytes, *, draw: float
+    ) -> None:
+        """Keep a scoring request and its answer, where both are JSON and the deployment says so.
+
+        Args:
+            deployment: that answered.
+            path: of the request, such as `/score`.
+            body: of the request.
+            answer: its body.
+            draw: a random number, at least 0 and below 1, by which payloads are sampled.
+        """
+        settings = collector_settings(deployment.properties)
+        correlation = str(uuid.uuid4())
+        payloads = {REQUEST: (body, {"path": path, "method": "POST"}), RESPONSE: (answer, {})}
+        for collection, (payload, more) in payloads.items():
+            if draw >= settings.sampling_rates.get(collection, 0.0):
+                continue
+            moment = datetime.fromtimestamp(self._workspace.clock(), UTC)
+            event = {"id": str(uuid.uuid4()), **more, "correlationid": correlation}
+            self._append(deployment, settings, collection, moment, payload, event)
+
+    async def forget(self, deployment: Deployment) -> None:
+        """Close the port of a deployment that was deleted."""
+        listener = self._listeners.pop(deployment.key, None)
+        if listener is not None:
+            await listener.stack.aclose()
+
+    async def _listen(self, deployment: Deployment) -> int:
+        """The port that takes what a deployment's script collects."""
+        listener = self._listeners.get(deployment.key)
+        if listener is None:
+            listener = _Listener(free_ports(1)[0], deployment, contextlib.AsyncExitStack())
+            self._listeners[deployment.key] = listener
+            application = web.Application(client_max_size=LARGEST_PAYLOAD_BYTES)
+            application.router.add_post(LOG_PATH, partial(self._log, listener))
+            await listener.stack.enter_async_context(
+                listening(runner_of(application), {listener.port: None})
+            )
+        listener.deployment = deployment
+        return listener.port
+
+    async def _log(self, listener: _Listener, request: web.Request) -> web.Response:
+        """Keep what a script collected; `azureml-ai-monitoring` sends it with these headers."""
+        headers = request.headers
+        if request.content_type != "application/json":
+            return web.Response(status=HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
+        collection = headers.get("ce-type", "").removeprefix(_TYPE)
+        try:
+            moment = datetime.fromtimestamp(int(headers.get("ce-time", "")), UTC)
+        except ValueError:
+            return web.Response(status=HTTPStatus.BAD_REQUEST, text="ce-time: epoch seconds")
+        event = {
+            "id": headers.get("trace-id"),
+            "correlationid": headers.get("ce-x-request-id"),
+            "modelversion": headers.get("ce-model-version"),
+            "collectdatatype": headers.get("ce-collect-data-type"),
+            "agent": headers.get("ce-agent"),
+        }
+        body, deployment = await request.read(), listener.deployment
+        settings = collector_settings(deployment.properties)
+        self._append(deployment, settings, collection, moment, body, event)
+        return web.Response()
+
+    def _append(
+        self,
+        deployment: Deployment,
+        settings: CollectorSettings,
+        collection: str,
+        moment: datetime,
+        payload: bytes,
+        event: Mapping[str, Any],
+    ) -> None:
+        """Put a line into the queue. Payloads that are no JSON, or too large, are dropped."""
+        try:
+            data = json.loads(payload) if len(payload) <= LARGEST_PAYLOAD_BYTES else None
+        except ValueError:
+            data = None
+        if data is None:
+            logger.info("deployment %s/%s: a payload was not collected", *deployment.key)
+            return
+        source = f"onlineEndpoints/{deployment.endpoint}/deployments/{deployment.name}"
+        line = {
+            "specversion": "1.0",
+            "source": f"{self._workspace.id}/{source}",
+            "type": _TYPE + collection,
+            "datacontenttype": "application/json",
+            "time": moment.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "data": data,
+            "contentrange": f"bytes 0-{len(payload) - 1}/{len(payload)}",
+            "xrequestid": event["correlationid"],
+            **event,
+        }
+        if sum(map(len, self._waiting.values())) > MOST_WAITING_BYTES:
+            logger.warning("storage is unavailable: what deployments collect is dropped")
+            return
+        blob = (
+            self._folder(deployment, settings, collection)
+            .child(settings.folder_at(moment))
+            .child(f"{self._writer}.jsonl")
+        )
+        self._waiting.setdefault(blob, bytearray()).extend(json.dumps(line).encode() + b"\n")
+
+    def _folder(
+        self, deployment: Deployment, settings: CollectorSettings, collection: str
+    ) -> BlobPath:
+        """Where a collection is kept: its data asset's folder."""
+        data_id = settings.data_ids.get(collection)
+        if data_id is not None:
+            return locate(self._workspace.database.read, parse_asset(data_id, kind="data"))
+        root = self._workspace.configuration.datastores[DEFAULT_DATASTORE]
+        return root.child(f"{FOLDER}/{deployment.endpoint}/{deployment.name}/{collection}")
+
+    async def _flush_often(self) -> None:
+        while True:
+            await asyncio.sleep(FLUSH_SECONDS)
+            await self._flush()
+
+    async def _flush(self) -> None:
+        """Append what waits to its blobs; what storage does not take now is kept for later."""
+        for target, waiting in list(self._waiting.items()):
+            lines = bytes(waiting[:LARGEST_PAYLOAD_BYTES])
+            try:
+                written = await asyncio.to_thread(self._write, target, lines)
+            except AzureError as error:
+                if not is_transient(error):
+                    logger.warning("collected data %s: %s", target.path, error.message)
+                continue
+            del waiting[:written]
+            if not waiting:
+                del self._waiting[target]
+
+    def _write(self, target: BlobPath, lines: bytes) -> int:
+        """Append lines to a blob, and return how many bytes of them are in it now."""
+        blob = self._store.container(target).get_blob_client(target.path)
+        if target not in self._positions:
+            self._store.ensure_container(target)
+            blob.create_append_blob()
+            self._positions[target] = 0
+        position = self._positions[target]
+        try:
+            blob.append_block(lines, appendpos_condition=position)
+            written = len(lines)
+        except HttpResponseError as error:
+            if error.status_code != HTTPStatus.PRECONDITION_FAILED:
+                raise
+            # The response to an earlier append was lost, but not the append itself.
+            written = blob.get_blob_properties().size - position
+        self._positions[target] = position + written
+        return written

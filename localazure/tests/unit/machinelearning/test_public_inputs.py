@@ -1,0 +1,35 @@
+"""Inputs on the web."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from localazure.machinelearning import public_inputs
+from localazure.machinelearning.public_inputs import RETRIES, fetch_public
+
+HOST = "data.blob.core.windows.net"
+
+
+def test_a_host_that_cannot_be_reached_is_given_up_after_few_tries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The SDK's own retries take a minute: a sweep of twenty trials would wait for each of them."""
+    tries: list[object] = []
+    resolve = socket.getaddrinfo
+
+    def no_such_host(host: str, *arguments: object) -> object:
+        if host != HOST:  # threads of other tests may still run in this process
+            return resolve(host, *arguments)  # pyright: ignore[reportArgumentType, reportCallIssue] - passed on as they came
+        tries.append(host)
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", no_such_host)
+    monkeypatch.setattr(public_inputs, "RETRY_SECONDS", 0)
+    with pytest.raises(
+        OSError, match=rf"https://{HOST}/.*iris\.csv cannot be reached: .*not known"
+    ):
+        fetch_public(f"https://{HOST}/datasets/iris.csv", tmp_path / "input")
+    assert len(tries) == 1 + RETRIES + 1  # the folder's listing, then the file
