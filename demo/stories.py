@@ -18,7 +18,6 @@ FIRST_BATCH = 600
 PAUSE_SECONDS = 6.0
 LANDED_AGAIN = 150
 POISONED = 60
-SHIFTED = 600
 EVENT_COPIES = 3
 WANTED_ACCURACY = 0.95
 LIVE = "digits-live"
@@ -45,6 +44,8 @@ class Stage:
     digits: list[File]
     patience: float = 1.0
     """Factor of all times to wait: with faults on purpose, what was lost comes after a while."""
+    shifted: int = 600
+    """Digits that land once more, moved by a pixel, while a training process is killed."""
     known_runs: int = 0
 
     async def land(self, files: list[File], *, whole: bool = True) -> None:
@@ -209,7 +210,7 @@ async def poisoned(stage: Stage) -> Facts:
 
 async def killed(stage: Stage) -> Facts:
     """A training process dies in mid-flight: the run comes back, resumes, and succeeds."""
-    await stage.land(shifted(stage.digits[:SHIFTED]))
+    await stage.land(shifted(stage.digits[: stage.shifted]))
 
     async def submitted() -> Run | None:
         new = (await stage.cloud.runs(PIPELINE))[stage.known_runs :]

@@ -107,7 +107,10 @@ class BicepFile:
 
     def syntax_errors(self) -> Iterator[Node]:
         """Nodes that are no Bicep, or that lack something."""
-        return (node for node in walk(self.root) if node.type == "ERROR" or node.is_missing)
+        if self.root.has_error:
+            for node in walk(self.root, tokens=True):
+                if node.type == "ERROR" or node.is_missing:
+                    yield node
 
 
 @cache
@@ -125,14 +128,14 @@ def string(node: Node) -> str:
     return text(node).strip("'")
 
 
-def walk(node: Node) -> Iterator[Node]:
-    """The node and all below it, in order; without comments."""
+def walk(node: Node, *, tokens: bool = False) -> Iterator[Node]:
+    """The node and all below it, in order; without comments, and without punctuation's `tokens`."""
     waiting = [node]
     while waiting:
         each = waiting.pop()
         if each.type != "comment":
             yield each
-            waiting += reversed(each.children)
+            waiting += reversed(each.children if tokens else each.named_children)
 
 
 def innermost(node: Node) -> Node | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
@@ -161,12 +160,3 @@ def _conditions(files: Mapping[Path, BicepFile]) -> set[str]:
             if node.type == "decorators" and "allowed" in text(node):
                 found |= {string(each) for each in walk(node) if each.type == "string"}
     return found
-
-
-def load(root: Path) -> Table:
-    """The table of an app's folder.
-
-    Raises:
-        ValidationError: it is not valid; `check` says so better.
-    """
-    return Table.model_validate(json.loads((root / "infra" / TABLE).read_text("utf-8")))

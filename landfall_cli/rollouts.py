@@ -71,6 +71,7 @@ def get_rollout(context: typer.Context, rollout: Rollout) -> None:
                 "requests": None if shown["requests"] is None else f"{shown['requests']:.0f}",
                 "failed": None if rate is None else f"{rate:.1%}",
                 "p95 latency": None if latency is None else f"{latency:.0f} ms",
+                **{name: f"{value:.4g}" for name, value in shown.get("answers", {}).items()},
                 "run": shown["run"],
             }
         )

@@ -7,6 +7,8 @@ durable retry policy sees it, and after that the run is retried as a whole.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 # Failures travel in messages, whose headers are limited to 32 KB, and in custom statuses.
 MESSAGE_LIMIT_CHARACTERS = 2_000
 
@@ -92,26 +94,9 @@ class DeadlineExceeded(TransientError):
 
 
 _BY_NAME = {
-    kind.__name__: kind
-    for kind in (
-        InvalidEvent,
-        InvalidRequest,
-        InvalidPipeline,
-        InvalidQueues,
-        InvalidSetting,
-        InvalidManifest,
-        DataRejected,
-        DataChanged,
-        InitialModelMismatch,
-        InvalidResults,
-        QuotaExceeded,
-        JobRejected,
-        DeploymentRejected,
-        JobFailed,
-        DeadlineExceeded,
-        PermanentError,
-        TransientError,
-    )
+    name: kind
+    for name, kind in tuple(globals().items())
+    if isinstance(kind, type) and issubclass(kind, PermanentError | TransientError)
 }
 
 
@@ -124,3 +109,9 @@ def shorten(text: str, limit_characters: int = MESSAGE_LIMIT_CHARACTERS) -> str:
     """The text on one line, cut to the limit with an ellipsis at the end."""
     line = " ".join(text.split())
     return line if len(line) <= limit_characters else line[: limit_characters - 1] + "…"
+
+
+def name_some(names: Sequence[str], limit: int = 3) -> str:
+    """The first of some names, and how many more there are."""
+    more = len(names) - limit
+    return ", ".join(map(repr, names[:limit])) + (f" and {more} more" if more > 0 else "")

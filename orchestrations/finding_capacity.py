@@ -87,7 +87,8 @@ def find_capacity(
             try:
                 return (yield from _ensure(run, [admitted.option]))
             except QuotaExceeded as error:
-                refusal = Refusal(cluster=admitted.option.cluster, message=str(error))
+                option = admitted.option
+                refusal = Refusal(cluster=option.cluster, nodes=option.nodes, message=str(error))
                 refusals = (*awaiting.refusals, refusal)
                 awaiting = awaiting.model_copy(update={"refusals": refusals})
                 continue

@@ -20,6 +20,7 @@ from orchestrations.contracts.landing import (
     CompareBatch,
     CountDataChanged,
     HoldBatch,
+    LandingAlert,
     LandingPhase,
     LandingRequest,
     LandingResult,
@@ -212,45 +213,42 @@ class _Batch:
         """Step 4. One alert for all openings since the last batch: it has one id."""
         since = self.activity.marker_at
         newest = self.activity.newest_event_at
-        yield from call(
-            self.context,
-            AlertOperators(
-                kind="landing-overdue",
-                alert_id=alert_id(
-                    "landing-overdue",
-                    self.context.instance_id,
-                    "first" if since is None else since.isoformat(),
-                ),
-                pipeline=self.pipeline.name,
-                at=self.context.current_utc_datetime,
-                details={
-                    "landing": self.context.instance_id,
-                    "cause": "overwritten-while-copied" if self.overtaken else "no-marker",
-                    "opened_at": self.opened_at.isoformat(),
-                    "newest_event_at": None if newest is None else newest.isoformat(),
-                    "marker": self.pipeline.source.last_blob or "",
-                    "marker_at": None if since is None else since.isoformat(),
-                    "maximum_wait_seconds": self.pipeline.settle.maximum_wait_seconds,
-                },
-                traceparent=self.traceparent,
-            ),
+        yield from self.alert(
+            "landing-overdue",
+            self.context.instance_id,
+            "first" if since is None else since.isoformat(),
+            details={
+                "cause": "overwritten-while-copied" if self.overtaken else "no-marker",
+                "opened_at": self.opened_at.isoformat(),
+                "newest_event_at": None if newest is None else newest.isoformat(),
+                "marker": self.pipeline.source.last_blob or "",
+                "marker_at": None if since is None else since.isoformat(),
+                "maximum_wait_seconds": self.pipeline.settle.maximum_wait_seconds,
+            },
         )
 
     def alert_invalid(self, error: InvalidManifest) -> Generator[Any, Any, None]:
         """Step 4, for the uploader's manifest. One alert for each time that it is written."""
         written_at = (yield from self.read_activity()).marker_at
+        yield from self.alert(
+            "manifest-invalid",
+            self.context.instance_id,
+            "" if written_at is None else written_at.isoformat(),
+            details={"message": str(error)},
+        )
+
+    def alert(
+        self, kind: LandingAlert, *name: str, details: dict[str, Any]
+    ) -> Generator[Any, Any, None]:
+        """Alert operators; `name` tells this alert from others of its kind."""
         yield from call(
             self.context,
             AlertOperators(
-                kind="manifest-invalid",
-                alert_id=alert_id(
-                    "manifest-invalid",
-                    self.context.instance_id,
-                    "" if written_at is None else written_at.isoformat(),
-                ),
+                kind=kind,
+                alert_id=alert_id(kind, *name),
                 pipeline=self.pipeline.name,
                 at=self.context.current_utc_datetime,
-                details={"landing": self.context.instance_id, "message": str(error)},
+                details={"landing": self.context.instance_id, **details},
                 traceparent=self.traceparent,
             ),
         )
@@ -308,23 +306,17 @@ class _Batch:
         )
         if decision.reason == "paused":
             return
-        yield from call(
-            self.context,
-            AlertOperators(
-                kind="batch-held",
-                alert_id=alert_id("batch-held", self.pipeline.name, dataset.version),
-                pipeline=self.pipeline.name,
-                at=self.context.current_utc_datetime,
-                details={
-                    "landing": self.context.instance_id,
-                    "dataset_version": dataset.version,
-                    "reason": decision.reason,
-                    "message": decision.message,
-                    "blobs": dataset.blobs + dataset.quarantined,
-                    "last_trained_blobs": last_trained_blobs,
-                },
-                traceparent=self.traceparent,
-            ),
+        yield from self.alert(
+            "batch-held",
+            self.pipeline.name,
+            dataset.version,
+            details={
+                "dataset_version": dataset.version,
+                "reason": decision.reason,
+                "message": decision.message,
+                "blobs": dataset.blobs + dataset.quarantined,
+                "last_trained_blobs": last_trained_blobs,
+            },
         )
 
     def claim(

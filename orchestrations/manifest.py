@@ -5,13 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from json.encoder import encode_basestring_ascii
 from typing import Any, ClassVar
-
-from orchestrations.errors import PermanentError
 
 VERSION_HEX_DIGITS = 16
 
@@ -68,12 +65,6 @@ def with_copies(lines: bytes) -> bytes:
     ).encode()
 
 
-def encode_manifest(lines: Iterable[ManifestLine]) -> Iterator[str]:
-    """The lines of `manifest.jsonl`, each with its newline."""
-    for line in lines:
-        yield encode_line(line.path, line.size, line.md5, line.etag, line.file)
-
-
 def decode_line(line: str | bytes) -> ManifestLine:
     """Parse one line.
 
@@ -88,19 +79,6 @@ def decode_line(line: str | bytes) -> ManifestLine:
         etag=document["etag"],
         file=document.get("file"),
     )
-
-
-def decode_manifest(text: Iterable[str | bytes]) -> Iterator[ManifestLine]:
-    """Parse the lines of `manifest.jsonl`.
-
-    Raises:
-        PermanentError: a line is not what `encode_manifest` writes; the message has its number.
-    """
-    for number, line in enumerate(text, start=1):
-        try:
-            yield decode_line(line)
-        except (ValueError, KeyError, TypeError) as error:
-            raise PermanentError(f"manifest.jsonl line {number} is malformed: {error!r}") from error
 
 
 _PATH = re.compile(rb'\{"path": ("[^"\\]*(?:\\.[^"\\]*)*"),')

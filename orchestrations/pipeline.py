@@ -8,40 +8,21 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Discriminator,
-    Field,
-    StringConstraints,
-    Tag,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, StringConstraints, field_validator, model_validator
 
+from orchestrations.deploy import Deploy
 from orchestrations.partitions import Partition, PartitionPattern
+from orchestrations.section import ClusterName, Prefix, Section
 
 # Job names: at most 255 of [a-zA-Z0-9_-]; a run id adds 20 characters to the pipeline's name, and
 # instance ids, tags and message ids are derived from it in turn.
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,39}$")]
 # https://learn.microsoft.com/rest/api/storageservices/naming-and-referencing-containers--blobs--and-metadata
 Container = Annotated[str, StringConstraints(pattern=r"^[a-z0-9](-?[a-z0-9]){2,62}$")]
-Prefix = Annotated[
-    str, StringConstraints(pattern=r"^([A-Za-z0-9_=.-]*[A-Za-z0-9_=-]/)*$", max_length=512)
-]
-# https://learn.microsoft.com/azure/machine-learning/how-to-create-attach-compute-cluster
-ClusterName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9-]{1,31}$")]
-DataUri = Annotated[str, StringConstraints(pattern=r"^(azureml://datastores/|https://).")]
 # A webhook's retries end after 75 h: long enough for a long week-end's outage.
 DELIVERY_DELAYS_SECONDS = (5.0, 300.0, 1800.0, 7200.0, 18000.0, 36000.0, 86400.0, 118800.0)
-
-
-class Section(BaseModel):
-    """Base of all sections: frozen, and a key that is not in the schema is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Source(Section):
@@ -50,7 +31,7 @@ class Source(Section):
     container: Container
     prefix: Prefix = ""
     """Ends in `/` unless it is empty (the whole container)."""
-    include: list[str] = ["*"]
+    include: list[str] = Field(default=["*"])
     """Shell patterns on the path below the prefix; a blob that matches none is filtered."""
     marker: str | None = None
     """Name of the blob that marks a batch as whole, such as `_SUCCESS`. It lies below the prefix,
@@ -245,119 +226,7 @@ class Notifications(Section):
 
     event_grid: bool = True
     service_bus: bool = True
-    webhooks: list[Webhook] = []
-
-
-class RolloutStep(Section):
-    """One step of a rollout: what the new deployment gets, and for how long it is watched."""
-
-    mirror: int | None = Field(default=None, ge=1, le=50)
-    """Percent of the live requests that are copied to it; the answers are dropped."""
-    traffic: int | None = Field(default=None, ge=1, le=100)
-    """Percent of the live requests that it answers."""
-    bake_minutes: float = Field(ge=0, le=7 * 24 * 60)
-
-    @model_validator(mode="after")
-    def _one_share(self) -> RolloutStep:
-        if (self.mirror is None) == (self.traffic is None):
-            raise ValueError("a step has either mirror or traffic")
-        return self
-
-
-class Guards(Section):
-    """When a new deployment is taken back."""
-
-    error_rate: float = Field(default=0.01, ge=0, le=1)
-    """More of its requests than this fail: with 408, 424, 429 or 5xx."""
-    latency_p95_ms: float | None = Field(default=None, gt=0)
-    """The 95th percentile of its latency in any minute is above this."""
-    minimum_requests: int = Field(default=20, ge=0)
-    """With fewer requests in a step nothing is judged, and the step goes on. 0 lets steps pass
-    without a request."""
-
-
-EndpointKind = Literal["online", "batch"]
-# https://learn.microsoft.com/azure/machine-learning/how-to-manage-quotas
-EndpointName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{1,30}[a-z0-9]$")]
-InstanceCount = Annotated[int, Field(ge=1, le=50)]
-Hours = Annotated[float, Field(ge=0, le=30 * 24)]
-
-
-class OnlineDeploy(Section):
-    """A managed online endpoint where a registered model goes live, and how."""
-
-    endpoint: EndpointName
-    kind: Literal["online"] = "online"
-    instance_type: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]{1,64}$")]
-    instance_count: InstanceCount = 1
-    deployment: str = "deployment.yml"
-    """Azure ML CLI v2 managed online deployment, relative to the pipeline's folder: the scoring
-    code and its environment. Landfall sets name, endpoint, model and instances."""
-    smoke_request: str | None = None
-    """A file, relative to the pipeline's folder: a request that a new deployment must answer."""
-    steps: list[RolloutStep] = Field(min_length=1, max_length=20)
-    guards: Guards = Guards()
-    keep_previous_hours: Hours = 24
-    """How long the previous deployment stays when the new one has all traffic."""
-
-    @model_validator(mode="after")
-    def _ends_with_all_traffic(self) -> OnlineDeploy:
-        shares = [step.traffic or 0 for step in self.steps]
-        if shares != sorted(shares) or shares[-1] != 100:  # noqa: PLR2004 - percent
-            raise ValueError(
-                "steps must be mirror steps first, then growing traffic, and end with traffic: 100"
-            )
-        return self
-
-
-class BatchGuards(Section):
-    """When a new batch deployment is taken back, after its smoke job."""
-
-    failed_files: int = Field(default=0, ge=0)
-    """More of the smoke job's files than this fail."""
-    smoke_minutes: float = Field(default=60, gt=0, le=24 * 60)
-    """The smoke job takes longer, its wait for nodes included."""
-
-
-class BatchDeploy(Section):
-    """A batch endpoint whose default deployment a registered model becomes."""
-
-    endpoint: EndpointName
-    kind: Literal["batch"]
-    compute: ClusterName
-    """The cluster on which the endpoint's jobs run."""
-    instance_count: InstanceCount = 1
-    deployment: str = "deployment.yml"
-    """Azure ML CLI v2 batch deployment of a model; else as that of an online endpoint."""
-    smoke_data: DataUri | None = None
-    """A folder (it ends with a slash) or a file that a new deployment must score. None: the first
-    file of the dataset that the model was trained on."""
-    guards: BatchGuards = BatchGuards()
-    keep_previous_hours: Hours = 24
-    """How long the previous deployment stays when the new one is the default."""
-
-    @property
-    def steps(self) -> list[RolloutStep]:
-        """The one step: the new deployment becomes the default."""
-        return [RolloutStep(traffic=100, bake_minutes=0)]
-
-
-def _kind_of(deploy: Any) -> str:
-    """The kind of what a file has, or of what is validated already."""
-    if isinstance(deploy, dict):
-        return cast("dict[str, Any]", deploy).get("kind", "online")
-    return getattr(deploy, "kind", "online")
-
-
-Deploy = Annotated[
-    Annotated[OnlineDeploy, Tag("online")] | Annotated[BatchDeploy, Tag("batch")],
-    Discriminator(
-        _kind_of,
-        custom_error_type="deploy_kind",
-        custom_error_message="kind must be 'online' or 'batch'",
-    ),
-]
-"""Where a registered model goes live, and how."""
+    webhooks: list[Webhook] = Field(default=[])
 
 
 class Pipeline(Section):

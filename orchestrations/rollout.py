@@ -3,53 +3,39 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from datetime import timedelta
 from typing import Any
 
 from azure.durable_functions import DurableOrchestrationContext
 
-from orchestrations.activities import Step, call
-from orchestrations.contracts.notifications import (
-    Notification,
-    PublishNotification,
-    RolloutNotificationKind,
-)
+from orchestrations.activities import call
 from orchestrations.contracts.rollouts import (
     ClaimEndpoint,
     DeleteDeployments,
-    EndpointTraffic,
     EnsureDeployment,
     EnsureEndpoint,
     Observation,
-    ObserveRollout,
     RecordRollout,
     ReleaseEndpoint,
     RolloutEnding,
     RolloutInput,
-    RolloutProgress,
-    RolloutState,
-    RolloutStatus,
-    SetTraffic,
     TestDeployment,
 )
+from orchestrations.deploy import BatchDeploy, RolloutStep
 from orchestrations.errors import DeadlineExceeded, LandfallError, shorten
-from orchestrations.interruptible_timer import InterruptibleTimer
-from orchestrations.names import deployment_name, notification_id, rollout_id
-from orchestrations.pipeline import BatchDeploy, Deploy, RolloutStep
-from orchestrations.replay_logger import ReplayLogger
 from orchestrations.rollout_decisions import (
     Broken,
     Passed,
     judge_step,
     main_deployment,
     poll_delay,
-    steps_of,
     traffic_of,
     without,
+    worst,
 )
+from orchestrations.rollout_generation import ContinuesAsNew, RolloutGeneration
 
-POLLS_PER_GENERATION = 40
 PROVISIONING_POLL = timedelta(seconds=10)
 # An image is built and nodes are allocated in 10 to 20 minutes.
 PROVISIONING_LIMIT = timedelta(hours=1)
@@ -66,10 +52,6 @@ class _Ends(Exception):
         super().__init__(reason)
         self.ending: RolloutEnding = ending
         self.reason = shorten(reason, REASON_LIMIT_CHARACTERS)
-
-
-class _ContinuesAsNew(Exception):
-    """This generation is over; the next one goes on from the progress."""
 
 
 def rollout(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[str, Any] | None]:
@@ -93,7 +75,7 @@ def rollout(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[st
 
     Every effect has a derived name, or sets a state that it sets again. A wait continues as new.
     """
-    run = _Rollout(context, RolloutInput.from_dict(context.get_input()))
+    run = RolloutGeneration(context, RolloutInput.from_dict(context.get_input()))
     try:
         if run.progress.ending is None:
             try:
@@ -104,117 +86,14 @@ def rollout(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[st
                 run.move("rolling_back", ending="rolled_back", reason=_describe(error))
         if run.progress.ending is not None:
             yield from _restore(run, run.progress.ending)
-    except _ContinuesAsNew:
+    except ContinuesAsNew:
         following = RolloutInput(request=run.request, progress=run.progress)
         context.continue_as_new(following.to_dict())
         return None
     return run.status.to_dict()
 
 
-class _Rollout:
-    """State of one generation of `rollout`."""
-
-    def __init__(self, context: DurableOrchestrationContext, given: RolloutInput) -> None:
-        self.context = context
-        self.request = given.request
-        deploy, model = given.request.pipeline.deploy, given.request.model
-        assert deploy is not None, "only pipelines with deploy have rollouts"
-        self.deploy: Deploy = deploy
-        self.id = rollout_id(deploy.endpoint, model.version)
-        self.deployment = deployment_name(model.version)
-        self.log = ReplayLogger(context)
-        self.timer = InterruptibleTimer(context)
-        self.polls = 0
-        now = context.current_utc_datetime
-        self.progress = given.progress or RolloutProgress(state="waiting", since=now)
-        self.status = RolloutStatus(
-            id=self.id,
-            pipeline=given.request.pipeline.name,
-            run=given.request.run,
-            model=model,
-            endpoint=deploy.endpoint,
-            deployment=self.deployment,
-            state=self.progress.state,
-            since=self.progress.since,
-            step=self.progress.step,
-            steps=len(self.steps),
-            reason=self.progress.reason,
-        )
-        self.show()
-
-    @property
-    def previous(self) -> EndpointTraffic:
-        """The endpoint's traffic before the rollout."""
-        return self.progress.previous or EndpointTraffic()
-
-    @property
-    def steps(self) -> Sequence[RolloutStep]:
-        """All steps of this rollout."""
-        return steps_of(self.deploy, self.previous)
-
-    def move(self, state: RolloutState, **changes: Any) -> None:
-        """Enter a state."""
-        now = self.context.current_utc_datetime
-        self.progress = self.progress.model_copy(update={"state": state, "since": now, **changes})
-        self.log.info("%s: %s %s", self.id, state, self.progress.reason or "")
-        self.show(state=state, since=now, step=self.progress.step, reason=self.progress.reason)
-
-    def show(self, **changes: Any) -> None:
-        """Change the custom status."""
-        self.status = self.status.model_copy(update={**changes, "steps": len(self.steps)})
-        self.context.set_custom_status(self.status.to_dict())
-
-    def wait(self, delay: timedelta) -> Generator[Any, Any, None]:
-        """Wait for a wake-up, at most so long.
-
-        Raises:
-            _ContinuesAsNew: this generation has waited often enough.
-        """
-        yield from self.timer.wait(self.context.current_utc_datetime + delay)
-        self.polls += 1
-        if self.polls >= POLLS_PER_GENERATION or self.timer.restart_needed:
-            raise _ContinuesAsNew
-
-    def notify(self, kind: RolloutNotificationKind) -> Generator[Any, Any, None]:
-        """Notify; the rollout goes on whether this succeeds or not."""
-        notification = Notification(
-            id=notification_id(self.id, kind),
-            kind=kind,
-            at=self.context.current_utc_datetime,
-            status=self.status,
-            traceparent=self.request.traceparent,
-        )
-        request = PublishNotification(pipeline=self.request.pipeline, notification=notification)
-        with contextlib.suppress(LandfallError):
-            yield from call(self.context, request)
-
-    def set_traffic(self, traffic: EndpointTraffic) -> Generator[Any, Any, None]:
-        """Set the endpoint's traffic."""
-        request = SetTraffic(endpoint=self.deploy.endpoint, kind=self.deploy.kind, traffic=traffic)
-        yield from call(self.context, request)
-        self.show(traffic=traffic.traffic, mirror=traffic.mirror)
-
-    def observe(self) -> Step[Observation]:
-        """Observe the deployment, people's decisions and other rollouts since the state began."""
-        observed = yield from call(
-            self.context,
-            ObserveRollout(
-                rollout=self.id,
-                endpoint=self.deploy.endpoint,
-                kind=self.deploy.kind,
-                deployment=self.deployment,
-                step=self.progress.step,
-                since=self.progress.since,
-            ),
-        )
-        rate = observed.failures / observed.requests if observed.requests else None
-        self.show(
-            requests=observed.requests, error_rate=rate, latency_p95_ms=observed.latency_p95_ms
-        )
-        return observed
-
-
-def _roll_out(run: _Rollout) -> Generator[Any, Any, None]:
+def _roll_out(run: RolloutGeneration) -> Generator[Any, Any, None]:
     """Steps 1 to 7 of `rollout`, from where the progress is.
 
     Raises:
@@ -257,7 +136,7 @@ def _roll_out(run: _Rollout) -> Generator[Any, Any, None]:
     run.move("finished")
 
 
-def _claim(run: _Rollout) -> Generator[Any, Any, None]:
+def _claim(run: RolloutGeneration) -> Generator[Any, Any, None]:
     request = ClaimEndpoint(
         rollout=run.id, endpoint=run.deploy.endpoint, version=int(run.request.model.version)
     )
@@ -271,7 +150,7 @@ def _claim(run: _Rollout) -> Generator[Any, Any, None]:
         yield from run.wait(WAITING_POLL)
 
 
-def _deploy(run: _Rollout) -> Generator[Any, Any, None]:
+def _deploy(run: RolloutGeneration) -> Generator[Any, Any, None]:
     request = EnsureDeployment(rollout=run.id, deployment=run.deployment, request=run.request)
     while True:
         found = yield from call(run.context, request)
@@ -286,7 +165,7 @@ def _deploy(run: _Rollout) -> Generator[Any, Any, None]:
         yield from run.wait(PROVISIONING_POLL)
 
 
-def _test(run: _Rollout) -> Generator[Any, Any, None]:
+def _test(run: RolloutGeneration) -> Generator[Any, Any, None]:
     """Wait until the new deployment has answered its smoke request, or scored its smoke data."""
     request = TestDeployment(
         endpoint=run.deploy.endpoint,
@@ -321,20 +200,23 @@ def _is_promoted(observed: Observation) -> bool:
     return decision is not None
 
 
-def _begin_step(run: _Rollout, number: int) -> Generator[Any, Any, None]:
+def _begin_step(run: RolloutGeneration, number: int) -> Generator[Any, Any, None]:
     """Set the traffic of a step; its time begins when that is done."""
     yield from run.set_traffic(traffic_of(run.steps[number], run.deployment, run.previous))
     run.move("baking", step=number)
 
 
-def _bake(run: _Rollout, step: RolloutStep) -> Generator[Any, Any, None]:
+def _bake(run: RolloutGeneration, step: RolloutStep) -> Generator[Any, Any, None]:
     """Watch the deployment until the step has passed."""
     while True:
         observed = yield from run.observe()
         if _is_promoted(observed):
             return
         elapsed = run.context.current_utc_datetime - run.progress.since
-        match judge_step(run.deploy, step, observed, elapsed=elapsed):
+        verdict = judge_step(run.deploy, step, observed, elapsed=elapsed)
+        if not isinstance(verdict, Broken):
+            verdict = worst(verdict, (yield from run.judge_answers(step)))
+        match verdict:
             case Passed():
                 return
             case Broken(reason):
@@ -344,7 +226,7 @@ def _bake(run: _Rollout, step: RolloutStep) -> Generator[Any, Any, None]:
         yield from run.wait(poll_delay(step))
 
 
-def _keep_previous(run: _Rollout) -> Generator[Any, Any, None]:
+def _keep_previous(run: RolloutGeneration) -> Generator[Any, Any, None]:
     """Wait until the previous deployments may go. An outage of the metrics changes nothing here."""
     until = run.progress.since + timedelta(hours=run.deploy.keep_previous_hours)
     while run.context.current_utc_datetime < until and run.previous.traffic:
@@ -358,7 +240,7 @@ def _keep_previous(run: _Rollout) -> Generator[Any, Any, None]:
         yield from run.wait(min(LIVE_POLL, until - run.context.current_utc_datetime))
 
 
-def _restore(run: _Rollout, ending: RolloutEnding) -> Generator[Any, Any, None]:
+def _restore(run: RolloutGeneration, ending: RolloutEnding) -> Generator[Any, Any, None]:
     """Set the previous traffic again, however long the endpoint is out of reach."""
     while run.progress.previous is not None:
         try:
@@ -379,7 +261,7 @@ def _restore(run: _Rollout, ending: RolloutEnding) -> Generator[Any, Any, None]:
     yield from run.notify(ending)
 
 
-def _record(run: _Rollout, outcome: Any) -> Generator[Any, Any, None]:
+def _record(run: RolloutGeneration, outcome: Any) -> Generator[Any, Any, None]:
     """Tag the models; the rollout goes on whether this succeeds or not."""
     serving = run.deployment if outcome == "live" else main_deployment(run.previous)
     request = RecordRollout(
@@ -394,7 +276,7 @@ def _record(run: _Rollout, outcome: Any) -> Generator[Any, Any, None]:
         yield from call(run.context, request)
 
 
-def _release(run: _Rollout) -> Generator[Any, Any, None]:
+def _release(run: RolloutGeneration) -> Generator[Any, Any, None]:
     """Release the endpoint; if that fails, reconciliation does it when the rollout has ended."""
     with contextlib.suppress(LandfallError):
         request = ReleaseEndpoint(rollout=run.id, endpoint=run.deploy.endpoint)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from orchestrations.contracts.rollouts import EndpointTraffic, Observation
-from orchestrations.pipeline import BatchDeploy, Deploy, RolloutStep
+from orchestrations.deploy import BatchDeploy, Deploy, RolloutStep
 
 WHOLE_PERCENT = 100
 FIRST_POLL_SECONDS = 5.0
@@ -79,7 +79,7 @@ def judge_step(
 
     A guard is judged as soon as there are `minimum_requests`, so that a bad model is taken back
     before its step is over. With fewer, nothing is known: the step goes on, even beyond its time.
-    A batch deployment was judged by its smoke job.
+    Of a batch deployment, jobs that ended are counted in the place of requests.
 
     Args:
         deploy: of the pipeline.
@@ -88,7 +88,7 @@ def judge_step(
         elapsed: since it began.
     """
     if isinstance(deploy, BatchDeploy):
-        return Passed()
+        return _judge_jobs(deploy, observed, elapsed=elapsed)
     guards = deploy.guards
     if observed.requests < guards.minimum_requests:
         return Wait(f"{observed.requests:.0f} of {guards.minimum_requests} requests")
@@ -104,6 +104,30 @@ def judge_step(
     if elapsed < timedelta(minutes=step.bake_minutes):
         return Wait("the step is baking")
     return Passed()
+
+
+def _judge_jobs(deploy: BatchDeploy, observed: Observation, *, elapsed: timedelta) -> Verdict:
+    guards, jobs = deploy.guards, observed.requests
+    if not deploy.bake_minutes:
+        return Passed()
+    if jobs < guards.minimum_jobs:
+        return Wait(f"{jobs:.0f} of {guards.minimum_jobs} jobs have ended")
+    rate = observed.failures / jobs if jobs else 0.0
+    if rate > guards.failed_jobs:
+        return Broken(
+            f"{rate:.1%} of {jobs:.0f} jobs failed; "
+            f"deploy.guards.failed_jobs is {guards.failed_jobs:.1%}"
+        )
+    if elapsed < timedelta(minutes=deploy.bake_minutes):
+        return Wait("the deployment's jobs are watched")
+    return Passed()
+
+
+def worst(*verdicts: Verdict) -> Verdict:
+    """A broken guard before a reason to wait, before success; the first one of its kind."""
+    return next(
+        (each for kind in (Broken, Wait) for each in verdicts if isinstance(each, kind)), Passed()
+    )
 
 
 def poll_delay(step: RolloutStep) -> timedelta:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from orchestrations.contracts.notifications import RunNotificationKind
-from orchestrations.contracts.runs import RunState
+from orchestrations.contracts.runs import RunState, UnfinishedRunState
 
 RunEvent = Literal[
     "newer_dataset_claimed",
@@ -58,17 +58,7 @@ def _rows(
 _WAITING: tuple[RunState, ...] = ("queued", "running")
 _FINDING: tuple[RunState, ...] = ("provisioning", "waiting_for_nodes")
 _WITH_A_JOB: tuple[RunState, ...] = ("submitting", "queued", "running")
-_ACTIVE: tuple[RunState, ...] = (
-    "registering",
-    "provisioning",
-    "waiting_for_nodes",
-    "submitting",
-    "queued",
-    "running",
-    "ending",
-    "judging",
-    "publishing",
-)
+_ACTIVE: tuple[RunState, ...] = get_args(UnfinishedRunState)
 
 FIRST_STATE: RunState = "registering"
 TRANSITIONS: tuple[Transition, ...] = (

@@ -14,7 +14,7 @@ from replay_guard import exported_form, worker_form
 from replay_guard.app import App
 from replay_guard.history import CannotCheck, Document, History
 from replay_guard.matching import Difference
-from replay_guard.replay import replay
+from replay_guard.replay import Replayed, replay
 
 
 class ExitCode(IntEnum):
@@ -104,9 +104,18 @@ def check_one(app: App, history: History, file: str) -> Checked:
             expected=f"'{history.orchestrator}'",
             found=f"only {', '.join(sorted(app.orchestrators)) or 'none'}",
         )
-        return _checked(history, file, [gone], 0, Counter())
-    result = replay(history, handle, knows=app.knows, versioning=app.versioning)
-    return _checked(history, file, result.differences, result.steps, result.not_compared)
+        result = Replayed(differences=[gone])
+    else:
+        result = replay(history, handle, knows=app.knows, versioning=app.versioning)
+    return Checked(
+        file=file,
+        verdict=Verdict.DIFFERS if result.differences else Verdict.FITS,
+        instance=history.instance_id,
+        orchestrator=history.orchestrator,
+        steps=result.steps,
+        differences=result.differences,
+        not_compared=result.not_compared,
+    )
 
 
 def read(file: Path) -> History:
@@ -179,21 +188,3 @@ def to_document(results: Sequence[Checked]) -> dict[str, Any]:
             for each in results
         ],
     }
-
-
-def _checked(
-    history: History,
-    file: str,
-    differences: Sequence[Difference],
-    steps: int,
-    not_compared: Counter[str],
-) -> Checked:
-    return Checked(
-        file=file,
-        verdict=Verdict.DIFFERS if differences else Verdict.FITS,
-        instance=history.instance_id,
-        orchestrator=history.orchestrator,
-        steps=steps,
-        differences=differences,
-        not_compared=not_compared,
-    )

@@ -11,7 +11,7 @@ input is the recorded one.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator, Mapping
+from collections.abc import Collection, Generator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -83,15 +83,14 @@ class Clocks:
         ]
         return [moved for moved in moves if self._is_possible(moved, number)]
 
-    def named(self, number: int) -> list[dict[int, datetime]]:
-        """Ways to have one clock up to an arrival read a moment that the history's payloads name.
+    def named(self, number: int, clocks: Collection[int]) -> list[dict[int, datetime]]:
+        """Ways to have one of these clocks read a moment that the history's payloads name.
 
         The latest clock first, and the moments that are the nearest to its first guess.
         """
         moves = [
             {each: moment}
-            for each in reversed(range(number + 1))
-            if each not in self._settled
+            for each in sorted(clocks, reverse=True)
             for moment in sorted(self._times, key=lambda time: abs(time - self._values[each]))
         ]
         return [moved for moved in moves if self._is_possible(moved, number)]

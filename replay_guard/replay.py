@@ -207,13 +207,23 @@ class _Replay:
             attempt = self._fit_timer(number, attempt, place, index)
         if self._fits(number, attempt):
             return attempt
-        for moved in [*self._clocks.named(number), self._clocks.alternative(number)]:
+        others = self._clocks.alternative(number)
+        read = [each for each in others if self._is_read(number, {each: others[each]}, attempt)]
+        for moved in [*self._clocks.named(number, read), others]:
             with self._clocks.trying(moved):
                 trial = self._try(number)
             if moved and len(trial.taken) >= len(attempt.taken) and self._fits(number, trial):
                 self._clocks.settle(moved)
                 return trial
         return attempt
+
+    def _is_read(self, number: int, moved: dict[int, datetime], attempt: _Attempt) -> bool:
+        """Whether a clock's value counts: no moment is sought for a clock that changes nothing."""
+        with self._clocks.trying(moved):
+            trial = self._try(number)
+        return trial.taken != attempt.taken or (
+            trial.answer.get("customStatus") != attempt.answer.get("customStatus")
+        )
 
     def _fit_timer(self, number: int, attempt: _Attempt, place: int, index: int | None) -> _Attempt:
         recorded = None if index is None else self._steps[index].fire_at

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from handlers.alarms.credentials import Credential
+from orchestrations.capacity.reasons import clock
 from orchestrations.contracts.base import Contract
 from orchestrations.contracts.runs import RunState
 from orchestrations.pipeline import Alarms
@@ -87,76 +88,59 @@ def due_alarms(
             about=each.about,
             since=each.expires_at,
             message=f"{each.name} {'expires' if each.expires_at > now else 'has expired'} at "
-            f"{_clock(each.expires_at)}: {each.remedy}",
+            f"{clock(each.expires_at)}: {each.remedy}",
         )
         for each in credentials
     ]
     return found
 
 
+@dataclass(frozen=True)
+class _Silence:
+    """Something that has not happened since a moment."""
+
+    kind: AlarmKind
+    about: str
+    since: datetime
+    rule: str
+    """The key of `alarms` that says how long that may be."""
+    unit: timedelta
+    """Of the rule's value."""
+    what: str
+    """The beginning of the message, up to the moment."""
+    remedy: str
+
+
 def _of_pipeline(facts: PipelineFacts, now: datetime) -> Iterator[Alarm]:
-    rules, name = facts.rules, facts.pipeline
-    data_at = facts.newest_data_at or facts.watched_since
-    if _is_longer(now - data_at, hours=rules.no_data_for_hours):
-        yield _alarm(
-            "no-data",
-            facts,
-            data_at,
-            f"no data has landed for {name} since {_clock(data_at)}, longer than "
-            f"alarms.no_data_for_hours ({rules.no_data_for_hours:g}): ask the uploader",
-        )
-    success_at = facts.last_success_at or facts.watched_since
-    if _is_longer(now - success_at, hours=rules.no_success_for_hours):
-        yield _alarm(
-            "no-success",
-            facts,
-            success_at,
-            f"no run of {name} has succeeded since {_clock(success_at)}, longer than "
-            f"alarms.no_success_for_hours ({rules.no_success_for_hours:g}): see its runs",
-        )
-    registered_at = facts.champion_registered_at
-    if registered_at is not None and _is_longer(
-        now - registered_at, hours=_hours(rules.model_older_than_days)
-    ):
-        yield _alarm(
-            "old-model",
-            facts,
-            registered_at,
-            f"the model of {name} in service was registered at {_clock(registered_at)}, longer ago "
-            f"than alarms.model_older_than_days ({rules.model_older_than_days:g}): see why no "
-            "newer one was promoted",
-        )
-    for run in facts.runs:
-        if run.state in WAITING_STATES and _is_longer(
-            now - run.since, hours=_fraction(rules.run_waits_minutes)
-        ):
+    for each in _silences(facts):
+        limit: float | None = getattr(facts.rules, each.rule)
+        if limit is not None and now - each.since > limit * each.unit:
             yield Alarm(
-                kind="run-waits",
-                pipeline=name,
-                about=run.id,
-                since=run.since,
-                message=f"run {run.id} is {run.state} since {_clock(run.since)}, longer than "
-                f"alarms.run_waits_minutes ({rules.run_waits_minutes:g}): see quota and cluster",
+                kind=each.kind,
+                pipeline=facts.pipeline,
+                about=each.about,
+                since=each.since,
+                message=f"{each.what} {clock(each.since)}, longer ago than alarms.{each.rule} "
+                f"({limit:g}): {each.remedy}",
             )
 
 
-def _alarm(kind: AlarmKind, facts: PipelineFacts, since: datetime, message: str) -> Alarm:
-    return Alarm(
-        kind=kind, pipeline=facts.pipeline, about=facts.pipeline, since=since, message=message
-    )
-
-
-def _is_longer(span: timedelta, *, hours: float | None) -> bool:
-    return hours is not None and span > timedelta(hours=hours)
-
-
-def _hours(days: float | None) -> float | None:
-    return None if days is None else 24 * days
-
-
-def _fraction(minutes: float | None) -> float | None:
-    return None if minutes is None else minutes / 60
-
-
-def _clock(moment: datetime) -> str:
-    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+def _silences(facts: PipelineFacts) -> Iterator[_Silence]:
+    name, watched = facts.pipeline, facts.watched_since
+    hours, days, minutes = timedelta(hours=1), timedelta(days=1), timedelta(minutes=1)
+    data_at, success_at = facts.newest_data_at or watched, facts.last_success_at or watched
+    what = f"no data has landed for {name} since"
+    yield _Silence("no-data", name, data_at, "no_data_for_hours", hours, what, "ask the uploader")
+    what = f"no run of {name} has succeeded since"
+    rule = "no_success_for_hours"
+    yield _Silence("no-success", name, success_at, rule, hours, what, "see its runs")
+    if facts.champion_registered_at is not None:
+        what = f"the model of {name} in service was registered at"
+        remedy, rule = "see why no newer one was promoted", "model_older_than_days"
+        at = facts.champion_registered_at
+        yield _Silence("old-model", name, at, rule, days, what, remedy)
+    for run in facts.runs:
+        if run.state in WAITING_STATES:
+            what, remedy = f"run {run.id} is {run.state} since", "see quota and cluster"
+            rule = "run_waits_minutes"
+            yield _Silence("run-waits", run.id, run.since, rule, minutes, what, remedy)

@@ -21,7 +21,7 @@ from handlers.configuration.clients import Clients
 from handlers.landing_zone.batch_records import last_batch
 from handlers.landing_zone.newest_events import list_newest_events
 from handlers.messaging.message_outbox import send_in_background
-from handlers.messaging.ops_alerts import alert_message, trouble_document
+from handlers.messaging.ops_alerts import trouble
 from handlers.messaging.service_bus import OPS_ALERTS
 from handlers.runs.run_index import UNFINISHED_STATES, list_runs
 from orchestrations.contracts.base import Contract
@@ -159,22 +159,21 @@ def _newest_data(clients: Clients, pipeline: str) -> datetime | None:
 
 def _alert(clients: Clients, alarm: Alarm, *, over: bool, now: datetime) -> None:
     kind = "alarm-over" if over else "alarm-began"
-    message = alert_message(
+    alert = trouble(
+        kind,
         alert_id=alert_id(kind, alarm.id),
-        kind=kind,
         severity="information" if over else "warning",
-        document=trouble_document(
-            kind,
-            at=now,
-            alarm=alarm.kind,
-            about=alarm.about,
-            since=alarm.since.isoformat(),
-            message=f"over: {alarm.message}" if over else alarm.message,
-        ),
+        at=now,
+        data={
+            "alarm": alarm.kind,
+            "about": alarm.about,
+            "since": alarm.since.isoformat(),
+            "message": f"over: {alarm.message}" if over else alarm.message,
+        },
         pipeline=alarm.pipeline,
         run=alarm.about if alarm.kind == "run-waits" else None,
     )
-    send_in_background(clients, OPS_ALERTS, message)
+    send_in_background(clients, OPS_ALERTS, alert)
 
 
 def _read(clients: Clients) -> AlarmRecord:

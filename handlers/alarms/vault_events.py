@@ -10,14 +10,14 @@ several cases, one with a blank at its end, and times as numbers and as text.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, cast
 
 from handlers.alarms.credentials import Credential
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
-from handlers.triggers.event_envelope import EventEnvelope
+from handlers.triggers.event_envelope import EventEnvelope, lower_keys
 from orchestrations.contracts.base import Contract
 from orchestrations.errors import InvalidEvent
 
@@ -61,10 +61,7 @@ def parse_vault_event(event: EventEnvelope) -> VaultObject:
             "NewVersionCreated of Microsoft.KeyVault: mend the event subscription",
             cause="unknown-vault-event-type",
         )
-    fields: dict[str, Any] = {}
-    if isinstance(event.data, Mapping):
-        data = cast("Mapping[str, Any]", event.data)
-        fields = {key.strip().lower(): value for key, value in data.items()}
+    fields = lower_keys(event.data)
     vault, name = (str(fields.get(key, "")).strip().lower() for key in ("vaultname", "objectname"))
     if _NAME.fullmatch(vault) is None or _NAME.fullmatch(name) is None:
         raise InvalidEvent(
@@ -98,7 +95,7 @@ def keep_vault_object(clients: Clients, found: VaultObject) -> None:
         )
         return None if is_older else found.to_dict()
 
-    record_store.update(clients.records, found.record, change, lambda _: {})
+    record_store.update(clients.records, found.record, change)
 
 
 def expiring_vault_objects(clients: Clients) -> Sequence[Credential]:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from handlers.api.documents.actions import Action, ActionList
-from handlers.api.parameters import Parameters, next_url, parse_parameters
+from handlers.api.documents.base import Document
+from handlers.api.parameters import LIMIT_BYTES, Parameters, next_url
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.configuration.newest_first import countdown, first_page, list_entries
-from handlers.triggers.problem_details import Answer, Problem
 from orchestrations.errors import shorten
 
 _FOLDER = "actions/"
@@ -30,8 +28,29 @@ REASON_LIMIT_CHARACTERS = 500
 METADATA_LIMIT_BYTES = 7_500
 
 
+class Action(Document):
+    """Something that a person did over the API."""
+
+    at: datetime
+    action: str
+    on: str
+    """The run, pipeline or dead letter."""
+    by: str
+    reason: str
+    outcome: str
+
+
+class ActionList(Document):
+    """Answer of `GET /api/actions`, newest first."""
+
+    actions: list[Action]
+    next: str | None
+
+
 class Asked(BaseModel):
     """Base of the bodies of actions: who asks, and why."""
+
+    LIMIT_BYTES: ClassVar[int] = LIMIT_BYTES
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -52,11 +71,9 @@ def caller(headers: Mapping[str, str], asked: str) -> str:
     return fields.get(PRINCIPAL_HEADER) or asked
 
 
-def keep_action(
-    clients: Clients, what: str, on: str, *, by: str, reason: str, outcome: str
-) -> None:
+def keep_action(clients: Clients, what: str, on: str, asked: Asked, *, outcome: str) -> None:
     """Put an action of this moment on record: in full as content, for lists as metadata."""
-    action = make_action(what, on, by=by, reason=reason, outcome=outcome)
+    action = make_action(what, on, by=asked.by, reason=asked.reason, outcome=outcome)
     document = action.model_dump(mode="json")
     text = json.dumps(document)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -91,29 +108,18 @@ def make_action(action: str, on: str, *, by: str, reason: str, outcome: str) -> 
     )
 
 
-async def list_actions(clients: Clients, parameters: Mapping[str, str]) -> Answer:
-    """A page of actions, newest first."""
-    try:
-        asked = parse_parameters(ActionFilter, parameters)
-    except Problem as problem:
-        return problem.to_answer()
-    found, following = await asyncio.to_thread(_read, clients, asked.after, asked.limit)
-    listed = ActionList(
-        actions=[Action.model_validate(action) for action in found],
-        next=next_url("/api/actions", asked, following),
-    )
-    return Answer(200, listed.model_dump(mode="json"))
-
-
-def _read(
-    clients: Clients, after: str | None, limit: int
-) -> tuple[list[dict[str, Any]], str | None]:
+def list_actions(clients: Clients, asked: ActionFilter) -> ActionList:
+    """What people did over the API, newest first."""
     entries = list_entries(
         clients.records,
         _FOLDER,
         metadata=_ACTION,
-        first=after or "",
-        after=after,
-        page_size=limit + 1,
+        first=asked.after or "",
+        after=asked.after,
+        page_size=asked.limit + 1,
     )
-    return first_page(entries, limit)
+    found, following = first_page(entries, asked.limit)
+    return ActionList(
+        actions=[Action.model_validate(action) for action in found],
+        next=next_url("/api/actions", asked, following),
+    )

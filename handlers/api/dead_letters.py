@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field, model_validator
 
-from handlers.api.actions import Asked, caller, keep_action
-from handlers.api.bodies import parse_body
-from handlers.api.documents.dead_letters import (
-    DeadLetterDetail,
-    DeadLetterList,
-    DeadLetterSummary,
-    Discarded,
-    Redriven,
-)
-from handlers.api.parameters import Parameters, next_url, parse_parameters
+from handlers.api.actions import Asked, keep_action
+from handlers.api.documents.base import Document
+from handlers.api.parameters import Parameters, next_url
 from handlers.api.remedies import remedy
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
+from handlers.configuration.newest_first import first_page
 from handlers.messaging.dead_letter_queue import body_text, dead_letters, text_property
 from handlers.messaging.redrive import MAXIMUM, RedriveOrder
 from handlers.messaging.redrive import redrive as redrive_letters
 from handlers.messaging.redrive_changes import Changes, RedriveRefused
 from handlers.messaging.service_bus import REJECTED_RUNS
-from handlers.triggers.problem_details import Answer, Problem
+from handlers.triggers.problem_details import Problem
 
 if TYPE_CHECKING:
     from azure.servicebus import ServiceBusReceivedMessage
@@ -36,6 +29,52 @@ if TYPE_CHECKING:
 BODY_LIMIT_CHARACTERS = 64 * 1024
 # Sequence numbers are signed and have 64 bits; one more than the last is asked for.
 LAST_NUMBER = 2**63 - 2
+# The message that is sent again carries both.
+BY_LIMIT_CHARACTERS = 100
+REASON_LIMIT_CHARACTERS = 300
+
+
+class DeadLetterSummary(Document):
+    """A dead letter as lists show it."""
+
+    id: int
+    """Its sequence number."""
+    message_id: str
+    kind: str
+    """`run`, `delivery` or `message`."""
+    run: str | None
+    reason: str
+    """The type of the error."""
+    description: str
+    enqueued_at: datetime | None
+    remedy: str | None
+
+
+class DeadLetterList(Document):
+    """Answer of `GET /api/dead-letters`, oldest first."""
+
+    dead_letters: list[DeadLetterSummary]
+    next: str | None
+
+
+class DeadLetterDetail(DeadLetterSummary):
+    """Answer of `GET /api/dead-letters/{letter}`."""
+
+    body: str
+    """The message itself, at most 64 KB of it."""
+
+
+class Redriven(Document):
+    """Answer of a redrive."""
+
+    redriven: list[str]
+    """The ids of the messages sent: of a run, the id of its next attempt."""
+
+
+class Discarded(Document):
+    """Answer of a discard."""
+
+    discarded: list[int]
 
 
 class LetterFilter(Parameters):
@@ -62,6 +101,17 @@ class RedriveLetters(Asked):
         return self
 
 
+class Redrive(Asked):
+    """Body of POST /api/redrive; all of it may be left out."""
+
+    LIMIT_BYTES: ClassVar[int] = 1_000_000
+    """Holds the paths of so many files as may be left out."""
+
+    run: str | None = None
+    maximum: int = Field(default=10, ge=1, le=MAXIMUM)
+    changes: Changes = Changes()
+
+
 class DiscardLetters(Asked):
     """Body of POST /api/dead-letters/discard."""
 
@@ -69,95 +119,92 @@ class DiscardLetters(Asked):
     reason: str = Field(min_length=1, max_length=500)
 
 
-async def list_dead_letters(clients: Clients, parameters: Mapping[str, str]) -> Answer:
-    """A page of dead letters, oldest first; they are peeked at and stay as they are."""
-    try:
-        asked = parse_parameters(LetterFilter, parameters)
-    except Problem as problem:
-        return problem.to_answer()
+def list_dead_letters(clients: Clients, asked: LetterFilter) -> DeadLetterList:
+    """What gave up, oldest first; the letters are peeked at and stay as they are."""
     first = 0 if asked.after is None else asked.after + 1
-    found = await asyncio.to_thread(peek, clients, first, asked.limit + 1)
-    shown = [summarise(letter) for letter in found[: asked.limit]]
-    following = str(shown[-1].id) if len(found) > asked.limit else None
-    listed = DeadLetterList(
-        dead_letters=shown, next=next_url("/api/dead-letters", asked, following)
-    )
-    return Answer(200, listed.model_dump(mode="json"))
+    found = peek(clients, first, asked.limit + 1)
+    letters = map(summarise, found)
+    shown, following = first_page(((str(each.id), each) for each in letters), asked.limit)
+    return DeadLetterList(dead_letters=shown, next=next_url("/api/dead-letters", asked, following))
 
 
-async def get_dead_letter(clients: Clients, *, number: str) -> Answer:
-    """One dead letter, with its body."""
+def get_dead_letter(clients: Clients, *, letter: str) -> DeadLetterDetail:
+    """One dead letter with its body."""
     found: Sequence[ServiceBusReceivedMessage] = []
-    if re.fullmatch(r"[0-9]{1,19}", number) and int(number) <= LAST_NUMBER:
-        found = await asyncio.to_thread(peek, clients, int(number), 1)
-    if not found or found[0].sequence_number != int(number):
-        return _not_found([number]).to_answer()
-    detail = DeadLetterDetail(
+    if re.fullmatch(r"[0-9]{1,19}", letter) and int(letter) <= LAST_NUMBER:
+        found = peek(clients, int(letter), 1)
+    if not found or found[0].sequence_number != int(letter):
+        raise _not_found([letter])
+    return DeadLetterDetail(
         **dict(summarise(found[0])), body=body_text(found[0])[:BODY_LIMIT_CHARACTERS]
     )
-    return Answer(200, detail.model_dump(mode="json"))
 
 
-async def redrive_dead_letters(
-    clients: Clients, *, headers: Mapping[str, str], body: bytes
-) -> Answer:
-    """Send dead letters again, each as its next attempt; see `handlers.messaging.redrive`."""
-    try:
-        asked = parse_body(RedriveLetters, body)
-    except Problem as problem:
-        return problem.to_answer()
-    by = caller(headers, asked.by)
+def redrive_dead_letters(clients: Clients, asked: RedriveLetters, *, now: datetime) -> Redriven:
+    """Send dead letters again, each as its next attempt."""
     order = RedriveOrder(
         run=None,
         maximum=asked.maximum,
         changes=Changes(),
-        by=by[:100],
-        reason=asked.reason[:300],
-        at=datetime.now(UTC),
+        by=asked.by[:BY_LIMIT_CHARACTERS],
+        reason=asked.reason[:REASON_LIMIT_CHARACTERS],
+        at=now,
         numbers=None if asked.ids is None else frozenset(asked.ids),
         error=asked.error,
     )
-    try:
-        redriven = await asyncio.to_thread(redrive_letters, clients, order)
-    except RedriveRefused as refusal:
-        return Problem(409, refusal.kind, str(refusal), where=refusal.where).to_answer()
+    redriven = _redrive(clients, order)
     if asked.ids is not None and not redriven:
-        return _not_found(map(str, asked.ids), "or none of them is a run or a delivery").to_answer()
+        raise _not_found(map(str, asked.ids), "or none of them is a run or a delivery")
     on = f"error {asked.error}" if asked.ids is None else f"dead letters {_numbers(asked.ids)}"
-    await asyncio.to_thread(
-        keep_action,
-        clients,
-        "redrive",
-        on,
-        by=by,
-        reason=asked.reason,
-        outcome=f"sent again: {', '.join(redriven) or 'none'}",
+    return _redriven(clients, on, asked, redriven)
+
+
+def redrive(clients: Clients, asked: Redrive, *, now: datetime) -> Redriven:
+    """Send again what was dead-lettered: one run, or up to `maximum` messages.
+
+    A run can be started with changes. The same request again gets the same answer.
+    """
+    if asked.run is None and asked.changes.to_document():
+        raise Problem(400, "invalid-request", "changes are for one run: name it", where="run")
+    order = RedriveOrder(
+        run=asked.run,
+        maximum=asked.maximum,
+        changes=asked.changes,
+        by=asked.by[:BY_LIMIT_CHARACTERS],
+        reason=asked.reason[:REASON_LIMIT_CHARACTERS],
+        at=now,
     )
-    return Answer(200, Redriven(redriven=redriven).model_dump(mode="json"))
+    redriven = _redrive(clients, order)
+    if asked.run is not None and not redriven:
+        raise Problem(
+            404, "unknown-run", f"nothing of run {asked.run!r} is dead-lettered", where="run"
+        )
+    on = f"run {asked.run}" if asked.run is not None else f"{asked.maximum} dead letters"
+    return _redriven(clients, on, asked, redriven)
 
 
-async def discard_dead_letters(
-    clients: Clients, *, headers: Mapping[str, str], body: bytes
-) -> Answer:
-    """Remove dead letters for good; their content is kept in the records container."""
+def _redrive(clients: Clients, order: RedriveOrder) -> list[str]:
     try:
-        asked = parse_body(DiscardLetters, body)
-    except Problem as problem:
-        return problem.to_answer()
-    by = caller(headers, asked.by)
-    discarded = await asyncio.to_thread(discard, clients, asked.ids, by, asked.reason)
+        return redrive_letters(clients, order)
+    except RedriveRefused as refusal:
+        status = 400 if refusal.kind == "invalid-request" else 409
+        raise Problem(status, refusal.kind, str(refusal), where=refusal.where) from None
+
+
+def _redriven(clients: Clients, on: str, asked: Asked, redriven: list[str]) -> Redriven:
+    outcome = f"sent again: {', '.join(redriven) or 'none'}"
+    keep_action(clients, "redrive", on, asked, outcome=outcome)
+    return Redriven(redriven=redriven)
+
+
+def discard_dead_letters(clients: Clients, asked: DiscardLetters) -> Discarded:
+    """Remove dead letters, with a reason; their content stays in the records container."""
+    discarded = discard(clients, asked.ids, asked.by, asked.reason)
     if not discarded:
-        return _not_found(map(str, asked.ids)).to_answer()
-    await asyncio.to_thread(
-        keep_action,
-        clients,
-        "discard",
-        f"dead letters {_numbers(asked.ids)}",
-        by=by,
-        reason=asked.reason,
-        outcome=f"discarded: {_numbers(discarded)}",
-    )
-    return Answer(200, Discarded(discarded=discarded).model_dump(mode="json"))
+        raise _not_found(map(str, asked.ids))
+    on, outcome = f"dead letters {_numbers(asked.ids)}", f"discarded: {_numbers(discarded)}"
+    keep_action(clients, "discard", on, asked, outcome=outcome)
+    return Discarded(discarded=discarded)
 
 
 def discard(clients: Clients, numbers: Sequence[int], by: str, reason: str) -> list[int]:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from contextlib import contextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 from azure.core.exceptions import AzureError
 from pydantic import Field
 
-from handlers.api.actions import Asked, caller, keep_action
-from handlers.api.bodies import parse_body
+from handlers.api.actions import Asked, keep_action
 from handlers.api.documents.blobs import SeenBy
 from handlers.api.documents.models import (
     ChampionChanged,
@@ -26,7 +24,7 @@ from handlers.api.documents.models import (
     ModelStage,
     ModelSummary,
 )
-from handlers.api.parameters import Parameters, find_pipeline, next_url, parse_parameters
+from handlers.api.parameters import Parameters, next_url
 from handlers.azure_ml import tags
 from handlers.azure_ml.champions import (
     ChampionRefused,
@@ -43,9 +41,10 @@ from handlers.azure_ml.champions import (
 from handlers.azure_ml.model_registry import all_versions
 from handlers.azure_ml.tags import tags_of
 from handlers.configuration.clients import Clients
+from handlers.configuration.newest_first import first_page
 from handlers.landing_zone.dataset_claims import claimed_dataset
 from handlers.landing_zone.manifests import find_line, read_manifest_from
-from handlers.triggers.problem_details import Answer, Problem
+from handlers.triggers.problem_details import Problem
 from orchestrations.manifest import ManifestLine
 from orchestrations.pipeline import Pipeline
 
@@ -80,136 +79,85 @@ class ChangeChampion(Asked):
     reason: str = Field(min_length=1, max_length=500)
 
 
-async def list_models(
-    clients: Clients,
-    pipelines: Mapping[str, Pipeline],
-    parameters: Mapping[str, str],
-    *,
-    name: str,
-) -> Answer:
+def list_models(clients: Clients, pipeline: Pipeline, asked: ModelFilter) -> ModelList:
     """The versions of a pipeline's model, newest first."""
-
-    def read() -> Answer:
-        asked = parse_parameters(ModelFilter, parameters)
-        pipeline = find_pipeline(pipelines, name)
+    with _azure_ml_asked():
         versions = _Versions(clients, pipeline)
-        follows = [each for each in versions.newest_first if _is_after(each, asked.after)]
-        shown = follows[: asked.limit]
-        following = str(shown[-1].version) if len(follows) > asked.limit else None
-        listed = ModelList(
-            pipeline=name,
-            name=pipeline.model.name,
-            metric=pipeline.gate.metric,
-            goal=pipeline.gate.goal,
-            floor=pipeline.gate.floor,
-            champion=versions.champion,
-            models=[versions.summary(each) for each in shown],
-            next=next_url(f"/api/pipelines/{name}/models", asked, following),
-        )
-        return Answer(200, listed.model_dump(mode="json"))
-
-    return await asyncio.to_thread(_answer, read)
+    follows = ((str(each.version), each) for each in versions.newest_first)
+    after = math.inf if asked.after is None else asked.after
+    shown, following = first_page((each for each in follows if int(each[0]) < after), asked.limit)
+    return ModelList(
+        pipeline=pipeline.name,
+        name=pipeline.model.name,
+        metric=pipeline.gate.metric,
+        goal=pipeline.gate.goal,
+        floor=pipeline.gate.floor,
+        champion=versions.champion,
+        models=[versions.summary(each) for each in shown],
+        next=next_url(f"/api/pipelines/{pipeline.name}/models", asked, following),
+    )
 
 
-async def get_model(
-    clients: Clients, pipelines: Mapping[str, Pipeline], *, name: str, version: str
-) -> Answer:
-    """One version with what it was made of."""
-
-    def read() -> Answer:
-        pipeline = find_pipeline(pipelines, name)
+def get_model(clients: Clients, pipeline: Pipeline, *, version: str) -> ModelDetail:
+    """One version of a pipeline's model with its lineage."""
+    with _azure_ml_asked():
         versions = _Versions(clients, pipeline)
         model = versions.get(version)
-        detail = versions.detail(model, _dataset(clients, pipeline, model))
-        return Answer(200, detail.model_dump(mode="json"))
-
-    return await asyncio.to_thread(_answer, read)
+        return versions.detail(model, _dataset(clients, pipeline, model))
 
 
-async def list_model_blobs(
-    clients: Clients,
-    pipelines: Mapping[str, Pipeline],
-    parameters: Mapping[str, str],
-    *,
-    name: str,
-    version: str,
-) -> Answer:
-    """A page of the blobs that a version was trained on; a page of many costs no more."""
+def list_model_blobs(
+    clients: Clients, pipeline: Pipeline, asked: BlobFilter, *, version: str
+) -> ModelBlobs:
+    """The blobs that a version was trained on, in order of path.
 
-    def read() -> Answer:
-        asked = parse_parameters(BlobFilter, parameters)
-        pipeline = find_pipeline(pipelines, name)
-        dataset_version = tags_of(_Versions(clients, pipeline).get(version))[tags.DATASET_VERSION]
-        dataset = claimed_dataset(clients, name, dataset_version)
+    A page of many costs no more than one of few.
+    """
+    with _azure_ml_asked():
+        model = _Versions(clients, pipeline).get(version)
+        dataset_version = tags_of(model)[tags.DATASET_VERSION]
+        dataset = claimed_dataset(clients, pipeline.name, dataset_version)
         if dataset is None:
             raise Problem(
                 404, "unknown-dataset", f"the claim on dataset version {dataset_version} is gone"
             )
         lines = read_manifest_from(clients, dataset, asked.after or "")
-        follows = (line for line in lines if line.path != asked.after)
-        found = list(itertools.islice(follows, asked.limit + 1))
-        shown = found[: asked.limit]
-        following = shown[-1].path if len(found) > asked.limit else None
-        listed = ModelBlobs(
-            dataset_version=dataset_version,
-            blobs=[
-                ModelBlob(path=line.path, size=line.size, md5=line.md5, etag=line.etag)
-                for line in shown
-            ],
-            next=next_url(f"/api/pipelines/{name}/models/{version}/blobs", asked, following),
-        )
-        return Answer(200, listed.model_dump(mode="json"))
-
-    return await asyncio.to_thread(_answer, read)
+        follows = ((line.path, line) for line in lines if line.path != asked.after)
+        shown, following = first_page(follows, asked.limit)
+    return ModelBlobs(
+        dataset_version=dataset_version,
+        blobs=[ModelBlob.model_validate(line) for line in shown],
+        next=next_url(f"/api/pipelines/{pipeline.name}/models/{version}/blobs", asked, following),
+    )
 
 
-async def promote_model(
-    clients: Clients,
-    pipelines: Mapping[str, Pipeline],
-    *,
-    name: str,
-    version: str,
-    headers: Mapping[str, str],
-    body: bytes,
-) -> Answer:
+def promote_model(
+    clients: Clients, pipeline: Pipeline, asked: ChangeChampion, *, version: str, now: datetime
+) -> ChampionChanged:
     """Put a version in service: later runs are compared with it."""
-
-    def act() -> Answer:
-        pipeline, asked = find_pipeline(pipelines, name), parse_body(ChangeChampion, body)
-        changed = promote(clients, pipeline, version, at=datetime.now(UTC))
-        outcome = "in service" if changed else "it was in service already"
-        on = f"model {pipeline.model.name}:{version}"
-        by = caller(headers, asked.by)
-        keep_action(clients, "promote", on, by=by, reason=asked.reason, outcome=outcome)
-        return Answer(200, ChampionChanged(champion=version, changed=changed).model_dump())
-
-    return await asyncio.to_thread(_answer, act)
+    with _azure_ml_asked():
+        changed = promote(clients, pipeline, version, at=now)
+    outcome = "in service" if changed else "it was in service already"
+    keep_action(
+        clients, "promote", f"model {pipeline.model.name}:{version}", asked, outcome=outcome
+    )
+    return ChampionChanged(champion=version, changed=changed)
 
 
-async def roll_back_model(
-    clients: Clients,
-    pipelines: Mapping[str, Pipeline],
-    *,
-    name: str,
-    version: str,
-    headers: Mapping[str, str],
-    body: bytes,
-) -> Answer:
+def roll_back_model(
+    clients: Clients, pipeline: Pipeline, asked: ChangeChampion, *, version: str, now: datetime
+) -> ChampionChanged:
     """Take the champion out of service; the version before it is in service again."""
-
-    def act() -> Answer:
-        pipeline, asked = find_pipeline(pipelines, name), parse_body(ChangeChampion, body)
-        was = _Versions(clients, pipeline).champion
-        roll_back(clients, pipeline, version, at=datetime.now(UTC))
-        now = _Versions(clients, pipeline).champion
-        assert now is not None, "a rollback leaves a version in service"
-        by = caller(headers, asked.by)
-        on = f"model {pipeline.model.name}:{version}"
-        outcome = f"version {now} is in service"
-        keep_action(clients, "rollback", on, by=by, reason=asked.reason, outcome=outcome)
-        return Answer(200, ChampionChanged(champion=now, changed=now != was).model_dump())
-
-    return await asyncio.to_thread(_answer, act)
+    with _azure_ml_asked():
+        before_it = _Versions(clients, pipeline).champion
+        roll_back(clients, pipeline, version, at=now)
+        champion = _Versions(clients, pipeline).champion
+    assert champion is not None, "a rollback leaves a version in service"
+    outcome = f"version {champion} is in service"
+    keep_action(
+        clients, "rollback", f"model {pipeline.model.name}:{version}", asked, outcome=outcome
+    )
+    return ChampionChanged(champion=champion, changed=champion != before_it)
 
 
 def seen_by(
@@ -359,22 +307,15 @@ def _dataset(clients: Clients, pipeline: Pipeline, model: AzureMLModel) -> Model
     )
 
 
-def _is_after(model: AzureMLModel, after: int | None) -> bool:
-    return after is None or int(str(model.version)) < after
-
-
-def _answer(make: Callable[[], Answer]) -> Answer:
-    """An answer, or the problem document of what is in its way."""
-    statuses: Mapping[str, int] = {"unknown-model": 404}
+@contextmanager
+def _azure_ml_asked() -> Generator[None]:
+    """Raise what is in the way of an answer as a problem of the request."""
     try:
-        return make()
-    except Problem as problem:
-        return problem.to_answer()
+        yield
     except ChampionRefused as refusal:
-        status = statuses.get(refusal.kind, 409)
-        return Problem(status, refusal.kind, str(refusal), where="version").to_answer()
+        status = 404 if refusal.kind == "unknown-model" else 409
+        raise Problem(status, refusal.kind, str(refusal), where="version") from None
     except AzureError as error:
         # https://www.rfc-editor.org/rfc/rfc9110#name-502-bad-gateway
-        return Problem(
-            502, "azure-ml", f"Azure ML could not be asked: {type(error).__name__}"
-        ).to_answer()
+        kind = type(error).__name__
+        raise Problem(502, "azure-ml", f"Azure ML could not be asked: {kind}") from None

@@ -1,9 +1,9 @@
-"""Parameters of requests: parsed by a model, and refused where they are not in it."""
+"""Parameters and bodies of requests: parsed by a model, and refused where they are not in it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import TypeVar, get_args
 from urllib.parse import urlencode
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -11,6 +11,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from handlers.triggers.problem_details import Problem
 from orchestrations.pipeline import Pipeline
 
+LIMIT_BYTES = 20_000
+"""Of a body."""
 # The host authorises by them; they are none of the resource.
 _OF_THE_HOST = frozenset({"code", "clientId"})
 
@@ -26,6 +28,7 @@ class NoParameters(Parameters):
 
 
 Parsed = TypeVar("Parsed", bound=Parameters)
+ParsedBody = TypeVar("ParsedBody", bound=BaseModel)
 
 
 def parse_parameters(kind: type[Parsed], given: Mapping[str, str]) -> Parsed:
@@ -47,6 +50,49 @@ def parse_parameters(kind: type[Parsed], given: Mapping[str, str]) -> Parsed:
             f"parameter {where}: {first['msg']}; parameters are: {known or 'none'}",
             where=where,
         ) from None
+
+
+def parse_body(
+    kind: type[ParsedBody], body: bytes, *, limit_bytes: int = LIMIT_BYTES
+) -> ParsedBody:
+    """The body of a request; an empty one stands for `{}`.
+
+    Raises:
+        Problem: 413 when it is too long, 400 when it is malformed; it names the key, and those that
+            there are.
+    """
+    check_length(body, limit_bytes)
+    try:
+        return kind.model_validate_json(body.strip() or b"{}")
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "body"
+        known = ", ".join(_model_at(kind, first["loc"]).model_fields)
+        raise Problem(
+            400, "invalid-request", f"{where}: {first['msg']}; keys are: {known}", where=where
+        ) from None
+
+
+def check_length(body: bytes, limit_bytes: int = LIMIT_BYTES) -> None:
+    """Refuse a body that is too long.
+
+    Raises:
+        Problem: 413.
+    """
+    if len(body) > limit_bytes:
+        raise Problem(413, "invalid-request", f"a body of {len(body)} bytes is over {limit_bytes}")
+
+
+def _model_at(kind: type[BaseModel], location: tuple[int | str, ...]) -> type[BaseModel]:
+    """The innermost model on the way to a place in a body."""
+    for part in location:
+        field = kind.model_fields.get(str(part))
+        types = () if field is None else (field.annotation, *get_args(field.annotation))
+        inner = [each for each in types if isinstance(each, type) and issubclass(each, BaseModel)]
+        if not inner:
+            break
+        kind = inner[0]
+    return kind
 
 
 def find_pipeline(pipelines: Mapping[str, Pipeline], name: str) -> Pipeline:

@@ -6,20 +6,16 @@ Runs that are under way go on, and so do their next attempts: cancel them to end
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 
 from azure.durable_functions import DurableOrchestrationClient
 from pydantic import Field
 
-from handlers.api.actions import Asked, caller, keep_action
-from handlers.api.bodies import parse_body
+from handlers.api.actions import Asked, keep_action
 from handlers.api.documents.pipelines import PauseChanged, Paused
-from handlers.api.parameters import find_pipeline
 from handlers.configuration.clients import Clients
 from handlers.landing_zone.pauses import Pause, begin_resumption, pause, zones_to_resume
 from handlers.triggers.blob_created import ensure_landing
-from handlers.triggers.problem_details import Answer, Problem
 from orchestrations.names import landing_instance
 from orchestrations.pipeline import Pipeline
 
@@ -34,58 +30,45 @@ class ResumePipeline(Asked):
     """Body of a resumption."""
 
 
-async def pause_pipeline(
-    clients: Clients,
-    pipelines: Mapping[str, Pipeline],
-    *,
-    name: str,
-    headers: Mapping[str, str],
-    body: bytes,
-) -> Answer:
-    """Start no run of a pipeline: what lands is frozen and held. The same again changes nothing."""
-    try:
-        find_pipeline(pipelines, name)
-        asked = parse_body(PausePipeline, body)
-    except Problem as problem:
-        return problem.to_answer()
-    made = Pause(by=caller(headers, asked.by), reason=asked.reason, at=datetime.now(UTC))
-    in_force = await asyncio.to_thread(pause, clients, name, made)
+def pause_pipeline(
+    clients: Clients, pipeline: Pipeline, asked: PausePipeline, *, now: datetime
+) -> PauseChanged:
+    """Start no run of a pipeline: what lands is frozen and held.
+
+    The same again changes nothing.
+    """
+    made = Pause(by=asked.by, reason=asked.reason, at=now)
+    in_force = pause(clients, pipeline.name, made)
     outcome = "paused" if in_force == made else f"it was paused by {in_force.by} before"
-    await _keep(clients, "pause", name, made.by, asked.reason, outcome)
-    shown = PauseChanged(
-        paused=Paused(by=in_force.by, reason=in_force.reason, at=in_force.at),
+    keep_action(clients, "pause", f"pipeline {pipeline.name}", asked, outcome=outcome)
+    return PauseChanged(
+        paused=Paused.model_validate(in_force),
         changed=in_force == made,
         landings=[],
     )
-    return Answer(200, shown.model_dump(mode="json"))
 
 
 async def resume_pipeline(
     clients: Clients,
-    pipelines: Mapping[str, Pipeline],
     starter: DurableOrchestrationClient,
+    pipeline: Pipeline,
+    asked: ResumePipeline,
     *,
-    name: str,
-    headers: Mapping[str, str],
-    body: bytes,
-) -> Answer:
-    """End a pause: zones that held a batch for it are listed again, and trained on.
+    now: datetime,
+) -> PauseChanged:
+    """End a pause: what was held is trained on.
 
-    The end is kept first. A process that dies after that leaves the rest to reconciliation.
+    The end is kept first; then zones that held a batch for the pause are listed again. A process
+    that dies in between leaves the rest to reconciliation.
     """
-    try:
-        pipeline = find_pipeline(pipelines, name)
-        asked = parse_body(ResumePipeline, body)
-    except Problem as problem:
-        return problem.to_answer()
-    ended = await asyncio.to_thread(begin_resumption, clients, name, at=datetime.now(UTC))
+    ended = await asyncio.to_thread(begin_resumption, clients, pipeline.name, at=now)
     landings = await land_held_zones(clients, starter, pipeline)
     outcome = "it was not paused"
     if ended is not None:
         outcome = f"resumed; landings opened: {', '.join(landings) or 'none was needed'}"
-    await _keep(clients, "resume", name, caller(headers, asked.by), asked.reason, outcome)
-    shown = PauseChanged(paused=None, changed=ended is not None, landings=landings)
-    return Answer(200, shown.model_dump(mode="json"))
+    on = f"pipeline {pipeline.name}"
+    await asyncio.to_thread(keep_action, clients, "resume", on, asked, outcome=outcome)
+    return PauseChanged(paused=None, changed=ended is not None, landings=landings)
 
 
 async def land_held_zones(
@@ -99,8 +82,3 @@ async def land_held_zones(
             starter, pipeline, partition, opened_by="release", wake=True, trace=trace
         )
     return [landing_instance(pipeline.name, partition) for partition in zones]
-
-
-async def _keep(clients: Clients, what: str, name: str, by: str, reason: str, outcome: str) -> None:
-    on = f"pipeline {name}"
-    await asyncio.to_thread(keep_action, clients, what, on, by=by, reason=reason, outcome=outcome)

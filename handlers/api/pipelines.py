@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from azure.core.exceptions import AzureError
 from azure.durable_functions import DurableOrchestrationClient
@@ -17,13 +17,13 @@ from handlers.api.documents.pipelines import (
     Paused,
     PipelineDetail,
     PipelineList,
+    PipelineState,
     PipelineSummary,
     ZoneState,
 )
 from handlers.api.documents.queues import CostState
 from handlers.api.documents.runs import RunSummary
 from handlers.api.missing_settings import missing_settings
-from handlers.api.parameters import NoParameters, find_pipeline, parse_parameters
 from handlers.api.queues import read_costs
 from handlers.api.remedies import remedy
 from handlers.azure_ml.champions import find_champion
@@ -35,7 +35,6 @@ from handlers.landing_zone.held_batches import is_released, read_held
 from handlers.landing_zone.newest_events import list_newest_events, read_zone_activity
 from handlers.landing_zone.pauses import read_pause
 from handlers.runs.run_index import UNFINISHED_STATES, list_runs
-from handlers.triggers.problem_details import Answer, Problem
 from orchestrations.contracts.landing import LandingStatus, LastBatch, ReadZoneActivity
 from orchestrations.contracts.runs import RunState
 from orchestrations.errors import LandfallError
@@ -45,7 +44,6 @@ from orchestrations.pipeline import Pipeline
 RUNNING_LIMIT = 10
 ZONES_LIMIT = 10
 """Of a pipeline whose partitions are batches: those with the newest events."""
-State = Literal["idle", "settling", "training", "retrying", "needs-a-human", "paused"]
 _Run = Mapping[str, Any]
 
 
@@ -53,15 +51,13 @@ async def list_pipelines(
     clients: Clients,
     pipelines: Mapping[str, Pipeline],
     starter: DurableOrchestrationClient,
-    parameters: Mapping[str, str],
     *,
     now: datetime,
-) -> Answer:
-    """Every deployed pipeline, by name. What it costs does not grow with history."""
-    try:
-        parse_parameters(NoParameters, parameters)
-    except Problem as problem:
-        return problem.to_answer()
+) -> PipelineList:
+    """Every pipeline: what it does or waits for.
+
+    What this costs does not grow with history.
+    """
     costs = await asyncio.to_thread(read_costs, clients, now)
     found = await asyncio.gather(
         *(
@@ -69,31 +65,21 @@ async def list_pipelines(
             for name in sorted(pipelines)
         )
     )
-    listed = PipelineList(pipelines=[summary for summary, _ in found])
-    return Answer(200, listed.model_dump(mode="json"))
+    return PipelineList(pipelines=[summary for summary, _ in found])
 
 
 async def get_pipeline(
-    clients: Clients,
-    pipelines: Mapping[str, Pipeline],
-    starter: DurableOrchestrationClient,
-    *,
-    name: str,
-    now: datetime,
-) -> Answer:
-    """One pipeline, with its zones and its champion."""
-    try:
-        pipeline = find_pipeline(pipelines, name)
-    except Problem as problem:
-        return problem.to_answer()
+    clients: Clients, pipeline: Pipeline, starter: DurableOrchestrationClient, *, now: datetime
+) -> PipelineDetail:
+    """One pipeline with its zones and its champion."""
     partitions = await asyncio.to_thread(_partitions, clients, pipeline)
     costs = await asyncio.to_thread(read_costs, clients, now)
     (summary, zones), (champion, problem) = await asyncio.gather(
         _summarise(clients, pipeline, starter, costs, partitions=partitions, now=now),
         asyncio.to_thread(_champion, clients, pipeline),
     )
-    detail = PipelineDetail(
-        **{name: getattr(summary, name) for name in PipelineSummary.model_fields},
+    return PipelineDetail(
+        **dict(summary),
         container=pipeline.source.container,
         prefix=pipeline.source.prefix,
         marker=pipeline.source.marker,
@@ -101,7 +87,6 @@ async def get_pipeline(
         champion=champion,
         champion_problem=problem,
     )
-    return Answer(200, detail.model_dump(mode="json"))
 
 
 async def _summarise(
@@ -132,7 +117,7 @@ async def _summarise(
         name=pipeline.name,
         state=state,
         sentence=sentence,
-        paused=None if pause is None else Paused(by=pause.by, reason=pause.reason, at=pause.at),
+        paused=None if pause is None else Paused.model_validate(pause),
         last_run=_summary(newest),
         last_success=_summary(successes[0] if successes else None),
         running=[RunSummary.model_validate(run) for run in running],
@@ -150,7 +135,7 @@ def _state(
     newest: _Run | None,
     running: Sequence[_Run],
     zones: Sequence[tuple[ZoneState, str, bool]],
-) -> tuple[State, str]:
+) -> tuple[PipelineState, str]:
     """The most urgent fact: first those that wait for a person, then work under way."""
     held = next((sentence for _, sentence, needs_person in zones if needs_person), None)
     if held is not None:

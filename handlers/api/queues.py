@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping
 from datetime import datetime
 
 from handlers.api.documents.queues import (
@@ -16,45 +14,33 @@ from handlers.api.documents.queues import (
     RunHoldingNodes,
     RunWaitingForNodes,
 )
-from handlers.api.parameters import NoParameters, parse_parameters
-from handlers.capacity.admission_record import read_admission
+from handlers.capacity.admission_record import find_admission
 from handlers.configuration.clients import Clients
-from handlers.configuration.queue_files import load_queues
-from handlers.triggers.problem_details import Answer, Problem
 from orchestrations.capacity import accounts
 from orchestrations.capacity.admission import Division, divide
 from orchestrations.capacity.queues import Queue, Queues
 from orchestrations.capacity.room import Room
 from orchestrations.contracts.capacity import Admission
 
-_EMPTY = QueueList(currency=None, prices_as_of=None, flavors=[], queues=[], costs=[])
 
+def list_queues(clients: Clients, *, now: datetime) -> QueueList:
+    """Queues: who holds which nodes, who waits and why, budgets.
 
-async def list_queues(clients: Clients, parameters: Mapping[str, str], *, now: datetime) -> Answer:
-    """Every queue; none where there is no `queues.yml`."""
-    try:
-        parse_parameters(NoParameters, parameters)
-    except Problem as problem:
-        return problem.to_answer()
-    return await asyncio.to_thread(_list_queues, clients, now)
-
-
-def _list_queues(clients: Clients, now: datetime) -> Answer:
-    queues = load_queues(clients.settings.pipelines_folder)
-    found = _EMPTY
-    if queues is not None:
-        document = read_admission(clients.records, queues, now=now)
-        # This division is shown and not written: runs get theirs when they ask.
-        found = describe_queues(queues, divide(document, now))
-    return Answer(200, found.model_dump(mode="json"))
+    There are none without `queues.yml`.
+    """
+    document = find_admission(clients, now=now)
+    if document is None:
+        return QueueList(currency=None, prices_as_of=None, flavors=[], queues=[], costs=[])
+    # This division is shown and not written: runs get theirs when they ask.
+    return describe_queues(document.queues, divide(document, now))
 
 
 def read_costs(clients: Clients, now: datetime) -> tuple[str | None, list[CostState]]:
     """The currency, and what was spent; nothing where there is no `queues.yml`."""
-    queues = load_queues(clients.settings.pipelines_folder)
-    if queues is None:
+    document = find_admission(clients, now=now)
+    if document is None:
         return None, []
-    return queues.currency, describe_costs(read_admission(clients.records, queues, now=now), now)
+    return document.queues.currency, describe_costs(document, now)
 
 
 def describe_queues(queues: Queues, division: Division) -> QueueList:
@@ -116,13 +102,7 @@ def _describe(queue: Queue, room: Room, division: Division) -> QueueState:
         ],
         budget=_describe_budget(queue, room),
         holding=[
-            RunHoldingNodes(
-                run=run.run,
-                pipeline=run.pipeline,
-                flavor=run.flavor,
-                nodes=run.nodes,
-                since=run.since,
-            )
+            RunHoldingNodes.model_validate(run)
             for run in document.admitted
             if run.queue == queue.name
         ],

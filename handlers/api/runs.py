@@ -1,4 +1,4 @@
-"""GET /api/runs and GET /api/runs/{id}: the list of runs, and everything about one."""
+"""GET /api/runs and GET /api/runs/{run}: the list of runs, and everything about one."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from handlers.api.documents.runs import (
     RunDetail,
     RunLinks,
     RunList,
+    RunOrLanding,
     RunSummary,
     TimelineEntry,
 )
-from handlers.api.parameters import Parameters, next_url, parse_parameters
+from handlers.api.parameters import Parameters, next_url
 from handlers.api.remedies import remedy
 from handlers.api.sentences import of_no_run_cost
 from handlers.azure_ml import tags
 from handlers.azure_ml.model_registry import find_version
-from handlers.capacity.admission_record import read_admission
+from handlers.capacity.admission_record import find_admission
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.configuration.newest_first import first_page
-from handlers.configuration.queue_files import load_queues
 from handlers.durable.instances import exists
 from handlers.durable.status_documents import landing_document
 from handlers.messaging.redriven_runs import read_redriven
@@ -45,7 +45,7 @@ from handlers.runs.run_index import (
 )
 from handlers.runs.run_index import list_runs as read_page
 from handlers.runs.run_records import merge, read_run_record, record_of
-from handlers.triggers.problem_details import Answer, Problem
+from handlers.triggers.problem_details import Problem
 from orchestrations.contracts.run_records import RunRecord
 from orchestrations.contracts.runs import RunState
 from orchestrations.pipeline import Name
@@ -59,7 +59,7 @@ GROUPS: Mapping[str, tuple[RunState, ...]] = {
 }
 """Names for several states."""
 # Instance ids go into the durable client's URLs as they are.
-_INSTANCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,254}")
+INSTANCE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,254}")
 
 
 class RunFilter(Parameters):
@@ -100,19 +100,16 @@ class RunFilter(Parameters):
         return list(dict.fromkeys(found))
 
 
-async def list_runs(clients: Clients, parameters: Mapping[str, str]) -> Answer:
-    """A page of runs, newest first; see `handlers.runs.run_index`."""
-    try:
-        asked = parse_parameters(RunFilter, parameters)
-        states = asked.states()
-        page = await asyncio.to_thread(_page, clients, asked, states)
-    except Problem as problem:
-        return problem.to_answer()
-    listed = RunList(
+def list_runs(clients: Clients, asked: RunFilter) -> RunList:
+    """Runs, newest first.
+
+    `handlers.runs.run_index` has them in this order.
+    """
+    page = _page(clients, asked, asked.states())
+    return RunList(
         runs=[RunSummary.model_validate(each) for each in page.runs],
         next=next_url("/api/runs", asked, page.following),
     )
-    return Answer(200, listed.model_dump(mode="json"))
 
 
 def _page(clients: Clients, asked: RunFilter, states: Sequence[RunState]) -> RunPage:
@@ -164,30 +161,28 @@ def _matches(record: RunRecord, asked: RunFilter, states: Sequence[RunState]) ->
     )
 
 
-async def get_run(clients: Clients, starter: DurableOrchestrationClient, *, run: str) -> Answer:
-    """One run, or what became of a request.
+async def get_run(
+    clients: Clients, starter: DurableOrchestrationClient, *, run: str
+) -> RunOrLanding:
+    """One run with its timeline, or what became of a request.
 
     The state is that of the instance, while the task hub has it; the rest is from the record. So a
     run is shown long after its instance was purged.
     """
+    if INSTANCE_ID.fullmatch(run) is None:
+        raise unknown_run(run)
+    status = await starter.get_status(run)
+    instance = status if exists(status) else None
     try:
-        if _INSTANCE.fullmatch(run) is None:
-            raise _not_found(run)
-        status = await starter.get_status(run)
-        instance = status if exists(status) else None
         if instance is not None and instance.name != retraining.__name__:
-            landing = LandingDetail.model_validate(landing_document(instance))
-            return Answer(200, landing.model_dump(mode="json"))
+            return RunOrLanding(LandingDetail.model_validate(landing_document(instance)))
         record = await asyncio.to_thread(read_run_record, clients, run)
         known = _with_instance(record, instance)
-        if known is None:
-            raise _not_found(run)
-    except Problem as problem:
-        return problem.to_answer()
     except ValidationError:
-        return _not_found(run).to_answer()
-    detail = await asyncio.to_thread(_detail, clients, known)
-    return Answer(200, detail.model_dump(mode="json"))
+        known = None
+    if known is None:
+        raise unknown_run(run)
+    return RunOrLanding(await asyncio.to_thread(_detail, clients, known))
 
 
 def _with_instance(
@@ -220,11 +215,7 @@ def _detail(clients: Clients, record: RunRecord) -> RunDetail:
             "champion": record.champion,
             "no_cost": None if status.cost is not None else _no_cost(clients, status.id),
             "all_metrics": (results or {}).get("metrics", {}),
-            "diagnosis": None
-            if diagnosis is None
-            else Diagnosis(
-                message=diagnosis.message, rank=diagnosis.rank, exit_code=diagnosis.exit_code
-            ),
+            "diagnosis": diagnosis and Diagnosis.model_validate(diagnosis),
             "log": [] if diagnosis is None else list(diagnosis.log),
             "remedy": remedy(error_type),
             "links": RunLinks(
@@ -242,11 +233,7 @@ def _detail(clients: Clients, record: RunRecord) -> RunDetail:
 
 
 def _no_cost(clients: Clients, run: str) -> str:
-    queues = load_queues(clients.settings.pipelines_folder)
-    admission = None
-    if queues is not None:
-        admission = read_admission(clients.records, queues, now=datetime.now(UTC))
-    return of_no_run_cost(run, admission)
+    return of_no_run_cost(run, find_admission(clients, now=datetime.now(UTC)))
 
 
 def timeline(record: RunRecord) -> list[TimelineEntry]:
@@ -262,5 +249,6 @@ def _existing(clients: Clients, run: str) -> str | None:
     return None if read_run_record(clients, run) is None else run
 
 
-def _not_found(run: str) -> Problem:
+def unknown_run(run: str) -> Problem:
+    """The answer to an id that no run has."""
     return Problem(404, "unknown-run", f"there is no run {run!r}; see GET /api/runs")

@@ -7,10 +7,11 @@ happens; the page and the command line add how far away they are.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from handlers.landing_zone.pauses import Pause
+from orchestrations.capacity.reasons import clock
 from orchestrations.contracts.capacity import Admission
 from orchestrations.contracts.landing import LastBatch, ZoneActivity
 from orchestrations.pipeline import Pipeline
@@ -123,11 +124,6 @@ def of_no_run_cost(run: str, admission: Admission | None) -> str:
     if any(each.run == run for each in (*admission.admitted, *admission.waiting)):
         return "not known yet: it is counted when the job has ended"
     return "not known: the run was in no queue of queues.yml, which has the prices"
-
-
-def clock(moment: datetime) -> str:
-    """A day and a time of it."""
-    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def duration(span: timedelta) -> str:

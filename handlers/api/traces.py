@@ -1,4 +1,4 @@
-"""GET /api/traces/{id}: the spans of a trace, from a store that answers as Jaeger does.
+"""GET /api/traces/{trace}: the spans of a trace, from a store that answers as Jaeger does.
 
 App setting `TRACE_QUERY_ENDPOINT` names it: the laptop's receiver of spans, or any Jaeger.
 https://www.jaegertracing.io/docs/latest/architecture/apis/ (v3 is OTLP in JSON)
@@ -6,7 +6,6 @@ https://www.jaegertracing.io/docs/latest/architecture/apis/ (v3 is OTLP in JSON)
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import urllib.error
@@ -17,7 +16,7 @@ from typing import Any
 
 from handlers.api.documents.runs import TraceDetail, TraceSpan
 from handlers.configuration.clients import Clients
-from handlers.triggers.problem_details import Answer, Problem
+from handlers.triggers.problem_details import Problem
 
 LIMIT_SECONDS = 10.0
 _ID = re.compile(r"[0-9a-f]{32}")
@@ -26,24 +25,19 @@ _KIND = "SPAN_KIND_"
 _ERROR = "STATUS_CODE_ERROR"
 
 
-async def get_trace(clients: Clients, *, trace: str) -> Answer:
-    """The spans of one trace, parents before their children."""
+def get_trace(clients: Clients, *, trace: str) -> TraceDetail:
+    """The spans of one trace, from the event to the notifications, parents before children."""
     endpoint = clients.settings.trace_query_endpoint
-    try:
-        if _ID.fullmatch(trace) is None:
-            raise _not_found(trace)
-        if endpoint is None:
-            raise Problem(  # noqa: TRY301 - one exit for all problems
-                503,
-                "not-configured",
-                "app setting TRACE_QUERY_ENDPOINT is missing: set it to a trace store with "
-                "Jaeger's query API; spans in Application Insights are shown in the Azure portal",
-            )
-        url = f"{endpoint}/api/v3/traces/{trace}"
-        found = await asyncio.to_thread(_read, url, trace)
-    except Problem as problem:
-        return problem.to_answer()
-    return Answer(200, found.model_dump(mode="json"))
+    if _ID.fullmatch(trace) is None:
+        raise _not_found(trace)
+    if endpoint is None:
+        raise Problem(
+            503,
+            "not-configured",
+            "app setting TRACE_QUERY_ENDPOINT is missing: set it to a trace store with "
+            "Jaeger's query API; spans in Application Insights are shown in the Azure portal",
+        )
+    return _read(f"{endpoint}/api/v3/traces/{trace}", trace)
 
 
 def describe_trace(trace: str, text: str) -> TraceDetail:

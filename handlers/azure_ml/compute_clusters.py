@@ -7,16 +7,16 @@ https://learn.microsoft.com/azure/machine-learning/how-to-manage-quotas
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn, cast
 
 from azure.core.exceptions import AzureError, ResourceExistsError, ResourceNotFoundError
 
 from handlers.azure_ml.errors import is_refusal, reason
+from handlers.azure_ml.quotas import no_option_fits
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
 from orchestrations.contracts.jobs import Capacity, EnsureCapacity
-from orchestrations.errors import JobRejected, QuotaExceeded, TransientError, shorten
+from orchestrations.errors import JobRejected, TransientError, shorten
 from orchestrations.pipeline import ComputeOption
 
 if TYPE_CHECKING:
@@ -56,17 +56,17 @@ def ensure_capacity(clients: Clients, request: EnsureCapacity) -> Capacity:
         QuotaExceeded: no option fits; names each and what Azure said.
         JobRejected: a cluster is not what its option says, or Azure ML refuses it as described.
     """
-    shortages: list[str] = []
+    shortages: list[tuple[ComputeOption, str]] = []
     for option in request.options:
         try:
             _ensure(clients, option, requested=request.requested == option.cluster)
         except _QuotaShort as shortage:
-            shortages.append(f"{option.cluster} ({option.nodes} x {option.size}): {shortage}")
+            shortages.append((option, str(shortage)))
         except _NotReady:
             return Capacity(cluster=option.cluster, nodes=option.nodes, ready=False)
         else:
             return Capacity(cluster=option.cluster, nodes=option.nodes)
-    raise QuotaExceeded(_no_option_left(shortages))
+    raise no_option_fits(shortages)
 
 
 def ensure_option(clients: Clients, option: ComputeOption) -> None:
@@ -169,11 +169,4 @@ def _describe(option: ComputeOption) -> AmlCompute:
         min_instances=0,
         max_instances=option.nodes,
         idle_time_before_scale_down=option.idle_seconds_before_scale_down,
-    )
-
-
-def _no_option_left(shortages: Sequence[str]) -> str:
-    return (
-        "no compute option fits into the quota; ask for more, or add an option with "
-        "another size: " + "; ".join(shortages)
     )

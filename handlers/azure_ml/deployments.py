@@ -27,8 +27,8 @@ from orchestrations.contracts.rollouts import (
     EnsureDeployment,
     RecordRollout,
 )
+from orchestrations.deploy import BatchDeploy, Deploy, EndpointKind
 from orchestrations.errors import DeploymentRejected, TransientError, shorten
-from orchestrations.pipeline import BatchDeploy, Deploy, EndpointKind
 
 DELETE_WAIT_SECONDS = 90.0
 LOG_LINES = 20

@@ -27,8 +27,8 @@ from orchestrations.contracts.rollouts import (
     SmokeTest,
     TestDeployment,
 )
+from orchestrations.deploy import BatchDeploy, EndpointKind
 from orchestrations.errors import DeploymentRejected, TransientError, shorten
-from orchestrations.pipeline import BatchDeploy, EndpointKind
 from orchestrations.rollout_decisions import main_deployment
 
 CHANGE_WAIT_SECONDS = 90.0

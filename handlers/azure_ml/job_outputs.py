@@ -18,7 +18,7 @@ from handlers.azure_ml.trials import find_trial
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
-from orchestrations.contracts.base import Failure
+from orchestrations.contracts.base import Failure, problems_of
 from orchestrations.contracts.jobs import ReadResults, Results, TrainingSpeed
 from orchestrations.errors import (
     DataChanged,
@@ -152,8 +152,8 @@ def parse_trainer_error(text: bytes, where: str) -> TrainerError:
     try:
         return TrainerError.model_validate(_parse(text, where, JobFailed))
     except ValidationError as error:
-        problems = (f"{_key(each['loc'])}: {each['msg']}" for each in error.errors()[:3])
-        raise JobFailed(f"{where} is malformed: {'; '.join(problems)}") from error
+        problems = shorten(problems_of(error, whole="document"))
+        raise JobFailed(f"{where} is malformed: {problems}") from error
 
 
 def as_failure(error: TrainerError) -> Failure:
@@ -179,10 +179,6 @@ def _read_record(clients: Clients, record: str) -> dict[str, Any]:
 
 def _where(file: str, run: str) -> str:
     return f"{file} of run {run}"
-
-
-def _key(location: tuple[int | str, ...]) -> str:
-    return ".".join(str(part) for part in location) or "document"
 
 
 def _parse(text: bytes, where: str, error_type: type[LandfallError]) -> Any:

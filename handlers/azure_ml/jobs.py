@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -118,6 +119,20 @@ def find_job_state(clients: Clients, name: str) -> JobState | None:
     """The state of a job; None where there is none."""
     job = _find(clients, name)
     return None if job is None else job_state(job.status)
+
+
+def job_seconds(clients: Clients, job: str) -> float:
+    """From the start of an ended job to its end, by Azure ML; 0 where it never started.
+
+    Raises:
+        azure.core.exceptions.AzureError: it cannot be asked for.
+    """
+    # `jobs.get` has no times; the SDK reads the run history in `jobs.stream` alone.
+    operations: Any = clients.ml.jobs._runs_operations  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    details = operations.get_run_details(job)
+    if details.start_time_utc is None or details.end_time_utc is None:
+        return 0.0
+    return max(0.0, (_utc(details.end_time_utc) - _utc(details.start_time_utc)).total_seconds())
 
 
 def job_state(status: str | None) -> JobState:
@@ -253,3 +268,7 @@ def _describe(clients: Clients, job: AzureMLJob) -> Job:
 
 def _cancel_record(run: str) -> str:
     return f"runs/{run}/cancel"
+
+
+def _utc(moment: datetime) -> datetime:
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -14,6 +14,7 @@ from azure.core.exceptions import AzureError, ResourceNotFoundError
 
 from handlers.azure_ml.errors import reason
 from handlers.configuration.clients import Clients
+from orchestrations.errors import QuotaExceeded
 from orchestrations.pipeline import ComputeOption
 
 logger = logging.getLogger(__name__)
@@ -22,6 +23,10 @@ logger = logging.getLogger(__name__)
 LOW_PRIORITY_CORES = "lowPriorityCores"
 # The same names come again for each workspace and cluster, with what it has of its own.
 _OF_A_WORKSPACE = "/workspaces/"
+
+
+OptionKey = tuple[str, int]
+"""Cluster and nodes of a compute option: several options may be on one cluster."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +44,13 @@ class _Quota:
     limit: int
 
 
-def find_shortages(clients: Clients, options: Iterable[ComputeOption]) -> dict[str, Shortage]:
-    """The options that do not fit into the quota now, by cluster.
+def key_of(option: ComputeOption) -> OptionKey:
+    """What an option is known by."""
+    return option.cluster, option.nodes
+
+
+def find_shortages(clients: Clients, options: Iterable[ComputeOption]) -> dict[OptionKey, Shortage]:
+    """The options that do not fit into the quota now.
 
     Where it cannot be read (that needs a role in the subscription), nothing is short: Azure ML
     itself refuses a cluster that exceeds the quota.
@@ -54,12 +64,21 @@ def find_shortages(clients: Clients, options: Iterable[ComputeOption]) -> dict[s
     except AzureError as error:
         logger.warning("quota is not known: %s", reason(error))
         return {}
-    found: dict[str, Shortage] = {}
+    found: dict[OptionKey, Shortage] = {}
     for option in options:
         shortage = _shortage(clients, option, sizes.get(option.size.lower()), quotas)
         if shortage is not None:
-            found[option.cluster] = shortage
+            found[key_of(option)] = shortage
     return found
+
+
+def no_option_fits(shortages: Iterable[tuple[ComputeOption, str]]) -> QuotaExceeded:
+    """The error of a run whose options all lack quota: each option, and why."""
+    named = (f"{each.cluster} ({each.nodes} x {each.size}): {why}" for each, why in shortages)
+    return QuotaExceeded(
+        "no compute option fits into the quota; ask for more, or add an option with another size: "
+        + "; ".join(named)
+    )
 
 
 def _quotas(clients: Clients) -> dict[str, _Quota]:

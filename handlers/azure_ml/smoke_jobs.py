@@ -24,10 +24,11 @@ from handlers.landing_zone.manifests import MANIFEST_FILE, manifest_folder
 from orchestrations.contracts.jobs import CancelJob, DiagnoseJob
 from orchestrations.contracts.models import Model
 from orchestrations.contracts.rollouts import SmokeTest, TestDeployment
+from orchestrations.deploy import BatchDeploy
 from orchestrations.errors import DeploymentRejected, shorten
 from orchestrations.manifest import decode_line
 from orchestrations.names import smoke_job
-from orchestrations.pipeline import BatchDeploy, Pipeline
+from orchestrations.pipeline import Pipeline
 from orchestrations.waiting import ENDED
 
 AUDIENCE = "https://ml.azure.com"

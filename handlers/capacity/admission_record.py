@@ -11,6 +11,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from handlers.configuration import record_store
+from handlers.configuration.clients import Clients
+from handlers.configuration.queue_files import load_queues
 from orchestrations.capacity.admission import Division, divide
 from orchestrations.capacity.queues import Queues
 from orchestrations.contracts.capacity import Admission
@@ -21,6 +23,12 @@ if TYPE_CHECKING:
 RECORD = "capacity/admission.json"
 # Usage follows from the other fields and the time: what differs only there says the same.
 _DERIVED = frozenset({"at", "usage"})
+
+
+def find_admission(clients: Clients, *, now: datetime) -> Admission | None:
+    """The document with today's queues; None where there is no `queues.yml`."""
+    queues = load_queues(clients.settings.pipelines_folder)
+    return None if queues is None else read_admission(clients.records, queues, now=now)
 
 
 def read_admission(records: ContainerClient, queues: Queues, *, now: datetime) -> Admission:
@@ -55,7 +63,7 @@ def change_admission(
         is_same = document is not None and _decided(before) == _decided(division.document)
         return None if is_same else division.document.to_dict()
 
-    record_store.update(records, RECORD, write, lambda _: {})
+    record_store.update(records, RECORD, write)
     assert division is not None, "the document was read at least once"
     return division
 

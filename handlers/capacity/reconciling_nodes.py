@@ -9,10 +9,9 @@ from datetime import datetime
 
 from azure.durable_functions import DurableOrchestrationClient
 
-from handlers.capacity.admission_record import read_admission
+from handlers.capacity.admission_record import find_admission
 from handlers.capacity.returning_nodes import return_nodes
 from handlers.configuration.clients import Clients
-from handlers.configuration.queue_files import load_queues
 from handlers.durable.instances import is_live, wake_up
 from handlers.durable.status_documents import last_status
 from orchestrations.contracts.capacity import ReturnNodes
@@ -28,10 +27,9 @@ class KnownRun:
 
 def known_runs(clients: Clients, *, now: datetime) -> Sequence[KnownRun]:
     """Every run that holds nodes or waits for them; none without `queues.yml`."""
-    queues = load_queues(clients.settings.pipelines_folder)
-    if queues is None:
+    document = find_admission(clients, now=now)
+    if document is None:
         return []
-    document = read_admission(clients.records, queues, now=now)
     return [
         *(KnownRun(each.run, is_admitted=False) for each in document.waiting),
         *(KnownRun(each.run, is_admitted=True) for each in document.admitted),

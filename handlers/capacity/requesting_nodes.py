@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from handlers.azure_ml.jobs import read_cancel_request
-from handlers.azure_ml.quotas import Shortage, find_shortages
+from handlers.azure_ml.quotas import (
+    OptionKey,
+    Shortage,
+    find_shortages,
+    key_of,
+    no_option_fits,
+)
 from handlers.capacity.admission_record import change_admission, read_admission
 from handlers.configuration.clients import Clients
 from handlers.configuration.queue_files import load_queues
 from handlers.durable.activity_adapter import activity
 from handlers.messaging.message_outbox import send_in_background
-from handlers.messaging.ops_alerts import alert_message, trouble_document
+from handlers.messaging.ops_alerts import trouble
 from handlers.messaging.service_bus import OPS_ALERTS
 from orchestrations.capacity import accounts
 from orchestrations.capacity.admission import Division, ask, mark_alerted
@@ -24,7 +30,7 @@ from orchestrations.contracts.capacity import (
     RequestNodes,
     WaitingRun,
 )
-from orchestrations.errors import InvalidQueues, QuotaExceeded
+from orchestrations.errors import InvalidQueues
 from orchestrations.names import alert_id
 from orchestrations.pipeline import ComputeOption
 
@@ -51,14 +57,14 @@ def request_nodes(clients: Clients, request: RequestNodes) -> Admitted:
     if cancel is not None:
         return Admitted(since=now, cancel=cancel)
     queues = deployed_queues(clients, request.queue)
-    refused = {refusal.cluster: refusal.message for refusal in request.refusals}
+    refused = {(each.cluster, each.nodes): each.message for each in request.refusals}
     known = read_admission(clients.records, queues, now=now)
     answer = _admitted(known, request, refused)
     if answer is not None:
         return answer
     shortages = find_shortages(
-        clients, [each for each in request.options if each.cluster not in refused]
-    ) | {cluster: Shortage(message, is_lasting=True) for cluster, message in refused.items()}
+        clients, [each for each in request.options if key_of(each) not in refused]
+    ) | {key: Shortage(message, is_lasting=True) for key, message in refused.items()}
     run = _waiting_run(request, queues, shortages, now)
     division = change_admission(
         clients.records, queues, lambda document: ask(document, run), now=now
@@ -86,13 +92,13 @@ def deployed_queues(clients: Clients, queue: str) -> Queues:
 
 
 def _waiting_run(
-    request: RequestNodes, queues: Queues, shortages: dict[str, Shortage], now: datetime
+    request: RequestNodes, queues: Queues, shortages: Mapping[OptionKey, Shortage], now: datetime
 ) -> WaitingRun:
     options: list[NodesWanted] = []
     for option in request.options:
         flavor = queues.flavor_of(option.cluster)
         if flavor is not None:
-            short = shortages.get(option.cluster)
+            short = shortages.get(key_of(option))
             options.append(
                 NodesWanted(
                     flavor=flavor.name,
@@ -116,21 +122,16 @@ def _waiting_run(
     )
 
 
-def _refuse_hopeless(options: Sequence[ComputeOption], shortages: dict[str, Shortage]) -> None:
-    found = [(each, shortages.get(each.cluster)) for each in options]
-    if all(short is not None and short.is_lasting for _, short in found):
-        texts = (
-            f"{each.cluster} ({each.nodes} x {each.size}): {short and short.message}"
-            for each, short in found
-        )
-        raise QuotaExceeded(
-            "no compute option fits into the quota; ask for more, or add an option with another "
-            "size: " + "; ".join(texts)
-        )
+def _refuse_hopeless(
+    options: Sequence[ComputeOption], shortages: Mapping[OptionKey, Shortage]
+) -> None:
+    lasting = {key: short.message for key, short in shortages.items() if short.is_lasting}
+    if all(key_of(each) in lasting for each in options):
+        raise no_option_fits((each, lasting[key_of(each)]) for each in options)
 
 
 def _admitted(
-    document: Admission, request: RequestNodes, refused: dict[str, str]
+    document: Admission, request: RequestNodes, refused: Mapping[OptionKey, str]
 ) -> Admitted | None:
     entry = next((each for each in document.admitted if each.run == request.run), None)
     if entry is None:
@@ -138,7 +139,7 @@ def _admitted(
     for option in request.options:
         flavor = document.queues.flavor_of(option.cluster)
         is_held = flavor is not None and (flavor.name, option.nodes) == (entry.flavor, entry.nodes)
-        if is_held and option.cluster not in refused:
+        if is_held and key_of(option) not in refused:
             return Admitted(option=option, since=entry.since)
     return None
 
@@ -163,37 +164,35 @@ def _alert(clients: Clients, queues: Queues, division: Division, run: str, now: 
         if each.queue in division.over_budget and not each.alerted
     ]
     for waiting in late:
-        message = alert_message(
+        alert = trouble(
+            "waiting-for-nodes",
             alert_id=alert_id("waiting-for-nodes", run),
-            kind="waiting-for-nodes",
             severity="warning",
-            document=trouble_document(
-                "waiting-for-nodes", at=now, run=run, reason=division.reasons[run]
-            ),
+            at=now,
+            data={"run": run, "reason": division.reasons[run]},
             pipeline=waiting.pipeline,
             run=run,
         )
-        send_in_background(clients, OPS_ALERTS, message)
+        send_in_background(clients, OPS_ALERTS, alert)
     for spending in spent:
         queue = queues.queue(spending.queue)
         assert queue is not None, "spending is of queues that are there"
         assert queue.budget is not None, "and that have a budget"
         begins_at, next_at = accounts.period_of(queue.budget, now)
-        message = alert_message(
+        alert = trouble(
+            "budget-exhausted",
             alert_id=alert_id("budget-exhausted", spending.queue, begins_at.isoformat()),
-            kind="budget-exhausted",
             severity="warning",
-            document=trouble_document(
-                "budget-exhausted",
-                at=now,
-                queue=spending.queue,
-                budget=queue.budget.amount,
-                spent=spending.settled,
-                currency=queues.currency,
-                next_period_begins_at=next_at.isoformat(),
-            ),
+            at=now,
+            data={
+                "queue": spending.queue,
+                "budget": queue.budget.amount,
+                "spent": spending.settled,
+                "currency": queues.currency,
+                "next_period_begins_at": next_at.isoformat(),
+            },
         )
-        send_in_background(clients, OPS_ALERTS, message)
+        send_in_background(clients, OPS_ALERTS, alert)
     if late or spent:
         runs, names = {each.run for each in late}, {each.queue for each in spent}
         change_admission(

@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from itertools import pairwise
 
-from handlers.azure_ml.job_times import job_seconds
-from handlers.azure_ml.jobs import find_job_state
+from handlers.azure_ml.jobs import find_job_state, job_seconds
 from handlers.capacity.admission_record import change_admission, read_admission
 from handlers.configuration.clients import Clients
 from handlers.configuration.queue_files import load_queues

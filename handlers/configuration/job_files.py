@@ -18,8 +18,6 @@ from orchestrations.errors import InvalidPipeline
 
 COMMAND, SWEEP, PIPELINE = "command", "sweep", "pipeline"
 RESULTS = "results"
-INPUTS = frozenset({"manifest", "data", "champion", "initial_model"})
-"""The inputs that Landfall binds."""
 OUTPUTS = frozenset({RESULTS, "checkpoints"})
 """The outputs that Landfall binds."""
 
@@ -47,15 +45,10 @@ def check_job_file(file: Path, text: str) -> None:
     Raises:
         InvalidPipeline: names file, line, key and the remedy.
     """
-    try:
-        parsed = LocatedYaml.parse(file, text)
-    except ValueError as error:
-        raise InvalidPipeline(str(error)) from error
-    if not isinstance(parsed.document, dict):
-        raise InvalidPipeline(f"{file}:1: a job is a mapping with the key 'type' and others")
+    shape = "a job is a mapping with the key 'type' and others"
+    parsed = LocatedYaml.parse(file, text, shape=shape, invalid=InvalidPipeline)
     problems = [
-        parsed.problem(problem.location, problem.message)
-        for problem in _problems(cast("dict[str, Any]", parsed.document))
+        parsed.problem(problem.location, problem.message) for problem in _problems(parsed.document)
     ]
     if problems:
         raise InvalidPipeline("\n".join(problems))

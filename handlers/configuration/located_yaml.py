@@ -5,38 +5,61 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
+
+from orchestrations.errors import PermanentError
 
 Location = tuple[int | str, ...]
+Model = TypeVar("Model", bound=BaseModel)
 
 
 @dataclass(frozen=True)
 class LocatedYaml:
-    """A parsed file that still knows its lines."""
+    """A mapping in a file that still knows its lines."""
 
     file: Path
     node: yaml.Node | None
-    document: Any
+    document: dict[str, Any]
+    invalid: type[PermanentError]
+    """The error of a file that is not as it should be."""
 
     @classmethod
-    def parse(cls, file: Path, text: str) -> LocatedYaml:
+    def parse(
+        cls, file: Path, text: str, *, shape: str, invalid: type[PermanentError]
+    ) -> LocatedYaml:
         """Parse a file's text.
 
+        Args:
+            file: where it is.
+            text: what it holds.
+            shape: what it should be, as a sentence.
+            invalid: the error to raise.
+
         Raises:
-            ValueError: it is no YAML; names file and line.
+            PermanentError: of type `invalid`: it is no YAML, or no mapping; names file and line.
         """
         try:
-            node = yaml.compose(text, Loader=yaml.SafeLoader)
-            return cls(file, node, yaml.safe_load(text))
+            node, document = yaml.compose(text, Loader=yaml.SafeLoader), yaml.safe_load(text)
         except yaml.YAMLError as error:
-            raise ValueError(f"{file}: no valid YAML: {error}") from error
+            raise invalid(f"{file}: no valid YAML: {error}") from error
+        if not isinstance(document, dict):
+            raise invalid(f"{file}:1: {shape}")
+        return cls(file, node, cast("dict[str, Any]", document), invalid)
 
-    def problems(self, error: ValidationError) -> str:
-        """Faults that a model finds, a line for each: file, line, key, fault, value."""
-        return "\n".join(self._describe(problem) for problem in error.errors())
+    def validate(self, model: type[Model], **more: Any) -> Model:
+        """The document, and more keys, as a model.
+
+        Raises:
+            PermanentError: of type `invalid`; a line for each fault: file, line, key, fault, value.
+        """
+        try:
+            return model.model_validate({**self.document, **more})
+        except ValidationError as error:
+            problems = (self._describe(problem) for problem in error.errors())
+            raise self.invalid("\n".join(problems)) from error
 
     def problem(self, location: Location, problem: str) -> str:
         """One problem with the key at a location."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from pydantic import ValidationError
-
+from handlers.configuration.deployment_files import check_collections
 from handlers.configuration.job_files import check_job_file
 from handlers.configuration.located_yaml import LocatedYaml
 from handlers.configuration.queue_files import load_queues
 from orchestrations.capacity.queues import Queues, mismatch
+from orchestrations.deploy import OnlineDeploy
 from orchestrations.errors import InvalidPipeline
 from orchestrations.pipeline import Pipeline
 
@@ -26,7 +26,8 @@ def load_pipelines(folder: Path, *, records_container: str) -> Mapping[str, Pipe
 
     Raises:
         InvalidPipeline: a file is unreadable or breaks the schema, its job file is missing or
-            lacks something (see `job_files`), its keys contradict each other or `queues.yml`, it
+            lacks something (see `job_files`), its deployment file does not collect what a guard
+            measures, its keys contradict each other or `queues.yml`, it
             watches Landfall's own records, or two
             pipelines watch one place; names file, line, key and value.
         InvalidQueues: `queues.yml` breaks its schema; the same.
@@ -54,16 +55,8 @@ def parse_pipeline(file: Path, text: str, *, records_container: str) -> Pipeline
     Raises:
         InvalidPipeline: see `load_pipelines`.
     """
-    try:
-        parsed = LocatedYaml.parse(file, text)
-    except ValueError as error:
-        raise InvalidPipeline(str(error)) from error
-    if not isinstance(parsed.document, dict):
-        raise InvalidPipeline(f"{file}:1: a pipeline is a mapping with the key 'source' and others")
-    try:
-        pipeline = Pipeline.model_validate({**parsed.document, "name": file.parent.name})
-    except ValidationError as error:
-        raise InvalidPipeline(parsed.problems(error)) from error
+    parsed = _parse(file, text)
+    pipeline = parsed.validate(Pipeline, name=file.parent.name)
     if not (file.parent / pipeline.job).is_file():
         raise InvalidPipeline(parsed.problem(("job",), f"{pipeline.job!r} is no file beside it"))
     job_file = file.parent / pipeline.job
@@ -73,9 +66,16 @@ def parse_pipeline(file: Path, text: str, *, records_container: str) -> Pipeline
         name = getattr(deploy, key, None)
         if name is not None and not (file.parent / name).is_file():
             raise InvalidPipeline(parsed.problem(("deploy", key), f"{name!r} is no file beside it"))
+    if isinstance(deploy, OnlineDeploy):
+        check_collections(file.parent / deploy.deployment, deploy)
     for location, value, problem in _contradictions(pipeline, records_container):
         raise InvalidPipeline(parsed.problem(location, f"{problem} (value: {value!r})"))
     return pipeline
+
+
+def _parse(file: Path, text: str) -> LocatedYaml:
+    shape = "a pipeline is a mapping with the key 'source' and others"
+    return LocatedYaml.parse(file, text, shape=shape, invalid=InvalidPipeline)
 
 
 _Contradiction = tuple[tuple[str, str], object, str]
@@ -127,8 +127,7 @@ def _refuse_mismatches(
         found = mismatch(pipelines[file.parent.name], queues)
         if found is not None:
             key, problem = found
-            parsed = LocatedYaml.parse(file, file.read_text("utf-8"))
-            raise InvalidPipeline(parsed.problem(key, problem))
+            raise InvalidPipeline(_parse(file, file.read_text("utf-8")).problem(key, problem))
 
 
 def _refuse_overlaps(pipelines: Mapping[str, Pipeline]) -> None:

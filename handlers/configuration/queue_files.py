@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from handlers.configuration.located_yaml import LocatedYaml
 from orchestrations.capacity.queues import Queues
 from orchestrations.errors import InvalidQueues
@@ -26,13 +24,5 @@ def load_queues(folder: Path) -> Queues | None:
         return None
     except OSError as error:
         raise InvalidQueues(f"{file}: cannot be read: {error.strerror}") from error
-    try:
-        parsed = LocatedYaml.parse(file, text)
-    except ValueError as error:
-        raise InvalidQueues(str(error)) from error
-    if not isinstance(parsed.document, dict):
-        raise InvalidQueues(f"{file}:1: it is a mapping with the keys 'flavors' and 'queues'")
-    try:
-        return Queues.model_validate(parsed.document)
-    except ValidationError as error:
-        raise InvalidQueues(parsed.problems(error)) from error
+    shape = "it is a mapping with the keys 'flavors' and 'queues'"
+    return LocatedYaml.parse(file, text, shape=shape, invalid=InvalidQueues).validate(Queues)

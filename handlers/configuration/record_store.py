@@ -54,7 +54,7 @@ def update(
     records: ContainerClient,
     name: str,
     change: Callable[[Any | None], Any | None],
-    metadata: Callable[[Any], Mapping[str, str]],
+    metadata: Callable[[Any], Mapping[str, str]] = lambda _: {},
 ) -> None:
     """Read a document and write it changed; again, if another writer changed it in between.
 

@@ -15,7 +15,7 @@ import handlers
 from handlers.configuration.clients import Clients
 from handlers.durable.bounded_call import TookTooLong, within
 from orchestrations.activities import ACTIVITIES, FAILURE_KEY, RESULT_KEY, fault_text
-from orchestrations.contracts.base import ActivityRequest, Contract
+from orchestrations.contracts.base import ActivityRequest, Contract, problems_of
 from orchestrations.errors import InvalidRequest, PermanentError, TransientError
 from orchestrations.retrying import describe
 
@@ -111,9 +111,5 @@ def _parse(request: type[ActivityRequest[Any]], document: Any) -> ActivityReques
     try:
         return request.from_dict(document)
     except ValidationError as error:
-        # Without the input: a callback URL can hold a token.
-        problems = "; ".join(
-            f"{'.'.join(str(part) for part in problem['loc']) or 'document'}: {problem['msg']}"
-            for problem in error.errors(include_input=False, include_url=False)
-        )
+        problems = problems_of(error, whole="document")
         raise InvalidRequest(f"activity {request.activity_name()}: {problems}") from None

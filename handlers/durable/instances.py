@@ -1,10 +1,11 @@
-"""Orchestration instances: status queries and external events over the durable client."""
+"""Orchestration instances: their status, starts and events, over the durable client."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Collection
 from datetime import datetime, timedelta
+from typing import Any
 
 from azure.durable_functions import DurableOrchestrationClient, OrchestrationRuntimeStatus
 from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
@@ -53,6 +54,31 @@ async def wake_up(starter: DurableOrchestrationClient, instance: str) -> bool:
         await starter.raise_event(instance, WAKE_UP)
     except Exception:
         if is_live(await starter.get_status(instance)):
+            raise
+        return False
+    return True
+
+
+async def start_once(
+    starter: DurableOrchestrationClient, orchestrator: str, instance: str, document: dict[str, Any]
+) -> bool:
+    """Start `instance` unless there ever was one of that id; returns whether this call did.
+
+    Args:
+        starter: the durable client.
+        orchestrator: the orchestrator's name.
+        instance: a derived id.
+        document: its input.
+
+    The durable extension lets a finished id be used again, so that its status is read first. If
+    another caller starts it in between, the extension refuses, with an error that has no type.
+    """
+    if exists(await starter.get_status(instance)):
+        return False
+    try:
+        await starter.start_new(orchestrator, instance, document)
+    except Exception:
+        if not exists(await starter.get_status(instance)):
             raise
         return False
     return True

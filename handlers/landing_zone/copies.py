@@ -28,7 +28,7 @@ from handlers.landing_zone.batch_records import last_batch
 from handlers.landing_zone.manifest_parts import parts_folder, read_part
 from handlers.landing_zone.manifests import read_manifest_from
 from orchestrations.contracts.datasets import CopyBlobs, Piece
-from orchestrations.errors import DataChanged, InvalidManifest, TransientError
+from orchestrations.errors import DataChanged, InvalidManifest, TransientError, name_some
 from orchestrations.manifest import ManifestLine, copy_name, decode_line
 
 if TYPE_CHECKING:
@@ -39,9 +39,6 @@ COPIES_AT_ONCE = 16
 BLOBS_PER_PIECE = 5000
 _CONTAINER_NOT_FOUND = "ContainerNotFound"
 _ENDED_WITHOUT_COPY = frozenset({"failed", "aborted"})
-
-# So many of them an error names.
-NAMED_LIMIT = 3
 
 _Outcome = Literal["copied", "pending", "overwritten", "missing"]
 
@@ -89,20 +86,15 @@ def _check_there(request: CopyBlobs, found: Mapping[str, _Outcome]) -> None:
         own = None if request.partition is None else source.partition(request.partition)
         manifest = f"{source.container}/{source.prefix}{source.marker_path(own)}"
         raise InvalidManifest(
-            f"{manifest} names {_several(gone)}, which {source.container}/{source.prefix} does not "
-            "hold: upload what is missing, then write the manifest again"
+            f"{manifest} names {name_some(gone)}, which {source.container}/{source.prefix} does "
+            "not hold: upload what is missing, then write the manifest again"
         )
     if gone or written:
         told = [("written", written), ("deleted", gone)]
         raise DataChanged(
             "since they were listed, "
-            + " and ".join(f"{_several(paths)} {verb}" for verb, paths in told if paths)
+            + " and ".join(f"{name_some(paths)} {verb}" for verb, paths in told if paths)
         )
-
-
-def _several(paths: Sequence[str]) -> str:
-    more = len(paths) - NAMED_LIMIT
-    return ", ".join(map(repr, paths[:NAMED_LIMIT])) + (f" and {more} more" if more > 0 else "")
 
 
 def _without_copy(

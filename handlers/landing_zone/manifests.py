@@ -16,7 +16,6 @@ from orchestrations.manifest import (
     MLTABLE,
     ManifestLine,
     decode_line,
-    decode_manifest,
     path_of,
 )
 
@@ -103,11 +102,6 @@ def _in_blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
             del block[:BLOCK_BYTES]
     if block:
         yield bytes(block)
-
-
-def read_manifest(clients: Clients, dataset: Dataset) -> Iterator[ManifestLine]:
-    """The lines of a frozen manifest, never more than a piece of it in memory."""
-    return decode_manifest(_lines(_manifest_blob(clients, dataset)))
 
 
 def read_chunks(clients: Clients, dataset: Dataset) -> Iterator[bytes]:

@@ -40,7 +40,7 @@ def pause(clients: Clients, pipeline: str, made: Pause) -> Pause:
         known = _parse(document)
         return made.model_dump(mode="json") if known is None or known.resumed_at else None
 
-    record_store.update(clients.records, _name(pipeline), begin, lambda _: {})
+    record_store.update(clients.records, _name(pipeline), begin)
     return read_pause(clients, pipeline) or made
 
 
@@ -61,7 +61,7 @@ def begin_resumption(clients: Clients, pipeline: str, *, at: datetime) -> Pause 
         ended[:] = [known.model_copy(update={"resumed_at": at})]
         return ended[0].model_dump(mode="json")
 
-    record_store.update(clients.records, _name(pipeline), end, lambda _: {})
+    record_store.update(clients.records, _name(pipeline), end)
     return ended[0] if ended else None
 
 

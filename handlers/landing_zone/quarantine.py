@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from handlers.azure_ml.job_outputs import read_bad_files
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
 from handlers.landing_zone.manifests import read_lines_of
 from orchestrations.contracts.base import Done
-from orchestrations.contracts.datasets import QuarantineFiles
+from orchestrations.contracts.datasets import Dataset, QuarantineFiles
 
 
 @activity
@@ -18,19 +20,38 @@ def quarantine_files(clients: Clients, request: QuarantineFiles) -> Done:
     By path and ETag: a file that is mended, by writing it again, is taken again.
     """
     reasons = read_bad_files(clients, request.run)
+    keep_quarantine(clients, request.pipeline, request.run, request.run, request.dataset, reasons)
+    return Done()
+
+
+def keep_quarantine(
+    clients: Clients,
+    pipeline: str,
+    record: str,
+    run: str,
+    dataset: Dataset,
+    reasons: Mapping[str, str],
+) -> None:
+    """Leave files out of later manifests, until they are written again.
+
+    Args:
+        clients: for the records.
+        pipeline: whose dataset.
+        record: names the record.
+        run: the run that trained on the dataset.
+        dataset: the one that holds them.
+        reasons: path in the manifest → why.
+    """
     entries = [
         {
             "path": line.path,
             "etag": line.etag or line.md5,  # an uploader's manifest may have no ETags
             "reason": reasons[line.path],
-            "run": request.run,
+            "run": run,
         }
-        for line in read_lines_of(clients, request.dataset, reasons)
+        for line in read_lines_of(clients, dataset, reasons)
     ]
-    record_store.replace(
-        clients.records, f"quarantine/{request.pipeline}/{request.run}.json", entries
-    )
-    return Done()
+    record_store.replace(clients.records, f"quarantine/{pipeline}/{record}.json", entries)
 
 
 def read_quarantine(clients: Clients, pipeline: str) -> dict[tuple[str, str], str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.landing_zone.manifest_parts import Link, hash_link
 from handlers.landing_zone.manifests import (
@@ -12,13 +11,10 @@ from handlers.landing_zone.manifests import (
     ManifestWriter,
     manifest_folder,
     read_chunks,
-    read_lines_of,
 )
 from orchestrations.contracts.datasets import Dataset
-from orchestrations.errors import InvalidRequest
+from orchestrations.errors import InvalidRequest, name_some
 from orchestrations.manifest import VERSION_HEX_DIGITS, path_of
-
-NAMED_LIMIT = 3
 
 
 class FilesUnknown(InvalidRequest):
@@ -44,12 +40,9 @@ def leave_out(clients: Clients, pipeline: str, dataset: Dataset, paths: Sequence
     kept = hash_link(None, Link(_without(read_chunks(clients, dataset), left_out, found)))
     unknown = sorted(left_out - found)
     if unknown:
-        named = ", ".join(repr(path) for path in unknown[:NAMED_LIMIT])
         raise FilesUnknown(
-            f"dataset version {dataset.version} has no {named}"
-            + (f" and {len(unknown) - NAMED_LIMIT} more" if len(unknown) > NAMED_LIMIT else "")
-            + f": give paths as {dataset.manifest_path}/{MANIFEST_FILE} has them, relative to the "
-            "pipeline's prefix"
+            f"dataset version {dataset.version} has no {name_some(unknown)}: give paths as "
+            f"{dataset.manifest_path}/{MANIFEST_FILE} has them, relative to the pipeline's prefix"
         )
     if not kept.blobs:
         raise FilesUnknown(f"nothing would be left of dataset version {dataset.version}")
@@ -81,24 +74,3 @@ def _without(chunks: Iterable[bytes], paths: Collection[str], found: set[str]) -
             else:
                 lines.append(line)
         yield b"".join(lines)
-
-
-def quarantine_left_out(
-    clients: Clients, pipeline: str, run: str, dataset: Dataset, paths: Sequence[str], reason: str
-) -> None:
-    """Leave files out of later manifests, too, until they are written again.
-
-    Args:
-        clients: for the records.
-        pipeline: whose dataset.
-        run: the run that was dead-lettered.
-        dataset: the one that holds them.
-        paths: of the files.
-        reason: who left them out, and why.
-    """
-    entries = [
-        {"path": line.path, "etag": line.etag or line.md5, "reason": reason, "run": run}
-        for line in read_lines_of(clients, dataset, frozenset(paths))
-    ]
-    # Beside what the run's trainer refused, which has the run's own name.
-    record_store.replace(clients.records, f"quarantine/{pipeline}/{run}_left-out.json", entries)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
 from handlers.messaging.message_outbox import send_in_background
-from handlers.messaging.ops_alerts import publish_alert, trouble_document
+from handlers.messaging.ops_alerts import publish_alert, trouble
 from handlers.messaging.service_bus import REJECTED_RUNS, Message, message_queues
 from orchestrations.contracts.base import Done, Failure
 from orchestrations.contracts.runs import DeadLetter
@@ -132,14 +132,14 @@ def reject_message(clients: Clients, body: bytes | str, failure: Failure) -> Non
 
 
 def _alert_rejected(clients: Clients, message_id: str, reason: str) -> None:
-    kind = "message-rejected"
-    publish_alert(
-        clients,
-        alert_id=f"{message_id}:{kind}",
-        kind=kind,
+    alert = trouble(
+        "message-rejected",
+        alert_id=f"{message_id}:message-rejected",
         severity="error",
-        document=trouble_document(kind, at=datetime.now(UTC), message_id=message_id, reason=reason),
+        at=datetime.now(UTC),
+        data={"message_id": message_id, "reason": reason},
     )
+    publish_alert(clients, alert)
 
 
 def sweep(clients: Clients) -> int:

@@ -21,7 +21,7 @@ from azure.core.exceptions import AzureError, ResourceNotFoundError
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.durable.bounded_call import within
-from handlers.messaging.service_bus import OPS_ALERTS, Message, message_queues
+from handlers.messaging.service_bus import Message, message_queues
 
 logger = logging.getLogger("landfall")
 
@@ -49,7 +49,7 @@ def send_in_background(
     def send_kept() -> None:
         try:
             if send is None:
-                _send(clients, entity, *messages)
+                message_queues(clients).send(entity, *messages)
             else:
                 send()
         except (AzureError, OSError) as error:
@@ -80,18 +80,10 @@ def flush(clients: Clients) -> int:
         if document is None:  # it was sent meanwhile
             continue
         entity, message = name.removeprefix(_FOLDER).partition("/")[0], _parse(document)
-        within(SEND_LIMIT_SECONDS, lambda e=entity, m=message: _send(clients, e, m))
+        within(SEND_LIMIT_SECONDS, lambda e=entity, m=message: message_queues(clients).send(e, m))
         _delete(clients, name)
         count += 1
     return count
-
-
-def _send(clients: Clients, entity: str, *messages: Message) -> None:
-    queues = message_queues(clients)
-    if entity == OPS_ALERTS:
-        queues.publish(entity, *messages)
-    else:
-        queues.send(entity, *messages)
 
 
 def _delete(clients: Clients, record: str) -> None:

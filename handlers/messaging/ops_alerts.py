@@ -7,6 +7,7 @@ there are such; its subject is the kind, so that subscriptions filter without re
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal
 
@@ -45,44 +46,26 @@ AlertKind = Literal[
 @activity
 def alert_operators(clients: Clients, request: AlertOperators) -> Done:
     """Alert operators to a landing that needs them; does not wait for Service Bus."""
-    message = alert_message(
+    alert = trouble(
+        request.kind,
         alert_id=request.alert_id,
-        kind=request.kind,
         severity="warning",
-        document=trouble_document(request.kind, at=request.at, **request.details),
+        at=request.at,
+        data=request.details,
         pipeline=request.pipeline,
         traceparent=request.traceparent,
     )
-    send_in_background(clients, OPS_ALERTS, message)
+    send_in_background(clients, OPS_ALERTS, alert)
     return Done()
 
 
-def publish_alert(
-    clients: Clients,
-    *,
-    alert_id: str,
-    kind: str,
-    severity: Severity,
-    document: dict[str, Any],
-    pipeline: str | None = None,
-    run: str | None = None,
-    traceparent: str | None = None,
-) -> None:
-    """Send one alert; the arguments are those of `alert_message`.
+def publish_alert(clients: Clients, alert: Message) -> None:
+    """Send one alert now.
 
     Raises:
         azure.servicebus.exceptions.ServiceBusError: send it again.
     """
-    message = alert_message(
-        alert_id=alert_id,
-        kind=kind,
-        severity=severity,
-        document=document,
-        pipeline=pipeline,
-        run=run,
-        traceparent=traceparent,
-    )
-    message_queues(clients).publish(OPS_ALERTS, message)
+    message_queues(clients).send(OPS_ALERTS, alert)
 
 
 def alert_message(
@@ -119,12 +102,39 @@ def alert_message(
     )
 
 
-def trouble_document(kind: AlertKind, *, at: datetime, **data: Any) -> dict[str, Any]:
-    """The body of an alert that is about Landfall's own work, not about a run's progress.
+def trouble(
+    kind: AlertKind,
+    *,
+    alert_id: str,
+    severity: Severity,
+    at: datetime,
+    data: Mapping[str, Any],
+    pipeline: str | None = None,
+    run: str | None = None,
+    traceparent: str | None = None,
+) -> Message:
+    """An alert that is about Landfall's own work, not about a run's progress; see `alert_message`.
 
     Args:
         kind: what happened.
+        alert_id: derived, never drawn.
+        severity: how bad it is.
         at: when.
         data: plain JSON types.
+        pipeline: whose, if it is known.
+        run: which run's, if it is known.
+        traceparent: header of the span that it is sent below, if it is traced.
     """
-    return {"type": f"Landfall.Trouble.{kind}", "timestamp": at.isoformat(), "data": data}
+    return alert_message(
+        alert_id=alert_id,
+        kind=kind,
+        severity=severity,
+        document={
+            "type": f"Landfall.Trouble.{kind}",
+            "timestamp": at.isoformat(),
+            "data": dict(data),
+        },
+        pipeline=pipeline,
+        run=run,
+        traceparent=traceparent,
+    )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.landing_zone.dataset_claims import claim_dataset, find_claim
-from handlers.landing_zone.reduced_datasets import quarantine_left_out
+from handlers.landing_zone.quarantine import keep_quarantine
 from handlers.messaging.dead_letter_queue import body_text, dead_letters, text_property
 from handlers.messaging.redrive_changes import Changes, RedriveRefused, changed_request
 from handlers.messaging.redriven_runs import RedrivenRun, read_redriven, redrive_record
@@ -167,14 +167,10 @@ def _redriven(clients: Clients, request: RunRequest, order: RedriveOrder) -> Red
     paths = redriven.changes.without_files
     if paths is not None:
         _claim(clients, redriven, run)
-        quarantine_left_out(
-            clients,
-            request.pipeline.name,
-            run,
-            request.dataset,
-            paths,
-            f"left out by {redriven.by}: {redriven.reason}",
-        )
+        reasons = dict.fromkeys(paths, f"left out by {redriven.by}: {redriven.reason}")
+        # Beside what the run's trainer refused, which has the run's own name.
+        record = f"{run}_left-out"
+        keep_quarantine(clients, request.pipeline.name, record, run, request.dataset, reasons)
     return redriven
 
 

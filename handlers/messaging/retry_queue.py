@@ -10,7 +10,7 @@ from azure.durable_functions import DurableOrchestrationClient
 
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
-from handlers.durable.starting import start_once
+from handlers.durable.instances import start_once
 from handlers.messaging.dead_letter_queue import reject_message
 from handlers.messaging.message_outbox import send_in_background
 from handlers.messaging.redriven_runs import sent_again_as

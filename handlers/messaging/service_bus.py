@@ -12,12 +12,12 @@ import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakKeyDictionary
 
 from pydantic import ValidationError
 
-from orchestrations.contracts.base import Contract
+from orchestrations.contracts.base import Contract, problems_of
 from orchestrations.errors import InvalidRequest
 from orchestrations.trace_context import HEADER
 
@@ -33,13 +33,14 @@ ROLLOUTS = "rollouts"
 NOTIFICATIONS = "notifications"
 REJECTED_RUNS = "rejected-runs"
 OPS_ALERTS = "ops-alerts"
+TOPICS = frozenset({OPS_ALERTS})
+"""All others are queues."""
 
 # Long enough for the SDK's own three tries over a lost connection; a thread must not hang for ever.
 SEND_TIMEOUT_SECONDS = 30.0
 # https://learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas (message ID)
 MESSAGE_ID_LIMIT_CHARACTERS = 128
 
-Kind = Literal["queue", "topic"]
 Parsed = TypeVar("Parsed", bound=Contract)
 
 
@@ -65,11 +66,7 @@ def parse_body(contract: type[Parsed], body: bytes | str, *, queue: str) -> Pars
     try:
         return contract.model_validate_json(body)
     except ValidationError as error:
-        # Without the input: a callback URL can hold a token.
-        problems = "; ".join(
-            f"{'.'.join(str(part) for part in problem['loc']) or 'body'}: {problem['msg']}"
-            for problem in error.errors(include_input=False, include_url=False)
-        )
+        problems = problems_of(error, whole="body")
         raise InvalidRequest(
             f"a message on queue {queue} is no {contract.__name__}: {problems}"
         ) from None
@@ -114,27 +111,19 @@ class MessageQueues:
 
     def __init__(self, client: ServiceBusClient) -> None:
         self._client = client
-        self._senders: dict[tuple[Kind, str], _LockedSender] = {}
+        self._senders: dict[str, _LockedSender] = {}
         self._lock = threading.Lock()
 
-    def send(self, queue: str, *messages: Message) -> None:
-        """Send to a queue; returns when the broker has taken every message.
+    def send(self, entity: str, *messages: Message) -> None:
+        """Send to a queue or topic; returns when the broker has taken every message.
 
         Raises:
             azure.servicebus.exceptions.ServiceBusError: it did not, or it is not known whether it
                 did. Some of several messages may have been taken; send them all again.
         """
-        self._sender("queue", queue).send(messages)
-
-    def publish(self, topic: str, *messages: Message) -> None:
-        """Send to a topic; otherwise as `send`."""
-        self._sender("topic", topic).send(messages)
-
-    def _sender(self, kind: Kind, name: str) -> _LockedSender:
         with self._lock:
-            return self._senders.setdefault(
-                (kind, name), _LockedSender(self._client, kind=kind, name=name)
-            )
+            sender = self._senders.setdefault(entity, _LockedSender(self._client, entity))
+        sender.send(messages)
 
 
 _OF_CLIENTS: WeakKeyDictionary[Clients, MessageQueues] = WeakKeyDictionary()
@@ -151,10 +140,9 @@ def message_queues(clients: Clients) -> MessageQueues:
 
 
 class _LockedSender:
-    def __init__(self, client: ServiceBusClient, *, kind: Kind, name: str) -> None:
+    def __init__(self, client: ServiceBusClient, entity: str) -> None:
         self._client = client
-        self._kind: Kind = kind
-        self._name = name
+        self._entity = entity
         self._lock = threading.Lock()
         self._sender: ServiceBusSender | None = None
 
@@ -172,9 +160,9 @@ class _LockedSender:
                 raise
 
     def _open(self) -> ServiceBusSender:
-        if self._kind == "queue":
-            return self._client.get_queue_sender(self._name)
-        return self._client.get_topic_sender(self._name)
+        if self._entity in TOPICS:
+            return self._client.get_topic_sender(self._entity)
+        return self._client.get_queue_sender(self._entity)
 
 
 def _send_in_batches(sender: ServiceBusSender, messages: list[ServiceBusMessage]) -> None:

@@ -19,12 +19,8 @@ from azure.core.messaging import CloudEvent
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.messaging.dead_letter_queue import Rejected, reject, reject_message
-from handlers.messaging.ops_alerts import Severity, publish_alert, trouble_document
-from handlers.messaging.service_bus import (
-    NOTIFICATIONS,
-    message_queues,
-    traced,
-)
+from handlers.messaging.ops_alerts import Severity, alert_message, publish_alert, trouble
+from handlers.messaging.service_bus import NOTIFICATIONS, message_queues, traced
 from handlers.notifications.outbox import (
     Delivery,
     document,
@@ -36,9 +32,7 @@ from handlers.notifications.webhook_client import BODY_LIMIT_BYTES, parse_retry_
 from handlers.notifications.webhook_signature import parse_secrets, sign
 from handlers.telemetry.metrics import Measurement
 from handlers.telemetry.spans import Span
-from orchestrations.contracts.notifications import (
-    NotificationKind,
-)
+from orchestrations.contracts.notifications import NotificationKind
 from orchestrations.errors import InvalidRequest, PermanentError, TransientError
 from orchestrations.pipeline import DELIVERY_DELAYS_SECONDS
 from orchestrations.retrying import describe
@@ -235,8 +229,7 @@ def _to_event_grid(clients: Clients, delivery: Delivery, now: datetime) -> Outco
 
 def _to_ops_alerts(clients: Clients, delivery: Delivery) -> Outcome:
     notification = delivery.notification
-    publish_alert(
-        clients,
+    alert = alert_message(
         alert_id=notification.id,
         kind=notification.kind,
         severity=SEVERITIES[notification.kind],
@@ -245,6 +238,7 @@ def _to_ops_alerts(clients: Clients, delivery: Delivery) -> Outcome:
         run=notification.status.id,
         traceparent=delivery.traceparent,
     )
+    publish_alert(clients, alert)
     return Delivered()
 
 
@@ -296,17 +290,17 @@ def _disabled_record(delivery: Delivery, url: str) -> str:
 
 def _disable(clients: Clients, delivery: Delivery, record: str, now: datetime) -> Outcome:
     """The alert goes out first: if the process dies in between, it is sent again."""
-    kind = "receiver-disabled"
     status = delivery.notification.status
-    publish_alert(
-        clients,
-        alert_id=f"{delivery.id}:{kind}",
-        kind=kind,
+    alert = trouble(
+        "receiver-disabled",
+        alert_id=f"{delivery.id}:receiver-disabled",
         severity="warning",
-        document=trouble_document(kind, at=now, receiver=delivery.receiver, record=record),
+        at=now,
+        data={"receiver": delivery.receiver, "record": record},
         pipeline=status.pipeline,
         run=status.id,
     )
+    publish_alert(clients, alert)
     record_store.create(
         clients.records, record, {"at": now.isoformat(), "notification": delivery.notification.id}
     )
@@ -326,20 +320,18 @@ def _give_up(clients: Clients, delivery: Delivery, reason: str, now: datetime) -
             run=status.id,
         ),
     )
-    kind = "delivery-failed"
-    publish_alert(
-        clients,
-        alert_id=f"{delivery.id}:{kind}",
-        kind=kind,
+    alert = trouble(
+        "delivery-failed",
+        alert_id=f"{delivery.id}:delivery-failed",
         # A caller's URL is the caller's concern, and wakes no operator.
         severity="information" if delivery.channel == "callback" else "error",
-        document=trouble_document(
-            kind,
-            at=now,
-            notification=delivery.notification.id,
-            receiver=delivery.receiver,
-            reason=reason,
-        ),
+        at=now,
+        data={
+            "notification": delivery.notification.id,
+            "receiver": delivery.receiver,
+            "reason": reason,
+        },
         pipeline=status.pipeline,
         run=status.id,
     )
+    publish_alert(clients, alert)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from handlers.azure_ml.batch_job_counts import count_jobs
 from handlers.azure_ml.endpoint_metrics import read_deployment_metrics
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
@@ -21,11 +22,12 @@ from orchestrations.contracts.rollouts import Decision, Observation, ObserveRoll
 def observe_rollout(clients: Clients, request: ObserveRollout) -> Observation:
     """The deployment's metrics since the step began, people's decisions, and newer rollouts.
 
-    A batch deployment has no metrics.
+    A batch deployment has no metrics: its jobs are counted.
     """
     record_step(clients, request.rollout, request.step, request.since)
-    measured = Observation()
-    if request.kind == "online":
+    if request.kind == "batch":
+        measured = count_jobs(clients, request.endpoint, request.deployment)
+    else:
         measured = read_deployment_metrics(
             clients,
             request.endpoint,

@@ -13,8 +13,7 @@ from azure.durable_functions import DurableOrchestrationClient
 
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
-from handlers.durable.instances import wake_up
-from handlers.durable.starting import start_once
+from handlers.durable.instances import start_once, wake_up
 from handlers.messaging.dead_letter_queue import reject_message
 from handlers.messaging.message_outbox import send_in_background
 from handlers.messaging.service_bus import ROLLOUTS, Message, fit_message_id, parse_body, traced

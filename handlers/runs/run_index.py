@@ -22,16 +22,14 @@ from azure.core.exceptions import ResourceNotFoundError
 
 from handlers.configuration.newest_first import countdown, first_page, list_entries
 from orchestrations.contracts.run_records import RunRecord
-from orchestrations.contracts.runs import RunState
+from orchestrations.contracts.runs import RunState, UnfinishedRunState
 from orchestrations.errors import shorten
 from orchestrations.transitions import TERMINAL_RUN_STATES
 
 if TYPE_CHECKING:
     from azure.storage.blob import ContainerClient
 
-UNFINISHED_STATES: tuple[RunState, ...] = tuple(
-    state for state in get_args(RunState) if state not in TERMINAL_RUN_STATES
-)
+UNFINISHED_STATES: tuple[RunState, ...] = get_args(UnfinishedRunState)
 _FOLDER = "run-index"
 _ALL = "all"
 _UNFINISHED = "unfinished"

@@ -45,7 +45,7 @@ def add_to_record(clients: Clients, added: RunRecord) -> None:
         merged = merge(known, added)
         return None if merged == known else merged.to_dict()
 
-    record_store.update(clients.records, name, add, lambda _: {})
+    record_store.update(clients.records, name, add)
     indexed: RunRecord | None = None
     while (record := read_run_record(clients, added.status.id)) != indexed:
         assert record is not None, f"{name} was written a moment ago"

@@ -51,6 +51,12 @@ def parse_event(event: Delivered, *, now: datetime) -> EventEnvelope:
     return from_message(event.get_body())
 
 
+def lower_keys(fields: object) -> Mapping[str, Any]:
+    """An object of an event, its keys in lower case: services write one key in several cases."""
+    given = cast("Mapping[str, Any]", fields) if isinstance(fields, Mapping) else {}
+    return {key.strip().lower(): value for key, value in given.items()}
+
+
 def delivery_id(event: Delivered) -> str:
     """The id of an event, or of the message that brings it."""
     return event.id if isinstance(event, EventGridEvent) else str(event.message_id)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
@@ -13,9 +12,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from azure.core.exceptions import AzureError, ResourceNotFoundError
 
-from handlers.api.documents.blobs import SeenBy
+from handlers.api.documents.blobs import (
+    ExplainedEvent,
+    Explanation,
+    InModel,
+    ModelVersion,
+    SeenBy,
+)
 from handlers.api.models import seen_by
-from handlers.api.parameters import Parameters, parse_parameters
+from handlers.api.parameters import Parameters
 from handlers.azure_ml.model_registry import dataset_of_model
 from handlers.configuration.clients import Clients
 from handlers.landing_zone import event_log
@@ -31,7 +36,7 @@ from handlers.triggers.blob_events import (
     parse_blob_address,
     watching,
 )
-from handlers.triggers.problem_details import Answer, Problem
+from handlers.triggers.problem_details import Problem
 from orchestrations.contracts.landing import RecordBatch
 from orchestrations.errors import InvalidEvent, LandfallError
 from orchestrations.manifest import ManifestLine
@@ -63,92 +68,58 @@ class ExplainQuestion(Parameters):
     """A version of the pipeline's model."""
 
 
-async def answer_explain(
+def explain(
     clients: Clients,
     pipelines: Mapping[str, Pipeline],
-    parameters: Mapping[str, str],
+    asked: ExplainQuestion,
     *,
     now: datetime,
-) -> Answer:
-    """Parse the question and answer it."""
-    try:
-        asked = parse_parameters(ExplainQuestion, parameters)
-    except Problem as problem:
-        return problem.to_answer()
-    return await explain_blob(clients, pipelines, address=asked.blob, model=asked.model, now=now)
+) -> Explanation:
+    """What became of a blob, and why.
 
+    It is taken from the blob itself, the manifests, the quarantine, the records of batches, and the
+    events that were kept; an event is not needed for it. `in_model` is there if a model was asked
+    about.
 
-async def explain_blob(
-    clients: Clients,
-    pipelines: Mapping[str, Pipeline],
-    *,
-    address: str,
-    model: str | None = None,
-    now: datetime,
-) -> Answer:
-    """Answer the request: 200 with the explanation, 400 for an address that names no blob.
-
-    The explanation is `{"blob", "pipeline", "partition", "state", "reason", "events", …}`, with
-    `batch`, `opened_by`, `dataset_version`, `run` and `model` where there are such, `models` that
-    were trained on the blob (null while Azure ML cannot be asked), and `in_model` if a model was
-    asked about. It is taken from the blob itself, the manifests, the quarantine, the records of
-    batches, and the events that were kept; an event is not needed for it.
-
-    Args:
-        clients: for storage and the model registry.
-        pipelines: by name.
-        address: of the blob: its URL, or container/path.
-        model: a version of the pipeline's model: is the blob in what it was trained on?
-        now: in UTC.
+    Raises:
+        Problem: 400, the address names no blob.
     """
     try:
-        found = await asyncio.to_thread(_explain, clients, pipelines, address, now)
-        pipeline = None if found["pipeline"] is None else pipelines[found["pipeline"]]
-        if model is not None and pipeline is not None:
-            found["in_model"] = await asyncio.to_thread(
-                _in_model, clients, pipeline, _path(found["blob"], pipeline), model
-            )
+        container, name = parse_blob_address(asked.blob, clients.blobs.url)
     except InvalidEvent as error:
-        return Problem(400, "invalid-request", str(error), where="blob").to_answer()
-    return Answer(200, found)
-
-
-def _explain(
-    clients: Clients, pipelines: Mapping[str, Pipeline], address: str, now: datetime
-) -> dict[str, Any]:
-    container, name = parse_blob_address(address, clients.blobs.url)
+        raise Problem(400, "invalid-request", str(error), where="blob") from None
     pipeline = watching(pipelines.values(), container, name)
     blob = f"{container}/{name}"
     if pipeline is None:
         places = ", ".join(f"{p.source.container}/{p.source.prefix}" for p in pipelines.values())
-        return {
-            "blob": blob,
-            "pipeline": None,
-            "partition": None,
-            "state": "unwatched",
-            "reason": f"no pipeline watches this place; watched are: {places}",
-            "events": [],
-            "models": [],
-        }
+        return Explanation(
+            blob=blob,
+            pipeline=None,
+            partition=None,
+            state="unwatched",
+            reason=f"no pipeline watches this place; watched are: {places}",
+            events=[],
+            models=[],
+        )
     inquiry = _Inquiry(clients, pipeline, name, now)
     partition = pipeline.source.partition_of(inquiry.path)
     answer = inquiry.answer()
     version = answer.get("dataset_version")
     models = inquiry.models(version)
     trained = [each for each in models or () if each.dataset_version == version]
-    return {
-        "blob": blob,
-        "pipeline": pipeline.name,
-        "partition": None if partition is None else partition.key,
+    model = ModelVersion(name=pipeline.model.name, version=trained[0].version) if trained else None
+    return Explanation(
+        blob=blob,
+        pipeline=pipeline.name,
+        partition=None if partition is None else partition.key,
         **answer,
-        "events": inquiry.events(),
-        "models": None if models is None else [each.model_dump(mode="json") for each in models],
-        "model": {"name": pipeline.model.name, "version": trained[0].version} if trained else None,
-    }
-
-
-def _path(blob: str, pipeline: Pipeline) -> str:
-    return blob.partition("/")[2].removeprefix(pipeline.source.prefix)
+        events=inquiry.events(),
+        models=models,
+        model=model,
+        in_model=None
+        if asked.model is None
+        else _in_model(clients, pipeline, inquiry.path, asked.model),
+    )
 
 
 class _Inquiry:
@@ -185,7 +156,7 @@ class _Inquiry:
             return _answer("quarantined", f"left out since a trainer refused it: {refused}")
         return self._not_frozen()
 
-    def events(self) -> list[dict[str, Any]]:
+    def events(self) -> list[ExplainedEvent]:
         """The events of the blob that were kept, oldest first, copies left out."""
         since = self._now - EVENT_DELAY
         until = self._now
@@ -197,7 +168,7 @@ class _Inquiry:
         )
         first = {entry.event_id: entry for entry in reversed(list(entries))}
         return [
-            {key: value for key, value in asdict(entry).items() if key != "blob"}
+            ExplainedEvent(**{key: value for key, value in asdict(entry).items() if key != "blob"})
             for entry in reversed(first.values())
         ]
 
@@ -351,14 +322,19 @@ def _answer(state: State, reason: str, batch: RecordBatch | None = None) -> dict
     return answer
 
 
-def _in_model(clients: Clients, pipeline: Pipeline, path: str, version: str) -> dict[str, Any]:
+def _in_model(clients: Clients, pipeline: Pipeline, path: str, version: str) -> InModel:
     """Whether the dataset version that a model was trained on has the path."""
     dataset_version = dataset_of_model(clients, pipeline.model.name, version)
-    answer = {"version": version, "dataset_version": dataset_version, "etag": None}
-    if dataset_version is None:
-        return {**answer, "contained": None, "reason": "Landfall registered no such version"}
-    dataset = claimed_dataset(clients, pipeline.name, dataset_version)
-    line = None if dataset is None else find_line(clients, dataset, path)
-    if line is None:
-        return {**answer, "contained": False, "reason": "not in that dataset version"}
-    return {**answer, "contained": True, "etag": line.etag, "reason": "in that dataset version"}
+    line, contained, reason = None, None, "Landfall registered no such version"
+    if dataset_version is not None:
+        dataset = claimed_dataset(clients, pipeline.name, dataset_version)
+        line = None if dataset is None else find_line(clients, dataset, path)
+        contained = line is not None
+        reason = "in that dataset version" if contained else "not in that dataset version"
+    return InModel(
+        version=version,
+        dataset_version=dataset_version,
+        etag=None if line is None else line.etag,
+        contained=contained,
+        reason=reason,
+    )

@@ -7,9 +7,9 @@ write one key in several cases, so keys are compared without case; unknown keys 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any, cast
 
+from handlers.configuration.settings import Settings
+from handlers.triggers.event_envelope import EventEnvelope, lower_keys
 from orchestrations.errors import InvalidEvent
 
 EVENT_TYPES = frozenset(
@@ -28,54 +28,46 @@ _WORKSPACE = re.compile(
 )
 
 
-def parse_job_event(*, event_id: str, event_type: str, subject: str, data: object) -> str:
+def parse_job_event(event: EventEnvelope) -> str:
     """The run that an event is about: the name of its job, and the id of its instance.
 
     Raises:
         InvalidEvent: it is of another type, or names no run.
     """
-    if event_type.lower() not in EVENT_TYPES:
+    if event.type.lower() not in EVENT_TYPES:
         raise InvalidEvent(
-            f"event {event_id}: type {event_type!r} is neither RunCompleted nor RunStatusChanged "
+            f"event {event.id}: type {event.type!r} is neither RunCompleted nor RunStatusChanged "
             "of Microsoft.MachineLearningServices",
             cause="unknown-job-event-type",
         )
-    fields = cast("Mapping[str, Any]", data) if isinstance(data, Mapping) else {}
-    run = next((value for key, value in fields.items() if key.lower() == "runid"), None)
+    run = lower_keys(event.data).get("runid")
     if run is None:
-        match = _SUBJECT.match(subject)
+        match = _SUBJECT.match(event.subject)
         run = None if match is None else match["run"]
     if not isinstance(run, str) or _RUN.fullmatch(run) is None:
         raise InvalidEvent(
-            f"event {event_id}: neither data.runId {run!r} nor subject {subject!r} names a run",
+            f"event {event.id}: neither data.runId {run!r} nor subject {event.subject!r} names a "
+            "run",
             cause="no-run-named",
         )
     return run
 
 
-def check_workspace(
-    topic: str, *, event_id: str, subscription_id: str, resource_group: str, workspace: str
-) -> None:
-    """Return when the event comes from this workspace, or names no source.
-
-    Args:
-        topic: `topic` of an Event Grid event, `source` of a CloudEvent.
-        event_id: for the message.
-        subscription_id: of the workspace that the app is configured for.
-        resource_group: the same.
-        workspace: the same.
+def check_workspace(event: EventEnvelope, settings: Settings) -> None:
+    """Return when the event comes from the workspace of the settings, or names no source.
 
     Raises:
         InvalidEvent: it names another workspace.
     """
-    match = _WORKSPACE.search(topic)
+    names = ("AZUREML_SUBSCRIPTION_ID", "AZUREML_RESOURCE_GROUP", "AZUREML_WORKSPACE_NAME")
+    ours = [settings.required(name) for name in names]
+    match = _WORKSPACE.search(event.source)
     if match is None:
         return
     named = (match["subscription"], match["group"], match["workspace"])
-    configured = (subscription_id, resource_group, workspace)
-    if [each.lower() for each in named] != [each.lower() for each in configured]:
+    if [each.lower() for each in named] != [each.lower() for each in ours]:
         raise InvalidEvent(
-            f"event {event_id}: topic {topic!r} is not workspace {workspace!r} of resource group "
-            f"{resource_group!r}",
+            f"event {event.id}: topic {event.source!r} is not workspace {ours[2]!r} of resource "
+            f"group {ours[1]!r}",
             cause="other-workspace",
         )

@@ -15,7 +15,7 @@ from azure.durable_functions import DurableOrchestrationClient
 from handlers.alarms import vault_events
 from handlers.configuration.clients import Clients
 from handlers.durable.instances import is_live, wake_up
-from handlers.triggers.event_envelope import Delivered, EventEnvelope, delivery_id, parse_event
+from handlers.triggers.event_envelope import Delivered, delivery_id, parse_event
 from handlers.triggers.job_events import check_workspace, parse_job_event
 from handlers.triggers.monitor_signals import MonitorSignal, parse_signal, start_retraining
 from handlers.triggers.rejected_events import RejectedEvent, keep_rejected
@@ -59,7 +59,8 @@ async def handle_job_events(
                 found = vault_events.parse_vault_event(envelope)
                 await asyncio.to_thread(vault_events.keep_vault_object, clients, found)
                 continue
-            run = parse(clients, envelope)
+            check_workspace(envelope, clients.settings)
+            run = parse_job_event(envelope)
             runs.add(run)
             signal = parse_signal(run, envelope.data, pipelines)
             signals |= set() if signal is None else {signal}
@@ -80,25 +81,6 @@ async def handle_job_events(
     if rejected:
         await asyncio.to_thread(keep_rejected, clients.records, rejected, at=now)
     return woken
-
-
-def parse(clients: Clients, event: EventEnvelope) -> str:
-    """The run that an event of our workspace is about.
-
-    Raises:
-        InvalidEvent: it is of another workspace, or names no run.
-    """
-    settings = clients.settings
-    check_workspace(
-        event.source,
-        event_id=event.id,
-        subscription_id=settings.required("AZUREML_SUBSCRIPTION_ID"),
-        resource_group=settings.required("AZUREML_RESOURCE_GROUP"),
-        workspace=settings.required("AZUREML_WORKSPACE_NAME"),
-    )
-    return parse_job_event(
-        event_id=event.id, event_type=event.type, subject=event.subject, data=event.data
-    )
 
 
 async def _wake(starter: DurableOrchestrationClient, run: str) -> bool:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, cast
 
 from azure.durable_functions import DurableOrchestrationClient
 
-from handlers.durable.instances import is_live
-from handlers.durable.starting import start_once
+from handlers.durable.instances import is_live, start_once
+from handlers.triggers.event_envelope import lower_keys
 from orchestrations.contracts.landing import BatchTrace, LandingRequest
 from orchestrations.contracts.runs import START_REASON_LIMIT_CHARACTERS
 from orchestrations.errors import shorten
@@ -47,7 +46,7 @@ def parse_signal(run: str, data: object, pipelines: Iterable[str]) -> MonitorSig
         data: of the event; its keys are compared without case.
         pipelines: names of those that there are.
     """
-    text = _lower(_lower(data).get("runtags")).get(THRESHOLD_TAG)
+    text = lower_keys(lower_keys(data).get("runtags")).get(THRESHOLD_TAG)
     if not isinstance(text, str) or not text:
         return None
     # The longest name first: `digits-live_drift` is of digits-live, and not of digits.
@@ -78,8 +77,3 @@ async def start_retraining(
     )
     instance = request_instance(pipeline.name, f"monitor {signal.run}")
     return await start_once(starter, landing.__name__, instance, request.to_dict())
-
-
-def _lower(fields: object) -> Mapping[str, Any]:
-    given = cast("Mapping[str, Any]", fields) if isinstance(fields, Mapping) else {}
-    return {name.lower(): value for name, value in given.items()}

@@ -17,7 +17,7 @@ from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.landing_zone import event_log
 from handlers.landing_zone.event_log import UNREADABLE, Entry
-from handlers.messaging.ops_alerts import publish_alert, trouble_document
+from handlers.messaging.ops_alerts import publish_alert, trouble
 from orchestrations.contracts.base import Contract
 from orchestrations.errors import shorten
 
@@ -107,7 +107,7 @@ def _count(records: ContainerClient, events: Sequence[RejectedEvent], *, at: dat
                 }
             ).to_dict()
 
-        record_store.update(records, _record(cause), add, _no_metadata)
+        record_store.update(records, _record(cause), add)
 
 
 def alert_rejected(clients: Clients, *, now: datetime) -> list[str]:
@@ -122,22 +122,21 @@ def alert_rejected(clients: Clients, *, now: datetime) -> list[str]:
         last = found.alerted_at
         if not found.count or (last is not None and now - last < ALERT_INTERVAL):
             continue
-        publish_alert(
-            clients,
+        alert = trouble(
+            KIND,
             alert_id=f"{KIND}:{found.cause}:{found.since.isoformat()}",
-            kind=KIND,
             severity="warning",
-            document=trouble_document(
-                KIND,
-                at=now,
-                cause=found.cause,
-                count=found.count,
-                since=found.since.isoformat(),
-                until=found.until.isoformat(),
-                examples=list(found.examples),
-                records=f"events/{UNREADABLE}/{_common_hours(found.since, found.until)}",
-            ),
+            at=now,
+            data={
+                "cause": found.cause,
+                "count": found.count,
+                "since": found.since.isoformat(),
+                "until": found.until.isoformat(),
+                "examples": list(found.examples),
+                "records": f"events/{UNREADABLE}/{_common_hours(found.since, found.until)}",
+            },
         )
+        publish_alert(clients, alert)
 
         def mark(document: Any | None, found: _Cause = found) -> Any | None:
             now_there = _Cause.from_dict(document)
@@ -150,7 +149,7 @@ def alert_rejected(clients: Clients, *, now: datetime) -> list[str]:
                 }
             ).to_dict()
 
-        record_store.update(clients.records, _record(found.cause), mark, _no_metadata)
+        record_store.update(clients.records, _record(found.cause), mark)
         alerted.append(found.cause)
     return alerted
 
@@ -169,7 +168,3 @@ def _common_hours(since: datetime, until: datetime) -> str:
 
 def _record(cause: str) -> str:
     return f"{_FOLDER}{cause}.json"
-
-
-def _no_metadata(_: Any) -> dict[str, str]:
-    return {}

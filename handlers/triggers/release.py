@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
 
 from azure.durable_functions import DurableOrchestrationClient
 from pydantic import Field
 
-from handlers.api.actions import Asked, caller, keep_action
-from handlers.api.bodies import parse_body
-from handlers.api.parameters import find_pipeline
+from handlers.api.actions import Asked, keep_action
+from handlers.api.documents.base import Accepted
 from handlers.configuration.clients import Clients
 from handlers.landing_zone.held_batches import release_held_batch
 from handlers.triggers.blob_created import ensure_landing
-from handlers.triggers.problem_details import Answer, Problem
+from handlers.triggers.problem_details import Problem
 from orchestrations.names import landing_instance
 from orchestrations.pipeline import Pipeline
 
@@ -28,56 +26,33 @@ class ReleaseBatch(Asked):
     dataset_version: str = Field(pattern=r"^[0-9a-f]{1,64}$")
 
 
-async def release_batch(
+async def release(
     clients: Clients,
-    pipelines: Mapping[str, Pipeline],
     starter: DurableOrchestrationClient,
-    *,
-    name: str,
-    headers: Mapping[str, str],
-    body: bytes,
-) -> Answer:
-    """Release a batch by its dataset version, as the alert `batch-held` names it.
+    pipeline: Pipeline,
+    asked: ReleaseBatch,
+) -> Accepted:
+    """Let a held batch be trained on.
 
-    The release is kept first, and a landing opened then: it freezes what is in the zone now, and
-    trains on it if it is this very content. If it is not, it is compared anew.
-
-    Args:
-        clients: for the records.
-        pipelines: by name.
-        starter: the durable client.
-        name: of the pipeline.
-        headers: of the request, for who asks.
-        body: of the request.
+    The alert `batch-held` names its dataset version. The release is kept first, and a landing
+    opened then: it freezes what is in the zone now, and trains on it if it is this very content. If
+    it is not, it is compared anew.
     """
-    try:
-        pipeline = find_pipeline(pipelines, name)
-        request = parse_body(ReleaseBatch, body)
-    except Problem as problem:
-        return problem.to_answer()
-    held = await asyncio.to_thread(
-        release_held_batch, clients, name, request.dataset_version, request.reason
-    )
+    name, version = pipeline.name, asked.dataset_version
+    held = await asyncio.to_thread(release_held_batch, clients, name, version, asked.reason)
     if held is None:
-        return Problem(
+        raise Problem(
             404,
             "unknown-batch",
-            f"pipeline {name} holds no batch of dataset version {request.dataset_version}",
+            f"pipeline {name} holds no batch of dataset version {version}",
             where="dataset_version",
-        ).to_answer()
-    version, by = request.dataset_version, caller(headers, request.by)
-    await asyncio.to_thread(
-        keep_action,
-        clients,
-        "release",
-        f"pipeline {name}",
-        by=by,
-        reason=request.reason,
-        outcome=f"dataset version {version} is released",
-    )
+        )
+    outcome = f"dataset version {version} is released"
+    on = f"pipeline {name}"
+    await asyncio.to_thread(keep_action, clients, "release", on, asked, outcome=outcome)
     partition = held.dataset.partition
     trace = clients.telemetry.new_trace()
     await ensure_landing(starter, pipeline, partition, opened_by="release", wake=True, trace=trace)
     landing = landing_instance(name, partition)
-    logger.info("%s: dataset version %s is released", landing, request.dataset_version)
-    return Answer(202, {"id": landing, "status_url": f"/api/runs/{landing}"})
+    logger.info("%s: dataset version %s is released", landing, version)
+    return Accepted(id=landing, status_url=f"/api/runs/{landing}")

@@ -20,7 +20,7 @@ from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.durable.instances import is_broken
 from handlers.durable.status_documents import broken_failure, parsed
-from handlers.messaging.ops_alerts import publish_alert, trouble_document
+from handlers.messaging.ops_alerts import publish_alert, trouble
 from orchestrations.contracts.base import Contract
 from orchestrations.contracts.landing import LandingRequest
 from orchestrations.landing import landing
@@ -81,22 +81,20 @@ async def close_request(
         await starter.start_new(landing.__name__, request_id, request.to_dict())
         return "started again"
     pipeline = None if request is None else request.pipeline.name
-    await asyncio.to_thread(
-        publish_alert,
-        clients,
+    alert = trouble(
+        KIND,
         alert_id=alert_id(KIND, request_id),
-        kind=KIND,
         severity="error",
-        document=trouble_document(
-            KIND,
-            at=now,
-            request=request_id,
-            pipeline=pipeline,
-            restarts=known.restarts,
-            message=broken_failure(whole).message,
-        ),
+        at=now,
+        data={
+            "request": request_id,
+            "pipeline": pipeline,
+            "restarts": known.restarts,
+            "message": broken_failure(whole).message,
+        },
         pipeline=pipeline,
     )
+    await asyncio.to_thread(publish_alert, clients, alert)
     alerted = known.model_copy(update={"is_alerted": True})
     await asyncio.to_thread(record_store.replace, clients.records, name, alerted.to_dict())
     return "alerted"

@@ -4,37 +4,54 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from datetime import datetime
 from typing import Annotated
 
 from azure.durable_functions import DurableOrchestrationClient
 from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
-from handlers.api.actions import caller, keep_action
-from handlers.api.documents.rollouts import RolloutDetail, RolloutList, RolloutSummary
-from handlers.api.parameters import Parameters, next_url, parse_parameters
+from handlers.api.actions import Asked, keep_action
+from handlers.api.documents.base import Accepted, Document
+from handlers.api.parameters import Parameters, next_url
 from handlers.configuration.clients import Clients
 from handlers.durable.instances import exists, is_broken, is_live, wake_up
 from handlers.durable.status_documents import parsed
 from handlers.rollouts.observing import record_decision
 from handlers.rollouts.rollout_index import list_rollouts as read_page
 from handlers.rollouts.rollout_index import recorded_end
-from handlers.triggers.problem_details import Answer, Problem
+from handlers.triggers.problem_details import Problem
 from orchestrations.contracts.rollouts import Decision, RolloutStatus, Verb
 from orchestrations.rollout import rollout as rollout_orchestrator
 
-BODY_LIMIT_BYTES = 20_000
 _INSTANCE = re.compile(r"rollout-[A-Za-z0-9][A-Za-z0-9_-]{0,240}")
 
 
-class DecideRollout(BaseModel):
-    """Body of POST /api/rollouts/{id}/promote and …/rollback; all of it may be left out."""
+class RolloutDetail(RolloutStatus):
+    """Answer of `GET /api/rollouts/{rollout}`."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    broken: bool
+    """Whether its instance failed or was terminated, so that it decides nothing any more."""
 
-    by: str = Field(default="a caller of the HTTP API", max_length=200)
-    reason: str = Field(default="no reason was given", max_length=300)
+
+class RolloutSummary(RolloutDetail):
+    """A rollout in a list."""
+
+    created_at: datetime
+
+
+class RolloutList(Document):
+    """Answer of `GET /api/rollouts`, newest first."""
+
+    rollouts: list[RolloutSummary]
+    next: str | None
+    """Where the next page is, relative to the host; null on the last one."""
+
+
+class DecideRollout(Asked):
+    """Body of POST /api/rollouts/{rollout}/promote and …/rollback; all of it may be left out."""
+
+    reason: str = Field(default="no reason was given", min_length=1, max_length=300)
 
 
 class RolloutFilter(Parameters):
@@ -46,23 +63,18 @@ class RolloutFilter(Parameters):
 
 
 async def list_rollouts(
-    clients: Clients, starter: DurableOrchestrationClient, parameters: Mapping[str, str]
-) -> Answer:
-    """A page of rollouts, newest first."""
-    try:
-        asked = parse_parameters(RolloutFilter, parameters)
-    except Problem as problem:
-        return problem.to_answer()
+    clients: Clients, starter: DurableOrchestrationClient, asked: RolloutFilter
+) -> RolloutList:
+    """Rollouts, newest first."""
     page = await asyncio.to_thread(
         read_page, clients, pipeline=asked.pipeline, after=asked.after, limit=asked.limit
     )
-    listed = RolloutList(
+    return RolloutList(
         rollouts=await asyncio.gather(
             *(_summary(clients, starter, each) for each in page.rollouts)
         ),
         next=next_url("/api/rollouts", asked, page.following),
     )
-    return Answer(200, listed.model_dump(mode="json"))
 
 
 async def _summary(
@@ -82,61 +94,64 @@ async def _summary(
     return RolloutSummary(**dict(status), broken=is_over, created_at=asked.since)
 
 
-async def get_rollout(starter: DurableOrchestrationClient, *, rollout: str) -> Answer:
-    """The status of a rollout; one whose instance failed or was terminated has `broken`: true."""
-    try:
-        instance = await _find(starter, rollout)
-    except Problem as problem:
-        return problem.to_answer()
-    detail = RolloutDetail(**dict(_status(instance)), broken=is_broken(instance))
-    return Answer(200, detail.to_dict())
+async def get_rollout(starter: DurableOrchestrationClient, *, rollout: str) -> RolloutDetail:
+    """How far a model is on its way to an endpoint.
+
+    `broken` is true where the instance failed or was terminated.
+    """
+    instance = await _find(starter, rollout)
+    return RolloutDetail(**dict(_status(instance)), broken=is_broken(instance))
 
 
-async def decide_rollout(
+async def promote_rollout(
+    clients: Clients, starter: DurableOrchestrationClient, asked: DecideRollout, *, rollout: str
+) -> Accepted:
+    """End the step that a rollout bakes in: the next one begins.
+
+    Where the rollout is live, the time of the previous deployments ends.
+    """
+    instance = await _find_live(starter, rollout)
+    state = _status(instance).state
+    if state not in ("baking", "live"):
+        raise Problem(
+            409, "rollout-not-baking", f"rollout {rollout} is {state}: wait until it bakes"
+        )
+    return await _decide(clients, starter, instance, "promote", asked)
+
+
+async def roll_back_rollout(
+    clients: Clients, starter: DurableOrchestrationClient, asked: DecideRollout, *, rollout: str
+) -> Accepted:
+    """Set the traffic of before a rollout again, in every state before its end."""
+    instance = await _find_live(starter, rollout)
+    return await _decide(clients, starter, instance, "rollback", asked)
+
+
+async def _decide(
     clients: Clients,
     starter: DurableOrchestrationClient,
+    instance: DurableOrchestrationStatus,
     verb: Verb,
-    *,
-    rollout: str,
-    headers: Mapping[str, str],
-    body: bytes = b"",
-) -> Answer:
-    """Put a decision on record, and wake the rollout up.
+    asked: DecideRollout,
+) -> Accepted:
+    """Put a decision on record, and wake the rollout up."""
+    status = _status(instance)
+    decision = Decision(verb=verb, by=asked.by, reason=asked.reason, step=status.step)
+    await asyncio.to_thread(record_decision, clients, status.id, decision)
+    on = f"rollout {status.id}"
+    await asyncio.to_thread(keep_action, clients, verb, on, asked, outcome="requested")
+    await wake_up(starter, status.id)
+    return Accepted(id=status.id, status_url=f"/api/rollouts/{status.id}")
 
-    A promotion ends the step that the rollout bakes in now, or, where it is live, the time of the
-    previous deployments. A rollback holds in every state before the end.
-    """
-    try:
-        asked = _parse(body)
-        instance = await _find(starter, rollout)
-        status = _status(instance)
-        if not is_live(instance):
-            raise Problem(  # noqa: TRY301 - one exit for all problems
-                409, "rollout-has-ended", f"rollout {rollout} has ended as {status.state}"
-            )
-        if verb == "promote" and status.state not in ("baking", "live"):
-            raise Problem(  # noqa: TRY301 - the same
-                409,
-                "rollout-not-baking",
-                f"rollout {rollout} is {status.state}: wait until it bakes",
-            )
-    except Problem as problem:
-        return problem.to_answer()
-    by = caller(headers, asked.by)
-    decision = Decision(verb=verb, by=by, reason=asked.reason, step=status.step)
-    await asyncio.to_thread(record_decision, clients, rollout, decision)
-    await asyncio.to_thread(
-        keep_action,
-        clients,
-        verb,
-        f"rollout {rollout}",
-        by=by,
-        reason=asked.reason,
-        outcome="requested",
-    )
-    await wake_up(starter, rollout)
-    url = f"/api/rollouts/{rollout}"
-    return Answer(202, {"id": rollout, "status_url": url}, headers={"Location": url})
+
+async def _find_live(
+    starter: DurableOrchestrationClient, rollout: str
+) -> DurableOrchestrationStatus:
+    instance = await _find(starter, rollout)
+    if not is_live(instance):
+        state = _status(instance).state
+        raise Problem(409, "rollout-has-ended", f"rollout {rollout} has ended as {state}")
+    return instance
 
 
 def _status(instance: DurableOrchestrationStatus) -> RolloutStatus:
@@ -155,14 +170,3 @@ async def _find(starter: DurableOrchestrationClient, rollout: str) -> DurableOrc
             _status(status)
             return status
     raise Problem(404, "unknown-rollout", f"there is no rollout {rollout!r}")
-
-
-def _parse(body: bytes) -> DecideRollout:
-    if len(body) > BODY_LIMIT_BYTES:
-        raise Problem(413, "invalid-request", f"a body of {len(body)} bytes is too long")
-    try:
-        return DecideRollout.model_validate_json(body.strip() or b"{}")
-    except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "body"
-        raise Problem(400, "invalid-request", f"{where}: {first['msg']}", where=where) from None

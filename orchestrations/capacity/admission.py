@@ -70,10 +70,11 @@ def ask(document: Admission, run: WaitingRun) -> Admission:
     It keeps its place. One that was admitted stays so, unless Azure ML has refused that option.
     """
     admitted = next((each for each in document.admitted if each.run == run.run), None)
-    wanted = (
-        [] if admitted is None else [each for each in run.options if each.flavor == admitted.flavor]
-    )
-    if admitted is not None and all(each.shortage is None for each in wanted):
+    if admitted is not None and not any(
+        (each.flavor, each.nodes) == (admitted.flavor, admitted.nodes)
+        for each in run.options
+        if each.shortage is not None
+    ):
         return document
     known = next((each for each in document.waiting if each.run == run.run), None)
     before = known or admitted

@@ -11,7 +11,8 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints, model_validator
 
-from orchestrations.pipeline import ClusterName, ComputeOption, Name, Pipeline, Section
+from orchestrations.pipeline import ComputeOption, Name, Pipeline
+from orchestrations.section import ClusterName, Section
 
 
 class Flavor(Section):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 Traceparent = Annotated[str | None, Field(exclude_if=lambda it: it is None)]
 """The span that something happens below, as `orchestrations.trace_context` has it; None where
@@ -35,6 +35,19 @@ class Contract(BaseModel):
             pydantic.ValidationError: a field is missing, unknown or of the wrong type.
         """
         return cls.model_validate(document)
+
+
+def problems_of(error: ValidationError, *, whole: str) -> str:
+    """What is wrong with a document, without its values: a callback URL can hold a token.
+
+    Args:
+        error: of the parser.
+        whole: what the document as a whole is called.
+    """
+    return "; ".join(
+        f"{'.'.join(map(str, problem['loc'])) or whole}: {problem['msg']}"
+        for problem in error.errors(include_input=False, include_url=False)
+    )
 
 
 class Failure(Contract):

@@ -125,6 +125,7 @@ class Refusal(Contract):
     """Azure ML has refused a cluster with the nodes of a compute option for want of quota."""
 
     cluster: str
+    nodes: int
     message: str
 
 

@@ -9,7 +9,8 @@ from pydantic import Field
 
 from orchestrations.contracts.base import ActivityRequest, Contract, Done, Traceparent
 from orchestrations.contracts.models import Model
-from orchestrations.pipeline import EndpointKind, Pipeline
+from orchestrations.deploy import AnswerGuard, EndpointKind
+from orchestrations.pipeline import Pipeline
 
 RolloutState = Literal[
     "waiting",
@@ -108,6 +109,11 @@ class RolloutStatus(Contract):
     """Since the step began."""
     error_rate: float | None = None
     latency_p95_ms: float | None = None
+    # Left out where there are none, so that the histories of other pipelines do not change.
+    answers: dict[str, float] = Field(
+        default_factory=dict[str, float], exclude_if=lambda it: not it
+    )
+    """Metrics of the model's answers in the step, by their guards' labels."""
     reason: str | None = None
 
 
@@ -195,7 +201,7 @@ class Observation(Contract):
     """State of a rollout while it waits."""
 
     requests: float = 0
-    """Since the step began, those that failed included."""
+    """Since the step began, those that failed included. Of a batch deployment: its jobs."""
     failures: float = 0
     latency_p95_ms: float | None = None
     """The worst minute's."""
@@ -212,6 +218,41 @@ class ObserveRollout(ActivityRequest[Observation]):
     kind: Kind = "online"
     deployment: str
     step: int
+    since: datetime
+    """When the step began."""
+
+
+class AnswerMeasurement(Contract):
+    """What was measured for one guard of the model's answers, since the step began."""
+
+    answers: int
+    """Of the new deployment, as far as they were collected and read."""
+    without: int
+    """Those that lack the field; of a mean, those that have no number there."""
+    value: float | None
+    """The metric. None where there is no answer to measure."""
+    compared: int
+    """Answers of the current deployments; where answers are joined, the requests with both."""
+    reference: float | None
+    """The metric of the current deployments."""
+
+
+class AnswerMeasurements(Contract):
+    """What was measured, for each guard in their order."""
+
+    guards: list[AnswerMeasurement]
+
+
+class MeasureAnswers(ActivityRequest[AnswerMeasurements]):
+    """Input of `measure_answers`."""
+
+    endpoint: str
+    deployment: str
+    current: list[str]
+    """The deployments before this one."""
+    container: str
+    """Where labels land."""
+    guards: list[AnswerGuard]
     since: datetime
     """When the step began."""
 

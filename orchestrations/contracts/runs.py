@@ -15,7 +15,7 @@ from orchestrations.contracts.models import Model
 from orchestrations.names import run_id
 from orchestrations.pipeline import Pipeline, Retry
 
-RunState = Literal[
+UnfinishedRunState = Literal[
     "registering",
     "provisioning",
     "waiting_for_nodes",
@@ -25,6 +25,9 @@ RunState = Literal[
     "ending",
     "judging",
     "publishing",
+]
+RunState = Literal[
+    UnfinishedRunState,
     "succeeded",
     "not_promoted",
     "superseded",
@@ -33,7 +36,6 @@ RunState = Literal[
     "rejected",
     "failed",
 ]
-
 
 START_REASON_LIMIT_CHARACTERS = 300
 

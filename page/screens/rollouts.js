@@ -52,6 +52,7 @@ export function RolloutScreen({ id }) {
       <dt>Requests in the step</dt><dd>${data.requests === null ? "–" : number(data.requests)}</dd>
       <dt>Failed</dt><dd>${percent(data.error_rate)}</dd>
       <dt>p95 latency</dt><dd>${data.latency_p95_ms === null ? "–" : `${number(data.latency_p95_ms)} ms`}</dd>
+      ${Object.entries(data.answers ?? {}).map(([metric, value]) => html`<dt>Answers: ${metric}</dt><dd>${number(value)}</dd>`)}
     </dl>
   `}</>`;
 }

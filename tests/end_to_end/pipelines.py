@@ -10,7 +10,7 @@ from harness.child_process import REPOSITORY
 
 PIPELINES = REPOSITORY / "pipelines"
 TRAINERS = REPOSITORY / "trainers"
-COPIED = ("digits", "digits-live", "templates")
+COPIED = ("digits", "digits-live", "smoke", "templates")
 
 Changes = Mapping[str, str]
 """Text of a file → text in its place."""

@@ -4,13 +4,18 @@ Every activity that succeeds runs twice, as after a worker that was lost: each e
 that one that is not adopted by its name is seen. `make demo` tells the same stories without this,
 on more digits and with torch.
 A story that does not turn out leaves the next ones nothing to stand on: those are skipped.
+
+All parties reach the services by their identities, as on Azure: the app, the topics of Event Grid,
+the cluster and the deployer. The hook that azd runs after a deployment lands a batch at the end.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 import re
+import sys
 from collections import defaultdict
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
@@ -30,7 +35,6 @@ from demo.stories import (
     LANDED_AGAIN,
     LIVE,
     POISONED,
-    SHIFTED,
     STORIES,
     WANTED_ACCURACY,
     Facts,
@@ -50,6 +54,7 @@ from tests.end_to_end.workspace import (
 )
 
 DIGITS = 1000
+SHIFTED = 200
 PAUSE = "pause"
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.asyncio(loop_scope="module")]
@@ -101,7 +106,7 @@ async def performance(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerato
         listeners.watching(endpoints) as cloud,
     ):
         digits = digit_files(state / "digits")[:DIGITS]
-        stage = Stage(cloud, listeners.mailbox, lambda _: None, digits)
+        stage = Stage(cloud, listeners.mailbox, lambda _: None, digits, shifted=SHIFTED)
         with app_settings(endpoints):
             yield Performance(stage, listeners, endpoints, state / PAUSE)
 
@@ -284,3 +289,33 @@ async def test_nothing_was_told_twice_or_by_halves(performance: Performance) -> 
         ("event_grid", "service_bus", "webhook")
     }
     assert len(await performance.jobs()) == len(runs) == 7
+
+
+async def test_a_batch_of_the_hook_that_azd_runs_becomes_a_model(performance: Performance) -> None:
+    """As a program; all that took part did what infra/roles.json allows and no more."""
+    endpoints = performance.endpoints
+    functions, settings = endpoints["functions"], endpoints["app_settings"]
+    identity = ("IDENTITY_ENDPOINT", "IDENTITY_HEADER", "REQUESTS_CA_BUNDLE")
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "infra/hooks/smoke_test.py",
+        cwd=laptop.APP,
+        env={
+            **os.environ,
+            **{name: settings[name] for name in identity},
+            "AZURE_CLIENT_ID": endpoints["identities"]["deployer"],
+            "LANDFALL_URL": functions["base_url"],
+            "LANDFALL_FUNCTION_KEY": functions["function_key"],
+            "LANDFALL_DATA_URL": settings["DataStorage__blobServiceUri"],
+            "LANDFALL_SMOKE_TIMEOUT_SECONDS": "180",
+        },
+        stdout=asyncio.subprocess.PIPE,
+    )
+    output, _ = await process.communicate()
+    assert process.returncode == 0, output.decode()
+    assert "succeeded" in output.decode()
+    assert f"{functions['base_url']}/api/runs/smoke-" in output.decode()
+    folder = performance.pause.with_name("logs")
+    logs = [path.read_text("utf-8", "replace") for path in folder.iterdir()]
+    refusals = ("AuthorizationPermissionMismatch", "AuthorizationFailed", "Unauthorized access")
+    assert [each for each in refusals if any(each in log for log in logs)] == []

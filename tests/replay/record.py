@@ -23,8 +23,11 @@ import re
 import secrets
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 import aiohttp
 import yaml
@@ -56,46 +59,46 @@ def main() -> int:
 
 async def _record(state: Path, names: list[str], at_a_time: int) -> int:
     shutil.rmtree(state, ignore_errors=True)
-    secret = "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
-    tape = Tape(state / "tape.jsonl")
-    settings = {
-        "INBOUND_WEBHOOK_SECRET": secret,
-        "TAPE": str(state / "tape.jsonl"),
-        # Trace ids would differ in each recording.
-        "OTEL_EXPORTER_OTLP_ENDPOINT": "",
-    }
-    options = make_app(state, SITUATIONS, settings)
+    # Trace ids would differ in each recording.
+    options = make_app(state, SITUATIONS, {"OTEL_EXPORTER_OTLP_ENDPOINT": ""})
     turns = asyncio.Semaphore(at_a_time)
-    async with running(options, _say) as (environment, _):
+    async with on_stage(options, _say) as any_scene:
+
+        async def play(name: str) -> bool:
+            scene = replace(any_scene, pipeline=name)
+            async with turns:
+                try:
+                    await SITUATIONS[name].play(scene)
+                except Exception as error:  # noqa: BLE001 - the others are recorded all the same
+                    _say(f"{name}: {type(error).__name__}: {error}")
+                    return False
+            for recording in _recordings(name, scene.tape):
+                _write(recording, state)
+            return True
+
+        came_about = await asyncio.gather(*(play(name) for name in names))
+    return 0 if all(came_about) else 1
+
+
+@asynccontextmanager
+async def on_stage(options: Options, say: Callable[[str], None]) -> AsyncGenerator[Scene]:
+    """Run the app of `make_app`; a scene without a pipeline."""
+    settings = json.loads((options.app / "app-settings.json").read_text("utf-8"))
+    async with running(options, say) as (environment, _):
         endpoints = describe_endpoints(environment)
+        storage = endpoints["storage_accounts"]["landfalldata"]
         async with (
             aiohttp.ClientSession() as http,
-            BlobServiceClient.from_connection_string(
-                endpoints["storage_accounts"]["landfalldata"]
-            ) as blobs,
+            BlobServiceClient.from_connection_string(storage) as blobs,
         ):
-
-            async def play(name: str) -> bool:
-                scene = Scene(
-                    pipeline=name,
-                    endpoints=endpoints,
-                    http=http,
-                    blobs=blobs,
-                    tape=tape,
-                    secret=secret,
-                )
-                async with turns:
-                    try:
-                        await SITUATIONS[name].play(scene)
-                    except Exception as error:  # noqa: BLE001 - the others are recorded all the same
-                        _say(f"{name}: {type(error).__name__}: {error}")
-                        return False
-                for recording in _recordings(name, tape):
-                    _write(recording, state)
-                return True
-
-            came_about = await asyncio.gather(*(play(name) for name in names))
-    return 0 if all(came_about) else 1
+            yield Scene(
+                pipeline="",
+                endpoints=endpoints,
+                http=http,
+                blobs=blobs,
+                tape=Tape(Path(settings["TAPE"])),
+                secret=settings["INBOUND_WEBHOOK_SECRET"],
+            )
 
 
 def _recordings(name: str, tape: Tape) -> list[Recording]:
@@ -124,7 +127,9 @@ def _write(recording: Recording, state: Path) -> None:
     _say(f"{file.name}: {len(recording.episodes)} episodes, {file.stat().st_size} bytes")
 
 
-def make_app(state: Path, situations: Iterable[str], settings: dict[str, str]) -> Options:
+def make_app(
+    state: Path, situations: Iterable[str], settings: Mapping[str, str] = MappingProxyType({})
+) -> Options:
     """An app folder that loads the repository's app, with a pipeline for each situation."""
     app = state / "app"
     (app / "program").mkdir(parents=True)
@@ -142,8 +147,13 @@ def make_app(state: Path, situations: Iterable[str], settings: dict[str, str]) -
             shutil.copytree(PARTS / parts, folder, dirs_exist_ok=True)
     (app / "pipelines" / "queues.yml").write_text(yaml.safe_dump(QUEUES))
     ours = json.loads((INFRA / "app-settings.json").read_text("utf-8"))
-    paths = {"RECORDED_APP": str(ROOT), "PIPELINES_FOLDER": str(app / "pipelines")}
-    (app / "app-settings.json").write_text(json.dumps(ours | paths | settings))
+    own = {
+        "RECORDED_APP": str(ROOT),
+        "PIPELINES_FOLDER": str(app / "pipelines"),
+        "TAPE": str(state / "tape.jsonl"),
+        "INBOUND_WEBHOOK_SECRET": "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode(),
+    }
+    (app / "app-settings.json").write_text(json.dumps({**ours, **own, **settings}))
     azure_ml = json.loads((INFRA / "azure-ml.json").read_text("utf-8"))
     azure_ml["quota"] = {NO_QUOTA_SIZE: 0}
     azure_ml["provisioningSeconds"] = 0

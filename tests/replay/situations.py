@@ -552,7 +552,12 @@ SITUATIONS: Mapping[str, Situation] = {
                     {"traffic": 50, "bake_minutes": 60},
                     {"traffic": 100, "bake_minutes": 0},
                 ],
-                "guards": {"minimum_requests": 0},
+                "guards": {
+                    "minimum_requests": 0,
+                    "answers": [
+                        {"metric": "mean", "field": "x", "max": 1, "collection": "response"}
+                    ],
+                },
             }
         },
     ),

@@ -11,9 +11,11 @@ from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from handlers.api import dead_letters
 from handlers.notifications.webhook_signature import parse_secrets, sign
 from handlers.triggers import http_api
-from handlers.triggers.release import release_batch
+from handlers.triggers.problem_details import Answer
+from handlers.triggers.release import release
 from orchestrations.pipeline import Pipeline
 from orchestrations.retraining import retraining
 from tests.simulation.fakes.training import LANDING_CONTAINER, RECORDS_CONTAINER
@@ -36,6 +38,7 @@ from tests.simulation.story import (
     Upload,
 )
 from tests.simulation.task_hub import HubInstance
+from tests.unit.handlers.asking import ask
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -137,13 +140,8 @@ class Acts:
         # The library that verifies it reads the wall clock.
         now = datetime.now(UTC)
         headers = sign(parse_secrets(SECRET, setting=""), message_id=item.key, at=now, body=body)
-        answer = await http_api.start_run(
-            world.host.clients.settings,
-            world.pipelines,
-            world.host.starter,
-            name=world.pipeline.name,
-            headers=headers,
-            body=body,
+        answer = await self._post(
+            http_api.start_run, body, headers=headers, name=world.pipeline.name
         )
         assert answer.status == 202, answer
 
@@ -156,23 +154,15 @@ class Acts:
         return max(live, key=lambda each: each.created_at, default=None)
 
     async def _cancel_run(self, _: CancelRun) -> None:
-        host = self._world.host
         run = self._newest(retraining.__name__)
         if run is not None:
             body = b'{"by": "ada", "reason": "a wrong upload"}'
-            answer = await http_api.cancel_run(
-                host.clients, host.starter, run=run.id, headers={}, body=body
-            )
+            answer = await self._post(http_api.cancel_run, body, run=run.id)
             if answer.status == 202:
                 self.cancelled.setdefault(run.id, self._world.scheduler.time())
 
     async def _redrive(self, _: Redrive) -> None:
-        answer = await http_api.redrive(
-            self._world.host.clients,
-            headers={},
-            body=b'{"maximum": 100}',
-            now=self._world.scheduler.now,
-        )
+        answer = await self._post(dead_letters.redrive, b'{"maximum": 100}')
         assert answer.status == 200, answer
         self.redrives += 1
 
@@ -188,12 +178,7 @@ class Acts:
             "reason": "try",
             "changes": self._changes(item.change),
         }
-        answer = await http_api.redrive(
-            world.host.clients,
-            headers={},
-            body=json.dumps(document).encode(),
-            now=world.scheduler.now,
-        )
+        answer = await self._post(dead_letters.redrive, json.dumps(document).encode())
         # 400: it has only this file; 404 and 409: it was redriven meanwhile, or its content is
         # another run's.
         assert answer.status in (200, 400, 404, 409), answer
@@ -224,14 +209,30 @@ class Acts:
             newest = max(held, key=lambda blob: blob.last_modified)
             version = newest.name.rpartition("/")[2].removesuffix(".json")
             body = json.dumps({"dataset_version": version}).encode()
-            await release_batch(
-                world.host.clients,
-                world.pipelines,
-                world.host.starter,
-                name=world.pipeline.name,
-                headers={},
-                body=body,
-            )
+            await self._post(release, body, name=world.pipeline.name)
+
+    async def _post(
+        self,
+        function: Callable[..., Any],
+        body: bytes,
+        *,
+        headers: Mapping[str, str] | None = None,
+        run: str = "",
+        name: str = "",
+    ) -> Answer:
+        world = self._world
+        host, now = world.host, world.scheduler.now
+        return await ask(
+            function,
+            host.clients,
+            host.starter,
+            *world.pipelines.values(),
+            headers=headers,
+            body=body,
+            now=now,
+            run=run,
+            name=name,
+        )
 
 
 def _asking(

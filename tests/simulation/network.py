@@ -8,8 +8,11 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TypeVar
 
+from azure.core.exceptions import ServiceResponseError
+
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.story import CallFault, Crash, Outage, Service, Story
+from tests.unit.handlers.azure_ml_fake import refusal
 
 Result = TypeVar("Result")
 # The SDKs give up after their own retries.
@@ -89,6 +92,15 @@ class Network:
             pause(1.0)
             result = effect()
         return result
+
+    def call_rest(self, service: Service, operation: str, effect: Callable[[], Result]) -> Result:
+        """One call of a service whose SDK stands on azure-core, and raises its errors."""
+        try:
+            return self.call(service, operation, effect)
+        except Unavailable as error:
+            if error.status is None:
+                raise ServiceResponseError("no answer") from error
+            raise refusal(error.status, "the service is busy") from error
 
     def _die(self, crash: Crash, pause: Callable[[float], None]) -> None:
         self._scheduler.after(0, functools.partial(self.crash, crash.down))

@@ -12,6 +12,7 @@ ways.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 from typing import Any
@@ -84,9 +85,14 @@ def _changeable(action: Any) -> object:
     kind = type(action)
     if kind is CreateTimerAction:
         return action.is_cancelled
-    if issubclass(kind, CompoundAction):
+    if _is_compound(kind):
         return [_changeable(each) for each in action.compound_tasks]
     return True
+
+
+@functools.cache
+def _is_compound(kind: type) -> bool:
+    return issubclass(kind, CompoundAction)
 
 
 def wrap(function: Callable[[Any], Any]) -> Callable[[OrchestratorTrigger], Decision]:

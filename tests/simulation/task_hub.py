@@ -18,14 +18,9 @@ from typing import Any, Literal
 import azure.durable_functions as df
 
 from localazure.functions.durable.engine import decision, episode, history
-from localazure.functions.durable.engine.commands import (
-    CreateTimer,
-    ScheduleActivity,
-    StartChild,
-)
 from localazure.functions.durable.engine.decision import Decision
 from localazure.functions.durable.engine.episode import Effects
-from localazure.functions.durable.engine.history import Event
+from localazure.functions.durable.engine.history import Event, EventType
 from localazure.functions.durable.engine.instance import (
     FINISHED,
     LIVE,
@@ -301,24 +296,24 @@ class TaskHub:
         if effects.next_input is not None:
             self._renew(instance, effects.next_input)
             return
-        for command in effects.commands:
-            match command:
-                case ScheduleActivity():
+        for step in effects.steps:
+            match step["EventType"]:
+                case EventType.TASK_SCHEDULED:
                     call = ActivityCall(
                         instance_id=instance.id,
                         execution_id=execution.execution_id,
-                        event_id=command.event_id,
-                        name=command.name,
-                        input_json=command.input_json or "null",
+                        event_id=step["EventId"],
+                        name=step["Name"],
+                        input_json=step["Input"] or "null",
                     )
-                    instance.activities[command.event_id] = call
+                    instance.activities[call.event_id] = call
                     self._dispatch(call)
-                case CreateTimer():
-                    self._set_timer(execution, command)
-                case StartChild():
-                    self._start_child(execution, command)
+                case EventType.TIMER_CREATED:
+                    self._set_timer(execution, step)
+                case EventType.SUB_ORCHESTRATION_INSTANCE_CREATED:
+                    self._start_child(execution, step)
                 case _:
-                    raise NotImplementedError(f"no orchestrator of the app does {command}")
+                    raise NotImplementedError(f"no orchestrator of the app does {step}")
         if effects.status in FINISHED:
             instance.activities.clear()
             instance.inbox.clear()
@@ -336,24 +331,20 @@ class TaskHub:
         instance.generations += 1
         self._wake(instance)
 
-    def _set_timer(self, execution: Execution, command: CreateTimer) -> None:
+    def _set_timer(self, execution: Execution, step: Event) -> None:
         def fire() -> None:
-            event = history.timer_fired(self._timestamp(), command.event_id, command.fire_at)
+            event = history.timer_fired(self._timestamp(), step["EventId"], step["FireAt"])
             self._deliver(execution.instance_id, execution.execution_id, event)
 
-        self._scheduler.at(history.parse_timestamp(command.fire_at), fire)
+        self._scheduler.at(history.parse_timestamp(step["FireAt"]), fire)
 
-    def _start_child(self, execution: Execution, command: StartChild) -> None:
-        parent = Parent(
-            instance_id=execution.instance_id,
-            execution_id=execution.execution_id,
-            event_id=command.event_id,
-        )
+    def _start_child(self, execution: Execution, step: Event) -> None:
+        parent = execution.as_parent(step["EventId"])
         try:
-            self.start(command.name, command.instance_id, command.input_json, parent=parent)
+            self.start(step["Name"], step["InstanceId"], step["Input"], parent=parent)
         except RuntimeError as error:
             event = history.sub_orchestration_failed(
-                self._timestamp(), command.event_id, reason=str(error), details=""
+                self._timestamp(), step["EventId"], reason=str(error), details=""
             )
             self._deliver(parent.instance_id, parent.execution_id, event)
 

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 
-from handlers.capacity import reconciling_nodes, requesting_nodes, returning_nodes
+from handlers.capacity import admission_record, requesting_nodes, returning_nodes
 from handlers.configuration import configurations, pipeline_files, queue_files
 from handlers.configuration.clients import Clients
 from handlers.durable import activity_adapter
@@ -73,7 +73,7 @@ def installed(scheduler: Scheduler, receiver: WebhookReceiver) -> Generator[None
             (configurations, "parse_pipeline", _parse_pipeline),
             (requesting_nodes, "load_queues", _load_queues),
             (returning_nodes, "load_queues", _load_queues),
-            (reconciling_nodes, "load_queues", _load_queues),
+            (admission_record, "load_queues", _load_queues),
             (run_index, "ThreadPoolExecutor", _InlinePool),
             (copies, "ThreadPoolExecutor", _InlinePool),
             # The SDK guesses the format of each time.

@@ -6,9 +6,9 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Document(BaseModel):
-    """Base of all answers."""
+    """Base of all answers. `model_validate` takes objects that have the same attributes, too."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, from_attributes=True)
 
 
 class Accepted(Document):

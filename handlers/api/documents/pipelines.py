@@ -51,11 +51,14 @@ class ZoneState(Document):
     """The last batch, if it is held."""
 
 
+PipelineState = Literal["idle", "settling", "training", "retrying", "needs-a-human", "paused"]
+
+
 class PipelineSummary(Document):
     """A pipeline as lists show it."""
 
     name: str
-    state: Literal["idle", "settling", "training", "retrying", "needs-a-human", "paused"]
+    state: PipelineState
     sentence: str
     """A sentence: the activity under way or awaited, and the reason."""
     paused: Paused | None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
+from pydantic import RootModel
+
 from handlers.api.documents.base import Document
 from orchestrations.contracts.jobs import TrainingSpeed
 from orchestrations.contracts.landing import BatchOutcome, LandingPhase
@@ -60,7 +62,7 @@ class Diagnosis(Document):
 
 
 class RunDetail(RunSummary):
-    """Answer of `GET /api/runs/{id}` for a run."""
+    """Answer of `GET /api/runs/{run}` for a run."""
 
     updated_at: datetime
     timeline: list[TimelineEntry]
@@ -82,7 +84,7 @@ class RunDetail(RunSummary):
     """The remedy for the error."""
     links: RunLinks
     trace_id: str | None
-    """Of `GET /api/traces/{id}`; null where the run is not traced."""
+    """Of `GET /api/traces/{trace}`; null where the run is not traced."""
 
 
 class TraceSpan(Document):
@@ -104,14 +106,14 @@ class TraceSpan(Document):
 
 
 class TraceDetail(Document):
-    """Answer of `GET /api/traces/{id}`: parents before their children."""
+    """Answer of `GET /api/traces/{trace}`: parents before their children."""
 
     id: str
     spans: list[TraceSpan]
 
 
 class LandingDetail(Document):
-    """Answer of `GET /api/runs/{id}` for a landing, such as a caller's request."""
+    """Answer of `GET /api/runs/{run}` for a landing, such as a caller's request."""
 
     id: str
     pipeline: str | None
@@ -121,3 +123,7 @@ class LandingDetail(Document):
     dataset_version: str | None
     created_at: datetime
     updated_at: datetime
+
+
+class RunOrLanding(RootModel[RunDetail | LandingDetail]):
+    """Answer of `GET /api/runs/{run}`."""

@@ -38,15 +38,14 @@ Sample = tuple[int, bool, np.ndarray]
 
 
 def read(data: Path, manifest: Path) -> list[Sample]:
-    def sample(entry: Entry, content: bytes, md5: str) -> Sample:
+    def labelled(entry: Entry, content: bytes) -> tuple[int, np.ndarray]:
         pixels = decode(content, DIGITS).ravel() / 255
-        label = int(samples.label_of(entry))
-        return label, samples.is_held_out(md5), np.append(pixels, 1.0)
+        return int(samples.label_of(entry)), np.append(pixels, 1.0)
 
     entries = samples.in_order(read_manifest(manifest).entries)
-    found, bad = samples.decode_all(data, entries, sample)
+    found, bad = samples.decode_all(data, entries, labelled)
     samples.check_bad_fraction(bad, len(entries), MAX_BAD_FRACTION)
-    return found
+    return [(each.value[0], each.is_held_out, each.value[1]) for each in found]
 
 
 def accuracy(weights: np.ndarray, found: list[Sample]) -> float:

@@ -28,7 +28,6 @@ from handlers.azure_ml.endpoint_metrics import read_deployment_metrics
 from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
 from handlers.messaging.service_bus import RETRIES, Message, MessageQueues
-from harness.local_workspace import SDK_WARNINGS
 from harness.part_process import PartProcess
 from harness.role_table import TABLE, RoleTable
 from infra.hooks.smoke_test import landing_container
@@ -55,8 +54,6 @@ with warnings.catch_warnings():
         IdentityConfiguration,
         ManagedIdentityConfiguration,
     )
-
-pytestmark = SDK_WARNINGS
 
 ROOT = Path(__file__).parents[3]
 LOCAL = ROOT / "infra" / "local"

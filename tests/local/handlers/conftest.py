@@ -1,6 +1,6 @@
 """Fixtures of more than one room of the handlers."""
 
-from tests.local.handlers.world_with_messaging import namespace, world
+from tests.local.handlers.world_with_messaging import namespace, quiet_queues, world
 from tests.local.handlers.zone_on_storage import storage, storage_part, zone
 
-__all__ = ["namespace", "storage", "storage_part", "world", "zone"]
+__all__ = ["namespace", "quiet_queues", "storage", "storage_part", "world", "zone"]

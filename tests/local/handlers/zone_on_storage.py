@@ -19,8 +19,9 @@ from handlers.configuration.settings import Settings
 from handlers.landing_zone.batch_records import record_batch
 from handlers.landing_zone.dataset_claims import claim_dataset
 from handlers.landing_zone.freezing import freeze_manifest
+from handlers.landing_zone.held_batches import hold_batch
 from handlers.landing_zone.quarantine import quarantine_files
-from handlers.triggers.explain import explain_blob
+from handlers.triggers.explain import explain
 from harness.part_process import PartProcess
 from localazure.runtime.environment import Environment
 from orchestrations.contracts.datasets import Dataset, FreezeManifest, QuarantineFiles
@@ -28,6 +29,8 @@ from orchestrations.contracts.jobs import ReadResults
 from orchestrations.contracts.landing import (
     BatchOutcome,
     ClaimDataset,
+    HoldBatch,
+    HoldReason,
     LandingResult,
     OpenedBy,
     RecordBatch,
@@ -35,7 +38,8 @@ from orchestrations.contracts.landing import (
 from orchestrations.contracts.runs import RunRequest
 from orchestrations.names import run_id
 from orchestrations.pipeline import Pipeline
-from tests.unit.orchestrations.examples import PIPELINE
+from tests.unit.handlers.asking import ask
+from tests.unit.orchestrations.examples import PIPELINE, with_rules
 
 WORKSPACE_CONTAINER = "workspace"
 LAKE = "lake"
@@ -155,6 +159,20 @@ class Zone:
         )
         return dataset
 
+    def hold(self, dataset: Dataset, reason: HoldReason = "paused", message: str = "m") -> Dataset:
+        """What the orchestrator does with a frozen batch that is held."""
+        hold_batch(
+            self.clients,
+            HoldBatch(
+                pipeline=self.pipeline.name,
+                batch="b",
+                dataset=dataset,
+                reason=reason,
+                message=message,
+            ),
+        )
+        return dataset
+
     def refuse(self, dataset: Dataset, **reasons: str) -> None:
         """The trainer finds files bad, and writes so to its run's error.json."""
         run = self.run_of(dataset)
@@ -179,8 +197,7 @@ class Zone:
 
     def rules(self, section: str, **values: Any) -> None:
         """Change one section of the pipeline."""
-        changed = getattr(self.pipeline, section).model_copy(update=values)
-        self.pipeline = self.pipeline.model_copy(update={section: changed})
+        self.pipeline = with_rules(self.pipeline, **{section: values})
 
     def event(self, path: str, etag: str, **changes: Any) -> EventGridEvent:
         fields: dict[str, Any] = {
@@ -210,13 +227,8 @@ class Zone:
         return queued(json.dumps(document | changes))
 
     async def explain(self, path: str, *, model: str | None = None) -> dict[str, Any]:
-        answer = await explain_blob(
-            self.clients,
-            {self.pipeline.name: self.pipeline},
-            address=f"landing/{self.blob(path)}",
-            model=model,
-            now=datetime.now(UTC),
-        )
+        query = {"blob": f"landing/{self.blob(path)}"} | ({} if model is None else {"model": model})
+        answer = await ask(explain, self.clients, None, self.pipeline, query=query)
         assert answer.status == 200
         return dict(answer.document)
 
@@ -232,7 +244,7 @@ def zone(storage: Settings) -> Iterator[Zone]:
     name = f"zone-{next(_NUMBERS)}"
     clients = Clients(Settings({**storage.values, "RECORDS_CONTAINER": f"records-{name}"}))
     vars(clients).update(workspace_blobs=clients.blobs)
-    source = PIPELINE.source.model_copy(update={"prefix": f"{name}/"})
     with clients.blobs:
         clients.records.create_container()
-        yield Zone(clients, PIPELINE.model_copy(update={"name": name, "source": source}))
+        pipeline = with_rules(PIPELINE, source={"prefix": f"{name}/"})
+        yield Zone(clients, pipeline.model_copy(update={"name": name}))

@@ -10,7 +10,7 @@ import pytest
 
 from landfall_cli.api import Api, Unreachable
 from landfall_cli.connection import Connection
-from tests.local.landfall_cli.http_server import JsonHandler, serving
+from tests.local.http_server import JsonHandler, serving
 
 PERMITTED = "Bearer token for api://landfall/.default"
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from handlers.api.openapi import describe_api
 from landfall_cli.__main__ import app
-from tests.local.landfall_cli.http_server import JsonHandler, serving
+from tests.local.http_server import JsonHandler, serving
 
 PIPELINE = {"name": "digits", "state": "idle", "sentence": "idle", "missing_settings": []}
 HEALTHY: dict[str, Any] = {

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from handlers.api.documents.rollouts import RolloutList, RolloutSummary
+from handlers.triggers.rollout_api import RolloutList, RolloutSummary
 from landfall_cli.__main__ import app
 from orchestrations.contracts.models import Model
-from tests.local.landfall_cli.http_server import JsonHandler, serving
+from tests.local.http_server import JsonHandler, serving
 
 ROLLOUT = RolloutSummary(
     id="rollout-digits-live-2",

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
-import secrets
 from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
 import pytest_asyncio
-from azure.storage.blob.aio import BlobServiceClient
 
 from demo.waiting import eventually
-from localazure.runtime.endpoints import describe_endpoints
-from localazure.runtime.supervisor import running
 from tests.local.operators.page_steps import CHROMIUM
-from tests.replay.record import copy_pipeline, make_app
+from tests.replay.record import copy_pipeline, make_app, on_stage
 from tests.replay.situations import SITUATIONS, Scene, is_in, landed_as
-from tests.replay.tape import Tape
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, ConsoleMessage, Page
@@ -60,8 +54,6 @@ class Laptop:
     url: str
     key: str
     http: aiohttp.ClientSession
-    busy: Scene
-    """The pipeline whose run is under way."""
 
     async def get(self, path: str, **headers: str) -> tuple[int, Any, Mapping[str, str]]:
         """Status, document and headers of an answer."""
@@ -133,46 +125,28 @@ async def wait_in_queue(scene: Scene) -> None:
 @pytest_asyncio.fixture(scope="package", loop_scope="package")
 async def laptop(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Laptop]:
     state = tmp_path_factory.mktemp("operators")
-    secret = "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
-    tape = state / "tape.jsonl"
-    settings = {"INBOUND_WEBHOOK_SECRET": secret, "TAPE": str(tape)}
-    names = (*PLAYED, HELD, IN_QUEUE, WAITING, BUSY)
-    options = make_app(state, names, settings)
+    options = make_app(state, (*PLAYED, HELD, IN_QUEUE, WAITING, BUSY))
     for name in (*WITHOUT_QUOTA, HELD_BY_PAUSE):
         copy_pipeline(options.app, "no-quota", name)
     copy_pipeline(options.app, IN_QUEUE, IN_QUEUE_TOO)
-    async with running(options, lambda _: None) as (environment, _):
-        endpoints = describe_endpoints(environment)
-        async with (
-            aiohttp.ClientSession() as http,
-            BlobServiceClient.from_connection_string(
-                endpoints["storage_accounts"]["landfalldata"]
-            ) as blobs,
-        ):
+    async with on_stage(options, lambda _: None) as any_scene:
 
-            def scene(name: str) -> Scene:
-                return Scene(
-                    pipeline=name,
-                    endpoints=endpoints,
-                    http=http,
-                    blobs=blobs,
-                    tape=Tape(tape),
-                    secret=secret,
-                )
+        def scene(name: str) -> Scene:
+            return replace(any_scene, pipeline=name)
 
-            await scene(WAITING).land("1", "2")
-            await asyncio.gather(
-                *(SITUATIONS[name].play(scene(name)) for name in PLAYED),
-                hold(scene(HELD)),
-                hold_by_pause(scene(HELD_BY_PAUSE)),
-                *(wait_in_queue(scene(name)) for name in (IN_QUEUE, IN_QUEUE_TOO)),
-                *(SITUATIONS["no-quota"].play(scene(name)) for name in WITHOUT_QUOTA),
-            )
-            # Last: its job takes all nodes of the cluster.
-            await scene(BUSY).land("1", seconds=1000)
-            await scene(BUSY).running()
-            functions = endpoints["functions"]
-            yield Laptop(functions["base_url"], functions["function_key"], http, scene(BUSY))
+        await scene(WAITING).land("1", "2")
+        await asyncio.gather(
+            *(SITUATIONS[name].play(scene(name)) for name in PLAYED),
+            hold(scene(HELD)),
+            hold_by_pause(scene(HELD_BY_PAUSE)),
+            *(wait_in_queue(scene(name)) for name in (IN_QUEUE, IN_QUEUE_TOO)),
+            *(SITUATIONS["no-quota"].play(scene(name)) for name in WITHOUT_QUOTA),
+        )
+        # Last: its job takes all nodes of the cluster.
+        await scene(BUSY).land("1", seconds=1000)
+        await scene(BUSY).running()
+        functions = any_scene.endpoints["functions"]
+        yield Laptop(functions["base_url"], functions["function_key"], any_scene.http)
 
 
 @pytest_asyncio.fixture(scope="package", loop_scope="package")

@@ -37,14 +37,14 @@ async def test_what_is_read_is_as_described_and_304_while_nothing_changes(laptop
     letter = (await laptop.dead_letters(2))[0]
     asked = {
         "/api/runs": "/api/runs?state=succeeded&limit=1",
-        "/api/runs/{id}": f"/api/runs/{runs[0]['id']}",
+        "/api/runs/{run}": f"/api/runs/{runs[0]['id']}",
         "/api/pipelines": "/api/pipelines",
         "/api/pipelines/{name}": "/api/pipelines/batches",
         "/api/pipelines/{name}/models": "/api/pipelines/batches/models?limit=1",
         "/api/pipelines/{name}/models/{version}": "/api/pipelines/batches/models/2",
         "/api/pipelines/{name}/models/{version}/blobs": "/api/pipelines/batches/models/2/blobs",
         "/api/dead-letters": "/api/dead-letters",
-        "/api/dead-letters/{id}": f"/api/dead-letters/{letter['id']}",
+        "/api/dead-letters/{letter}": f"/api/dead-letters/{letter['id']}",
         "/api/explain": f"/api/explain?blob=landing/{WAITING}/1",
         "/api/rollouts": "/api/rollouts?limit=1",
         "/api/queues": "/api/queues",

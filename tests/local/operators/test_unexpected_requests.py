@@ -16,11 +16,8 @@ from tests.local.operators.conftest import FUZZED, Laptop
 if TYPE_CHECKING:
     from schemathesis import Case
 
-schemathesis: Any = pytest.importorskip(
-    "schemathesis", reason="schemathesis is not installed: pip install schemathesis"
-)
 # The laptop takes tens of milliseconds for an answer.
-EXAMPLES = 12
+EXAMPLES = 6
 CHECKS = [
     "not_a_server_error",
     "status_code_conformance",
@@ -36,6 +33,10 @@ def fuzz(name: str, laptop: Laptop, known: dict[str, str], spare: Callable[[Any]
 
     Every second one asks for what is there, by `known` parameters of the path.
     """
+    # Not at the top: every worker collects this file, and the import takes a second.
+    schemathesis: Any = pytest.importorskip(
+        "schemathesis", reason="schemathesis is not installed: pip install schemathesis"
+    )
     operation = schemathesis.openapi.from_dict(describe_api()).find_operation_by_id(name)
     checks = schemathesis.checks.CHECKS.get_by_names(CHECKS)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -138,10 +137,7 @@ def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     name: str = request.param
     folder = tmp_path_factory.mktemp("public")
     deployed = deploy(APPS[name], folder / "app")
-    with warnings.catch_warnings():
-        # The SDK's advice to itself, once a process: durable 1.7 cannot pass a type yet.
-        warnings.filterwarnings("ignore", "azure.functions df_loads", DeprecationWarning)
-        asyncio.run(run_and_export(APPS[name], deployed, folder))
+    asyncio.run(run_and_export(APPS[name], deployed, folder))
     return name, deployed, folder / "histories"
 
 

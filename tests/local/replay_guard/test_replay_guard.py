@@ -15,7 +15,6 @@ import os
 import shutil
 import subprocess
 import sys
-import warnings
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -165,10 +164,7 @@ async def run_and_export(folder: Path) -> dict[str, Exports]:
 
 @pytest.fixture(scope="module")
 def exports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Exports]:
-    with warnings.catch_warnings():
-        # The SDK's advice to itself, once a process: durable 1.7 cannot pass a type yet.
-        warnings.filterwarnings("ignore", "azure.functions df_loads", DeprecationWarning)
-        return asyncio.run(run_and_export(tmp_path_factory.mktemp("exports")))
+    return asyncio.run(run_and_export(tmp_path_factory.mktemp("exports")))
 
 
 def check(app: Path, folder: Path, run: Callable[..., Ran] = guard_here) -> Ran:

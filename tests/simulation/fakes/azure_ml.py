@@ -16,14 +16,9 @@ from types import ModuleType, SimpleNamespace
 from typing import Any, TypeVar
 
 import yaml
-from azure.core.exceptions import (
-    HttpResponseError,
-    ResourceExistsError,
-    ResourceNotFoundError,
-    ServiceResponseError,
-)
 
-from tests.simulation.network import Network, Unavailable
+from tests.simulation.network import Network
+from tests.unit.handlers.azure_ml_fake import refusal
 
 Result = TypeVar("Result")
 Key = tuple[str, ...]
@@ -67,7 +62,7 @@ class MLClient:
     """The client; its calls go over the network."""
 
     def __init__(self, workspace: Workspace, network: Network) -> None:
-        call = functools.partial(_call, network)
+        call = functools.partial(network.call_rest, "azure_ml")
         self.jobs = Jobs(workspace, call)
         self.data = Data(workspace, call)
         self.models = Models(workspace, call)
@@ -95,7 +90,7 @@ class Jobs:
     def create_or_update(self, job: Any) -> Any:
         def effect() -> Any:
             if job.name in self._workspace.jobs:
-                raise _refusal(ResourceExistsError, 409, f"job {job.name} exists")
+                raise refusal(409, f"job {job.name} exists")
             kept = SimpleNamespace(
                 name=job.name,
                 type=job.type,
@@ -154,7 +149,7 @@ class Data:
     def create_or_update(self, asset: Any) -> Any:
         def effect() -> Any:
             if (asset.name, asset.version) in self._assets:
-                raise _refusal(ResourceExistsError, 409, "a data version is immutable")
+                raise refusal(409, "a data version is immutable")
             self._assets[asset.name, asset.version] = asset
             return asset
 
@@ -175,7 +170,7 @@ class Models:
     def create_or_update(self, model: Any) -> Any:
         def effect() -> Any:
             if (model.name, model.version) in self._models:
-                raise _refusal(ResourceExistsError, 409, "a model version is immutable")
+                raise refusal(409, "a model version is immutable")
             self._models[model.name, model.version] = model
             return model
 
@@ -184,7 +179,7 @@ class Models:
     def _list(self, name: str) -> list[Any]:
         found = [model for key, model in self._models.items() if key[0] == name]
         if not found:
-            raise _refusal(ResourceNotFoundError, 404, f"there is no model {name}")
+            raise refusal(404, f"there is no model {name}")
         return found
 
 
@@ -229,10 +224,10 @@ class Computes:
     def begin_create_or_update(self, cluster: Any) -> Any:
         def effect() -> Any:
             if self._workspace.short[cluster.name] > 0:
-                raise _refusal(HttpResponseError, 400, "its nodes exceed the quota")
+                raise refusal(400, "its nodes exceed the quota")
             there = self._clusters.get(cluster.name)
             if there is not None and there.provisioning_state == "Updating":
-                raise _refusal(ResourceExistsError, 409, "the cluster is being changed")
+                raise refusal(409, "the cluster is being changed")
             cluster.provisioning_state = "Succeeded"
             self._clusters[cluster.name] = cluster
             return SimpleNamespace(wait=_wait, done=lambda: True)
@@ -289,22 +284,7 @@ def _parse_yaml(text: str) -> dict[str, Any]:
     return yaml.safe_load(text)
 
 
-def _call(network: Network, operation: str, effect: Callable[[], Result]) -> Result:
-    try:
-        return network.call("azure_ml", operation, effect)
-    except Unavailable as error:
-        if error.status is None:
-            raise ServiceResponseError("no answer") from error
-        raise _refusal(HttpResponseError, error.status, "the service is busy") from error
-
-
 def _get(store: dict[Any, Any], key: Any) -> Any:
     if key not in store:
-        raise _refusal(ResourceNotFoundError, 404, f"{key} was not found")
+        raise refusal(404, f"{key} was not found")
     return store[key]
-
-
-def _refusal(kind: type[HttpResponseError], status: int, message: str) -> HttpResponseError:
-    error = kind(message)
-    error.status_code = status
-    return error

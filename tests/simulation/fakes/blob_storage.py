@@ -20,12 +20,11 @@ from azure.core.exceptions import (
     ResourceExistsError,
     ResourceModifiedError,
     ResourceNotFoundError,
-    ServiceResponseError,
 )
 from azure.core.rest import HttpRequest
 from azure.storage.blob import BlobPrefix
 
-from tests.simulation.network import Network, Unavailable
+from tests.simulation.network import Network
 from tests.simulation.scheduler import Scheduler
 
 ACCOUNT = "landing"
@@ -145,14 +144,7 @@ class BlobServiceClient:
         return BlobClient(self, container, blob)
 
     def call(self, operation: str, effect: Callable[[], Result]) -> Result:
-        try:
-            return self.network.call("blobs", operation, effect)
-        except Unavailable as error:
-            if error.status is None:
-                raise ServiceResponseError("no answer") from error
-            refused = HttpResponseError("the service is busy")
-            refused.status_code = error.status
-            raise refused from error
+        return self.network.call_rest("blobs", operation, effect)
 
 
 class ContainerClient:

@@ -7,11 +7,9 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from azure.core.exceptions import HttpResponseError, ServiceResponseError
-
 from tests.simulation.fakes.blob_storage import ACCOUNT, Blob
 from tests.simulation.fakes.service_bus import Broker
-from tests.simulation.network import Network, Unavailable
+from tests.simulation.network import Network
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.story import (
     DelayEvent,
@@ -137,11 +135,4 @@ class EventGridTopic:
         self._take = take
 
     def publish(self, event: Any) -> None:
-        try:
-            self._network.call("event_grid", "publish", lambda: self._take(event))
-        except Unavailable as error:
-            if error.status is None:
-                raise ServiceResponseError("no answer") from error
-            refused = HttpResponseError("the topic is busy")
-            refused.status_code = error.status
-            raise refused from error
+        self._network.call_rest("event_grid", "publish", lambda: self._take(event))

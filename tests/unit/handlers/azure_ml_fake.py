@@ -36,6 +36,32 @@ class Resources:
     def created(self) -> int:
         return len(self.puts)
 
+    def refuse_next(self, status: int, message: str) -> None:
+        """Have the next call refused, after those that are to fail already."""
+
+        def refuse(_: Any) -> None:
+            raise refusal(status, message)
+
+        self.faults.append(refuse)
+
+    def create_before_next(self, other: Any) -> None:
+        """Have another process create a resource of the same name just before the next call."""
+
+        def conflict(_: Any) -> None:
+            self.store[self.key(other)] = other
+            raise refusal(409, "it exists")
+
+        self.faults.append(conflict)
+
+    def die_after_next(self) -> None:
+        """Have the process die as soon as the next resource is there."""
+
+        def die(resource: Any) -> None:
+            self.store[self.key(resource)] = resource
+            raise KeyboardInterrupt
+
+        self.faults.append(die)
+
     def get(self, *key: str) -> Any:
         if key not in self.store:
             raise refusal(404, f"{key} was not found")

@@ -1,4 +1,4 @@
-"""The decisions of the hooks; tests/end_to_end/test_smoke_test.py runs one against the laptop."""
+"""The decisions of the hooks; tests/end_to_end/test_stories.py runs one against the laptop."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from tests.simulation.durable_client import DurableClient
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.task_hub import ActivityCall, HubInstance, Orchestrator, TaskHub
 
+DOWN_SECONDS = 30.0
 START = datetime(2026, 11, 21, tzinfo=UTC)
 Activities = Mapping[str, Callable[[dict[str, Any]], Any]]
 
@@ -56,6 +57,9 @@ class Driver:
             latency=lambda: self.latency(),  # noqa: PLW0108 - it may be set anew
         )
         self._hub.run_activity = self._run_activity
+        self._crash: tuple[int, bool] | None = None
+        self.activities_run = 0
+        """So many activities were begun."""
         self.client: Any = DurableClient(self._hub)
         """What triggers are given as their durable client."""
 
@@ -81,7 +85,18 @@ class Driver:
         self._hub.start(orchestrator, instance, given)
         return Instance(self._hub, instance)
 
+    def crash_at(self, number: int, *, after_its_effect: bool) -> None:
+        """Let the host die in the activity of that number, from 1, and come up again."""
+        self._crash = (number, after_its_effect)
+
     def _run_activity(self, call: ActivityCall) -> None:
+        self.activities_run += 1
+        if self._crash is not None and self._crash[0] == self.activities_run:
+            if self._crash[1]:
+                self._activities[call.name](json.loads(call.input_json))
+            self._hub.go_down()
+            self._scheduler.after(DOWN_SECONDS, self._hub.come_up)
+            return
         # It takes effect, and its result arrives some time after that.
         try:
             result = self._activities[call.name](json.loads(call.input_json))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from typing import Any
 
 from orchestrations.contracts.datasets import Dataset
-from orchestrations.contracts.runs import RunRequest
-from orchestrations.manifest import DatasetVersion, ManifestLine, encode_manifest
+from orchestrations.contracts.runs import RunRequest, RunState, RunStatus
+from orchestrations.manifest import DatasetVersion, ManifestLine, encode_line
 from orchestrations.pipeline import Pipeline
 
 FROZEN_AT = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
@@ -29,6 +30,15 @@ PIPELINE = Pipeline.model_validate(
     }
 )
 
+
+def with_rules(pipeline: Pipeline, **sections: dict[str, Any]) -> Pipeline:
+    """The pipeline with changes in some of its sections."""
+    changed = {
+        name: getattr(pipeline, name).model_copy(update=values) for name, values in sections.items()
+    }
+    return pipeline.model_copy(update=changed)
+
+
 DATASET = Dataset(
     version="0123456789abcdef",
     blobs=3,
@@ -42,7 +52,26 @@ def run_request(attempt: int = 1) -> RunRequest:
     return RunRequest(pipeline=PIPELINE, dataset=DATASET, attempt=attempt)
 
 
+def run_status(run: str, state: RunState, since: datetime = FROZEN_AT, **more: Any) -> RunStatus:
+    """The status of a run, whose id names its pipeline, dataset version and attempt."""
+    pipeline, version, attempt = run.rsplit("-", 2)
+    return RunStatus(
+        id=run,
+        pipeline=pipeline,
+        attempt=int(attempt),
+        dataset_version=version,
+        state=state,
+        since=since,
+        **more,
+    )
+
+
+def encode_manifest(lines: Iterable[ManifestLine]) -> bytes:
+    encoded = (encode_line(it.path, it.size, it.md5, it.etag, it.file) for it in lines)
+    return "".join(encoded).encode()
+
+
 def version_of(lines: Iterable[ManifestLine]) -> str:
     version = DatasetVersion()
-    version.update("".join(encode_manifest(lines)).encode())
+    version.update(encode_manifest(lines))
     return str(version)

@@ -13,7 +13,7 @@ from orchestrations.contracts.jobs import CancelRequest
 from orchestrations.contracts.runs import RunStatus
 from orchestrations.waiting import NODES_POLL_SECONDS, POLLS_PER_GENERATION
 from tests.unit.orchestrations.driver import START
-from tests.unit.orchestrations.examples import PIPELINE
+from tests.unit.orchestrations.examples import PIPELINE, with_rules
 from tests.unit.orchestrations.test_retraining import FAILING, QUICK, Cluster, recorded, wake
 
 IN_A_QUEUE = PIPELINE.model_copy(update={"queue": "vision"})
@@ -166,9 +166,8 @@ def test_a_run_is_cancelled_while_it_waits_and_gives_up_its_place() -> None:
 
 
 def test_a_wait_past_its_limit_is_a_failed_attempt() -> None:
-    limits = PIPELINE.limits.model_copy(update={"waiting_seconds": 3600.0})
     cluster = ClusterWithQueue(QUICK, free_after=10**6)
-    status = cluster.run(pipeline=IN_A_QUEUE.model_copy(update={"limits": limits}))
+    status = cluster.run(pipeline=with_rules(IN_A_QUEUE, limits={"waiting_seconds": 3600.0}))
     assert status.state == "retrying"
     assert status.error is not None
     assert status.error.type == "DeadlineExceeded"

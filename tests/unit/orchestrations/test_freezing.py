@@ -28,7 +28,7 @@ from orchestrations.freezing import LANES_AT_ONCE, ROUNDS_PER_GENERATION, freeze
 from orchestrations.pipeline import Pipeline
 from orchestrations.retrying import describe
 from tests.unit.orchestrations.driver import Driver
-from tests.unit.orchestrations.examples import DATASET, PIPELINE
+from tests.unit.orchestrations.examples import DATASET, PIPELINE, with_rules
 
 
 @dataclass
@@ -161,9 +161,7 @@ def test_what_is_wrong_with_an_uploaders_manifest_reaches_the_landing() -> None:
     assert len(zone.discarded) == 1
 
 
-COPIED = PIPELINE.model_copy(
-    update={"dataset": PIPELINE.dataset.model_copy(update={"freeze": "copy"})}
-)
+COPIED = with_rules(PIPELINE, dataset={"freeze": "copy"})
 
 
 @given(st.lists(st.integers(1, 5), max_size=20), st.integers(1, 4), st.integers())

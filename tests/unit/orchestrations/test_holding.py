@@ -5,8 +5,7 @@ from hypothesis import strategies as st
 
 from orchestrations.contracts.landing import BatchComparison
 from orchestrations.holding import DATA_CHANGED_LIMIT, Hold, Ignore, Train, decide
-from orchestrations.pipeline import Pipeline
-from tests.unit.orchestrations.examples import DATASET, PIPELINE
+from tests.unit.orchestrations.examples import DATASET, PIPELINE, with_rules
 
 
 def comparison(**changes: object) -> BatchComparison:
@@ -19,12 +18,6 @@ def comparison(**changes: object) -> BatchComparison:
     return BatchComparison.model_validate(fields | changes)
 
 
-def with_rules(section: str, **values: object) -> Pipeline:
-    return PIPELINE.model_copy(
-        update={section: getattr(PIPELINE, section).model_copy(update=values)}
-    )
-
-
 @given(
     blobs=st.integers(1, 1000),
     quarantined=st.integers(0, 10),
@@ -35,7 +28,7 @@ def test_a_batch_is_held_that_lost_a_larger_part_than_allowed(
     blobs: int, quarantined: int, last: int | None, shrink: float
 ) -> None:
     dataset = DATASET.model_copy(update={"blobs": blobs, "quarantined": quarantined})
-    pipeline = with_rules("dataset", maximum_shrink=shrink)
+    pipeline = with_rules(PIPELINE, dataset={"maximum_shrink": shrink})
     decision = decide(dataset, comparison(last_trained_blobs=last), pipeline)
     there = blobs + quarantined
     if last is None or there >= last or shrink == 1:
@@ -51,7 +44,9 @@ def test_a_batch_is_held_that_lost_a_larger_part_than_allowed(
 def test_deletions_alone_are_ignored_unless_the_pipeline_wants_them() -> None:
     lost_one = comparison(last_trained_blobs=DATASET.blobs, only_deletions=True)
     assert decide(DATASET, lost_one, PIPELINE) == Ignore()
-    assert decide(DATASET, lost_one, with_rules("source", deletions="retrain")) == Train()
+    assert (
+        decide(DATASET, lost_one, with_rules(PIPELINE, source={"deletions": "retrain"})) == Train()
+    )
 
 
 def test_data_that_changes_again_and_again_is_held() -> None:

@@ -37,7 +37,7 @@ from orchestrations.contracts.landing import (
     ZoneActivity,
 )
 from orchestrations.contracts.retraining import RunInput
-from orchestrations.contracts.runs import RunState, RunStatus
+from orchestrations.contracts.runs import RunState
 from orchestrations.errors import DataChanged, InvalidManifest, InvalidPipeline, LandfallError
 from orchestrations.freezing import freezing
 from orchestrations.landing import WAKE_UPS_PER_GENERATION, landing
@@ -47,7 +47,7 @@ from orchestrations.pipeline import Pipeline
 from orchestrations.retrying import describe
 from orchestrations.settling import has_more, was_listed
 from tests.unit.orchestrations.driver import START, Driver, finish
-from tests.unit.orchestrations.examples import PIPELINE, version_of
+from tests.unit.orchestrations.examples import PIPELINE, run_status, version_of, with_rules
 
 TRAINING_SECONDS = 30.0
 # How `retraining` ends when its job left such an error.
@@ -58,16 +58,7 @@ STATES: dict[str | None, RunState] = {
 }
 # An activity is dispatched, returns, and its result is taken up: three steps of a second each.
 ACTIVITY = timedelta(seconds=3)
-UNMARKED = PIPELINE.model_copy(
-    update={"source": PIPELINE.source.model_copy(update={"marker": None})}
-)
-
-
-def with_rules(pipeline: Pipeline, **sections: dict[str, Any]) -> Pipeline:
-    changed = {
-        name: getattr(pipeline, name).model_copy(update=values) for name, values in sections.items()
-    }
-    return pipeline.model_copy(update=changed)
+UNMARKED = with_rules(PIPELINE, source={"marker": None})
 
 
 @dataclass
@@ -259,13 +250,10 @@ class Zone:
             context.current_utc_datetime + timedelta(seconds=TRAINING_SECONDS)
         )
         error = self.ends_with.get(version) or self.ends_with.get("*")
-        return RunStatus(
-            id=context.instance_id,
-            pipeline="digits",
-            attempt=1,
-            dataset_version=version,
-            state=STATES[error],
-            since=context.current_utc_datetime,
+        return run_status(
+            context.instance_id,
+            STATES[error],
+            context.current_utc_datetime,
             error=Failure(type=error, message="", permanent=True)
             if error == "DataRejected"
             else None,
@@ -301,21 +289,14 @@ def put_at(zone: Zone, *seconds: float, **how: Any) -> None:
 
 def test_a_burst_of_events_is_one_run_after_the_quiet_time_and_one_listing() -> None:
     zone = Zone()
-    put_at(zone, *(number * 0.5 for number in range(20)))
+    put_at(zone, *(number * 0.5 for number in range(20)), *range(12, 60, 3))
     zone.driver.run()
     assert len(zone.trained) == 1
     (batch,) = zone.batches
-    assert batch.dataset.blobs == 20
-    assert batch.dataset.frozen_at >= START + timedelta(seconds=9.5 + 10)
+    assert batch.dataset.blobs == 36
+    assert batch.dataset.frozen_at >= START + timedelta(seconds=57 + 10)
     assert zone.listings == 1
-
-
-def test_waiting_lists_nothing() -> None:
-    zone = Zone()
-    put_at(zone, *range(0, 60, 3))
-    zone.driver.run()
-    assert [batch.dataset.blobs for batch in zone.batches] == [20]
-    assert zone.listings == 1
+    assert zone.configurations == ["c" * 16], "the one that is in force at the freeze"
 
 
 @pytest.mark.parametrize("late", [10.5 + 1.5 * number for number in range(12)])
@@ -497,13 +478,6 @@ def test_the_same_content_again_starts_nothing_and_names_the_run() -> None:
     assert again.run == first.run
 
 
-def test_a_run_has_the_configuration_that_is_in_force_at_the_freeze() -> None:
-    zone = Zone()
-    put_at(zone, 0.0)
-    zone.driver.run()
-    assert zone.configurations == ["c" * 16]
-
-
 def deletions(zone: Zone, count: int) -> None:
     put_at(zone, *range(15))
     for number in range(count):
@@ -638,7 +612,7 @@ def test_an_event_that_comes_while_the_record_is_read_a_last_time_is_not_lost() 
     assert [batch.dataset.blobs for batch in zone.batches] == [1, 2]
 
 
-def with_late_events() -> Zone:
+def test_late_events_reopen_nothing() -> None:
     """99 copies of an event, a minute apart, after the batch was trained on."""
     zone = Zone()
     put_at(zone, 0.0, 1.0)
@@ -646,27 +620,9 @@ def with_late_events() -> Zone:
         late = 120.0 + number * 60.0
         at(zone, late, lambda: zone.event(START + timedelta(seconds=1)))
     zone.driver.run()
-    return zone
-
-
-def test_late_events_reopen_nothing() -> None:
-    zone = with_late_events()
     assert (zone.outcomes, zone.listings) == (["started"], 1)
     instance = zone.driver.instances[landing_instance("digits")]
     assert instance.generations == 1
-
-
-def never(*_: object, **__: object) -> bool:
-    return False
-
-
-def test_without_the_rule_each_late_event_reopens_the_landing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The mistake of old, planted: the test above can fail."""
-    monkeypatch.setattr(f"{__name__}.was_listed", never)
-    zone = with_late_events()
-    assert (zone.outcomes, zone.listings) == (["started"] + ["duplicate"] * 99, 100)
 
 
 def test_a_requested_landing_freezes_at_once_and_looks_for_nothing_more() -> None:

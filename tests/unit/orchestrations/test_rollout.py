@@ -3,209 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
-from orchestrations.activities import ACTIVITIES, FAILURE_KEY, RESULT_KEY
-from orchestrations.contracts.base import Contract, Done, Failure
-from orchestrations.contracts.models import Model
-from orchestrations.contracts.notifications import PublishNotification
 from orchestrations.contracts.rollouts import (
-    Decision,
-    DeploymentState,
-    EndpointClaim,
+    AnswerMeasurement,
     EndpointTraffic,
+    MeasureAnswers,
     Observation,
-    RecordRollout,
-    RolloutInput,
-    RolloutRequest,
-    RolloutStatus,
-    SmokeTest,
-    TestDeployment,
 )
+from orchestrations.deploy import OnlineDeploy
 from orchestrations.errors import DeploymentRejected
-from orchestrations.interruptible_timer import WAKE_UP
-from orchestrations.pipeline import BatchDeploy, OnlineDeploy
 from orchestrations.retrying import describe
-from orchestrations.rollout import rollout
-from tests.unit.orchestrations.driver import START, Driver, Instance
+from tests.unit.orchestrations.driver import START
 from tests.unit.orchestrations.examples import PIPELINE
-
-ID = "rollout-digits-live-2"
-NEW = "model-2"
-DEPLOY = OnlineDeploy.model_validate(
-    {
-        "endpoint": "digits-live",
-        "instance_type": "Standard_DS3_v2",
-        "steps": [
-            {"mirror": 20, "bake_minutes": 30},
-            {"traffic": 10, "bake_minutes": 60},
-            {"traffic": 100, "bake_minutes": 60},
-        ],
-        "guards": {"error_rate": 0.01, "latency_p95_ms": 400},
-    }
+from tests.unit.orchestrations.simulated_endpoint import (
+    BATCH,
+    DEPLOY,
+    ID,
+    NEW,
+    Endpoint,
+    agreeing,
+    batch_endpoint,
 )
-BATCH = BatchDeploy.model_validate(
-    {
-        "kind": "batch",
-        "endpoint": "digits-live",
-        "compute": "cpu-cluster",
-        "guards": {"smoke_minutes": 30},
-        "keep_previous_hours": 6,
-    }
-)
-MODEL = Model(name="digits", version="2", path="azureml://…")
-
-
-def healthy(_: Endpoint) -> Observation:
-    return Observation(requests=100, failures=0, latency_p95_ms=100)
-
-
-@dataclass
-class Endpoint:
-    """An endpoint with model 1, the record of who has it, and what people decided."""
-
-    observe: Callable[[Endpoint], Observation] = healthy
-    deploy: OnlineDeploy | BatchDeploy = DEPLOY
-    smoke_seconds: float = 0
-    traffic: EndpointTraffic = field(
-        default_factory=lambda: EndpointTraffic(traffic={"model-1": 100})
-    )
-    deployments: set[str] = field(default_factory=lambda: {"model-1"})
-    ready_after: float = 60
-    provisioning_fails: bool = False
-    refuse: dict[str, Failure] = field(default_factory=dict[str, Failure])
-    outages: dict[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
-    held_until: float = 0
-    superseded_at: float | None = None
-    decisions: list[tuple[float, Decision]] = field(default_factory=list[tuple[float, Decision]])
-    released: bool = False
-    outcomes: list[RecordRollout] = field(default_factory=list[RecordRollout])
-    notified: list[str] = field(default_factory=list[str])
-    set_to: list[tuple[float, EndpointTraffic]] = field(
-        default_factory=list[tuple[float, EndpointTraffic]]
-    )
-    asked_at: float | None = None
-    smoked_at: float | None = None
-
-    def __post_init__(self) -> None:
-        self.driver = Driver(
-            activities={name: self._activity(name, each) for name, each in ACTIVITIES.items()},
-            orchestrators={"rollout": rollout},
-        )
-
-    @property
-    def seconds(self) -> float:
-        return (self.driver.now - START).total_seconds()
-
-    def _activity(self, name: str, request_type: type[Contract]) -> Any:
-        def run(given: Any) -> Any:
-            request = request_type.from_dict(given)
-            first, last = self.outages.get(name, (0.0, 0.0))
-            if first <= self.seconds < last:
-                raise ConnectionError(f"{name} is unreachable")
-            if name in self.refuse:
-                return {FAILURE_KEY: self.refuse[name].to_dict()}
-            return {RESULT_KEY: self._answer(name, request).to_dict()}
-
-        return run
-
-    def _answer(self, name: str, request: Any) -> Contract:  # noqa: C901, PLR0912 - one case an activity
-        superseded = self.superseded_at is not None and self.seconds >= self.superseded_at
-        assert getattr(request, "kind", self.deploy.kind) == self.deploy.kind
-        match name:
-            case "claim_endpoint":
-                if superseded:
-                    return EndpointClaim(granted=False, superseded_by="rollout-digits-live-3")
-                is_free = self.seconds >= self.held_until
-                holder = None if is_free else "rollout-digits-live-1"
-                return EndpointClaim(granted=is_free, holder=holder)
-            case "ensure_endpoint":
-                return self.traffic
-            case "ensure_deployment":
-                return self._deployment(request.deployment)
-            case "test_deployment":
-                return self._smoke_test(request)
-            case "set_traffic":
-                named = {**request.traffic.traffic, **request.traffic.mirror}
-                assert set(named) <= self.deployments
-                self.traffic = request.traffic
-                self.set_to.append((self.seconds, request.traffic))
-            case "observe_rollout":
-                measured = self.observe(self)
-                made = [
-                    decision
-                    for at, decision in self.decisions
-                    if at <= self.seconds
-                    and (decision.verb == "rollback" or decision.step == request.step)
-                ]
-                by = "rollout-digits-live-3" if superseded else None
-                return measured.model_copy(
-                    update={"decision": made[0] if made else None, "superseded_by": by}
-                )
-            case "delete_deployments":
-                for each in request.deployments:
-                    assert each not in {**self.traffic.traffic, **self.traffic.mirror}
-                    self.deployments.discard(each)
-            case "record_rollout":
-                self.outcomes.append(request)
-            case "release_endpoint":
-                self.released = True
-            case "publish_notification":
-                assert isinstance(request, PublishNotification)
-                self.notified.append(request.notification.kind)
-            case _:
-                pass
-        return Done()
-
-    def _deployment(self, name: str) -> DeploymentState:
-        self.deployments.add(name)
-        if self.asked_at is None:
-            self.asked_at = self.seconds
-        if self.seconds < self.asked_at + self.ready_after:
-            return DeploymentState(state="provisioning")
-        if self.provisioning_fails:
-            return DeploymentState(state="failed", message="init() raised KeyError")
-        return DeploymentState(state="ready")
-
-    def _smoke_test(self, request: TestDeployment) -> SmokeTest:
-        if self.deploy.kind == "online":
-            return SmokeTest()
-        assert request.model == MODEL
-        if self.smoked_at is None:
-            self.smoked_at = self.seconds
-        assert request.deadline is not None
-        assert (request.deadline - START).total_seconds() - self.smoked_at == pytest.approx(
-            30 * 60, abs=1
-        )
-        is_over = self.seconds >= self.smoked_at + self.smoke_seconds
-        return SmokeTest(job=None if is_over else "smoke-digits-live-model-2")
-
-    def roll_out(self) -> RolloutStatus:
-        instance = self.start()
-        self.driver.run()
-        assert instance.error is None
-        assert self.released
-        return RolloutStatus.from_dict(instance.output)
-
-    def start(self) -> Instance:
-        request = RolloutRequest(
-            pipeline=PIPELINE.model_copy(update={"deploy": self.deploy}),
-            model=MODEL,
-            run="digits-0123456789abcdef-1",
-        )
-        return self.driver.start("rollout", ID, RolloutInput(request=request).to_dict())
-
-    def decide(self, at: float, verb: Any, step: int) -> None:
-        decision = Decision(verb=verb, by="ada", reason="because", step=step)
-        self.decisions.append((at, decision))
-        self.driver.at(
-            START + timedelta(seconds=at),
-            lambda: self.driver.instances[ID].raise_event(WAKE_UP),
-        )
 
 
 def test_a_healthy_model_gets_all_traffic_step_by_step() -> None:
@@ -265,12 +86,57 @@ def test_a_broken_guard_restores_the_previous_traffic(
     ]
 
 
+ANSWERING = OnlineDeploy.model_validate(
+    {
+        **DEPLOY.model_dump(),
+        "guards": {"answers": [{"metric": "mean", "field": "price", "max_change": 0.1}]},
+    }
+)
+
+
+def drifting_with_traffic(endpoint: Endpoint, _: MeasureAnswers) -> AnswerMeasurement:
+    value = 0.5 if endpoint.traffic.traffic.get(NEW) else 0.9
+    return AnswerMeasurement(answers=100, without=0, value=value, compared=100, reference=0.9)
+
+
+def test_a_model_whose_answers_differ_is_rolled_back_however_fast_it_answers() -> None:
+    endpoint = Endpoint(deploy=ANSWERING, measure=drifting_with_traffic)
+    status = endpoint.roll_out()
+    assert status.state == "rolled_back"
+    assert "mean of price is 0.5" in (status.reason or "")
+    assert status.answers == {"mean of price": 0.5}
+    assert endpoint.traffic == EndpointTraffic(traffic={"model-1": 100})
+    assert len(endpoint.set_to) == 3, "the copies of requests were answered alike"
+    assert endpoint.measured[0].current == ["model-1"]
+    assert endpoint.measured[0].container == PIPELINE.source.container
+    assert endpoint.measured[0].since < endpoint.measured[-1].since, "each step by itself"
+
+
+def test_a_model_that_answers_alike_goes_live() -> None:
+    endpoint = Endpoint(deploy=ANSWERING)
+    assert endpoint.roll_out().state == "finished"
+    (_, canary, full) = [START + timedelta(seconds=at) for at, _ in endpoint.set_to]
+    assert all(each.since < full for each in endpoint.measured), "then there is no other model"
+    assert any(each.since >= canary for each in endpoint.measured)
+
+
+def test_a_step_waits_for_answers_that_come_late() -> None:
+    def late(endpoint: Endpoint, request: MeasureAnswers) -> AnswerMeasurement:
+        found = agreeing(endpoint, request)
+        is_there = endpoint.seconds >= 6 * 3600
+        return found if is_there else found.model_copy(update={"answers": 3})
+
+    endpoint = Endpoint(deploy=ANSWERING, measure=late)
+    assert endpoint.roll_out().state == "finished"
+    assert endpoint.set_to[1][0] >= 6 * 3600
+
+
 def test_without_requests_a_step_goes_on_until_a_person_promotes_it() -> None:
     endpoint = Endpoint(observe=lambda _: Observation())
-    for step, at in enumerate((3 * 86_400, 4 * 86_400, 5 * 86_400)):
+    for step, at in enumerate((86_400, 2 * 86_400, 3 * 86_400)):
         endpoint.decide(at, "promote", step)
     assert endpoint.roll_out().state == "finished"
-    assert [round(at / 86_400) for at, _ in endpoint.set_to] == [0, 3, 4]
+    assert [round(at / 86_400) for at, _ in endpoint.set_to] == [0, 1, 2]
     assert endpoint.driver.instances[ID].generations > 3, "a long wait continues as new"
 
 
@@ -293,9 +159,9 @@ def test_a_newer_model_ends_the_time_of_the_previous_deployment() -> None:
 
 
 def test_it_waits_for_the_endpoint() -> None:
-    endpoint = Endpoint(held_until=6 * 3600)
+    endpoint = Endpoint(held_until=2 * 3600)
     assert endpoint.roll_out().state == "finished"
-    assert endpoint.set_to[0][0] >= 6 * 3600
+    assert endpoint.set_to[0][0] >= 2 * 3600
 
 
 def test_a_deployment_that_cannot_be_provisioned_is_rolled_back() -> None:
@@ -315,14 +181,6 @@ def test_a_failed_smoke_request_is_rolled_back() -> None:
     assert [each for _, each in endpoint.set_to] == [EndpointTraffic(traffic={"model-1": 100})]
 
 
-def batch_endpoint(**changes: Any) -> Endpoint:
-    def observe(_: Endpoint) -> Observation:
-        return Observation()
-
-    given: dict[str, Any] = {"observe": observe, "deploy": BATCH, "smoke_seconds": 600}
-    return Endpoint(**given | changes)
-
-
 def test_a_batch_deployment_is_the_default_after_its_smoke_job() -> None:
     endpoint = batch_endpoint()
     assert endpoint.roll_out().state == "finished"
@@ -334,6 +192,35 @@ def test_a_batch_deployment_is_the_default_after_its_smoke_job() -> None:
     assert endpoint.deployments == {NEW}
     assert endpoint.notified == ["deploying", "deployed"]
     assert [(each.outcome, each.serving) for each in endpoint.outcomes] == [("live", NEW)]
+
+
+WATCHED = BATCH.model_copy(update={"bake_minutes": 24 * 60})
+
+
+def jobs_fail_after_ten_hours(endpoint: Endpoint) -> Observation:
+    return Observation(requests=5, failures=2 if endpoint.seconds > 10 * 3600 else 0)
+
+
+def test_a_batch_deployment_whose_jobs_fail_is_the_default_no_longer() -> None:
+    endpoint = batch_endpoint(deploy=WATCHED, observe=jobs_fail_after_ten_hours)
+    status = endpoint.roll_out()
+    assert status.state == "rolled_back"
+    assert status.reason == "40.0% of 5 jobs failed; deploy.guards.failed_jobs is 0.0%"
+    assert [each for _, each in endpoint.set_to] == [
+        EndpointTraffic(traffic={NEW: 100}),
+        EndpointTraffic(traffic={"model-1": 100}),
+    ]
+    assert endpoint.seconds < 11 * 3600
+    assert endpoint.deployments == {"model-1"}
+
+
+def test_a_batch_deployment_is_live_when_its_jobs_were_watched() -> None:
+    def succeeding(_: Endpoint) -> Observation:
+        return Observation(requests=1)
+
+    fine = batch_endpoint(deploy=WATCHED, observe=succeeding)
+    assert fine.roll_out().state == "finished"
+    assert fine.seconds >= (24 + BATCH.keep_previous_hours) * 3600
 
 
 def test_a_batch_deployment_that_fails_its_smoke_job_never_is_the_default() -> None:
@@ -372,11 +259,11 @@ def test_a_newer_model_supersedes_a_batch_deployment_during_its_smoke_job() -> N
 
 
 def test_an_outage_of_the_endpoint_only_delays_a_rollback() -> None:
-    endpoint = Endpoint(outages={"set_traffic": (2000, 12 * 3600)})
+    endpoint = Endpoint(outages={"set_traffic": (2000, 4 * 3600)})
     endpoint.decide(2100, "rollback", 1)
     assert endpoint.roll_out().state == "rolled_back"
     assert endpoint.set_to[-2][1].traffic[NEW] == 10
-    assert endpoint.set_to[-1][0] >= 12 * 3600
+    assert endpoint.set_to[-1][0] >= 4 * 3600
     assert endpoint.traffic == EndpointTraffic(traffic={"model-1": 100})
 
 

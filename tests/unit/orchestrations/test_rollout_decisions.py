@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from orchestrations.contracts.rollouts import EndpointTraffic, Observation
-from orchestrations.pipeline import Guards, OnlineDeploy, RolloutStep
+from orchestrations.deploy import BatchDeploy, Guards, OnlineDeploy, RolloutStep
 from orchestrations.rollout_decisions import (
     Broken,
     Passed,
@@ -95,6 +95,34 @@ def test_a_step_passes_only_with_evidence_within_the_guards_and_after_its_time(
     assert isinstance(verdict, Broken) == bad
     assert isinstance(verdict, Passed) == (known and not bad and minutes >= 10)
     assert isinstance(verdict, Wait) == (not bad and (not known or minutes < 10))
+
+
+WATCHED = BatchDeploy.model_validate(
+    {
+        "kind": "batch",
+        "endpoint": "digits",
+        "compute": "cpu",
+        "bake_minutes": 10,
+        "guards": {"failed_jobs": 0.25, "minimum_jobs": 4},
+    }
+)
+
+
+@given(jobs=st.integers(0, 20), failed=st.floats(0, 1), minutes=st.floats(0, 30))
+def test_jobs_of_a_batch_deployment_are_judged_as_requests_are(
+    jobs: int, failed: float, minutes: float
+) -> None:
+    failures = int(jobs * failed)
+    observed = Observation(requests=jobs, failures=failures)
+    elapsed = timedelta(minutes=minutes)
+    verdict = judge_step(WATCHED, WATCHED.steps[0], observed, elapsed=elapsed)
+    known = jobs >= 4
+    bad = known and failures / jobs > 0.25
+    assert isinstance(verdict, Broken) == bad
+    assert isinstance(verdict, Passed) == (known and not bad and minutes >= 10)
+    unwatched = WATCHED.model_copy(update={"bake_minutes": 0})
+    passed = judge_step(unwatched, unwatched.steps[0], observed, elapsed=elapsed)
+    assert passed == Passed(), "its smoke job has judged it"
 
 
 def test_without_a_minimum_a_step_without_requests_passes() -> None:

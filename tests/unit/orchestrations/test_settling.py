@@ -21,17 +21,13 @@ from orchestrations.settling import (
     has_more,
     was_listed,
 )
-from tests.unit.orchestrations.examples import DATASET, PIPELINE
+from tests.unit.orchestrations.examples import DATASET, PIPELINE, with_rules
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 MARKED = PIPELINE
-UNMARKED = PIPELINE.model_copy(
-    update={"source": PIPELINE.source.model_copy(update={"marker": None})}
-)
-TRAINED_ANYWAY = PIPELINE.model_copy(
-    update={"settle": PIPELINE.settle.model_copy(update={"without_marker": "train"})}
-)
+UNMARKED = with_rules(PIPELINE, source={"marker": None})
+TRAINED_ANYWAY = with_rules(PIPELINE, settle={"without_marker": "train"})
 pipelines = st.sampled_from([MARKED, UNMARKED, TRAINED_ANYWAY])
 moments = st.floats(-500, 500).map(lambda seconds: NOW + timedelta(seconds=seconds))
 past = st.floats(-500, 0).map(lambda seconds: NOW + timedelta(seconds=seconds))

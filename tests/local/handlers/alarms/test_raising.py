@@ -22,10 +22,10 @@ from handlers.landing_zone.newest_events import advance_newest_event
 from handlers.runs.run_records import add_to_record
 from handlers.triggers.job_state_changed import handle_job_events
 from orchestrations.contracts.run_records import RunRecord
-from orchestrations.contracts.runs import RunState, RunStatus
+from orchestrations.contracts.runs import RunState
 from orchestrations.pipeline import Alarms, Pipeline
 from tests.local.handlers.world_with_messaging import Namespace, World
-from tests.unit.orchestrations.examples import PIPELINE
+from tests.unit.orchestrations.examples import PIPELINE, run_status
 
 NOW = datetime(2026, 11, 22, 3, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -48,14 +48,7 @@ class Watch:
         advance_newest_event(self.clients, self.pipeline.name, None, NOW + hours * HOUR)
 
     def run(self, state: RunState, *, hours: float) -> None:
-        status = RunStatus(
-            id=f"{self.pipeline.name}-aa-1",
-            pipeline=self.pipeline.name,
-            attempt=1,
-            dataset_version="aa",
-            state=state,
-            since=NOW + hours * HOUR,
-        )
+        status = run_status(f"{self.pipeline.name}-aa-1", state, NOW + hours * HOUR)
         add_to_record(self.clients, RunRecord(status=status, started_at=NOW))
 
     def alerts(self) -> list[tuple[str, str]]:

@@ -2,12 +2,10 @@ from __future__ import annotations
 
 from typing import cast
 
-import pytest
 from azure.ai.ml.entities import AmlCompute
 
 from handlers.azure_ml.compute_clusters import ensure_capacity
 from orchestrations.contracts.jobs import EnsureCapacity
-from orchestrations.errors import JobRejected
 from orchestrations.pipeline import ComputeOption
 from tests.local.handlers.azure_ml.conftest import Cloud
 
@@ -35,12 +33,3 @@ def test_makes_a_cluster_and_lets_it_grow_but_never_shrink(cloud: Cloud) -> None
     assert made.idle_time_before_scale_down == 90
     assert ensure(cloud, option.model_copy(update={"nodes": 5})).max_instances == 5
     assert ensure(cloud, option).max_instances == 5
-
-
-def test_a_cluster_of_another_size_or_priority_is_not_used(cloud: Cloud) -> None:
-    option = ComputeOption(cluster="fixed", size="Standard_D4s_v5", nodes=1)
-    ensure(cloud, option)
-    with pytest.raises(JobRejected, match="its size is Standard_D4s_v5, not Standard_NC6"):
-        ensure(cloud, option.model_copy(update={"size": "Standard_NC6"}))
-    with pytest.raises(JobRejected, match="its priority is dedicated, not low_priority"):
-        ensure(cloud, option.model_copy(update={"priority": "low_priority"}))

@@ -1,10 +1,7 @@
 from __future__ import annotations
 
-import pytest
-
 from handlers.azure_ml.data_assets import register_dataset
 from orchestrations.contracts.datasets import RegisterDataset
-from orchestrations.errors import JobRejected
 from tests.local.handlers.azure_ml.conftest import Cloud
 from tests.unit.orchestrations.examples import DATASET, PIPELINE
 
@@ -19,10 +16,3 @@ def test_registers_once_and_adopts_after_that(cloud: Cloud) -> None:
     assert str(asset.path).endswith(f"datastores/landfall/paths/{DATASET.manifest_path}/")
     assert asset.tags == {"landfall.pipeline": "digits"}
     assert asset.properties["landfall.blobs"] == "3"
-
-
-def test_a_version_that_is_another_folder_is_refused(cloud: Cloud) -> None:
-    register_dataset(cloud.clients, REQUEST)
-    elsewhere = DATASET.model_copy(update={"manifest_path": "manifests/other/0"})
-    with pytest.raises(JobRejected, match="exists already"):
-        register_dataset(cloud.clients, REQUEST.model_copy(update={"dataset": elsewhere}))

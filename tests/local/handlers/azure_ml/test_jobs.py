@@ -10,7 +10,7 @@ import pytest
 from handlers.azure_ml.champions import find_champion
 from handlers.azure_ml.compute_clusters import ensure_capacity
 from handlers.azure_ml.data_assets import register_dataset
-from handlers.azure_ml.job_failures import diagnose_job
+from handlers.azure_ml.job_failures import LOG_LIMIT_LINES, diagnose_job
 from handlers.azure_ml.job_outputs import read_results
 from handlers.azure_ml.jobs import (
     cancel_job,
@@ -63,7 +63,8 @@ if todo == "wait":
 if todo == "fail":
     (results / "error.json").write_text(json.dumps(
         {"type": "DataRejected", "message": "bad", "files": [{"path": "a", "reason": "b"}]}))
-    print("file a is bad")
+    for number in range(10_000):
+        print("line", number)
     sys.exit(65)
 trained = checkpoints / "trained"
 (results / "model").mkdir()
@@ -173,7 +174,7 @@ def test_a_failed_job_says_why(prepared: Cloud) -> None:
     diagnosis = diagnose_job(prepared.clients, DiagnoseJob(job=job.name))
     assert (diagnosis.rank, diagnosis.exit_code) == (0, 65)
     assert diagnosis.studio_url
-    assert diagnosis.log == ("file a is bad",)
+    assert diagnosis.log == tuple(f"line {n}" for n in range(10_000 - LOG_LIMIT_LINES, 10_000))
     results = read_results(prepared.clients, results_of(job, completed=False))
     assert results.failure is not None
     assert (results.failure.type, results.failure.permanent) == ("DataRejected", True)

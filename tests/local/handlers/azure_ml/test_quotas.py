@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from azure.ai.ml.entities import AmlCompute
 
-from handlers.azure_ml.quotas import Shortage, find_shortages
+from handlers.azure_ml.quotas import Shortage, find_shortages, key_of
 from harness.waiting import until
 from orchestrations.pipeline import ComputeOption
 from tests.local.handlers.azure_ml.conftest import LIMITED_SIZE, Cloud
@@ -13,7 +13,7 @@ def test_options_are_measured_by_the_vcpus_of_the_sdks_answers(cloud: Cloud) -> 
 
     def shortage(cluster: str, nodes: int) -> Shortage | None:
         option = ComputeOption(cluster=cluster, size=LIMITED_SIZE, nodes=nodes)
-        return find_shortages(cloud.clients, [option]).get(cluster)
+        return find_shortages(cloud.clients, [option]).get(key_of(option))
 
     quota = f"of 18 vCPUs of the quota {LIMITED_SIZE.lower()} are in use"
     assert shortage("idle", 3) is None

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from itertools import count
 from typing import TypeVar
 
 import pytest
+from azure.ai.ml import Input
 from azure.ai.ml.entities import AmlCompute
-from azure.ai.ml.entities import Model as AzureMLModel
 
+from handlers.azure_ml.batch_job_counts import count_jobs
 from handlers.azure_ml.deployments import (
     delete_deployments,
-    ensure_deployment,
     record_rollout,
 )
 from handlers.azure_ml.endpoint_metrics import read_deployment_metrics
-from handlers.azure_ml.endpoints import ensure_endpoint, score, set_traffic, test_deployment
+from handlers.azure_ml.endpoints import score
 from handlers.rollouts.endpoint_claims import (
     claim_endpoint,
     holders,
@@ -31,141 +30,19 @@ from orchestrations.contracts.rollouts import (
     ClaimEndpoint,
     Decision,
     DeleteDeployments,
-    DeploymentState,
     EndpointTraffic,
-    EnsureDeployment,
-    EnsureEndpoint,
+    Observation,
     ObserveRollout,
     RecordRollout,
     ReleaseEndpoint,
-    RolloutRequest,
-    SetTraffic,
-    SmokeTest,
-    TestDeployment,
 )
 from orchestrations.errors import DeploymentRejected
 from orchestrations.manifest import encode_line
-from orchestrations.names import deployment_name, rollout_id
-from orchestrations.pipeline import EndpointKind, Pipeline
+from orchestrations.names import rollout_id
 from tests.local.handlers.azure_ml.conftest import Cloud
-from tests.unit.orchestrations.examples import PIPELINE
+from tests.local.handlers.azure_ml.shop import Shop
 
-SCRIPT = """
-import json, os, pathlib
-
-def init():
-    global weight
-    folder = pathlib.Path(os.environ["AZUREML_MODEL_DIR"]) / "model"
-    weight = float((folder / "weight.txt").read_text())
-
-def run(data):
-    return json.loads(data)["x"] / weight
-"""
-DEPLOYMENT = """
-$schema: https://azuremlschemas.azureedge.net/latest/managedOnlineDeployment.schema.json
-code_configuration: {code: serving, scoring_script: score.py}
-environment: {image: python}
-"""
-ONLINE = {
-    "instance_type": "Standard_DS3_v2",
-    "smoke_request": "request.json",
-    "steps": [{"traffic": 100, "bake_minutes": 1}],
-}
-BATCH_SCRIPT = """
-import os, pathlib
-
-def init():
-    global weight
-    folder = pathlib.Path(os.environ["AZUREML_MODEL_DIR"]) / "model"
-    weight = float((folder / "weight.txt").read_text())
-
-def run(mini_batch):
-    return [int(pathlib.Path(each).read_text()) / weight for each in mini_batch]
-"""
-BATCH_DEPLOYMENT = """
-$schema: https://azuremlschemas.azureedge.net/latest/modelBatchDeployment.schema.json
-type: model
-code_configuration: {code: serving, scoring_script: score.py}
-environment: {image: python}
-settings: {mini_batch_size: 1, retry_settings: {max_retries: 0}}
-"""
-numbers = count(1)
 Result = TypeVar("Result")
-
-
-class Shop:
-    """A pipeline that deploys to an endpoint of its own."""
-
-    def __init__(self, cloud: Cloud, *, is_batch: bool = False) -> None:
-        self.clients = cloud.clients
-        self.name = f"shop{next(numbers)}"
-        folder = cloud.pipelines / self.name
-        (folder / "serving").mkdir(parents=True)
-        (folder / "serving" / "score.py").write_text(BATCH_SCRIPT if is_batch else SCRIPT)
-        (folder / "deployment.yml").write_text(BATCH_DEPLOYMENT if is_batch else DEPLOYMENT)
-        (folder / "request.json").write_text('{"x": 6}')
-        self.endpoint = f"{self.name}-live"
-        given = {"kind": "batch", "compute": "cpu"} if is_batch else ONLINE
-        document = {**PIPELINE.model_dump(), "deploy": {"endpoint": self.endpoint, **given}}
-        self.pipeline = Pipeline.model_validate({**document, "name": self.name})
-        assert self.pipeline.deploy is not None
-        self.kind: EndpointKind = self.pipeline.deploy.kind
-
-    def model(self, version: str, weight: str) -> Model:
-        path = f"models/{self.name}/{version}/model/"
-        self.upload("landing", f"{path}weight.txt", weight)
-        made = self.clients.ml.models.create_or_update(
-            AzureMLModel(
-                name=self.name,
-                version=version,
-                path=f"azureml://datastores/landing/paths/{path}",
-                tags={"landfall.pipeline": self.name, "landfall.dataset-version": "v1"},
-            )
-        )
-        return Model(name=self.name, version=version, path=str(made.path))
-
-    def upload(self, container: str, path: str, content: str) -> None:
-        self.clients.blobs.get_blob_client(container, path).upload_blob(content)
-
-    def deploy(self, model: Model) -> DeploymentState:
-        request = EnsureDeployment(
-            rollout=rollout_id(self.endpoint, model.version),
-            deployment=deployment_name(model.version),
-            request=RolloutRequest(pipeline=self.pipeline, model=model, run="run-1"),
-        )
-
-        def ended() -> DeploymentState | None:
-            found = ensure_deployment(self.clients, request)
-            return None if found.state == "provisioning" else found
-
-        return until(ended, what=f"deployment of {model.version}")
-
-    def ensure(self) -> EndpointTraffic:
-        request = EnsureEndpoint(endpoint=self.endpoint, kind=self.kind, pipeline=self.name)
-        return ensure_endpoint(self.clients, request)
-
-    def set(self, traffic: dict[str, int], mirror: dict[str, int] | None = None) -> None:
-        shares = EndpointTraffic(traffic=traffic, mirror=mirror or {})
-        request = SetTraffic(endpoint=self.endpoint, kind=self.kind, traffic=shares)
-        set_traffic(self.clients, request)
-
-    def smoke(self, deployment: str, **given: object) -> SmokeTest:
-        request = TestDeployment(
-            endpoint=self.endpoint, deployment=deployment, pipeline=self.pipeline
-        )
-        return test_deployment(self.clients, request.model_copy(update=given))
-
-    def smoke_until_over(self, model: Model) -> None:
-        deadline = datetime.now(UTC) + timedelta(minutes=5)
-
-        def is_over() -> bool:
-            tested = self.smoke(deployment_name(model.version), model=model, deadline=deadline)
-            return tested.job is None
-
-        until(is_over, what=f"smoke job of {model.version}")
-
-    def tags(self, version: str) -> dict[str, str]:
-        return self.clients.ml.models.get(self.name, version).tags or {}
 
 
 @pytest.fixture
@@ -241,7 +118,8 @@ def test_models_become_the_default_of_a_batch_endpoint(cloud: Cloud) -> None:
     ml.compute.begin_create_or_update(cluster).result()
     line = encode_line("0.txt", 1, None, "etag")
     shop.upload("landfall", f"manifests/{shop.name}/v1/manifest.jsonl", line)
-    shop.upload("landing", f"{shop.pipeline.source.prefix}0.txt", "6")
+    data_path = f"{shop.pipeline.source.prefix}0.txt"
+    shop.upload("landing", data_path, "6")
     good, bad = shop.model("1", "2"), shop.model("2", "0")
     assert twice(shop.ensure) == EndpointTraffic()
     assert twice(lambda: shop.deploy(good)).state == "ready"
@@ -251,6 +129,19 @@ def test_models_become_the_default_of_a_batch_endpoint(cloud: Cloud) -> None:
     assert shop.deploy(bad).state == "ready"
     with pytest.raises(DeploymentRejected, match=r"is failed: .*division by zero"):
         shop.smoke_until_over(bad)
+    data = Input(type="uri_file", path="azureml://datastores/landing/paths/" + data_path)
+    assert count_jobs(shop.clients, shop.endpoint, "model-2") == Observation(), "smoke jobs alone"
+    for deployment, failures in (("model-1", 0), ("model-2", 1)):
+        ml.batch_endpoints.invoke(
+            endpoint_name=shop.endpoint, deployment_name=deployment, inputs={"data": data}
+        )
+
+        def counted(deployment: str = deployment) -> Observation | None:
+            found = count_jobs(shop.clients, shop.endpoint, deployment)
+            return found if found.requests else None
+
+        expected = Observation(requests=1, failures=failures)
+        assert until(counted, what=f"the end of a job of {deployment}") == expected
     late = shop.model("3", "1")
     shop.deploy(late)
     now = datetime.now(UTC)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
@@ -23,6 +21,7 @@ from handlers.durable.activity_adapter import ActivityFault, as_function
 from orchestrations.activities import parse_fault
 from orchestrations.contracts.jobs import GetJob
 from orchestrations.errors import TransientError
+from tests.local.http_server import JsonHandler, serving
 
 CLOUD = "HungCloud"
 # Each of the SDK's own limits, a hundredth of what the app sets.
@@ -52,22 +51,12 @@ def hung(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clients]:
             "suffixes": {"storage": "core.example.org"},
         }
 
-        class Metadata(BaseHTTPRequestHandler):
+        class Metadata(JsonHandler, BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                body = json.dumps([endpoints]).encode()
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+                self.answer(200, [endpoints])
 
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
-                """Quiet."""
-
-        server = stack.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), Metadata))
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        stack.callback(server.shutdown)
         monkeypatch.setenv("AZUREML_CURRENT_CLOUD", CLOUD)
-        monkeypatch.setenv("ARM_CLOUD_METADATA_URL", f"http://127.0.0.1:{server.server_port}/")
+        monkeypatch.setenv("ARM_CLOUD_METADATA_URL", stack.enter_context(serving(Metadata)))
         clients = Clients(
             Settings(
                 {

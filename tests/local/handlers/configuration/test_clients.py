@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 
-from handlers.landing_zone.manifests import read_manifest
+from handlers.landing_zone.manifests import read_chunks
 from tests.local.handlers.zone_on_storage import Zone
 
 
@@ -27,7 +27,7 @@ def test_reading_an_empty_manifest_gives_its_connection_back(zone: Zone) -> None
     dataset = zone.freeze()
     before = connections(zone)
     for _ in range(3):
-        assert not list(read_manifest(zone.clients, dataset))
+        assert not list(read_chunks(zone.clients, dataset))
     assert connections(zone) == before
 
 

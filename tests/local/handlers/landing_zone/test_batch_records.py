@@ -4,7 +4,6 @@ from datetime import UTC, datetime, timedelta, timezone
 from itertools import islice
 from typing import Any
 
-import pytest
 from azure.storage.blob import ContainerClient
 
 from handlers.landing_zone.batch_records import (
@@ -25,6 +24,7 @@ from orchestrations.contracts.landing import (
     RecordBatch,
 )
 from tests.local.handlers.zone_on_storage import Zone
+from tests.spying import spy
 from tests.unit.orchestrations.examples import DATASET
 
 NOON = datetime(2026, 11, 21, 12, 0, 0, 123456, tzinfo=UTC)
@@ -78,15 +78,7 @@ def test_what_is_asked_of_batches_does_not_grow_with_their_history(zone: Zone) -
         for number in range(3):
             at = NOON - timedelta(days=day, minutes=number)
             record_batch(zone.clients, a_batch(zone, f"b{day}-{number}", at))
-    asked: list[str] = []
-    list_blob_names = ContainerClient.list_blob_names
-
-    def watched(self: ContainerClient, **given: Any) -> Any:
-        asked.append(given["name_starts_with"])
-        return list_blob_names(self, **given)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ContainerClient, "list_blob_names", watched)
+    with spy(ContainerClient, "list_blob_names") as asked:
         newest = islice(newest_batches(zone.clients, zone.pipeline.name), 3)
         since = NOON - timedelta(days=20, minutes=1, seconds=1)
         following = islice(batches_since(zone.clients, zone.pipeline.name, since), 5)
@@ -96,7 +88,7 @@ def test_what_is_asked_of_batches_does_not_grow_with_their_history(zone: Zone) -
         ]
     assert found[0] == ["b0-0", "b0-1", "b0-2"]
     assert found[1] == ["b20-1", "b20-0", "b19-2", "b19-1", "b19-0"]
-    assert len(asked) <= 4  # the days that were read
+    assert asked.call_count <= 4  # the days that were read
 
 
 def test_the_last_batch_knows_what_was_trained_on_last(zone: Zone) -> None:

@@ -19,7 +19,7 @@ from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import functions
 from handlers.landing_zone import copies
 from handlers.landing_zone.copies import copies_folder
-from handlers.landing_zone.manifests import MANIFEST_FILE, read_manifest
+from handlers.landing_zone.manifests import MANIFEST_FILE, read_manifest_from
 from orchestrations.contracts.datasets import CopyBlobs, Dataset
 from orchestrations.errors import TransientError
 from orchestrations.freezing import freeze, freezing
@@ -182,7 +182,7 @@ def test_what_is_written_while_it_is_copied_is_no_batch(zone: Zone) -> None:
         assert not list(zone.clients.records.list_blob_names(name_starts_with="freezing/"))
     dataset = Process(zone).freeze()
     digest = hashlib.md5(b"ONE", usedforsecurity=False).hexdigest()
-    assert [(line.path, line.file) for line in read_manifest(zone.clients, dataset)] == [
+    assert [(line.path, line.file) for line in read_manifest_from(zone.clients, dataset, "")] == [
         ("7/1.png", f"{digest[:2]}/{digest}-3.png")
     ]
 

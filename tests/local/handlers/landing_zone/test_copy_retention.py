@@ -13,14 +13,14 @@ from handlers.configuration import record_store
 from handlers.landing_zone import copy_retention
 from handlers.landing_zone.copies import _adopt  # pyright: ignore[reportPrivateUsage]
 from handlers.landing_zone.copy_retention import STEP_SECONDS, delete_unneeded_copies
-from handlers.landing_zone.manifests import read_manifest
+from handlers.landing_zone.manifests import read_manifest_from
 from handlers.runs.run_index import index_run
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.run_records import RunRecord
-from orchestrations.contracts.runs import RunStatus
 from tests.local.handlers.landing_zone.test_copies import Process, kept
 from tests.local.handlers.zone_on_storage import Zone
 from tests.unit.handlers.azure_ml_fake import Workspace
+from tests.unit.orchestrations.examples import run_status
 
 # When all that the tests write is old: the service says when a blob was written.
 LATER = datetime.now(UTC) + timedelta(days=100)
@@ -72,7 +72,7 @@ def state(zone: Zone) -> Any:
 
 
 def names(zone: Zone, dataset: Dataset) -> set[str]:
-    return {str(line.file) for line in read_manifest(zone.clients, dataset)}
+    return {str(line.file) for line in read_manifest_from(zone.clients, dataset, "")}
 
 
 @pytest.mark.parametrize("steps_per_round", [300, 5])
@@ -110,14 +110,7 @@ def test_what_was_written_of_late_is_not_deleted_whoever_needs_it(
 
 def run_of(zone: Zone, dataset: Dataset) -> None:
     """A run that is in the index as training."""
-    status = RunStatus(
-        id=zone.run_of(dataset),
-        pipeline=zone.pipeline.name,
-        attempt=1,
-        dataset_version=dataset.version,
-        state="running",
-        since=dataset.frozen_at,
-    )
+    status = run_status(zone.run_of(dataset), "running", dataset.frozen_at)
     index_run(zone.clients.records, RunRecord(status=status, started_at=dataset.frozen_at))
 
 

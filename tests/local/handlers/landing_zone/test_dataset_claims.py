@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 from azure.core.pipeline.transport import RequestsTransport
@@ -19,9 +18,10 @@ from handlers.runs.run_records import add_to_record, read_run_record
 from orchestrations.contracts.datasets import CheckSuperseded, Dataset
 from orchestrations.contracts.landing import ClaimDataset
 from orchestrations.contracts.run_records import RunRecord
-from orchestrations.contracts.runs import RunRequest, RunState, RunStatus
+from orchestrations.contracts.runs import RunRequest, RunState
 from tests.local.handlers.zone_on_storage import Zone
-from tests.unit.orchestrations.examples import DATASET
+from tests.spying import spy
+from tests.unit.orchestrations.examples import DATASET, run_status
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -64,15 +64,8 @@ def test_a_dataset_is_superseded_by_the_newest_that_was_claimed(
     assert answer == (None if by is None else zone.run_of(a_dataset(f"v{by}")))
 
 
-def keep(zone: Zone, run: str, version: str, state: RunState) -> None:
-    status = RunStatus(
-        id=run,
-        pipeline=zone.pipeline.name,
-        attempt=1,
-        dataset_version=version,
-        state=state,
-        since=datetime.now(UTC),
-    )
+def keep(zone: Zone, run: str, state: RunState) -> None:
+    status = run_status(run, state, datetime.now(UTC))
     add_to_record(zone.clients, RunRecord(status=status, started_at=status.since))
 
 
@@ -83,7 +76,7 @@ def test_a_run_whose_data_changed_leads_to_the_run_of_the_next_batch(
     zone.land("1.png")
     dataset = zone.close_batch()
     first = zone.run_of(dataset)
-    keep(zone, first, dataset.version, state)
+    keep(zone, first, state)
     zone.land("2.png")
     second = zone.run_of(zone.close_batch())
     record = read_run_record(zone.clients, first)
@@ -108,7 +101,7 @@ def test_only_claims_of_late_are_listed_and_none_of_another_pipeline(zone: Zone)
 def test_a_claim_whose_run_is_on_record_is_not_listed(zone: Zone) -> None:
     for version in ("lost", "run"):
         claim_dataset(zone.clients, claim(zone, version, "w"))
-    keep(zone, zone.run_of(a_dataset("run")), "run", "registering")
+    keep(zone, zone.run_of(a_dataset("run")), "registering")
     since = NOW - timedelta(days=1)
     (name,) = list_claims_without_run(zone.clients, zone.pipeline.name, frozen_after=since)
     assert name == f"dataset-claims/{zone.pipeline.name}/lost.json"
@@ -147,29 +140,13 @@ def test_no_question_about_claims_reads_their_history(
 ) -> None:
     for number in range(12):
         claim_dataset(zone.clients, claim(zone, f"v{number}", "w", timedelta(hours=number)))
-    read: list[str] = []
-    original = record_store.read
-
-    def watched(records: Any, name: str) -> Any:
-        read.append(name)
-        return original(records, name)
-
-    monkeypatch.setattr(record_store, "read", watched)
     monkeypatch.setattr(dataset_claims, "PAGE_ENTRIES", 2)
-    pages: list[str] = []
-    with monkeypatch.context() as patch:
-        send = RequestsTransport.send
-
-        def count(self: Any, request: Any, **more: Any) -> Any:
-            pages.append(request.url)
-            return send(self, request, **more)
-
-        patch.setattr(RequestsTransport, "send", count)
+    with spy(record_store, "read") as read, spy(RequestsTransport, "send") as pages:
         ours = a_dataset("ours", timedelta(hours=2, minutes=30))
         question = CheckSuperseded(pipeline=zone.pipeline.name, dataset=ours)
         assert check_superseded(zone.clients, question).by == zone.run_of(a_dataset("v0"))
-    assert len(read) == 1
-    assert len(pages) == 2  # one of the index, one claim
+    assert read.call_count == 1
+    assert pages.call_count == 2  # one of the index, one claim
 
 
 def test_a_batch_of_one_partition_supersedes_none_of_another(zone: Zone) -> None:

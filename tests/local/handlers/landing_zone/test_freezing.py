@@ -35,7 +35,7 @@ from handlers.landing_zone.manifests import (
     MANIFEST_FILE,
     ManifestWriter,
     find_line,
-    read_manifest,
+    read_manifest_from,
 )
 from orchestrations.contracts.datasets import (
     CommitManifest,
@@ -45,9 +45,10 @@ from orchestrations.contracts.datasets import (
     ListRange,
 )
 from orchestrations.errors import PermanentError, TransientError
-from orchestrations.manifest import DatasetVersion, decode_manifest, encode_line
+from orchestrations.manifest import DatasetVersion, decode_line, encode_line
 from orchestrations.pipeline import Pipeline
 from tests.local.handlers.zone_on_storage import Zone
+from tests.unit.orchestrations.examples import with_rules
 from trainers.data import manifest as trainers_manifest
 
 AT = datetime(2026, 11, 22, 9, tzinfo=UTC)
@@ -92,8 +93,7 @@ def listed_from(
 
 
 def pipeline_of(zone: Zone) -> Pipeline:
-    source = zone.pipeline.source.model_copy(update={"marker": None})
-    return zone.pipeline.model_copy(update={"source": source})
+    return with_rules(zone.pipeline, source={"marker": None})
 
 
 def freeze(clients: Clients, pipeline: Pipeline, *, twice: bool = False) -> Dataset:
@@ -141,7 +141,7 @@ def test_any_cut_gives_the_same_version_and_the_same_lines(
     pipeline = pipeline_of(zone)
     with listed_from(zone, paths, page_blobs=5000) as clients:
         whole = freeze(clients, pipeline)
-        lines = [(line.path, line.size) for line in read_manifest(clients, whole)]
+        lines = [(line.path, line.size) for line in read_manifest_from(clients, whole, "")]
         assert [path for path, _ in lines] == sorted(paths)
         assert whole.blobs == len(paths)
         assert whole.bytes == sum(size for _, size in lines)
@@ -155,7 +155,7 @@ def test_any_cut_gives_the_same_version_and_the_same_lines(
         clients.records.delete_blob(f"{whole.manifest_path}/{MANIFEST_FILE}")
         cut = freeze(clients, pipeline, twice=twice)
         assert cut == whole
-        assert [(line.path, line.size) for line in read_manifest(clients, cut)] == lines
+        assert [(line.path, line.size) for line in read_manifest_from(clients, cut, "")] == lines
 
 
 @SLOW
@@ -255,7 +255,7 @@ def test_parts_that_overlap_are_merged_and_give_each_path_once(
         names.append(write_part(zone.clients.records, folder, collected))
     kept = list_parts(zone.clients.records, folder, names)
     text = b"".join(read_in_order(zone.clients.records, folder, kept))
-    merged = [line.path for line in decode_manifest(text.splitlines())]
+    merged = [line.path for line in map(decode_line, text.splitlines())]
     assert merged == sorted(set[str]().union(*parts))
 
 

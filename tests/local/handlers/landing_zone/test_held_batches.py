@@ -1,19 +1,19 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handlers.landing_zone.held_batches import compare_batch, hold_batch, is_subset
+from handlers.landing_zone.held_batches import compare_batch, is_subset
+from handlers.triggers import release as api_release
 from handlers.triggers.problem_details import Answer
-from handlers.triggers.release import release_batch
 from orchestrations.contracts.datasets import Dataset
-from orchestrations.contracts.landing import BatchComparison, CompareBatch, HoldBatch
+from orchestrations.contracts.landing import BatchComparison, CompareBatch
 from orchestrations.names import landing_instance
 from tests.local.handlers.zone_on_storage import Zone
+from tests.unit.handlers.asking import ask
 from tests.unit.handlers.durable_fake import TaskHub
 
 
@@ -72,23 +72,13 @@ def test_a_part_of_a_sequence_is_a_subset_of_it(large: list[str], keep: st.DataO
 
 def hold(zone: Zone) -> Dataset:
     zone.land("1.png")
-    dataset = zone.close_batch(outcome="held")
-    request = HoldBatch(
-        pipeline=zone.pipeline.name, batch="b", dataset=dataset, reason="shrunk", message="m"
-    )
-    hold_batch(zone.clients, request)
-    return dataset
+    return zone.hold(zone.close_batch(outcome="held"), "shrunk")
 
 
 async def release(zone: Zone, hub: TaskHub, body: str, name: str | None = None) -> Answer:
-    starter: Any = hub
-    return await release_batch(
-        zone.clients,
-        {zone.pipeline.name: zone.pipeline},
-        starter,
-        name=name or zone.pipeline.name,
-        headers={},
-        body=body.encode(),
+    name = name or zone.pipeline.name
+    return await ask(
+        api_release.release, zone.clients, hub, zone.pipeline, name=name, body=body.encode()
     )
 
 

@@ -6,14 +6,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from azure.storage.blob import BlobBlock
 
-from handlers.landing_zone.manifests import MANIFEST_FILE, read_manifest
+from handlers.landing_zone.manifests import MANIFEST_FILE, read_manifest_from
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.manifest import MLTABLE
 from tests.local.handlers.zone_on_storage import Zone
 
 
 def paths(zone: Zone, dataset: Dataset) -> list[str]:
-    return [line.path for line in read_manifest(zone.clients, dataset)]
+    return [line.path for line in read_manifest_from(zone.clients, dataset, "")]
 
 
 def test_an_empty_zone_has_nothing_new(zone: Zone) -> None:
@@ -32,8 +32,7 @@ def test_a_freeze_tells_how_much_was_listed_and_how_new(zone: Zone) -> None:
 
 
 def test_only_what_the_pipeline_takes_counts(zone: Zone) -> None:
-    source = zone.pipeline.source.model_copy(update={"include": ["*.png"]})
-    zone.pipeline = zone.pipeline.model_copy(update={"source": source})
+    zone.rules("source", include=["*.png"])
     zone.land("7/1.png")
     zone.land("notes.txt")
     zone.land("%2e%2e/%2e%2e/out.png")  # its name is this very text; decoded, it leads out
@@ -45,7 +44,7 @@ def test_a_manifest_has_every_blob_in_order_of_path(zone: Zone) -> None:
     etags = {path: zone.land(path, path.encode()) for path in ("b/2", "a/10", "a/2", "ü")}
     frozen_at = datetime(2026, 11, 21, 9, tzinfo=UTC)
     dataset = zone.freeze(frozen_at)
-    lines = list(read_manifest(zone.clients, dataset))
+    lines = list(read_manifest_from(zone.clients, dataset, ""))
     assert [line.path for line in lines] == ["a/10", "a/2", "b/2", "ü"]
     for line in lines:
         content = line.path.encode()
@@ -99,7 +98,7 @@ def test_without_an_md5_the_etag_stands_for_the_content(zone: Zone) -> None:
         return zone.freeze()
 
     first = write()
-    (line,) = read_manifest(zone.clients, first)
+    (line,) = read_manifest_from(zone.clients, first, "")
     assert line.md5 is None
     assert zone.freeze().version == first.version
     assert write().version != first.version  # nobody knows whether it is the same

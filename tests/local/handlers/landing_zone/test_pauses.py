@@ -2,53 +2,42 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from handlers.api.pausing import pause_pipeline, resume_pipeline
 from handlers.configuration import record_store
-from handlers.landing_zone.held_batches import compare_batch, hold_batch, read_held
+from handlers.landing_zone.held_batches import compare_batch, read_held
 from handlers.landing_zone.pauses import read_pause, zones_to_resume
 from handlers.triggers.problem_details import Answer
 from orchestrations.contracts.datasets import Dataset
-from orchestrations.contracts.landing import CompareBatch, HoldBatch, HoldReason
+from orchestrations.contracts.landing import CompareBatch, HoldReason
 from orchestrations.names import landing_instance
 from tests.local.handlers.zone_on_storage import Zone
+from tests.unit.handlers.asking import ask
 from tests.unit.handlers.durable_fake import TaskHub
 
 
 async def pause(zone: Zone, reason: str = "wrong upload", by: str = "ada") -> Answer:
-    return await pause_pipeline(
-        zone.clients,
-        {zone.pipeline.name: zone.pipeline},
-        name=zone.pipeline.name,
-        headers={},
-        body=json.dumps({"by": by, "reason": reason}).encode(),
+    body = json.dumps({"by": by, "reason": reason}).encode()
+    return await ask(
+        pause_pipeline, zone.clients, None, zone.pipeline, name=zone.pipeline.name, body=body
     )
 
 
 async def resume(zone: Zone, hub: TaskHub) -> Answer:
-    starter: Any = hub
-    return await resume_pipeline(
+    return await ask(
+        resume_pipeline,
         zone.clients,
-        {zone.pipeline.name: zone.pipeline},
-        starter,
+        hub,
+        zone.pipeline,
         name=zone.pipeline.name,
         headers={"X-MS-CLIENT-PRINCIPAL-NAME": "bob"},
-        body=b"",
     )
 
 
 def hold(zone: Zone, reason: HoldReason = "paused") -> Dataset:
     """What the orchestrator does with a batch that is held."""
     zone.land("1.png")
-    dataset = zone.close_batch(outcome="held")
-    hold_batch(
-        zone.clients,
-        HoldBatch(
-            pipeline=zone.pipeline.name, batch="b", dataset=dataset, reason=reason, message="m"
-        ),
-    )
-    return dataset
+    return zone.hold(zone.close_batch(outcome="held"), reason)
 
 
 def why_paused(zone: Zone) -> str | None:

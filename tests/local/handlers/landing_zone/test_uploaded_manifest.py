@@ -11,7 +11,7 @@ import pytest
 
 from handlers.landing_zone import uploaded_manifest
 from handlers.landing_zone.freezing import commit_manifest, freeze_manifest, list_range
-from handlers.landing_zone.manifests import read_manifest
+from handlers.landing_zone.manifests import read_manifest_from
 from orchestrations.contracts.datasets import CommitManifest, Dataset, FreezeManifest, ListRange
 from orchestrations.errors import DataChanged, InvalidManifest
 from tests.local.handlers.zone_on_storage import Zone
@@ -65,7 +65,7 @@ def test_what_it_names_is_the_dataset_and_the_same_version_as_a_listing(zone: Zo
     zone.land("8/ü.png", b"other")
     upload(zone, *lines)
     dataset = zone.freeze()
-    found = [(each.path, each.size) for each in read_manifest(zone.clients, dataset)]
+    found = [(each.path, each.size) for each in read_manifest_from(zone.clients, dataset, "")]
     assert found == [("7/1.png", 3), ("8/ü.png", 5)]
     assert dataset.newest is not None
     zone.land("not-named.png", b"left out")
@@ -111,14 +111,16 @@ def test_a_partition_has_one_of_its_own_with_paths_below_it(zone: Zone) -> None:
     upload(zone, line("7/1.png"), path=f"date=2026-11-21/{NAME}")
     upload(zone, line("7/2.png"), path=f"date=2026-11-22/{NAME}")
     dataset = zone.freeze(partition="2026-11-22")
-    (found,) = read_manifest(zone.clients, dataset)
+    (found,) = read_manifest_from(zone.clients, dataset, "")
     assert found.path == "date=2026-11-22/7/2.png"
 
 
 def test_the_rules_of_the_source_hold_for_it_too(zone: Zone) -> None:
     zone.rules("source", include=["*.png"])
     upload(zone, line("7/1.png"), line("7/1.txt"), line(NAME))
-    assert [each.path for each in read_manifest(zone.clients, zone.freeze())] == ["7/1.png"]
+    assert [each.path for each in read_manifest_from(zone.clients, zone.freeze(), "")] == [
+        "7/1.png"
+    ]
 
 
 def test_a_file_that_a_trainer_refused_is_left_out_until_it_is_mended(zone: Zone) -> None:

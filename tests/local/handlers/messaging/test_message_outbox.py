@@ -17,9 +17,9 @@ from handlers.messaging.service_bus import NOTIFICATIONS, REJECTED_RUNS, RETRIES
 from handlers.notifications.outbox import parse_delivery, publish_notification
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.notifications import Notification, PublishNotification
-from orchestrations.contracts.runs import DeadLetter, RunStatus, ScheduleRetry
+from orchestrations.contracts.runs import DeadLetter, ScheduleRetry
 from tests.local.handlers.world_with_messaging import Namespace, World
-from tests.unit.orchestrations.examples import DATASET, PIPELINE, run_request
+from tests.unit.orchestrations.examples import DATASET, PIPELINE, run_request, run_status
 
 # Four small blobs are written; the machine may be busy.
 WAIT_LIMIT_SECONDS = 5.0
@@ -48,14 +48,7 @@ def test_what_a_run_sends_waits_in_the_outbox_until_service_bus_is_back(
 ) -> None:
     for queue in (NOTIFICATIONS, RETRIES):
         namespace.take(queue)  # what tests before have left
-    status = RunStatus(
-        id=RUN,
-        pipeline="digits",
-        attempt=70,
-        dataset_version=DATASET.version,
-        state="queued",
-        since=NOW,
-    )
+    status = run_status(RUN, "queued", NOW)
     notification = Notification(id=f"{RUN}:started", kind="started", at=NOW, status=status)
     failure = Failure(type="JobFailed", message="out of attempts", permanent=False)
     started = time.monotonic()

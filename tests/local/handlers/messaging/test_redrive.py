@@ -20,10 +20,10 @@ from handlers.messaging.service_bus import REJECTED_RUNS, RETRIES, message_queue
 from orchestrations.contracts.landing import ClaimDataset
 from orchestrations.contracts.retraining import RunInput
 from orchestrations.contracts.runs import RunRequest
-from orchestrations.manifest import ManifestLine, encode_manifest
+from orchestrations.manifest import ManifestLine
 from tests.local.handlers.world_with_messaging import Namespace, World
 from tests.unit.handlers.durable_fake import TaskHub
-from tests.unit.orchestrations.examples import DATASET, run_request, version_of
+from tests.unit.orchestrations.examples import DATASET, encode_manifest, run_request, version_of
 
 PREFIX = f"digits-{DATASET.version}"
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
@@ -66,7 +66,7 @@ def requests(namespace: Namespace) -> list[RunRequest]:
 @pytest.fixture
 def manifest(world: World) -> None:
     world.clients.records.upload_blob(
-        f"{DATASET.manifest_path}/manifest.jsonl", "".join(encode_manifest(LINES)), overwrite=True
+        f"{DATASET.manifest_path}/manifest.jsonl", encode_manifest(LINES), overwrite=True
     )
 
 

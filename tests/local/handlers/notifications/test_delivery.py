@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -23,10 +22,9 @@ from orchestrations.contracts.notifications import (
     NotificationKind,
     PublishNotification,
 )
-from orchestrations.contracts.runs import RunStatus
 from orchestrations.pipeline import DELIVERY_DELAYS_SECONDS, Notifications, Webhook
 from tests.local.handlers.world_with_messaging import SECRET, Namespace, World
-from tests.unit.orchestrations.examples import DATASET, PIPELINE
+from tests.unit.orchestrations.examples import DATASET, PIPELINE, run_status
 
 NOW = datetime.now(UTC)
 MODEL_WATCH = Webhook(
@@ -39,14 +37,7 @@ def a_notification(
     attempt: int, kind: NotificationKind = "succeeded", *, callback_url: str | None = None
 ) -> Notification:
     run = f"digits-{DATASET.version}-{attempt}"
-    status = RunStatus(
-        id=run,
-        pipeline="digits",
-        attempt=attempt,
-        dataset_version=DATASET.version,
-        state="succeeded" if kind == "succeeded" else "failed",
-        since=NOW,
-    )
+    status = run_status(run, "succeeded" if kind == "succeeded" else "failed", NOW)
     return Notification(
         id=f"{run}:{kind}", kind=kind, at=NOW, status=status, callback_url=callback_url
     )
@@ -159,27 +150,6 @@ def test_gone_disables_a_receiver_until_its_record_is_deleted(
     assert deliver(world, second) == Delivered()
 
 
-def test_a_setting_that_is_missing_is_for_people_to_mend_and_is_named(
-    world: World, namespace: Namespace
-) -> None:
-    webhook = Webhook(name="nowhere", url_setting="NOWHERE_URL", secret_setting="NOWHERE_SECRET")
-    delivery = Delivery(notification=a_notification(6), channel="webhook", webhook=webhook)
-    outcome = deliver(world, delivery)
-    assert isinstance(outcome, Undeliverable)
-    assert "NOWHERE_URL" in outcome.reason
-    assert len(namespace.take_dead(REJECTED_RUNS)) == 1
-    assert namespace.take_alert("delivery-failed", "NOWHERE_URL")
-
-
-def test_sending_to_event_grid_leaves_no_warnings(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
-    delivery = Delivery(notification=a_notification(9), channel="event_grid")
-    with caplog.at_level(logging.WARNING):
-        assert deliver(world, delivery) == Delivered()
-    assert caplog.records == []
-
-
 @pytest.mark.parametrize(
     ("status", "reason"),
     [
@@ -200,12 +170,3 @@ def test_event_grid_says_what_to_mend_and_how_long_to_wait(
     assert isinstance(outcome, Later)
     assert reason in outcome.reason
     assert outcome.delay_seconds == (3600.0 if status == 503 else DELIVERY_DELAYS_SECONDS[0])
-
-
-@pytest.mark.usefixtures("namespace")
-def test_event_grid_out_of_reach_is_tried_again(world: World) -> None:
-    clients = clients_with(world, EventGridTopic__key="d3Jvbmc=")
-    delivery = Delivery(notification=a_notification(7), channel="event_grid")
-    with clients.event_grid:
-        outcome = handle_delivery(clients, delivery.model_dump_json(), now=datetime.now(UTC))
-    assert isinstance(outcome, Later)

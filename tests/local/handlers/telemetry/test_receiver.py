@@ -21,6 +21,7 @@ from handlers.telemetry.spans import TracedEvent, accepted_events
 from localazure.telemetry.service import application
 from localazure.telemetry.store import Store
 from orchestrations.trace_context import TraceContext
+from tests.unit.handlers.asking import ask
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
 
@@ -56,7 +57,7 @@ async def test_a_batch_of_events_is_linked_to_the_trace_of_each_upload(receiver:
     exporter.shutdown()
 
     clients: Any = SimpleNamespace(settings=Settings({"TRACE_QUERY_ENDPOINT": receiver}))
-    answer = await get_trace(clients, trace=opener.trace_id)
+    answer = await ask(get_trace, clients, trace=opener.trace_id)
     (shown,) = json.loads(json.dumps(answer.document))["spans"]
     assert shown["name"] == "accept digits"
     assert shown["parent"] == opener.span_id

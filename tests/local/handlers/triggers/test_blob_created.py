@@ -22,6 +22,7 @@ from handlers.triggers.blob_created import (
 from orchestrations.contracts.landing import LandingRequest, LandingStatus, ReadZoneActivity
 from orchestrations.names import landing_instance
 from tests.local.handlers.zone_on_storage import Zone, queued
+from tests.spying import spy
 from tests.unit.handlers.durable_fake import TaskHub
 
 NOW = datetime.now(UTC)
@@ -113,23 +114,16 @@ async def test_a_message_may_hold_an_event_of_either_schema(zone: Zone) -> None:
 
 
 async def test_a_block_of_events_is_one_landing_one_record_and_one_block(
-    zone: Zone, monkeypatch: pytest.MonkeyPatch
+    zone: Zone,
 ) -> None:
-    hub, requests = TaskHub(), 0
-    send: Any = RequestsTransport.send  # its annotations are strings that pyright cannot read
-
-    def counted(self: Any, *given: Any, **more: Any) -> Any:
-        nonlocal requests
-        requests += 1
-        return send(self, *given, **more)
-
-    monkeypatch.setattr(RequestsTransport, "send", counted)
+    hub = TaskHub()
     messages = [zone.message(f"{number}.png", f"0x{number}") for number in range(200)] * 5
     random.Random(20).shuffle(messages)
-    decisions = await handle_queued(zone, hub, *messages)
+    with spy(RequestsTransport, "send") as requests:
+        decisions = await handle_queued(zone, hub, *messages)
     assert decisions == {"opened": 1, "merged": 999}
     assert hub.started == [instance(zone)]
-    assert 0 < requests <= 0.01 * len(messages)
+    assert 0 < requests.call_count <= 0.01 * len(messages)
 
 
 async def test_blocks_that_are_handled_at_the_same_time_keep_the_newest_event(zone: Zone) -> None:
@@ -158,21 +152,6 @@ async def test_an_event_that_the_last_listing_saw_opens_nothing(zone: Zone) -> N
 
     news = zone.message("1.png", etag, time=(NOW + SECOND).isoformat())
     assert await handle_queued(zone, hub, news) == {"opened": 1}
-
-
-async def test_without_the_rule_late_events_would_open_a_landing(
-    zone: Zone, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The mistake of old, planted: the test above can fail."""
-
-    def never(*_: object, **__: object) -> bool:
-        return False
-
-    monkeypatch.setattr(blob_created, "was_listed", never)
-    etag = zone.land("1.png")
-    zone.close_batch(NOW)
-    late = [zone.message("1.png", etag, time=(NOW - 9 * SECOND).isoformat()) for _ in range(99)]
-    assert await handle_queued(zone, TaskHub(), *late) == {"opened": 1, "merged": 98}
 
 
 async def test_what_no_pipeline_takes_is_filtered(zone: Zone) -> None:

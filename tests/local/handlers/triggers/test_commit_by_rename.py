@@ -12,7 +12,7 @@ from typing import Any
 from azure.functions import EventGridEvent
 from azure.storage.filedatalake import FileSystemClient
 
-from handlers.landing_zone.manifests import read_manifest
+from handlers.landing_zone.manifests import read_manifest_from
 from handlers.triggers.blob_created import handle_blob_events
 from harness.waiting import until
 from localazure.runtime.environment import Environment
@@ -70,5 +70,5 @@ async def test_what_spark_commits_by_rename_is_a_landing(
     )
     assert decisions == {"opened": 1, "merged": 1}
     assert hub.started == [landing_instance(zone.pipeline.name)]
-    blobs = [line.path for line in read_manifest(zone.clients, zone.freeze())]
+    blobs = [line.path for line in read_manifest_from(zone.clients, zone.freeze(), "")]
     assert blobs == ["7/part-0.png", "8/part-1.png"]

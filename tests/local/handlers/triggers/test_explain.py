@@ -8,12 +8,11 @@ import pytest
 from azure.core.exceptions import ResourceNotFoundError
 
 from handlers.azure_ml import tags
-from handlers.landing_zone.held_batches import hold_batch
 from handlers.triggers.blob_created import handle_blob_events
-from handlers.triggers.explain import explain_blob
+from handlers.triggers.explain import explain
 from handlers.triggers.problem_details import PROBLEM_TYPE, Answer
-from orchestrations.contracts.landing import HoldBatch
 from tests.local.handlers.zone_on_storage import Zone
+from tests.unit.handlers import asking
 from tests.unit.handlers.durable_fake import TaskHub
 
 HOUR = timedelta(hours=1)
@@ -32,8 +31,7 @@ async def deliver(zone: Zone, path: str, etag: str, **changes: Any) -> None:
 
 
 async def ask(zone: Zone, address: str) -> Answer:
-    pipelines = {zone.pipeline.name: zone.pipeline}
-    return await explain_blob(zone.clients, pipelines, address=address, now=datetime.now(UTC))
+    return await asking.ask(explain, zone.clients, None, zone.pipeline, query={"blob": address})
 
 
 async def test_a_blob_that_was_trained_on_names_batch_version_and_run(zone: Zone) -> None:
@@ -145,16 +143,7 @@ async def test_a_marker_names_the_batch_that_it_made_whole(zone: Zone) -> None:
 async def test_a_held_batch_says_why(zone: Zone) -> None:
     zone.land("1.png")
     dataset = zone.close_batch(soon(), outcome="held")
-    hold_batch(
-        zone.clients,
-        HoldBatch(
-            pipeline=zone.pipeline.name,
-            batch="b",
-            dataset=dataset,
-            reason="shrunk",
-            message="the batch has 1 blobs and the last one 9",
-        ),
-    )
+    zone.hold(dataset, "shrunk", "the batch has 1 blobs and the last one 9")
     found = await zone.explain("1.png")
     assert found["state"] == "held"
     assert "the last one 9" in found["reason"]

@@ -20,6 +20,7 @@ from handlers.landing_zone.freezing import freeze_manifest
 from handlers.landing_zone.held_batches import hold_batch
 from handlers.landing_zone.newest_events import advance_newest_event
 from handlers.landing_zone.pauses import Pause, begin_resumption, pause
+from handlers.messaging import dead_letter_queue
 from handlers.messaging.dead_letter_queue import Rejected
 from handlers.messaging.service_bus import NOTIFICATIONS, REJECTED_RUNS, message_queues
 from handlers.notifications.outbox import parse_delivery
@@ -38,16 +39,19 @@ from orchestrations.contracts.landing import (
 )
 from orchestrations.contracts.retraining import RunInput
 from orchestrations.contracts.run_records import RunRecord
-from orchestrations.contracts.runs import RunRequest, RunState, RunStatus
+from orchestrations.contracts.runs import RunRequest, RunState
 from orchestrations.names import batch_id, landing_instance, run_id
-from orchestrations.pipeline import Notifications, Pipeline
-from tests.local.handlers.world_with_messaging import Namespace, World
+from orchestrations.pipeline import Pipeline
+from tests.local.handlers.world_with_messaging import OF_QUEUES, Namespace, World
+from tests.spying import spy
 from tests.unit.handlers.azure_ml_fake import Workspace, a_job
 from tests.unit.handlers.durable_fake import TaskHub
-from tests.unit.orchestrations.examples import DATASET, PIPELINE
+from tests.unit.orchestrations.examples import DATASET, PIPELINE, run_status, with_rules
 
 NOW = datetime.now(UTC)
 _NUMBERS = itertools.count()
+
+pytestmark = pytest.mark.usefixtures("quiet_queues")
 
 
 @dataclass
@@ -86,15 +90,7 @@ class Scene:
         self, runtime_status: str, state: RunState, *, run: str | None = None, **more: Any
     ) -> None:
         run = run or self.run
-        told = RunStatus(
-            id=run,
-            pipeline=self.pipeline.name,
-            attempt=1,
-            dataset_version=DATASET.version,
-            state=state,
-            since=NOW,
-            job=run,
-        )
+        told = run_status(run, state, NOW, job=run)
         self.hub.add(run, "retraining", runtime_status, custom_status=told.to_dict(), **more)
 
     def add_job(self, status: str, *, run: str | None = None) -> None:
@@ -111,27 +107,12 @@ def scene(world: World) -> Iterator[Scene]:
         service_bus=world.clients.service_bus, blobs=world.clients.blobs, ml=workspace
     )
     clients.records.create_container()
-    source = PIPELINE.source.model_copy(update={"prefix": f"{name}/"})
-    pipeline = PIPELINE.model_copy(
-        update={"name": name, "source": source, "notify": Notifications(event_grid=False)}
-    )
+    rules = with_rules(PIPELINE, source={"prefix": f"{name}/"}, notify={"event_grid": False})
+    pipeline = rules.model_copy(update={"name": name})
     yield Scene(clients, pipeline, TaskHub(NOW - timedelta(hours=1)), workspace)
     clients.records.delete_container()
 
 
-@pytest.fixture
-def quiet_queues(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The queues have tests of their own, and to look at them takes the SDK seconds."""
-
-    def nothing(*_: object) -> int:
-        return 0
-
-    monkeypatch.setattr(reconciliation, "collect", nothing)
-    monkeypatch.setattr(reconciliation, "give_back", nothing)
-    monkeypatch.setattr(reconciliation, "sweep", nothing)
-
-
-@pytest.mark.usefixtures("quiet_queues")
 async def test_a_paused_zone_gets_no_landing_and_one_that_was_resumed_half_way_does(
     scene: Scene,
 ) -> None:
@@ -154,7 +135,6 @@ async def test_a_paused_zone_gets_no_landing_and_one_that_was_resumed_half_way_d
     assert scene.landing in (await scene.reconcile()).landings_started
 
 
-@pytest.mark.usefixtures("quiet_queues")
 async def test_a_zone_that_was_never_listed_gets_a_landing(scene: Scene) -> None:
     assert str(await scene.reconcile()) == "nothing to repair"
     scene.land("1.png")
@@ -186,7 +166,6 @@ def close_batch(
     record_batch(scene.clients, batch)
 
 
-@pytest.mark.usefixtures("quiet_queues")
 async def test_a_zone_with_an_event_that_no_listing_saw_gets_a_landing(scene: Scene) -> None:
     close_batch(scene, NOW)
     assert str(await scene.reconcile()) == "nothing to repair"
@@ -196,54 +175,38 @@ async def test_a_zone_with_an_event_that_no_listing_saw_gets_a_landing(scene: Sc
     assert (await scene.reconcile()).landings_started == [scene.landing]
 
 
-@pytest.mark.usefixtures("quiet_queues")
-async def test_a_zone_is_listed_daily_whether_there_was_an_event_or_not(scene: Scene) -> None:
-    close_batch(scene, NOW - timedelta(hours=23))
-    assert (await scene.reconcile()).landings_started == []
-    close_batch(scene, NOW - timedelta(hours=25))  # of a batch that was overtaken: no change
-    assert (await scene.reconcile()).landings_started == []
+@pytest.mark.parametrize(
+    ("hours", "is_due"),
+    [([25], True), ([23], False), ([23, 25], False)],  # the last record is of an overtaken batch
+)
+async def test_a_zone_is_listed_daily_whether_there_was_an_event_or_not(
+    scene: Scene, hours: list[float], *, is_due: bool
+) -> None:
+    for each in hours:
+        close_batch(scene, NOW - timedelta(hours=each))
+    assert (await scene.reconcile()).landings_started == [scene.landing] * is_due
 
 
-@pytest.mark.usefixtures("quiet_queues")
-async def test_a_zone_that_was_not_listed_for_a_day_is_due(scene: Scene) -> None:
-    close_batch(scene, NOW - timedelta(hours=25))
-    assert (await scene.reconcile()).landings_started == [scene.landing]
-
-
-@pytest.mark.usefixtures("quiet_queues")
 async def test_a_marker_whose_event_was_lost_opens_a_landing(scene: Scene) -> None:
     close_batch(scene, NOW, marker_at=NOW - timedelta(hours=1))
     scene.land("_SUCCESS")
     assert (await scene.reconcile()).landings_started == [scene.landing]
 
 
-@pytest.mark.usefixtures("quiet_queues")
 async def test_an_unchanged_zone_is_not_listed(scene: Scene) -> None:
     close_batch(scene, NOW)
-    listed: list[str] = []
-    list_blobs = ContainerClient.list_blobs
-
-    def watched(self: ContainerClient, *given: Any, **more: Any) -> Any:
-        listed.append(str(self.container_name))
-        return list_blobs(self, *given, **more)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ContainerClient, "list_blobs", watched)
+    with spy(ContainerClient, "list_blobs") as listed:
         await scene.reconcile()
-    assert scene.pipeline.source.container not in listed
+    containers = {call.args[0].container_name for call in listed.call_args_list}
+    assert scene.pipeline.source.container not in containers
 
 
-@pytest.mark.usefixtures("quiet_queues")
 async def test_unchanged_zones_cost_no_request_each(scene: Scene) -> None:
     close_batch(scene, NOW)
     others = [scene.pipeline]
+    unmarked = with_rules(scene.pipeline, source={"marker": None})
     for number in range(20):
-        scene.pipeline = others[0].model_copy(
-            update={
-                "name": f"{others[0].name}-{number}",
-                "source": others[0].source.model_copy(update={"marker": None}),
-            }
-        )
+        scene.pipeline = unmarked.model_copy(update={"name": f"{unmarked.name}-{number}"})
         close_batch(scene, NOW)
         advance_newest_event(scene.clients, scene.pipeline.name, None, NOW - timedelta(hours=1))
         others.append(scene.pipeline)
@@ -267,7 +230,6 @@ async def test_unchanged_zones_cost_no_request_each(scene: Scene) -> None:
     assert summary.landings_started == [landing_instance(last.name)]
 
 
-@pytest.mark.usefixtures("quiet_queues")
 async def test_zones_are_checked_side_by_side_and_a_fault_of_one_harms_no_other(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -291,11 +253,9 @@ async def test_zones_are_checked_side_by_side_and_a_fault_of_one_harms_no_other(
     )
 
 
-@pytest.mark.usefixtures("quiet_queues")
 async def test_every_partition_that_was_never_listed_gets_a_landing(scene: Scene) -> None:
     changes = {"partitions": "date=%Y-%m-%d", "batch": "partition"}
-    source = scene.pipeline.source.model_copy(update=changes)
-    scene.pipeline = scene.pipeline.model_copy(update={"source": source})
+    scene.pipeline = with_rules(scene.pipeline, source=changes)
     for day in range(1, 7):
         scene.land(f"date=2026-11-0{day}/1.png")
     close_batch(scene, NOW, partition="2026-11-05")
@@ -314,16 +274,16 @@ def claim(scene: Scene, *, age: timedelta = timedelta(0)) -> None:
     )
 
 
-@pytest.mark.usefixtures("quiet_queues")
-async def test_a_claim_whose_run_never_came_to_be_gets_it_once(scene: Scene) -> None:
-    claim(scene)
+@pytest.mark.parametrize("days", [0, 3])  # also after the app was down for days
+async def test_a_claim_whose_run_never_came_to_be_gets_it_once(scene: Scene, days: float) -> None:
+    age = timedelta(days=days)
+    claim(scene, age=age)
     assert (await scene.reconcile()).runs_started == [scene.run]
     started = RunInput.from_dict(scene.hub.documents[scene.run]["input"])
-    assert started.request == scene.request()
+    assert started.request == scene.request(age=age)
     assert (await scene.reconcile()).runs_started == []
 
 
-@pytest.mark.usefixtures("quiet_queues")
 @pytest.mark.parametrize("phase", ["training", None])
 async def test_a_claim_is_left_to_a_landing_that_is_still_on_it(
     scene: Scene, phase: str | None
@@ -334,7 +294,6 @@ async def test_a_claim_is_left_to_a_landing_that_is_still_on_it(
     assert (await scene.reconcile()).runs_started == []
 
 
-@pytest.mark.usefixtures("quiet_queues")
 async def test_a_landing_in_a_later_batch_has_forgotten_the_claim(scene: Scene) -> None:
     claim(scene)
     later = NOW + timedelta(seconds=5)
@@ -343,26 +302,17 @@ async def test_a_landing_in_a_later_batch_has_forgotten_the_claim(scene: Scene) 
     assert (await scene.reconcile()).runs_started == [scene.run]
 
 
-@pytest.mark.usefixtures("quiet_queues")
 async def test_a_run_whose_instance_was_purged_is_not_started_again(scene: Scene) -> None:
     claim(scene)
     scene.add_job("Completed")
     assert (await scene.reconcile()).runs_started == []
 
 
-@pytest.mark.usefixtures("quiet_queues")
 async def test_an_old_claim_is_no_sign_of_a_loss(scene: Scene) -> None:
     claim(scene, age=timedelta(days=31))
     assert (await scene.reconcile()).runs_started == []
 
 
-@pytest.mark.usefixtures("quiet_queues")
-async def test_a_claim_is_found_also_after_the_app_was_down_for_days(scene: Scene) -> None:
-    claim(scene, age=timedelta(days=3))
-    assert (await scene.reconcile()).runs_started == [scene.run]
-
-
-@pytest.mark.usefixtures("quiet_queues")
 @pytest.mark.parametrize(("status", "times"), [("Completed", 1), ("Failed", 1), ("Running", 0)])
 async def test_a_run_whose_job_has_ended_is_told(scene: Scene, status: str, times: int) -> None:
     scene.add_run("Running", "running")
@@ -373,7 +323,6 @@ async def test_a_run_whose_job_has_ended_is_told(scene: Scene, status: str, time
     assert summary.faults == []
 
 
-@pytest.mark.usefixtures("quiet_queues")
 async def test_a_claim_that_cannot_be_read_does_not_hide_the_others(scene: Scene) -> None:
     claim(scene)
     request = scene.request()
@@ -389,7 +338,6 @@ async def test_a_claim_that_cannot_be_read_does_not_hide_the_others(scene: Scene
     assert summary.faults == [f"{name}: ValidationError"]
 
 
-@pytest.mark.usefixtures("quiet_queues")
 async def test_runs_beyond_a_page_of_the_task_hub_are_looked_at(scene: Scene) -> None:
     for number in range(250):  # ids that come first, and that there is nothing to do about
         started = NOW - timedelta(hours=2, seconds=number)
@@ -399,7 +347,6 @@ async def test_runs_beyond_a_page_of_the_task_hub_are_looked_at(scene: Scene) ->
     assert (await scene.reconcile()).runs_woken == [scene.run]
 
 
-@pytest.mark.usefixtures("quiet_queues")
 async def test_a_round_ends_in_time_and_the_longest_silent_runs_come_first(scene: Scene) -> None:
     runs = [f"{scene.pipeline.name}-{number:016x}-1" for number in range(8)]
     for number, run in enumerate(runs):
@@ -422,8 +369,10 @@ async def test_a_round_ends_in_time_and_the_longest_silent_runs_come_first(scene
 
 
 async def test_messages_that_were_left_half_way_are_brought_on(
-    scene: Scene, namespace: Namespace
+    scene: Scene, namespace: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for name in OF_QUEUES:
+        monkeypatch.setattr(reconciliation, name, getattr(dead_letter_queue, name))
     left = Rejected(message_id="half-way", kind="run", body="{}", reason="r", description="d")
     message_queues(scene.clients).send(REJECTED_RUNS, left.to_message())
     summary = await scene.reconcile()
@@ -432,7 +381,6 @@ async def test_messages_that_were_left_half_way_are_brought_on(
     assert letter.message_id == "half-way"
 
 
-@pytest.mark.usefixtures("quiet_queues")
 async def test_a_run_that_broke_is_closed_once(
     scene: Scene, namespace: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -461,7 +409,6 @@ async def test_a_run_that_broke_is_closed_once(
     ]
 
 
-@pytest.mark.usefixtures("quiet_queues")
 @pytest.mark.parametrize(
     ("state", "kind"),
     [("succeeded", "succeeded"), ("rejected", "failed"), ("retrying", "retrying")],
@@ -480,16 +427,9 @@ async def test_a_run_that_broke_before_its_end_was_told_is_told_of_once(
     assert parse_delivery(str(message)).notification.status.state == state
 
 
-@pytest.mark.usefixtures("quiet_queues")
 async def test_one_fault_does_not_keep_the_rest_from_being_looked_at(scene: Scene) -> None:
-    source = scene.pipeline.source.model_copy(
-        update={
-            "container": "no-such-container",
-            "partitions": "%Y",
-            "batch": "partition",
-        }
-    )
-    broken = scene.pipeline.model_copy(update={"name": "broken", "source": source})
+    nowhere = {"container": "no-such-container", "partitions": "%Y", "batch": "partition"}
+    broken = with_rules(scene.pipeline, source=nowhere).model_copy(update={"name": "broken"})
     scene.land("1.png")
     summary = await scene.reconcile(broken)
     assert summary.faults == ["zone of broken: ResourceNotFoundError"]
@@ -497,21 +437,13 @@ async def test_one_fault_does_not_keep_the_rest_from_being_looked_at(scene: Scen
     assert "ResourceNotFoundError" in str(summary)
 
 
-@pytest.mark.usefixtures("quiet_queues")
 @pytest.mark.parametrize(
     ("runtime_status", "state"), [("Completed", "succeeded"), (None, "failed"), ("Running", None)]
 )
 async def test_an_end_that_the_index_missed_is_made_up_for(
     scene: Scene, runtime_status: str | None, state: RunState | None
 ) -> None:
-    status = RunStatus(
-        id=scene.run,
-        pipeline=scene.pipeline.name,
-        attempt=1,
-        dataset_version=DATASET.version,
-        state="queued",
-        since=NOW - timedelta(minutes=5),
-    )
+    status = run_status(scene.run, "queued", NOW - timedelta(minutes=5))
     add_to_record(scene.clients, RunRecord(status=status, started_at=status.since))
     if runtime_status is not None:
         scene.add_run(runtime_status, state or "queued")

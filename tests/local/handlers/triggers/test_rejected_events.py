@@ -18,6 +18,11 @@ from tests.local.handlers.zone_on_storage import queued
 from tests.unit.handlers.azure_ml_fake import Workspace
 from tests.unit.handlers.durable_fake import TaskHub
 
+pytestmark = [
+    pytest.mark.usefixtures("quiet_queues"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
 NOW = datetime(2031, 1, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
@@ -55,7 +60,6 @@ async def alerts(world: World, namespace: Namespace, at: datetime) -> dict[str, 
     return found
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
 async def test_many_events_of_one_cause_are_one_alert_and_another_cause_is_another(
     world: World, namespace: Namespace
 ) -> None:
@@ -93,7 +97,6 @@ async def test_many_events_of_one_cause_are_one_alert_and_another_cause_is_anoth
     assert await alerts(world, namespace, NOW + timedelta(days=3)) == {}
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
 async def test_events_of_another_workspace_are_kept_and_one_alert(
     world: World, namespace: Namespace
 ) -> None:

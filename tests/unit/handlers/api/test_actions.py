@@ -5,8 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handlers.api.actions import METADATA_LIMIT_BYTES, listed_text, make_action
-from handlers.api.documents.actions import Action
+from handlers.api.actions import METADATA_LIMIT_BYTES, Action, listed_text, make_action
 
 TEXTS = st.text(alphabet=st.sampled_from("aé漢😀\n"), max_size=600)
 

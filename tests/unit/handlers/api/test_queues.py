@@ -10,6 +10,7 @@ import yaml
 from handlers.api.documents.queues import QueueList
 from handlers.api.queues import list_queues
 from handlers.capacity.admission_record import RECORD
+from tests.unit.handlers.asking import ask
 from tests.unit.handlers.azure_ml_fake import World, make_world
 from tests.unit.orchestrations.capacity.examples import (
     START,
@@ -29,7 +30,7 @@ def a_world(folder: Path) -> World:
 
 
 def test_without_a_file_there_is_no_queue(tmp_path: Path) -> None:
-    answer = asyncio.run(list_queues(a_world(tmp_path).clients, {}, now=START))
+    answer = asyncio.run(ask(list_queues, a_world(tmp_path).clients, now=START))
     assert answer.document == {
         "currency": None,
         "prices_as_of": None,
@@ -49,7 +50,7 @@ def test_who_holds_who_waits_and_what_was_spent(tmp_path: Path) -> None:
         waiting("c", "speech", 1, since=START + timedelta(seconds=1)),
     )
     world.records.blobs[RECORD] = json.dumps(document.to_dict()).encode()
-    answer = asyncio.run(list_queues(world.clients, {}, now=START))
+    answer = asyncio.run(ask(list_queues, world.clients, now=START))
     assert answer.status == 200
     found = QueueList.model_validate(answer.document)
     vision, speech = found.queues
@@ -70,5 +71,5 @@ def test_who_holds_who_waits_and_what_was_spent(tmp_path: Path) -> None:
 
 
 def test_an_unknown_parameter_is_refused(tmp_path: Path) -> None:
-    answer = asyncio.run(list_queues(a_world(tmp_path).clients, {"queue": "vision"}, now=START))
+    answer = asyncio.run(ask(list_queues, a_world(tmp_path).clients, query={"queue": "vision"}))
     assert answer.status == 400

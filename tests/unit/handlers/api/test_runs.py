@@ -10,8 +10,7 @@ from urllib.parse import parse_qsl
 import pytest
 
 from handlers.api import runs
-from handlers.api.documents.runs import RunList
-from handlers.api.openapi import RunOrLanding
+from handlers.api.documents.runs import RunList, RunOrLanding
 from handlers.azure_ml import tags
 from handlers.runs.run_index import index_run
 from handlers.runs.run_records import merge
@@ -19,23 +18,16 @@ from orchestrations.contracts.base import Failure
 from orchestrations.contracts.landing import LandingResult, LandingStatus
 from orchestrations.contracts.run_records import RunRecord, RunStep
 from orchestrations.contracts.runs import RunState, RunStatus
+from tests.unit.handlers.asking import ask
 from tests.unit.handlers.azure_ml_fake import World, make_world
 from tests.unit.handlers.durable_fake import STARTED_AT, TaskHub
-from tests.unit.orchestrations.examples import DATASET
+from tests.unit.orchestrations.examples import DATASET, run_status
 
 RUN = f"digits-{DATASET.version}-1"
 
 
 def status(state: RunState, seconds: float = 0, **more: Any) -> RunStatus:
-    return RunStatus(
-        id=RUN,
-        pipeline="digits",
-        attempt=1,
-        dataset_version=DATASET.version,
-        state=state,
-        since=STARTED_AT + timedelta(seconds=seconds),
-        **more,
-    )
+    return run_status(RUN, state, STARTED_AT + timedelta(seconds=seconds), **more)
 
 
 def steps(*states: tuple[RunState, float]) -> tuple[RunStep, ...]:
@@ -52,8 +44,7 @@ def record(*states: tuple[RunState, float], **more: Any) -> RunRecord:
 
 
 async def get(world: World, hub: TaskHub, run: str = RUN) -> tuple[int, dict[str, Any]]:
-    starter: Any = hub
-    answer = await runs.get_run(world.clients, starter, run=run)
+    answer = await ask(runs.get_run, world.clients, hub, run=run)
     if answer.status == 200:
         RunOrLanding.model_validate(answer.document)
     return answer.status, dict(answer.document)
@@ -64,13 +55,12 @@ def keep(world: World, made: RunRecord) -> None:
 
 
 def listed(world: World, **parameters: str) -> list[str]:
-    answer = asyncio.run(runs.list_runs(world.clients, parameters))
+    answer = asyncio.run(ask(runs.list_runs, world.clients, query=parameters))
     assert answer.status == 200, answer.document
     return [run["id"] for run in RunList.model_validate(answer.document).model_dump()["runs"]]
 
 
-def test_runs_are_found_by_their_data_and_by_the_model_that_they_registered() -> None:
-    world = make_world()
+def test_runs_are_found_by_their_data_and_by_the_model_that_they_registered(world: World) -> None:
     failed = record(("registering", 0), ("retrying", 5))
     again = record(("registering", 60), ("succeeded", 90))
     again = again.model_copy(
@@ -90,7 +80,8 @@ def test_runs_are_found_by_their_data_and_by_the_model_that_they_registered() ->
     after = (STARTED_AT + timedelta(seconds=1)).isoformat()
     assert listed(world, data=DATASET.version, **{"from": after}) == [second]
     assert listed(world, data=DATASET.version, to=after) == [first]
-    page = asyncio.run(runs.list_runs(world.clients, {"data": DATASET.version, "limit": "1"}))
+    query = {"data": DATASET.version, "limit": "1"}
+    page = asyncio.run(ask(runs.list_runs, world.clients, query=query))
     assert page.document["next"] is not None
     following = dict(parse_qsl(page.document["next"].partition("?")[2]))
     assert listed(world, **following) == [first]
@@ -104,7 +95,7 @@ def test_runs_are_found_by_their_data_and_by_the_model_that_they_registered() ->
 
 @pytest.mark.parametrize(("name", "value"), [("data", "HEAD"), ("model", "digits")])
 def test_a_filter_that_names_nothing_is_refused(name: str, value: str) -> None:
-    answer = asyncio.run(runs.list_runs(make_world().clients, {name: value}))
+    answer = asyncio.run(ask(runs.list_runs, make_world().clients, query={name: value}))
     assert (answer.status, answer.document["where"]) == (400, name)
 
 
@@ -129,8 +120,7 @@ def test_an_end_is_never_taken_back() -> None:
     assert merge(ended, late).job_url == "https://ml/1"
 
 
-async def test_a_run_is_shown_with_its_timeline_when_its_instance_is_gone() -> None:
-    world = make_world()
+async def test_a_run_is_shown_with_its_timeline_when_its_instance_is_gone(world: World) -> None:
     keep(world, record(("registering", 0), ("queued", 5), ("running", 9)))
     code, shown = await get(world, TaskHub())
     assert (code, shown["state"]) == (200, "running")
@@ -154,8 +144,7 @@ async def test_the_instance_says_how_it_is_and_the_record_how_it_came_there() ->
     assert [each["state"] for each in shown["timeline"]] == ["registering", "queued", "rejected"]
 
 
-async def test_a_run_leads_to_the_attempts_beside_it() -> None:
-    world = make_world()
+async def test_a_run_leads_to_the_attempts_beside_it(world: World) -> None:
     keep(world, record(("registering", 0)))
     following = record(("registering", 0)).model_copy(
         update={"status": status("registering").model_copy(update={"id": RUN[:-1] + "2"})}
@@ -171,8 +160,7 @@ async def test_a_run_leads_to_the_attempts_beside_it() -> None:
     }
 
 
-async def test_all_metrics_are_shown_where_the_job_left_them() -> None:
-    world = make_world()
+async def test_all_metrics_are_shown_where_the_job_left_them(world: World) -> None:
     made = record(("judging", 3))
     results = f"runs/{RUN}/results.json"
     keep(world, made.model_copy(update={"status": status("judging", 3, results=results)}))
@@ -253,7 +241,7 @@ async def test_a_request_is_answered_by_its_landing() -> None:
 async def test_a_wrong_parameter_is_400_and_named(
     given: dict[str, str], where: str, words: str
 ) -> None:
-    answer = await runs.list_runs(make_world().clients, {"code": "a key", **given})
+    answer = await ask(runs.list_runs, make_world().clients, query={"code": "a key", **given})
     assert answer.status == 400
     assert answer.document["where"] == where
     assert words in answer.document["detail"]

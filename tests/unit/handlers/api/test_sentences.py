@@ -1,22 +1,15 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
 from handlers.api import sentences
 from orchestrations.contracts.landing import ZoneActivity
 from orchestrations.pipeline import Pipeline
-from tests.unit.orchestrations.examples import FROZEN_AT, PIPELINE
+from tests.unit.orchestrations.examples import FROZEN_AT, PIPELINE, with_rules
 
 NOW = FROZEN_AT + timedelta(seconds=30)
-
-
-def changed(section: str, **values: Any) -> Pipeline:
-    return PIPELINE.model_copy(
-        update={section: getattr(PIPELINE, section).model_copy(update=values)}
-    )
 
 
 def settling(pipeline: Pipeline, *, marker: float | None = None, newest: float = 20) -> str:
@@ -38,12 +31,12 @@ def test_a_zone_with_a_marker_waits_for_it() -> None:
         "trained"
     )
     assert "is older, of 2026-11-21 09:30:05 UTC" in settling(PIPELINE, marker=5)
-    train = changed("settle", without_marker="train")
+    train = with_rules(PIPELINE, settle={"without_marker": "train"})
     assert settling(train).endswith("the batch is trained on without it")
 
 
 def test_a_zone_without_a_marker_waits_until_it_is_quiet() -> None:
-    assert settling(changed("source", marker=None), newest=25) == (
+    assert settling(with_rules(PIPELINE, source={"marker": None}), newest=25) == (
         "waits until nothing was written for 10 s (the newest data is of 2026-11-21 09:30:25 UTC): "
         "until 2026-11-21 09:30:35 UTC, or 2026-11-21 09:31:40 UTC at the latest"
     )

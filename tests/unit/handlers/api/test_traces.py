@@ -10,6 +10,7 @@ import pytest
 from handlers.api.traces import describe_trace, get_trace
 from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
+from tests.unit.handlers.asking import ask
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
@@ -79,5 +80,5 @@ def test_spans_that_are_their_own_ancestors_do_not_hang() -> None:
 def test_what_cannot_be_asked_for_is_named(
     settings: dict[str, str], trace: str, status: int
 ) -> None:
-    found = asyncio.run(get_trace(Clients(Settings(settings)), trace=trace))
+    found = asyncio.run(ask(get_trace, Clients(Settings(settings)), trace=trace))
     assert found.status == status

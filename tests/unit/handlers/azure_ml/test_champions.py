@@ -14,15 +14,10 @@ from handlers.azure_ml.champions import (
     promote,
     roll_back,
 )
-from tests.unit.handlers.azure_ml_fake import World, make_world
-from tests.unit.orchestrations.examples import PIPELINE
+from tests.unit.handlers.azure_ml_fake import World
+from tests.unit.orchestrations.examples import PIPELINE, with_rules
 
 NOW = datetime(2026, 11, 22, 3, tzinfo=UTC)
-
-
-@pytest.fixture
-def world() -> World:
-    return make_world()
 
 
 def put(
@@ -91,8 +86,8 @@ def test_the_lead_of_the_best_is_summed_over_the_last_champions(
     put(world, 1, "a")
     for version in (2, 3, 4):
         put(world, version, str(version), champion=str(version - 1), gain="-0.01")
-    gate = PIPELINE.gate.model_copy(update={"champion_margin": -0.02, "compare_with_last": last})
-    champion = find_champion(world.clients, PIPELINE.model_copy(update={"gate": gate}))
+    pipeline = with_rules(PIPELINE, gate={"champion_margin": -0.02, "compare_with_last": last})
+    champion = find_champion(world.clients, pipeline)
     assert champion is not None
     assert champion.lead == pytest.approx(lead)
 

@@ -9,16 +9,11 @@ from handlers.azure_ml.compute_clusters import ensure_capacity
 from orchestrations.contracts.jobs import Capacity, EnsureCapacity
 from orchestrations.errors import JobRejected, QuotaExceeded, TransientError
 from orchestrations.pipeline import ComputeOption
-from tests.unit.handlers.azure_ml_fake import World, make_world, refusal
+from tests.unit.handlers.azure_ml_fake import World
 
 SPOT = ComputeOption(cluster="spot", size="Standard_D4s_v5", priority="low_priority", nodes=2)
 DEDICATED = ComputeOption(cluster="dedicated", size="Standard_D4s_v5", nodes=4)
 OPTIONS = EnsureCapacity(options=[SPOT, DEDICATED])
-
-
-@pytest.fixture
-def world() -> World:
-    return make_world()
 
 
 def a_cluster(**changes: Any) -> Any:
@@ -34,8 +29,7 @@ def a_cluster(**changes: Any) -> Any:
     return SimpleNamespace(**settings | changes)
 
 
-def quota(_: Any) -> None:
-    raise refusal(400, "The specified subscription has a total vCPU quota of 0")
+NO_QUOTA = "The specified subscription has a total vCPU quota of 0"
 
 
 def test_makes_the_first_options_cluster(world: World) -> None:
@@ -75,36 +69,31 @@ def test_puts_a_failed_cluster_again(world: World) -> None:
 
 
 def test_a_crash_after_the_creation_finds_the_cluster(world: World) -> None:
-    def die_after(_: Any) -> None:
-        world.workspace.compute.store["spot",] = a_cluster()
-        raise KeyboardInterrupt
-
-    world.workspace.compute.faults.append(die_after)
+    world.workspace.compute.die_after_next()
     with pytest.raises(KeyboardInterrupt):
         ensure_capacity(world.clients, OPTIONS)
     assert ensure_capacity(world.clients, OPTIONS) == Capacity(cluster="spot", nodes=SPOT.nodes)
     assert world.workspace.compute.created == 0
 
 
-def test_without_quota_the_next_option_is_taken(world: World) -> None:
-    world.workspace.compute.faults.append(quota)
-    assert ensure_capacity(world.clients, OPTIONS) == Capacity(
-        cluster="dedicated", nodes=DEDICATED.nodes
-    )
-
-
-def test_a_failed_operation_may_speak_of_quota_too(world: World) -> None:
-    def fail(_: Any) -> None:
-        raise refusal(200, "Operation results in exceeding quota limits of Microsoft.BatchAI")
-
-    world.workspace.compute.faults.append(fail)
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (400, NO_QUOTA),
+        # Of a failed operation.
+        (200, "Operation results in exceeding quota limits of Microsoft.BatchAI"),
+    ],
+)
+def test_without_quota_the_next_option_is_taken(world: World, status: int, message: str) -> None:
+    world.workspace.compute.refuse_next(status, message)
     assert ensure_capacity(world.clients, OPTIONS) == Capacity(
         cluster="dedicated", nodes=DEDICATED.nodes
     )
 
 
 def test_with_no_option_left_every_option_and_reason_is_named(world: World) -> None:
-    world.workspace.compute.faults += [quota, quota]
+    for _ in OPTIONS.options:
+        world.workspace.compute.refuse_next(400, NO_QUOTA)
     with pytest.raises(
         QuotaExceeded,
         match=r"spot \(2 x Standard_D4s_v5\): The .* quota of 0; dedicated \(4 x .*quota of 0",
@@ -130,20 +119,14 @@ def test_a_cluster_that_is_not_what_the_option_says_is_an_error(
 
 
 def test_another_refusal_is_permanent(world: World) -> None:
-    def refuse(_: Any) -> None:
-        raise refusal(400, "no such VM size")
-
-    world.workspace.compute.faults.append(refuse)
+    world.workspace.compute.refuse_next(400, "no such VM size")
     with pytest.raises(JobRejected, match="cannot have cluster spot: no such VM size"):
         ensure_capacity(world.clients, OPTIONS)
 
 
 @pytest.mark.parametrize("status", [429, 503])
 def test_a_fault_may_pass(world: World, status: int) -> None:
-    def fail(_: Any) -> None:
-        raise refusal(status, "not now")
-
-    world.workspace.compute.faults.append(fail)
+    world.workspace.compute.refuse_next(status, "not now")
     with pytest.raises(Exception, match="not now") as raised:
         ensure_capacity(world.clients, OPTIONS)
     assert not isinstance(raised.value, JobRejected)
@@ -153,10 +136,7 @@ NOT_READY = Capacity(cluster="spot", nodes=SPOT.nodes, ready=False)
 
 
 def test_a_cluster_that_another_execution_changes_is_not_ready(world: World) -> None:
-    def conflict(_: Any) -> None:
-        raise refusal(409, "not now")
-
-    world.workspace.compute.faults.append(conflict)
+    world.workspace.compute.refuse_next(409, "not now")
     assert ensure_capacity(world.clients, OPTIONS) == NOT_READY
 
 

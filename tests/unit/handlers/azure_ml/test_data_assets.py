@@ -10,17 +10,12 @@ from azure.ai.ml.operations import DataOperations
 from handlers.azure_ml.data_assets import manifest_uri, register_dataset, same_folder
 from orchestrations.contracts.datasets import DataAsset, RegisterDataset
 from orchestrations.errors import JobRejected
-from tests.unit.handlers.azure_ml_fake import World, make_world, refusal
+from tests.unit.handlers.azure_ml_fake import World, make_world
 from tests.unit.orchestrations.examples import DATASET, PIPELINE
 
 REQUEST = RegisterDataset(pipeline=PIPELINE, dataset=DATASET)
 KEY = ("digits", DATASET.version)
 FOLDER = f"datastores/landfall/paths/{DATASET.manifest_path}"
-
-
-@pytest.fixture
-def world() -> World:
-    return make_world()
 
 
 def asset_at(path: str) -> Any:
@@ -59,11 +54,7 @@ def test_adopts_what_the_service_names_in_its_long_form(world: World) -> None:
 
 
 def test_a_crash_after_the_creation_finds_the_asset(world: World) -> None:
-    def die_after(asset: Any) -> None:
-        world.workspace.data.store[KEY] = asset
-        raise KeyboardInterrupt
-
-    world.workspace.data.faults.append(die_after)
+    world.workspace.data.die_after_next()
     with pytest.raises(KeyboardInterrupt):
         register_dataset(world.clients, REQUEST)
     assert register_dataset(world.clients, REQUEST).version == DATASET.version
@@ -71,11 +62,7 @@ def test_a_crash_after_the_creation_finds_the_asset(world: World) -> None:
 
 
 def test_two_at_once_end_in_one_asset(world: World) -> None:
-    def other_was_faster(_: Any) -> None:
-        world.workspace.data.store[KEY] = asset_at(f"azureml://{FOLDER}")
-        raise refusal(409, "exists")
-
-    world.workspace.data.faults.append(other_was_faster)
+    world.workspace.data.create_before_next(asset_at(f"azureml://{FOLDER}"))
     assert register_dataset(world.clients, REQUEST).version == DATASET.version
 
 
@@ -86,13 +73,8 @@ def test_a_version_that_is_another_folder_is_refused_by_name(world: World) -> No
 
 
 def test_a_refusal_is_permanent_and_a_fault_is_not(world: World) -> None:
-    def fail(status: int) -> Any:
-        def raise_it(_: Any) -> None:
-            raise refusal(status, "no")
-
-        return raise_it
-
-    world.workspace.data.faults += [fail(400), fail(503)]
+    world.workspace.data.refuse_next(400, "no")
+    world.workspace.data.refuse_next(503, "no")
     with pytest.raises(JobRejected):
         register_dataset(world.clients, REQUEST)
     with pytest.raises(Exception, match="no") as raised:

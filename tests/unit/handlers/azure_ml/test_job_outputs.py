@@ -23,7 +23,7 @@ from handlers.azure_ml.job_outputs import (
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.jobs import ReadResults, Results, TrainingSpeed
 from orchestrations.errors import InvalidResults, InvalidSetting, JobFailed
-from tests.unit.handlers.azure_ml_fake import World, make_world
+from tests.unit.handlers.azure_ml_fake import World
 
 RUN = "digits-0123456789abcdef-1"
 COMPLETED = ReadResults(
@@ -35,11 +35,6 @@ COMPLETED = ReadResults(
 )
 FAILED = COMPLETED.model_copy(update={"completed": False})
 RECORD = f"runs/{RUN}/results.json"
-
-
-@pytest.fixture
-def world() -> World:
-    return make_world()
 
 
 def leave(world: World, file: str, content: Any) -> None:

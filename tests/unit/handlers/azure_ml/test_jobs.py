@@ -2,12 +2,9 @@ from __future__ import annotations
 
 import functools
 import json
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from azure.ai.ml._restclient.arm_ml_service.models import JobStatus
@@ -25,7 +22,7 @@ from orchestrations.contracts.jobs import CancelJob, CancelRequest, Capacity, Ge
 from orchestrations.errors import JobFailed, JobRejected
 from orchestrations.trace_context import run_header
 from tests.unit.handlers.azure_ml_fake import World, a_job, make_world, refusal
-from tests.unit.orchestrations.examples import DATASET, PIPELINE, run_request
+from tests.unit.orchestrations.examples import DATASET, PIPELINE, run_request, with_rules
 
 # azure.ai.ml speaks to marshmallow 3 as marshmallow 4 will not allow.
 pytestmark = pytest.mark.filterwarnings("ignore::marshmallow.warnings.Marshmallow4Warning")
@@ -67,17 +64,6 @@ def register_champion(world: World) -> None:
     world.workspace.models.store["digits", "7"] = SimpleNamespace(
         name="digits", version="7", path="azureml://m/7", tags={"landfall.dataset-version": "x"}
     )
-
-
-def test_the_sdk_is_not_loaded_before_it_is_needed() -> None:
-    program = (
-        "import sys\n"
-        "from handlers.azure_ml import compute_clusters, data_assets, job_outputs, jobs\n"
-        "from handlers.azure_ml import model_registry\n"
-        "from handlers.triggers import job_events\n"
-        "sys.exit('azure.ai.ml' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 def test_submits_the_pipelines_job_under_the_runs_name(world: World) -> None:
@@ -143,22 +129,15 @@ def test_a_second_execution_adopts_with_the_champion_of_the_first(world: World) 
 
 
 def test_two_at_once_end_in_one_job(world: World) -> None:
-    def other_was_faster(_: Any) -> None:
-        world.workspace.jobs.store[RUN,] = a_job(RUN, "Running", OURS | {"landfall.champion": "6"})
-        raise refusal(409, "a job with this name exists")
-
-    world.workspace.jobs.faults.append(other_was_faster)
+    other = a_job(RUN, "Running", OURS | {"landfall.champion": "6"})
+    world.workspace.jobs.create_before_next(other)
     job = submit_job(world.clients, REQUEST)
     assert (job.name, job.state, job.champion) == (RUN, "running", "6")
     assert world.workspace.jobs.created == 0
 
 
 def test_a_crash_after_the_submission_finds_the_job(world: World) -> None:
-    def die_after(job: Any) -> None:
-        world.workspace.jobs.store[RUN,] = job
-        raise KeyboardInterrupt
-
-    world.workspace.jobs.faults.append(die_after)
+    world.workspace.jobs.die_after_next()
     with pytest.raises(KeyboardInterrupt):
         submit_job(world.clients, REQUEST)
     assert submit_job(world.clients, REQUEST).name == RUN
@@ -175,13 +154,8 @@ def test_somebody_elses_job_of_that_name_is_not_adopted(
 
 
 def test_a_refusal_is_permanent_and_a_fault_is_not(world: World) -> None:
-    def fail(status: int) -> Any:
-        def raise_it(_: Any) -> None:
-            raise refusal(status, "environment is unknown")
-
-        return raise_it
-
-    world.workspace.jobs.faults += [fail(400), fail(429)]
+    for status in (400, 429):
+        world.workspace.jobs.refuse_next(status, "environment is unknown")
     with pytest.raises(JobRejected, match=f"cannot submit job {RUN}: environment is unknown"):
         submit_job(world.clients, REQUEST)
     with pytest.raises(Exception, match="environment") as raised:
@@ -365,10 +339,8 @@ def test_a_warm_start_gives_the_job_the_champion_as_initial_model(
     world: World, *, warm_start: bool
 ) -> None:
     register_champion(world)
-    model = PIPELINE.model.model_copy(update={"warm_start": warm_start})
-    request = run_request().model_copy(
-        update={"pipeline": PIPELINE.model_copy(update={"model": model})}
-    )
+    pipeline = with_rules(PIPELINE, model={"warm_start": warm_start})
+    request = run_request().model_copy(update={"pipeline": pipeline})
     submit_job(world.clients, REQUEST.model_copy(update={"request": request}))
     inputs = world.workspace.jobs.store[RUN,]._to_dict()["inputs"]
     assert inputs.get("initial_model") == (inputs["champion"] if warm_start else None)

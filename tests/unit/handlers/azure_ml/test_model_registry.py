@@ -128,11 +128,7 @@ def test_versions_are_counted(world: World) -> None:
 
 
 def test_a_crash_after_the_creation_finds_the_version(world: World) -> None:
-    def die_after(model: Any) -> None:
-        world.workspace.models.store["digits", str(FIRST)] = model
-        raise KeyboardInterrupt
-
-    world.workspace.models.faults.append(die_after)
+    world.workspace.models.die_after_next()
     with pytest.raises(KeyboardInterrupt):
         register_model(world.clients, REQUEST)
     assert register_model(world.clients, REQUEST).version == str(FIRST)
@@ -189,10 +185,7 @@ def test_a_model_of_a_deleted_job_is_refused(world: World) -> None:
 
 
 def test_a_refusal_is_permanent(world: World) -> None:
-    def refuse(_: Any) -> None:
-        raise refusal(400, "no such output")
-
-    world.workspace.models.faults.append(refuse)
+    world.workspace.models.refuse_next(400, "no such output")
     with pytest.raises(JobRejected, match="no such output"):
         register_model(world.clients, REQUEST)
 

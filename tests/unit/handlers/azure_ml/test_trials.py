@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from handlers.azure_ml.trials import find_trial
-from tests.unit.handlers.azure_ml_fake import a_job, make_world
+from tests.unit.handlers.azure_ml_fake import World, a_job, make_world
 
 RUN = "digits-0123456789abcdef-1"
 
@@ -28,8 +28,7 @@ def test_the_best_trial_of_a_sweep_or_one_that_failed(
     assert find_trial(world.clients, RUN) == trial
 
 
-def test_other_jobs_and_deleted_ones_have_none() -> None:
-    world = make_world()
+def test_other_jobs_and_deleted_ones_have_none(world: World) -> None:
     assert find_trial(world.clients, RUN) is None
     world.workspace.jobs.store[RUN,] = a_job(RUN, "Completed")
     assert find_trial(world.clients, RUN) is None

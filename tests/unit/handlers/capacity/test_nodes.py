@@ -32,6 +32,7 @@ from orchestrations.errors import InvalidQueues, QuotaExceeded
 from orchestrations.pipeline import ComputeOption
 from tests.unit.handlers.azure_ml_fake import World, a_job, make_world
 from tests.unit.handlers.durable_fake import TaskHub
+from tests.unit.orchestrations.examples import run_status
 
 GPU = ComputeOption(cluster="gpu", size="Standard_NC6s_v3", nodes=2)
 SPOT = ComputeOption(cluster="spot", size="Standard_NC6s_v3", priority="low_priority", nodes=2)
@@ -118,6 +119,15 @@ def end(world: World, run: str, *, seconds: float | None = 1800, status: str = "
     vars(world.workspace.jobs).update(_runs_operations=operations)
 
 
+def keep_record(world: World, steps: tuple[RunStep, ...] = ()) -> None:
+    """The record of run a."""
+    status = RunStatus(
+        id="a", pipeline="digits", attempt=1, dataset_version="v", state="running", since=STARTED
+    )
+    record = RunRecord(status=status, started_at=STARTED, steps=steps)
+    world.records.blobs["runs/a/record.json"] = json.dumps(record.to_dict()).encode()
+
+
 def document(world: World) -> Admission:
     return Admission.from_dict(json.loads(world.records.blobs[RECORD]))
 
@@ -174,16 +184,7 @@ def test_a_job_that_never_ran_costs_nothing(world: World, *, submitted: bool) ->
 
 
 def test_a_crash_after_the_settlement_finds_the_cost_in_the_record(world: World) -> None:
-    status = RunStatus(
-        id="a",
-        pipeline="digits",
-        attempt=1,
-        dataset_version="v",
-        state="running",
-        since=STARTED,
-    )
-    record = RunRecord(status=status, started_at=STARTED)
-    world.records.blobs["runs/a/record.json"] = json.dumps(record.to_dict()).encode()
+    keep_record(world)
     deploy(world.clients.settings.pipelines_folder, queues(budget={"amount": 100, "days": 7}))
     ask(world, "a")
     end(world, "a")
@@ -233,11 +234,27 @@ def test_a_quota_that_is_too_small_for_every_option_is_an_error(world: World) ->
 def test_a_refused_option_is_given_up_and_the_next_one_taken(world: World) -> None:
     one = SPOT.model_copy(update={"nodes": 1})
     assert ask(world, "a", one, GPU).option == one
-    refusal = Refusal(cluster="spot", message="no such nodes")
+    refusal = Refusal(cluster="spot", nodes=1, message="no such nodes")
     assert ask(world, "a", one, GPU, refusals=(refusal,)).option == GPU
     assert [(each.run, each.flavor) for each in document(world).admitted] == [("a", "gpu")]
     with pytest.raises(QuotaExceeded, match="no such nodes"):
         ask(world, "b", one, refusals=(refusal,))
+
+
+def test_fewer_nodes_of_the_cluster_that_refused_more_are_another_option(world: World) -> None:
+    one = GPU.model_copy(update={"nodes": 1})
+    assert ask(world, "a", GPU, one).option == GPU
+    refusal = Refusal(cluster="gpu", nodes=2, message="no such nodes")
+    for _ in range(2):  # asking again changes nothing
+        assert ask(world, "a", GPU, one, refusals=(refusal,)).option == one
+        assert [(each.run, each.nodes) for each in document(world).admitted] == [("a", 1)]
+
+
+def test_fewer_nodes_of_a_cluster_fit_into_a_quota_that_more_do_not(world: World) -> None:
+    compute: Any = world.workspace.compute
+    compute.limit |= {"standardNCSv3Family": 6}
+    one = GPU.model_copy(update={"nodes": 1})
+    assert ask(world, "a", GPU, one).option == one
 
 
 def test_an_option_whose_nodes_were_taken_away_too_often_is_skipped(world: World) -> None:
@@ -245,14 +262,10 @@ def test_an_option_whose_nodes_were_taken_away_too_often_is_skipped(world: World
     given["flavors"][0]["evictions_allowed"] = 1
     deploy(world.clients.settings.pipelines_folder, given)
     one = SPOT.model_copy(update={"nodes": 1})
-    status = RunStatus(
-        id="a", pipeline="digits", attempt=1, dataset_version="v", state="running", since=STARTED
-    )
     states: tuple[RunState, ...] = ("queued", "running", "queued", "running", "queued", "running")
     since = datetime.now(UTC) - timedelta(hours=1)
     steps = tuple(RunStep(state=state, began_at=since) for state in states)
-    record = RunRecord(status=status, started_at=since, steps=steps)
-    world.records.blobs["runs/a/record.json"] = json.dumps(record.to_dict()).encode()
+    keep_record(world, steps)
     assert ask(world, "a", one, GPU).option == one
     end(world, "a")
     for _ in range(2):  # the second call, after a crash, counts nothing again
@@ -315,14 +328,7 @@ def test_reconciliation_gives_back_what_a_dead_run_held(world: World) -> None:
 def test_reconciliation_wakes_a_run_that_does_not_know_that_it_was_admitted(world: World) -> None:
     ask(world, "a-v-1")
     hub: Any = TaskHub()
-    status = RunStatus(
-        id="a-v-1",
-        pipeline="a",
-        attempt=1,
-        dataset_version="v",
-        state="waiting_for_nodes",
-        since=STARTED,
-    )
+    status = run_status("a-v-1", "waiting_for_nodes", STARTED)
     hub.add("a-v-1", "retraining", custom_status=status.to_dict())
     (known,) = known_runs(world.clients, now=datetime.now(UTC))
     assert not asyncio.run(reconcile_nodes(world.clients, hub, known))

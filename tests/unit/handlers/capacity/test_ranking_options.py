@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-import pytest
-
 from handlers.capacity.ranking_options import MEASURED_FOR, rank_options
 from handlers.runs.run_records import add_to_record
 from orchestrations.contracts.capacity import RankedOptions, RankOptions
@@ -13,16 +11,11 @@ from orchestrations.contracts.jobs import TrainingSpeed
 from orchestrations.contracts.run_records import RunRecord, UsedCompute
 from orchestrations.contracts.runs import RunState, RunStatus
 from orchestrations.pipeline import ComputeOption
-from tests.unit.handlers.azure_ml_fake import World, make_world
+from tests.unit.handlers.azure_ml_fake import World
 
 WIDE = ComputeOption(cluster="wide", size="Standard_NC24ads_A100_v4", nodes=4)
 TALL = ComputeOption(cluster="tall", size="Standard_NC96ads_A100_v4", nodes=1)
 TODAY = datetime.now(UTC)
-
-
-@pytest.fixture
-def world() -> World:
-    return make_world()
 
 
 def ended(

@@ -29,9 +29,11 @@ class Identity:
 def test_importing_the_app_and_making_the_clients_loads_no_sdk() -> None:
     program = (
         "import sys\n"
+        "from handlers.azure_ml import compute_clusters, data_assets, job_outputs, jobs\n"
+        "from handlers.azure_ml import model_registry\n"
         "from handlers.configuration import clients, settings\n"
         "from handlers.durable import activity_adapter\n"
-        "from handlers.triggers import explain, http_api, reconciliation\n"
+        "from handlers.triggers import explain, http_api, job_events, reconciliation\n"
         "clients.Clients(settings.Settings({}))\n"
         "sdks = ('azure.ai.ml', 'azure.storage', 'azure.servicebus', 'azure.eventgrid',"
         " 'azure.identity')\n"

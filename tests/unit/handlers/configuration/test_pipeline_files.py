@@ -55,40 +55,7 @@ def test_a_pipeline_is_named_after_its_folder(tmp_path: Path) -> None:
             r":13: job: .*nowhere",
         ),
         (GOOD, "- a list", r":1: a pipeline is a mapping"),
-    ],
-)
-def test_a_mistake_is_told_with_file_line_key_and_value(
-    tmp_path: Path, old: str, new: str, words: str
-) -> None:
-    write(tmp_path, "digits", GOOD.replace(old, new))
-    with pytest.raises(InvalidPipeline, match=words) as caught:
-        load_pipelines(tmp_path, records_container="landfall")
-    assert str(tmp_path / "digits" / "pipeline.yml") in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("deploy", "words"),
-    [
-        ("kind: batch", r":14: deploy\.compute: Field required"),
-        ("kind: batch\n  compute: c_1", r":17: deploy\.compute: .*\(value: 'c_1'\)"),
-        ("kind: stream", r":14: deploy: kind must be 'online' or 'batch'"),
-        (
-            "instance_type: D3\n  steps: [{traffic: 10, bake_minutes: 1}]",
-            r":14: deploy: .*end with traffic: 100",
-        ),
-    ],
-)
-def test_what_deploy_gets_wrong_is_named_by_the_keys_of_the_file(
-    tmp_path: Path, deploy: str, words: str
-) -> None:
-    write(tmp_path, "digits", f"{GOOD}deploy:\n  endpoint: digits\n  {deploy}\n")
-    with pytest.raises(InvalidPipeline, match=words):
-        load_pipelines(tmp_path, records_container="landfall")
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
-    [
+        # Keys that contradict each other.
         (
             "maximum_wait_seconds: 100",
             "maximum_wait_seconds: 100\n  without_marker: train",
@@ -137,13 +104,33 @@ def test_what_deploy_gets_wrong_is_named_by_the_keys_of_the_file(
         ),
     ],
 )
-def test_keys_that_contradict_each_other_are_refused_with_file_line_key_and_value(
+def test_a_mistake_is_told_with_file_line_key_and_value(
     tmp_path: Path, old: str, new: str, words: str
 ) -> None:
     write(tmp_path, "digits", GOOD.replace(old, new))
     with pytest.raises(InvalidPipeline, match=words) as caught:
         load_pipelines(tmp_path, records_container="landfall")
     assert str(tmp_path / "digits" / "pipeline.yml") in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("deploy", "words"),
+    [
+        ("kind: batch", r":14: deploy\.compute: Field required"),
+        ("kind: batch\n  compute: c_1", r":17: deploy\.compute: .*\(value: 'c_1'\)"),
+        ("kind: stream", r":14: deploy: kind must be 'online' or 'batch'"),
+        (
+            "instance_type: D3\n  steps: [{traffic: 10, bake_minutes: 1}]",
+            r":14: deploy: .*end with traffic: 100",
+        ),
+    ],
+)
+def test_what_deploy_gets_wrong_is_named_by_the_keys_of_the_file(
+    tmp_path: Path, deploy: str, words: str
+) -> None:
+    write(tmp_path, "digits", f"{GOOD}deploy:\n  endpoint: digits\n  {deploy}\n")
+    with pytest.raises(InvalidPipeline, match=words):
+        load_pipelines(tmp_path, records_container="landfall")
 
 
 def test_a_job_file_must_be_there(tmp_path: Path) -> None:
@@ -165,3 +152,34 @@ def test_prefixes_that_only_look_alike_are_two_places(tmp_path: Path) -> None:
     write(tmp_path, "digits")
     write(tmp_path, "other", GOOD.replace("digits/", "digits-new/"))
     assert len(load_pipelines(tmp_path, records_container="landfall")) == 2
+
+
+GUARDED = """\
+deploy:
+  endpoint: digits
+  instance_type: Standard_DS3_v2
+  steps: [{traffic: 100, bake_minutes: 1}]
+  guards:
+    answers: [{metric: mean, field: price, max: 9, collection: response}]
+"""
+
+
+@pytest.mark.parametrize("enabled", ["'true'", "'True'"])
+def test_a_guard_of_answers_needs_a_deployment_that_collects_them(
+    tmp_path: Path, enabled: str
+) -> None:
+    write(tmp_path, "digits", GOOD + GUARDED)
+    deployment = tmp_path / "digits" / "deployment.yml"
+    collector = "data_collector:\n  collections:\n"
+    for content in (
+        "data_collector: none",
+        f"{collector}    request: {{enabled: 'true'}}",
+        f"{collector}    response: {{enabled: true}}",
+        f"{collector}    response: {{enabled: 'False'}}",
+    ):
+        deployment.write_text(content)
+        words = r"deployment\.yml:\d: data_collector\.collections\.response\.enabled: "
+        with pytest.raises(InvalidPipeline, match=words):
+            load_pipelines(tmp_path, records_container="landfall")
+    deployment.write_text(f"{collector}    response: {{enabled: {enabled}}}")
+    assert load_pipelines(tmp_path, records_container="landfall")

@@ -19,19 +19,12 @@ from handlers.messaging.service_bus import OPS_ALERTS, RETRIES, Message
 from handlers.notifications.outbox import publish_notification
 from orchestrations.contracts.landing import AlertOperators
 from orchestrations.contracts.notifications import Notification, PublishNotification
-from orchestrations.contracts.runs import RunStatus, ScheduleRetry
+from orchestrations.contracts.runs import ScheduleRetry
 from tests.unit.handlers.azure_ml_fake import World, make_world
-from tests.unit.orchestrations.examples import PIPELINE, run_request
+from tests.unit.orchestrations.examples import PIPELINE, run_request, run_status
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
-STATUS = RunStatus(
-    id="digits-aa-1",
-    pipeline="digits",
-    attempt=1,
-    dataset_version="aa",
-    state="queued",
-    since=NOW,
-)
+STATUS = run_status("digits-aa-1", "queued", NOW)
 STARTED = Notification(id="digits-aa-1:started", kind="started", at=NOW, status=STATUS)
 
 

@@ -8,7 +8,7 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.exceptions import OperationTimeoutError
 
-from handlers.messaging.service_bus import Message, MessageQueues
+from handlers.messaging.service_bus import OPS_ALERTS, Message, MessageQueues
 
 
 class Sender:
@@ -62,8 +62,8 @@ def test_one_sender_for_each_entity_and_one_thread_at_a_time() -> None:
 
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(send, names))
-    queues.publish("retries", a_message("to a topic of the same name"))
-    assert namespace.opened == ["retries", "topic retries"]
+    queues.send(OPS_ALERTS, a_message("to a topic"))
+    assert namespace.opened == ["retries", f"topic {OPS_ALERTS}"]
     assert sorted(namespace.senders[0].sent) == sorted(names)
 
 

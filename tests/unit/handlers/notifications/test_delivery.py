@@ -32,8 +32,8 @@ from orchestrations.contracts.jobs import JobDiagnosis
 from orchestrations.contracts.notifications import Notification
 from orchestrations.contracts.runs import RunStatus
 from orchestrations.errors import InvalidRequest
-from orchestrations.pipeline import DELIVERY_DELAYS_SECONDS, Notifications, Webhook
-from tests.unit.orchestrations.examples import DATASET, PIPELINE
+from orchestrations.pipeline import DELIVERY_DELAYS_SECONDS, Webhook
+from tests.unit.orchestrations.examples import DATASET, PIPELINE, run_status, with_rules
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HOURS = 3600.0
@@ -43,13 +43,10 @@ def a_notification(
     *, callback_url: str | None = None, error: str | None = None, pipeline: str = "digits"
 ) -> Notification:
     run = f"{pipeline}-{DATASET.version}-20"
-    status = RunStatus(
-        id=run,
-        pipeline=pipeline,
-        attempt=20,
-        dataset_version=DATASET.version,
-        state="superseded",
-        since=NOW,
+    status = run_status(
+        run,
+        "superseded",
+        NOW,
         error=None if error is None else Failure(type="T", message=error, permanent=False),
     )
     return Notification(
@@ -64,7 +61,7 @@ def a_webhook(name: str) -> Webhook:
 def test_one_message_for_each_channel() -> None:
     # A webhook may have the name of another channel.
     webhooks = [a_webhook("callback"), a_webhook("b")]
-    pipeline = PIPELINE.model_copy(update={"notify": Notifications(webhooks=webhooks)})
+    pipeline = with_rules(PIPELINE, notify={"webhooks": webhooks})
     found = deliveries(pipeline, a_notification(callback_url="https://a.example/"))
     assert [each.receiver for each in found] == [
         "event_grid",
@@ -77,9 +74,7 @@ def test_one_message_for_each_channel() -> None:
 
 
 def test_channels_can_be_off() -> None:
-    quiet = PIPELINE.model_copy(
-        update={"notify": Notifications(event_grid=False, service_bus=False)}
-    )
+    quiet = with_rules(PIPELINE, notify={"event_grid": False, "service_bus": False})
     assert deliveries(quiet, a_notification()) == []
 
 

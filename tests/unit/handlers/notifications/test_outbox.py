@@ -18,17 +18,11 @@ from orchestrations.contracts.notifications import (
 from orchestrations.contracts.rollouts import RolloutState
 from tests.unit.handlers.azure_ml_fake import make_world
 from tests.unit.handlers.telemetry.test_spans import UPLOAD, rollout_status
-from tests.unit.orchestrations.examples import PIPELINE
+from tests.unit.orchestrations.examples import PIPELINE, with_rules
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 LIVE_AT = NOW + timedelta(hours=3)
-SILENT = PIPELINE.model_copy(
-    update={
-        "notify": PIPELINE.notify.model_copy(
-            update={"event_grid": False, "service_bus": False, "webhooks": ()}
-        )
-    }
-)
+SILENT = with_rules(PIPELINE, notify={"event_grid": False, "service_bus": False, "webhooks": ()})
 
 
 SPANS = ["rollout digits", "waiting", "deploying", "baking"]
@@ -38,12 +32,7 @@ SPANS = ["rollout digits", "waiting", "deploying", "baking"]
     ("kind", "state", "header", "sent"),
     [
         ("deployed", "live", UPLOAD.header, SPANS),
-        (
-            "superseded",
-            "superseded",
-            UPLOAD.header,
-            SPANS,
-        ),
+        ("superseded", "superseded", UPLOAD.header, SPANS),
         ("deploying", "deploying", UPLOAD.header, []),
         ("deployed", "live", None, []),
     ],

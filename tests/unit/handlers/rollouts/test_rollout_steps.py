@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -9,6 +8,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from handlers.configuration.settings import Settings
 from handlers.rollouts.rollout_steps import read_steps, record_step
 from handlers.telemetry.exporting import Telemetry
+from tests.spying import spy
 from tests.unit.handlers.azure_ml_fake import World, make_world
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
@@ -22,19 +22,11 @@ def world() -> World:
     return made
 
 
-def test_a_step_that_is_observed_again_and_again_is_written_once(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    written: list[str] = []
-    upload = world.records.upload_blob
-
-    def counted(name: str, *arguments: Any, **options: Any) -> object:
-        written.append(name)
-        return upload(name, *arguments, **options)
-
-    monkeypatch.setattr(world.records, "upload_blob", counted)
-    for step in (0, 0, 0, 1, 1):
-        record_step(world.clients, ROLLOUT, step, NOW)
+def test_a_step_that_is_observed_again_and_again_is_written_once(world: World) -> None:
+    with spy(world.records, "upload_blob") as uploads:
+        for step in (0, 0, 0, 1, 1):
+            record_step(world.clients, ROLLOUT, step, NOW)
+    written = [call.args[0] for call in uploads.call_args_list]
     assert written == [f"rollouts/{ROLLOUT}/steps/{step}.json" for step in (0, 1)]
     assert read_steps(world.clients, ROLLOUT) == {"0": NOW, "1": NOW}
 

@@ -21,9 +21,9 @@ from orchestrations.contracts.landing import BatchTrace, LandingResult, RecordBa
 from orchestrations.contracts.models import Model
 from orchestrations.contracts.rollouts import RolloutState, RolloutStatus
 from orchestrations.contracts.run_records import RunRecord, RunStep
-from orchestrations.contracts.runs import RunState, RunStatus
+from orchestrations.contracts.runs import RunState
 from orchestrations.trace_context import TraceContext, batch_context
-from tests.unit.orchestrations.examples import DATASET
+from tests.unit.orchestrations.examples import DATASET, run_status
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 UPLOAD = TraceContext.root("an upload")
@@ -119,13 +119,10 @@ def run_record(
     states: tuple[RunState, ...] = ("registering", "queued", "running", "judging", state)
     moments = [NOW + timedelta(seconds=10 * number) for number in range(5)]
     return RunRecord(
-        status=RunStatus(
-            id="digits-v-1",
-            pipeline="digits",
-            attempt=1,
-            dataset_version="v",
-            state=state,
-            since=moments[-1],
+        status=run_status(
+            "digits-v-1",
+            state,
+            moments[-1],
             model=Model(name="digits", version="7", path="p") if state == "succeeded" else None,
             error=error,
         ),

@@ -4,32 +4,27 @@ import base64
 import ipaddress
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
-from handlers.messaging.redrive import RedriveOrder
-from handlers.messaging.redrive_changes import Changes, LimitChanges, RedriveRefused, RefusalKind
 from handlers.notifications.webhook_signature import parse_secrets, sign
 from handlers.triggers import http_api
-from handlers.triggers.problem_details import PROBLEM_TYPE, Answer
+from handlers.triggers.problem_details import Answer
 from orchestrations.contracts.jobs import CancelRequest
 from orchestrations.contracts.landing import LandingRequest
-from orchestrations.contracts.runs import RunState, RunStatus
+from orchestrations.contracts.runs import RunState
 from orchestrations.names import request_instance
-from orchestrations.pipeline import ComputeOption
+from tests.unit.handlers.asking import ask, check_problem
 from tests.unit.handlers.azure_ml_fake import make_world
 from tests.unit.handlers.durable_fake import STARTED_AT, TaskHub
-from tests.unit.orchestrations.examples import DATASET, PIPELINE
+from tests.unit.orchestrations.examples import DATASET, PIPELINE, run_status
 
 SECRET = "whsec_" + base64.b64encode(b"s" * 32).decode()
 SETTINGS = Settings({"INBOUND_WEBHOOK_SECRET": SECRET})
-PIPELINES = {"digits": PIPELINE}
 RUN = f"digits-{DATASET.version}-1"
-NOW = STARTED_AT + timedelta(hours=1)
 
 
 async def start(
@@ -41,26 +36,14 @@ async def start(
     settings: Settings = SETTINGS,
     headers: Mapping[str, str] | None = None,
 ) -> Answer:
-    starter: Any = hub
     signed = sign(
         parse_secrets(SECRET, setting="S"), message_id=message_id, at=datetime.now(UTC), body=body
     )
     given = signed | dict(headers or {})
-    return await http_api.start_run(
-        settings, PIPELINES, starter, name=name, headers=given, body=body
+    clients = make_world(settings.values).clients
+    return await ask(
+        http_api.start_run, clients, hub, PIPELINE, name=name, headers=given, body=body
     )
-
-
-def check_problem(answer: Answer, status: int, kind: str, *words: str) -> None:
-    assert answer.media_type == PROBLEM_TYPE
-    assert answer.status == answer.document["status"] == status
-    assert answer.document["type"] == f"/problems/{kind}"
-    assert answer.document["title"]
-    for word in words:
-        assert word in answer.document["detail"]
-    response = answer.to_response()
-    assert response.status_code == status
-    assert json.loads(response.get_body()) == answer.document
 
 
 async def test_a_signed_request_starts_a_landing_that_is_settled() -> None:
@@ -167,15 +150,7 @@ async def test_limits_and_a_missing_secret_are_told() -> None:
 
 
 def told(run: str, state: RunState) -> dict[str, Any]:
-    pipeline, version, attempt = run.rsplit("-", 2)
-    return RunStatus(
-        id=run,
-        pipeline=pipeline,
-        attempt=int(attempt),
-        dataset_version=version,
-        state=state,
-        since=STARTED_AT,
-    ).to_dict()
+    return run_status(run, state, STARTED_AT).to_dict()
 
 
 @pytest.fixture
@@ -196,7 +171,8 @@ def hub() -> TaskHub:
 
 async def test_cancel_keeps_the_request_and_wakes_the_run_up(hub: Any) -> None:
     world = make_world()
-    answer = await http_api.cancel_run(
+    answer = await ask(
+        http_api.cancel_run,
         world.clients,
         hub,
         run="digits-aa-2",
@@ -215,114 +191,13 @@ async def test_cancel_keeps_the_request_and_wakes_the_run_up(hub: Any) -> None:
 
 async def test_what_has_ended_or_is_no_run_cannot_be_cancelled(hub: Any) -> None:
     world = make_world()
-    ended = await http_api.cancel_run(world.clients, hub, run="letters-bb-1", headers={})
+    ended = await ask(http_api.cancel_run, world.clients, hub, run="letters-bb-1")
     check_problem(ended, 409, "run-has-ended", "succeeded")
     for run in ("landing-digits", "digits-zz-1"):
-        unknown = await http_api.cancel_run(world.clients, hub, run=run, headers={})
+        unknown = await ask(http_api.cancel_run, world.clients, hub, run=run)
         check_problem(unknown, 404, "unknown-run")
-    malformed = await http_api.cancel_run(
-        world.clients, hub, run="digits-aa-2", headers={}, body=b'{"why": 1}'
+    malformed = await ask(
+        http_api.cancel_run, world.clients, hub, run="digits-aa-2", body=b'{"why": 1}'
     )
     check_problem(malformed, 400, "invalid-request", "reason")
     assert world.records.blobs == {}
-
-
-class Redriver:
-    def __init__(self, *found: str) -> None:
-        self.found = list(found)
-        self.orders: list[RedriveOrder] = []
-        self.refusal: RedriveRefused | None = None
-
-    def redrive(self, _: Clients, order: RedriveOrder) -> list[str]:
-        self.orders.append(order)
-        if self.refusal is not None:
-            raise self.refusal
-        return self.found
-
-
-@pytest.fixture
-def redriver(monkeypatch: pytest.MonkeyPatch) -> Redriver:
-    redriver = Redriver("digits-aa-3")
-    monkeypatch.setattr(http_api, "redrive_letters", redriver.redrive)
-    return redriver
-
-
-async def redrive(body: bytes = b"") -> Answer:
-    clients = make_world(SETTINGS.values).clients
-    return await http_api.redrive(clients, headers={}, body=body, now=NOW)
-
-
-async def test_redrive_tells_what_was_started(redriver: Redriver) -> None:
-    answer = await redrive(b'{"run": "digits-aa-2"}')
-    assert (answer.status, answer.document) == (200, {"redriven": ["digits-aa-3"]})
-    await redrive(b'{"maximum": 100}')
-    asked = [(each.run, each.maximum, each.changes) for each in redriver.orders]
-    assert asked == [("digits-aa-2", 10, Changes()), (None, 100, Changes())]
-
-    redriver.found = []
-    check_problem(await redrive(b'{"run": "digits-zz-1"}'), 404, "unknown-run", "digits-zz-1")
-    assert (await redrive()).document == {"redriven": []}
-    for body in (b'{"maximum": 0}', b'{"maximum": 101}', b'{"maximum": "5"}', b'{"all": true}'):
-        check_problem(await redrive(body), 400, "invalid-request")
-
-
-async def test_redrive_passes_changes_on(redriver: Redriver) -> None:
-    compute = {"cluster": "large", "size": "Standard_D8", "nodes": 2}
-    changes = {
-        "compute": compute,
-        "limits": {"running_seconds": 60},
-        "attempts": 2,
-        "job": "deployed",
-        "without_files": ["b", "a", "b"],
-    }
-    body = {"run": "digits-aa-2", "changes": changes, "by": "ada", "reason": "too small"}
-    assert (await redrive(json.dumps(body).encode())).status == 200
-    (order,) = redriver.orders
-    assert (order.by, order.reason, order.at) == ("ada", "too small", NOW)
-    assert order.changes.compute == ComputeOption.model_validate(compute)
-    assert order.changes.limits == LimitChanges(running_seconds=60)
-    assert (order.changes.attempts, order.changes.job) == (2, "deployed")
-    assert order.changes.without_files == ["a", "b"]
-
-
-@pytest.mark.parametrize(
-    ("changes", "where", "word"),
-    [
-        ({"compute": {"cluster": "c!", "size": "s", "nodes": 1}}, "changes.compute.cluster", "c"),
-        ({"compute": {"cluster": "large", "size": "s"}}, "changes.compute.nodes", "priority"),
-        ({"limits": {"running_second": 1}}, "changes.limits.running_second", "running_seconds"),
-        ({"limits": {"running_seconds": 0}}, "changes.limits.running_seconds", "greater than 0"),
-        ({"attempts": 21}, "changes.attempts", "20"),
-        ({"job": "today"}, "changes.job", "deployed"),
-        ({"without_files": []}, "changes.without_files", "at least 1"),
-        ({"without_files": [1]}, "changes.without_files.0", "string"),
-        ({"node": 1}, "changes.node", "without_files"),
-    ],
-)
-async def test_a_wrong_change_is_named_with_what_is_right(
-    redriver: Redriver, changes: dict[str, Any], where: str, word: str
-) -> None:
-    answer = await redrive(json.dumps({"run": "digits-aa-2", "changes": changes}).encode())
-    check_problem(answer, 400, "invalid-request", word)
-    assert answer.document["where"] == where
-    assert redriver.orders == []
-
-
-async def test_changes_without_a_run_are_refused(redriver: Redriver) -> None:
-    answer = await redrive(b'{"changes": {"attempts": 1}}')
-    check_problem(answer, 400, "invalid-request", "name it")
-    assert answer.document["where"] == "run"
-    assert redriver.orders == []
-
-
-@pytest.mark.parametrize(
-    ("kind", "status"),
-    [("invalid-request", 400), ("already-redriven", 409), ("content-claimed", 409)],
-)
-async def test_a_refused_redrive_is_a_problem(
-    redriver: Redriver, kind: RefusalKind, status: int
-) -> None:
-    redriver.refusal = RedriveRefused("because", kind=kind, where="changes")
-    answer = await redrive(b'{"run": "digits-aa-2", "changes": {"attempts": 1}}')
-    check_problem(answer, status, kind, "because")
-    assert answer.document["where"] == "changes"

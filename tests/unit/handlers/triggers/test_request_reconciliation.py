@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
+from handlers.messaging.service_bus import Message
 from handlers.triggers import request_reconciliation
 from handlers.triggers.request_reconciliation import RESTARTS, close_request, is_broken_request
 from orchestrations.contracts.landing import LandingRequest
@@ -25,7 +27,7 @@ class Records:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.documents: dict[str, Any] = {}
-        self.alerts: list[dict[str, Any]] = []
+        self.alerts: list[Message] = []
         self.clients = Clients(Settings({}))
         monkeypatch.setattr(Clients, "records", None)
         monkeypatch.setattr(record_store, "read", self._read)
@@ -38,7 +40,7 @@ class Records:
     def _replace(self, _: object, name: str, document: Any) -> None:
         self.documents[name] = document
 
-    def _alert(self, _: Clients, **alert: Any) -> None:
+    def _alert(self, _: Clients, alert: Message) -> None:
         self.alerts.append(alert)
 
 
@@ -65,8 +67,9 @@ async def test_a_request_whose_landing_failed_is_started_again_and_then_alerted_
     assert closed == ["started again"] * RESTARTS + ["alerted", None]
     assert hub.started == [REQUEST] * RESTARTS
     (alert,) = records.alerts
-    assert (alert["alert_id"], alert["severity"]) == (f"request-failed:{REQUEST}", "error")
-    assert "storage is out of reach" in alert["document"]["data"]["message"]
+    assert alert.message_id == f"request-failed:{REQUEST}"
+    assert alert.properties["severity"] == "error"
+    assert "storage is out of reach" in json.loads(alert.body)["data"]["message"]
 
 
 async def test_it_is_started_with_the_input_that_it_had(records: Records) -> None:

@@ -6,13 +6,13 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from handlers.api.documents.rollouts import RolloutList
 from handlers.rollouts.rollout_index import record_outcome
 from handlers.rollouts.starting import handle_rollout
-from handlers.triggers.rollout_api import list_rollouts
+from handlers.triggers.rollout_api import RolloutList, list_rollouts
 from orchestrations.contracts.models import Model
 from orchestrations.contracts.rollouts import RolloutRequest, RolloutStatus
-from orchestrations.pipeline import OnlineDeploy
+from orchestrations.deploy import OnlineDeploy
+from tests.unit.handlers.asking import ask
 from tests.unit.handlers.azure_ml_fake import World, make_world
 from tests.unit.handlers.durable_fake import TaskHub
 from tests.unit.orchestrations.examples import PIPELINE
@@ -21,7 +21,9 @@ NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 STEPS = [{"mirror": 20, "bake_minutes": 1}, {"traffic": 100, "bake_minutes": 1}]
 
 
-def ask(world: World, hub: TaskHub, pipeline: str, version: str, *, minutes: int) -> str:
+def request_rollout(
+    world: World, hub: TaskHub, pipeline: str, version: str, *, minutes: int
+) -> str:
     """Have a rollout asked for, so many minutes after noon; its id."""
     deploy = OnlineDeploy.model_validate(
         {"endpoint": f"{pipeline}-live", "instance_type": "Standard_DS3_v2", "steps": STEPS}
@@ -38,16 +40,16 @@ def ask(world: World, hub: TaskHub, pipeline: str, version: str, *, minutes: int
 
 
 def listed(world: World, hub: TaskHub, **parameters: str) -> RolloutList:
-    answer = asyncio.run(list_rollouts(world.clients, hub, parameters))  # pyright: ignore[reportArgumentType] - the fake
+    answer = asyncio.run(ask(list_rollouts, world.clients, hub, query=parameters))
     assert answer.status == 200
     return RolloutList.model_validate(answer.document)
 
 
 def test_rollouts_are_listed_newest_first_and_by_pipeline_and_page() -> None:
     world, hub = make_world(), TaskHub()
-    first = ask(world, hub, "digits", "1", minutes=0)
-    other = ask(world, hub, "shapes", "1", minutes=1)
-    last = ask(world, hub, "digits", "2", minutes=2)
+    first = request_rollout(world, hub, "digits", "1", minutes=0)
+    other = request_rollout(world, hub, "shapes", "1", minutes=1)
+    last = request_rollout(world, hub, "digits", "2", minutes=2)
     assert [each.id for each in listed(world, hub).rollouts] == [last, other, first]
     of_digits = listed(world, hub, pipeline="digits", limit="1")
     assert [each.id for each in of_digits.rollouts] == [last]
@@ -60,15 +62,15 @@ def test_rollouts_are_listed_newest_first_and_by_pipeline_and_page() -> None:
 
 def test_a_message_that_is_delivered_twice_is_one_rollout() -> None:
     world, hub = make_world(), TaskHub()
-    ask(world, hub, "digits", "1", minutes=0)
-    ask(world, hub, "digits", "1", minutes=5)
+    request_rollout(world, hub, "digits", "1", minutes=0)
+    request_rollout(world, hub, "digits", "1", minutes=5)
     (only,) = listed(world, hub).rollouts
     assert (only.state, only.steps, only.created_at) == ("waiting", 2, NOW)
 
 
 def test_a_rollout_is_shown_as_it_is_now() -> None:
     world, hub = make_world(), TaskHub()
-    rollout = ask(world, hub, "digits", "1", minutes=0)
+    rollout = request_rollout(world, hub, "digits", "1", minutes=0)
     (asked,) = listed(world, hub).rollouts
     now: dict[str, Any] = asked.model_dump(exclude={"broken", "created_at"}, mode="json")
     baking = RolloutStatus.from_dict({**now, "state": "baking", "mirror": {"model-1": 20}})
@@ -82,7 +84,7 @@ def test_a_rollout_is_shown_as_it_is_now() -> None:
 
 def test_a_rollout_whose_instance_was_purged_is_shown_as_it_ended() -> None:
     world, hub = make_world(), TaskHub()
-    rollout = ask(world, hub, "digits", "1", minutes=0)
+    rollout = request_rollout(world, hub, "digits", "1", minutes=0)
     record_outcome(world.clients, rollout, "rolled_back")
     hub.documents.clear()
     (shown,) = listed(world, hub).rollouts
@@ -90,5 +92,5 @@ def test_a_rollout_whose_instance_was_purged_is_shown_as_it_ended() -> None:
 
 
 def test_a_parameter_that_is_not_known_is_refused() -> None:
-    answer = asyncio.run(list_rollouts(make_world().clients, TaskHub(), {"colour": "red"}))  # pyright: ignore[reportArgumentType] - the fake
+    answer = asyncio.run(ask(list_rollouts, make_world().clients, query={"colour": "red"}))
     assert (answer.status, answer.document["where"]) == (400, "colour")

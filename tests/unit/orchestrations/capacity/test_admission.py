@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from orchestrations.capacity.admission import divide
+from orchestrations.capacity.admission import Division, divide
 from orchestrations.capacity.queues import Queues
 from orchestrations.capacity.room import Room
 from orchestrations.contracts.capacity import Admission, AdmittedRun, NodesWanted, WaitingRun
@@ -93,10 +93,8 @@ def documents(draw: st.DrawFn) -> Admission:
     return document
 
 
-@settings(deadline=None, max_examples=60)
-@given(documents())
-def test_nothing_is_ever_above_a_limit(document: Admission) -> None:
-    after = divide(document, document.at).document
+def nothing_is_above_a_limit(_: Admission, division: Division) -> None:
+    after = division.document
     room = Room(after)
     for flavor in after.queues.flavors:
         assert room.free(flavor.name) >= 0
@@ -105,12 +103,10 @@ def test_nothing_is_ever_above_a_limit(document: Admission) -> None:
             assert held <= after.queues.limit(queue.name, flavor.name)
 
 
-@settings(deadline=None, max_examples=60)
-@given(documents())
-def test_a_budget_is_never_overspent_by_an_admission(document: Admission) -> None:
+def no_admission_overspends_a_budget(document: Admission, division: Division) -> None:
     """What was reserved may grow while a run takes longer; nothing is admitted on top then."""
     admitted_before = {run.run for run in document.admitted}
-    after = divide(document, document.at).document
+    after = division.document
     reserved = Room(after).reserved
     for queue in after.queues.queues:
         new = [
@@ -122,13 +118,10 @@ def test_a_budget_is_never_overspent_by_an_admission(document: Admission) -> Non
             assert reserved[queue.name] <= queue.budget.amount + 1e-9
 
 
-@settings(deadline=None, max_examples=60)
-@given(documents())
-def test_every_run_has_one_of_its_options_whole_or_waits_with_a_sentence(
-    document: Admission,
+def every_run_has_one_of_its_options_whole_or_waits_with_a_sentence(
+    document: Admission, division: Division
 ) -> None:
     wanted = {run.run: run.options for run in document.waiting}
-    division = divide(document, document.at)
     known = {run.run for run in document.admitted}
     for run in division.document.admitted:
         if run.run not in known:
@@ -141,11 +134,8 @@ def test_every_run_has_one_of_its_options_whole_or_waits_with_a_sentence(
     assert all(any(letter.isdigit() for letter in text) for text in division.reasons.values())
 
 
-@settings(deadline=None, max_examples=60)
-@given(documents())
-def test_nodes_are_left_free_only_for_a_run_that_is_before(document: Admission) -> None:
+def nodes_are_left_free_only_for_a_run_that_is_before(_: Admission, division: Division) -> None:
     """Work-conserving: a run that has room waits only behind a claim, or an overdue run."""
-    division = divide(document, document.at)
     after, room = division.document, Room(division.document)
     for run in after.waiting:
         for option in room.usable(run):
@@ -157,17 +147,30 @@ def test_nodes_are_left_free_only_for_a_run_that_is_before(document: Admission) 
                 assert len(after.waiting) > 1
 
 
-@settings(deadline=None, max_examples=60)
+def a_second_division_finds_nothing_to_admit(document: Admission, division: Division) -> None:
+    assert divide(division.document, document.at).document == division.document
+
+
+INVARIANTS = (
+    nothing_is_above_a_limit,
+    no_admission_overspends_a_budget,
+    every_run_has_one_of_its_options_whole_or_waits_with_a_sentence,
+    nodes_are_left_free_only_for_a_run_that_is_before,
+    a_second_division_finds_nothing_to_admit,
+)
+
+
+@settings(deadline=None, max_examples=120)
 @given(documents(), st.randoms())
-def test_the_same_document_gives_the_same_decision(document: Admission, random: Random) -> None:
+def test_what_holds_of_every_division(document: Admission, random: Random) -> None:
+    division = divide(document, document.at)
+    for invariant in INVARIANTS:
+        invariant(document, division)
     shuffled = list(document.waiting)
     random.shuffle(shuffled)
-    other = document.model_copy(update={"waiting": tuple(shuffled)})
-    first, second = divide(document, document.at), divide(other, document.at)
-    assert first.reasons == second.reasons
-    assert first.document.admitted == second.document.admitted
-    again = divide(first.document, document.at)
-    assert again.document == first.document, "a second division finds nothing to admit"
+    other = divide(document.model_copy(update={"waiting": tuple(shuffled)}), document.at)
+    assert other.reasons == division.reasons, "the order in the document decides nothing"
+    assert other.document.admitted == division.document.admitted
 
 
 # --- over time -----------------------------------------------------------------------------------

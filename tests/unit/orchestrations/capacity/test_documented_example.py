@@ -13,7 +13,7 @@ from handlers.configuration.settings import APP_FOLDER
 from orchestrations.capacity import accounts
 from orchestrations.capacity.queues import Flavor, Queue, Queues
 from orchestrations.contracts.capacity import NodesWanted
-from orchestrations.pipeline import Section
+from orchestrations.section import Section
 from tests.unit.orchestrations.capacity.examples import START, Cluster, an_admission, waiting
 
 PAGE = (APP_FOLDER / "docs" / "capacity.md").read_text("utf-8")

@@ -1,4 +1,4 @@
-"""A real HTTP server that answers the command line."""
+"""A real HTTP server that answers with JSON documents."""
 
 from __future__ import annotations
 

@@ -1,0 +1,116 @@
+"""Calls the function behind a route: its arguments by their types, its result as an answer.
+
+Such a function declares what it needs. By type: the parsed `Parameters`, the parsed body of an
+action (`Asked`, with the caller's name in `by`), and the `Pipeline` that `{name}` in the path is
+of. By name: the fields of `Request`, and the parts of the path. It returns a document, and raises
+`Problem`. A function that is no coroutine is called in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+from azure.durable_functions import DurableOrchestrationClient
+from pydantic import BaseModel
+
+from handlers.api.actions import Asked, caller
+from handlers.api.documents.base import Accepted
+from handlers.api.parameters import (
+    NoParameters,
+    Parameters,
+    find_pipeline,
+    parse_body,
+    parse_parameters,
+)
+from handlers.configuration.clients import Clients
+from handlers.triggers.problem_details import Answer, Problem
+from orchestrations.pipeline import Pipeline
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """A request, and what it is answered with."""
+
+    clients: Clients
+    pipelines: Mapping[str, Pipeline]
+    starter: DurableOrchestrationClient
+    now: datetime
+    path: Mapping[str, str]
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True)
+class Interface:
+    """What the types of a function say of its route."""
+
+    by_type: Mapping[str, type[BaseModel]]
+    """Arguments that are made for the function, by their names."""
+    by_name: frozenset[str]
+    parameters: type[Parameters]
+    body: type[BaseModel] | None
+    answer: type[BaseModel]
+
+
+@cache
+def interface(function: Callable[..., Any]) -> Interface:
+    """The interface of a function. Raw bytes are `Annotated` with the model of the body."""
+    types = get_type_hints(function, include_extras=True)
+    answer = types.pop("return")
+    models = {name: kind for name, kind in types.items() if _is_model(kind)}
+    given = list(models.values())
+    raw = [get_args(kind)[1] for kind in types.values() if get_origin(kind) is Annotated]
+    bodies = [*raw, *(kind for kind in given if issubclass(kind, Asked))]
+    queries = [kind for kind in given if issubclass(kind, Parameters)]
+    return Interface(
+        by_type=models,
+        by_name=frozenset(types.keys() - models.keys()),
+        parameters=next(iter(queries), NoParameters),
+        body=next(iter(bodies), None),
+        answer=answer,
+    )
+
+
+async def answer(function: Callable[..., Any], request: Request) -> Answer:
+    """Call a function; its document as an answer, or the problem document of what it raises."""
+    try:
+        given = _arguments(interface(function), request)
+        if inspect.iscoroutinefunction(function):
+            found = await function(**given)
+        else:
+            found = await asyncio.to_thread(function, **given)
+    except Problem as problem:
+        return problem.to_answer()
+    if not isinstance(found, BaseModel):
+        return Answer(200, found)
+    document = found.model_dump(mode="json")
+    if isinstance(found, Accepted):
+        return Answer(202, document, headers={"Location": found.status_url})
+    return Answer(200, document)
+
+
+def _arguments(declared: Interface, request: Request) -> dict[str, Any]:
+    query = parse_parameters(declared.parameters, request.query)
+    by_name = vars(request) | dict(request.path)
+    given = {name: by_name[name] for name in declared.by_name}
+    for name, kind in declared.by_type.items():
+        if issubclass(kind, Parameters):
+            given[name] = query
+        elif issubclass(kind, Asked):
+            asked = parse_body(kind, request.body, limit_bytes=kind.LIMIT_BYTES)
+            by = caller(request.headers, asked.by)
+            given[name] = asked.model_copy(update={"by": by})
+        else:
+            given[name] = find_pipeline(request.pipelines, request.path["name"])
+    return given
+
+
+def _is_model(kind: Any) -> bool:
+    return inspect.isclass(kind) and issubclass(kind, (Parameters, Asked, Pipeline))

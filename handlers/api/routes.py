@@ -1,0 +1,65 @@
+"""The routes of the HTTP API. `handlers.api.endpoint` calls the functions behind them."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+
+@dataclass(frozen=True)
+class Route:
+    """One route of the API."""
+
+    method: Literal["GET", "POST"]
+    path: str
+    """Below `/api/`."""
+    function: str
+    """Below `handlers`. The last part is the name in Azure, and the `operationId`, too."""
+    signed: bool = False
+    """Authenticated by a webhook's signature, and not by a function key."""
+
+    @property
+    def name(self) -> str:
+        """Of the function in Azure."""
+        return self.function.rpartition(".")[2]
+
+    def load(self) -> Callable[..., Any]:
+        """The function; its module is loaded now, so that a cold start does not pay for it."""
+        module, _, name = self.function.rpartition(".")
+        return getattr(importlib.import_module(f"handlers.{module}"), name)
+
+
+ROUTES = (
+    # The signature authenticates the caller; a function key would be a second secret to hand out.
+    Route("POST", "pipelines/{name}/runs", "triggers.http_api.start_run", signed=True),
+    Route("GET", "runs", "api.runs.list_runs"),
+    Route("GET", "runs/{run}", "api.runs.get_run"),
+    Route("POST", "runs/{run}/cancel", "triggers.http_api.cancel_run"),
+    Route("GET", "traces/{trace}", "api.traces.get_trace"),
+    Route("GET", "rollouts", "triggers.rollout_api.list_rollouts"),
+    Route("GET", "rollouts/{rollout}", "triggers.rollout_api.get_rollout"),
+    Route("POST", "rollouts/{rollout}/promote", "triggers.rollout_api.promote_rollout"),
+    Route("POST", "rollouts/{rollout}/rollback", "triggers.rollout_api.roll_back_rollout"),
+    Route("GET", "pipelines", "api.pipelines.list_pipelines"),
+    Route("GET", "pipelines/{name}", "api.pipelines.get_pipeline"),
+    Route("POST", "pipelines/{name}/pause", "api.pausing.pause_pipeline"),
+    Route("POST", "pipelines/{name}/resume", "api.pausing.resume_pipeline"),
+    Route("POST", "pipelines/{name}/release", "triggers.release.release"),
+    Route("GET", "pipelines/{name}/models", "api.models.list_models"),
+    Route("GET", "pipelines/{name}/models/{version}", "api.models.get_model"),
+    Route("GET", "pipelines/{name}/models/{version}/blobs", "api.models.list_model_blobs"),
+    Route("POST", "pipelines/{name}/models/{version}/promote", "api.models.promote_model"),
+    Route("POST", "pipelines/{name}/models/{version}/rollback", "api.models.roll_back_model"),
+    Route("GET", "dead-letters", "api.dead_letters.list_dead_letters"),
+    Route("GET", "dead-letters/{letter}", "api.dead_letters.get_dead_letter"),
+    Route("POST", "dead-letters/redrive", "api.dead_letters.redrive_dead_letters"),
+    Route("POST", "dead-letters/discard", "api.dead_letters.discard_dead_letters"),
+    Route("POST", "redrive", "api.dead_letters.redrive"),
+    Route("GET", "explain", "triggers.explain.explain"),
+    Route("GET", "queues", "api.queues.list_queues"),
+    Route("GET", "alarms", "api.alarms.list_alarms"),
+    Route("GET", "actions", "api.actions.list_actions"),
+    Route("GET", "openapi.json", "api.openapi.openapi"),
+)

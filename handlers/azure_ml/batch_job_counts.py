@@ -1,0 +1,21 @@
+"""The jobs of a batch deployment that have ended, and those that failed."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from handlers.configuration.clients import Clients
+from orchestrations.contracts.rollouts import Observation
+from orchestrations.names import smoke_job
+
+
+def count_jobs(clients: Clients, endpoint: str, deployment: str) -> Observation:
+    """Count the jobs of a deployment since it was made, but for its smoke job.
+
+    A job that people cancelled says nothing about the model.
+    """
+    smoke = smoke_job(endpoint, deployment)
+    jobs = clients.ml.batch_deployments.list_jobs(endpoint, name=deployment)
+    statuses = Counter(str(job.status) for job in jobs if job.name != smoke)
+    failed = statuses["Failed"]
+    return Observation(requests=statuses["Completed"] + failed, failures=failed)

@@ -1,0 +1,94 @@
+"""Activity `measure_answers`: what deployments have answered, as the data collector keeps it.
+
+The collector appends to blobs `modelDataCollector/<endpoint>/<deployment>/<collection>/<time>/…` of
+the workspace's default datastore, mirrored requests included. The newest lines are read first, and
+at most `MOST_BYTES` of each deployment and collection: memory and time are bounded.
+
+https://learn.microsoft.com/azure/machine-learning/how-to-collect-production-data
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from azure.core.exceptions import ResourceNotFoundError
+
+from handlers.configuration.clients import Clients
+from handlers.durable.activity_adapter import activity
+from orchestrations.answer_metrics import Measuring, Row, parse_collected, parse_line
+from orchestrations.contracts.rollouts import AnswerMeasurements, MeasureAnswers
+
+if TYPE_CHECKING:
+    from azure.storage.blob import ContainerClient
+
+FOLDER = "modelDataCollector"
+MOST_BYTES = 16 * 1024 * 1024
+MOST_DAYS = 8
+"""A step bakes for a week at most."""
+
+
+@activity
+def measure_answers(clients: Clients, request: MeasureAnswers) -> AnswerMeasurements:
+    """Measure the guards on the answers since the step began, as far as they are there."""
+    measuring = [Measuring(guard) for guard in request.guards]
+    for collection in {guard.collection for guard in request.guards}:
+        together = [each for each in measuring if each.guard.collection == collection]
+        for row in _collected_rows(clients, request, request.deployment, collection):
+            for each in together:
+                each.add(row)
+        compared = [each for each in together if each.guard.is_compared]
+        for deployment in request.current if compared else ():
+            for row in _collected_rows(clients, request, deployment, collection):
+                for each in compared:
+                    each.compare(row)
+    landed = clients.blobs.get_container_client(request.container)
+    for each in measuring:
+        if each.guard.labels is not None:
+            for line in _newest_lines(landed, each.guard.labels, since=request.since):
+                each.compare(parse_line(line))
+    return AnswerMeasurements(guards=[each.result() for each in measuring])
+
+
+def _collected_rows(
+    clients: Clients, request: MeasureAnswers, deployment: str, collection: str
+) -> Iterator[Row]:
+    """The newest answers of a deployment since the step began."""
+    container = str(clients.default_datastore.container_name)
+    collected = clients.workspace_blobs.get_container_client(container)
+    folder = f"{FOLDER}/{request.endpoint}/{deployment}/{collection}/"
+    prefixes = _days(folder, request.since, datetime.now(UTC))
+    for line in _newest_lines(collected, *prefixes, since=request.since):
+        yield from parse_collected(line, since=request.since)
+
+
+def _days(folder: str, since: datetime, now: datetime) -> list[str]:
+    """The folders of the days since a moment, the newest first. All finer ones lie in them."""
+    days = min((now.date() - since.astimezone(UTC).date()).days + 1, MOST_DAYS)
+    return [f"{folder}{now - timedelta(days=day):%Y/%m/%d}/" for day in range(days)]
+
+
+def _newest_lines(container: ContainerClient, *prefixes: str, since: datetime) -> Iterator[bytes]:
+    """The lines of the blobs that were written to since a moment, at most `MOST_BYTES` of them.
+
+    Of a blob that has more, those at its end. A container that is not there has none.
+    """
+    left = MOST_BYTES
+    for prefix in prefixes:
+        try:
+            listed = [
+                (blob.last_modified, str(blob.name), int(blob.size))
+                for blob in container.list_blobs(name_starts_with=prefix)
+                if blob.last_modified >= since.replace(microsecond=0) and blob.size
+            ]
+        except ResourceNotFoundError:
+            return
+        for _, name, size in sorted(listed, reverse=True):
+            length = min(size, left)
+            content = container.download_blob(name, offset=size - length, length=length).readall()
+            lines = content.split(b"\n")
+            yield from lines if length == size else lines[1:]  # the first one is cut
+            left -= length
+            if left <= 0:
+                return

@@ -1,0 +1,19 @@
+"""What the sections of `pipeline.yml` and `queues.yml` have in common."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, StringConstraints
+
+Prefix = Annotated[
+    str, StringConstraints(pattern=r"^([A-Za-z0-9_=.-]*[A-Za-z0-9_=-]/)*$", max_length=512)
+]
+# https://learn.microsoft.com/azure/machine-learning/how-to-create-attach-compute-cluster
+ClusterName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9-]{1,31}$")]
+
+
+class Section(BaseModel):
+    """Base of all sections: frozen, and a key that is not in the schema is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")

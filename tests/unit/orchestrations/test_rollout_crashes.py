@@ -1,0 +1,101 @@
+"""The host dies in every activity of a rollout, before and after its effect, and goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from orchestrations.contracts.rollouts import Observation
+from orchestrations.deploy import OnlineDeploy
+from orchestrations.errors import DeploymentRejected
+from orchestrations.retrying import describe
+from tests.unit.orchestrations.simulated_endpoint import BATCH, Endpoint, batch_endpoint
+
+SMOKE_FAILED = describe(DeploymentRejected("smoke job smoke-digits-live-model-2 is failed"))
+SHORT_STEPS = OnlineDeploy.model_validate(
+    {
+        "endpoint": "digits-live",
+        "instance_type": "Standard_DS3_v2",
+        "steps": [{"mirror": 20, "bake_minutes": 0.1}, {"traffic": 100, "bake_minutes": 0}],
+        "guards": {"answers": [{"metric": "mean", "field": "price", "max_change": 0.1}]},
+        "keep_previous_hours": 1,
+    }
+)
+
+
+def batch_goes_live() -> Endpoint:
+    return batch_endpoint(smoke_seconds=20, ready_after=5)
+
+
+def batch_breaks_its_guard() -> Endpoint:
+    watched = BATCH.model_copy(update={"bake_minutes": 1})
+    endpoint = batch_endpoint(deploy=watched, smoke_seconds=20, ready_after=5)
+    endpoint.observe = lambda it: Observation(requests=1, failures=int(len(it.set_to) > 0))
+    return endpoint
+
+
+def batch_fails_its_smoke_job() -> Endpoint:
+    return batch_endpoint(ready_after=5, refuse={"test_deployment": SMOKE_FAILED})
+
+
+def batch_is_rolled_back_by_a_person() -> Endpoint:
+    endpoint = batch_endpoint(smoke_seconds=20, ready_after=5)
+    endpoint.decide(3600, "rollback", 1)
+    return endpoint
+
+
+def online_goes_live() -> Endpoint:
+    return Endpoint(deploy=SHORT_STEPS, ready_after=5)
+
+
+def online_breaks_a_guard() -> Endpoint:
+    def failing(_: Endpoint) -> Observation:
+        return Observation(requests=100, failures=50)
+
+    return Endpoint(deploy=SHORT_STEPS, ready_after=5, observe=failing)
+
+
+def result_of(endpoint: Endpoint) -> dict[str, Any]:
+    """What a rollout leaves behind. Effects that were repeated count once."""
+    status = endpoint.roll_out()
+    traffic: list[Any] = []
+    for _, each in endpoint.set_to:
+        if each not in traffic[-1:]:
+            traffic.append(each)
+    return {
+        "state": status.state,
+        "reason": status.reason,
+        "traffic": traffic,
+        "deployments": endpoint.deployments,
+        "notified": list(dict.fromkeys(endpoint.notified)),
+        "outcomes": {(each.outcome, each.serving) for each in endpoint.outcomes},
+    }
+
+
+@pytest.mark.parametrize("after_its_effect", [False, True])
+@pytest.mark.parametrize(
+    ("begin", "state"),
+    [
+        (batch_goes_live, "finished"),
+        (batch_breaks_its_guard, "rolled_back"),
+        (batch_fails_its_smoke_job, "rolled_back"),
+        (batch_is_rolled_back_by_a_person, "rolled_back"),
+        (online_goes_live, "finished"),
+        (online_breaks_a_guard, "rolled_back"),
+    ],
+)
+def test_a_rollout_ends_as_it_would_have_wherever_the_host_dies(
+    begin: Callable[[], Endpoint], state: str, *, after_its_effect: bool
+) -> None:
+    undisturbed = begin()
+    expected = result_of(undisturbed)
+    assert expected["state"] == state
+    count = undisturbed.driver.activities_run
+    assert count >= 8
+    for number in range(1, count + 1):
+        endpoint = begin()
+        endpoint.driver.crash_at(number, after_its_effect=after_its_effect)
+        assert result_of(endpoint) == expected, f"the host died in activity {number}"
+        assert endpoint.driver.activities_run > number
