@@ -1,4 +1,4 @@
-"""What holds for every test."""
+"""The set-up of every test."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What is imported by now stays: no collection has to go through it."""
+    """Exempt all imported modules from garbage collection: they stay."""
     gc.collect()
     gc.freeze()
     gc.enable()

@@ -117,7 +117,7 @@ def is_same(one: Any, other: Any) -> bool:
 
 
 def _measured(guard: AnswerGuard, row: Row) -> float | None:
-    """What a row adds to the guard's mean; None where it lacks the field."""
+    """A row's contribution to the guard's mean; None where it lacks the field."""
     value = row.get(guard.field)
     if value is None or (guard.id is not None and row.get(guard.id) is None):
         return None

@@ -1,4 +1,4 @@
-"""What the sections of `pipeline.yml` and `queues.yml` have in common."""
+"""The base class of the sections of `pipeline.yml` and `queues.yml`."""
 
 from __future__ import annotations
 

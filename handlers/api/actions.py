@@ -109,7 +109,7 @@ def make_action(action: str, on: str, *, by: str, reason: str, outcome: str) -> 
 
 
 def list_actions(clients: Clients, asked: ActionFilter) -> ActionList:
-    """What people did over the API, newest first."""
+    """The actions that people took over the API, newest first."""
     entries = list_entries(
         clients.records,
         _FOLDER,

@@ -120,7 +120,7 @@ class DiscardLetters(Asked):
 
 
 def list_dead_letters(clients: Clients, asked: LetterFilter) -> DeadLetterList:
-    """What gave up, oldest first; the letters are peeked at and stay as they are."""
+    """The dead letters, oldest first; they are peeked at and stay in the queue."""
     first = 0 if asked.after is None else asked.after + 1
     found = peek(clients, first, asked.limit + 1)
     letters = map(summarise, found)

@@ -49,7 +49,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Interface:
-    """What the types of a function say of its route."""
+    """The route's parameters, body and answer, read from the types of its function."""
 
     by_type: Mapping[str, type[BaseModel]]
     """Arguments that are made for the function, by their names."""

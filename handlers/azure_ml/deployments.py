@@ -168,7 +168,7 @@ def _load(kind: EndpointKind, file: Path, overrides: list[dict[str, Any]]) -> An
 
 
 def _nodes(deploy: Deploy) -> list[dict[str, Any]]:
-    """What a deployment runs on, as its file has it."""
+    """The instance type and count of a deployment's file."""
     if isinstance(deploy, BatchDeploy):
         return [
             {"compute": f"azureml:{deploy.compute}"},

@@ -45,7 +45,7 @@ class _Quota:
 
 
 def key_of(option: ComputeOption) -> OptionKey:
-    """What an option is known by."""
+    """The key of a compute option."""
     return option.cluster, option.nodes
 
 

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 INTERVAL = timedelta(days=1)
 # Longer than a freeze takes from its first copy to its record, however long it is held up.
 GRACE = timedelta(days=14)
-# Whatever their age: a freeze takes the copies of the last batch for granted.
+# At any age: a freeze relies on the copies of the last batch.
 NEWEST_BATCHES = 10
 STEP_SECONDS = 60.0
 DELETIONS_AT_ONCE = 16

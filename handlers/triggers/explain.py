@@ -75,7 +75,7 @@ def explain(
     *,
     now: datetime,
 ) -> Explanation:
-    """What became of a blob, and why.
+    """Explain a blob's way: which batch, dataset version and run it belongs to, and why.
 
     It is taken from the blob itself, the manifests, the quarantine, the records of batches, and the
     events that were kept; an event is not needed for it. `in_model` is there if a model was asked

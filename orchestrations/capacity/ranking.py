@@ -54,7 +54,7 @@ def rank(
     speeds = _device_speeds(measurements)
     waiting, order, reasons = list(options), list[ComputeOption](), list[str]()
     while waiting:
-        # What comes before an option has fewer nodes, so that one is always free to go.
+        # Only options with fewer nodes come before an option, so that one can always go.
         chosen = next(
             each
             for each in waiting

@@ -38,7 +38,7 @@ class Contract(BaseModel):
 
 
 def problems_of(error: ValidationError, *, whole: str) -> str:
-    """What is wrong with a document, without its values: a callback URL can hold a token.
+    """List a document's errors without its values: a callback URL can hold a token.
 
     Args:
         error: of the parser.

@@ -223,7 +223,7 @@ class ObserveRollout(ActivityRequest[Observation]):
 
 
 class AnswerMeasurement(Contract):
-    """What was measured for one guard of the model's answers, since the step began."""
+    """The measurement of one guard of the model's answers, since the step began."""
 
     answers: int
     """Of the new deployment, as far as they were collected and read."""
@@ -238,7 +238,7 @@ class AnswerMeasurement(Contract):
 
 
 class AnswerMeasurements(Contract):
-    """What was measured, for each guard in their order."""
+    """The measurements, one for each guard, in the order of the guards."""
 
     guards: list[AnswerMeasurement]
 

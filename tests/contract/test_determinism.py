@@ -79,7 +79,7 @@ BANNED_NAMES = {
 
 
 def violations(source: str) -> list[str]:
-    """What of the ban list a module uses, as `line: name: reason`; references count as calls."""
+    """The banned names that a module uses, as `line: name: reason`; references count as calls."""
     tree = ast.parse(source)
     imported: dict[str, str] = {}
     """Local name → what it stands for."""

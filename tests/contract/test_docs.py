@@ -1,4 +1,4 @@
-"""What the pages lead to is there: links, headings, files and modules."""
+"""The targets of the pages' links exist: headings, files and modules."""
 
 from __future__ import annotations
 

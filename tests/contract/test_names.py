@@ -252,7 +252,7 @@ def test_service_bus_has_the_queues_and_topics_that_are_used_and_no_other() -> N
 
 
 def test_duplicates_are_detected_for_longer_than_an_outage_lasts() -> None:
-    """What was taken without an answer is sent again from the outbox, when the outage is over."""
+    """Messages that were sent without an answer are sent again from the outbox after the outage."""
     config = load(INFRA / "Config.json")
     # Event Grid may deliver an event to its queues twice: their handlers are idempotent.
     delivered_to = destinations("ServiceBusQueue")

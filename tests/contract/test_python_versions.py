@@ -21,7 +21,7 @@ RUNNING = ".".join(map(str, sys.version_info[:2]))
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """What set-up consists of, without an environment."""
+    """Copy the set-up's files, without an environment."""
     folder = tmp_path / "clone"
     shutil.copytree(REPOSITORY / "installation", folder / "installation")
     shutil.copy(REPOSITORY / "Makefile", folder)

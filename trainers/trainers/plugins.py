@@ -129,7 +129,7 @@ def build_augmentation(path: str | None, classes: int) -> Augmentation | None:
 
 
 def make(path: str, kind: type[_Made], *arguments: Any, **named: Any) -> _Made:
-    """What the factory that `package.module:factory` names returns.
+    """Return the result of the factory that `package.module:factory` names.
 
     Raises:
         LaunchInvalid: no such module, no such name in it, it cannot be called, or it returns

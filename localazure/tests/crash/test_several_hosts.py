@@ -104,7 +104,7 @@ class Hub:
 
 
 def under_way(folder: Folder) -> dict[str, list[tuple[object, ...]]]:
-    """What is not done yet."""
+    """The instances that have not ended yet."""
     queries = {
         "instances": "SELECT instance_id, status, started FROM instances"
         " WHERE status NOT IN ('Completed', 'Failed', 'Terminated')",

@@ -110,7 +110,7 @@ class PublishedApi:
     _documents: dict[str, Resource[Any]] = field(default_factory=dict[str, Resource[Any]])
 
     def deviations(self, exchange: Exchange) -> Iterator[str]:
-        """What differs from the specification: operation, path, field and the difference."""
+        """Each difference from the specification: operation, path, field and the difference."""
         parts = urlsplit(exchange.url)
         version = parse_qs(parts.query).get("api-version", [""])[0]
         operation = self._find(exchange.method, parts.path, version)

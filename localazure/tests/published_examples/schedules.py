@@ -18,7 +18,7 @@ def schedule_files(sources: Path) -> list[Path]:
 
 def trigger(ml: Any, file: Path) -> str:
     """The name of the job that a schedule starts when it is triggered; the schedule is deleted."""
-    # What the CLI calls; the package asks the cloud for its metadata when it is imported.
+    # The CLI calls this; the package asks the cloud for its metadata when it is imported.
     from azure.ai.ml.entities._load_functions import load_schedule  # noqa: PLC0415
 
     schedule = ml.schedules.begin_create_or_update(load_schedule(file)).result()

@@ -300,7 +300,7 @@ def refusal(attempt: Attempt, cloud: Cloud) -> str | None:
 
 
 def words(row: dict[str, Any]) -> str:
-    """What the service's own error has in it."""
+    """A part of the service's own error."""
     if (
         row["principal"] in {"blobEvents", "jobEvents", "vaultEvents"}
         and "Service Bus" in row["role"]

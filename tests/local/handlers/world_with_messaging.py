@@ -26,7 +26,7 @@ SECRET = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 WAIT_SECONDS = 5.0
 ALERT_SECONDS = 30.0
 OF_QUEUES = ("collect", "give_back", "sweep")
-"""What a round of reconciliation does with the queues."""
+"""The steps of reconciliation that concern the queues."""
 
 
 @dataclass(frozen=True)

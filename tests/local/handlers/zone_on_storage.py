@@ -117,7 +117,7 @@ class Zone:
         opened_by: OpenedBy = "event",
         marker_at: datetime | None = None,
     ) -> Dataset:
-        """What the orchestrator does when the zone has settled, but for the training.
+        """Do the orchestrator's steps for a settled zone, except the training.
 
         With an `outcome` it takes that for granted and claims nothing.
         """
@@ -136,7 +136,7 @@ class Zone:
         opened_by: OpenedBy = "event",
         marker_at: datetime | None = None,
     ) -> Dataset:
-        """What the orchestrator does with a frozen batch; see `close_batch`."""
+        """Do the orchestrator's steps for a frozen batch; see `close_batch`."""
         batch = f"landing@{dataset.frozen_at.isoformat()}"
         if outcome is None and dataset.blobs:
             result = self.claim(dataset, batch)
@@ -160,7 +160,7 @@ class Zone:
         return dataset
 
     def hold(self, dataset: Dataset, reason: HoldReason = "paused", message: str = "m") -> Dataset:
-        """What the orchestrator does with a frozen batch that is held."""
+        """Do the orchestrator's steps for a frozen batch that is held."""
         hold_batch(
             self.clients,
             HoldBatch(

@@ -1,4 +1,4 @@
-"""What requests carry, against a real HTTP server."""
+"""The headers and bodies of requests, against a real HTTP server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What doctor finds, and the remedy that it names, by the answers of a real HTTP server."""
+"""The findings of doctor and their remedies, by the answers of a real HTTP server."""
 
 from __future__ import annotations
 

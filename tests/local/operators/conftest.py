@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # Two models, a run without quota, one that fails twice, and one that pays for its nodes.
 PLAYED = ("batches", "no-quota", "hopeless", "admitted")
-# What a test changes is its own, so that tests may come in any order.
+# Each test changes only its own runs, so that tests may come in any order.
 HELD = "shrunk"
 """Its second batch waits to be released."""
 HELD_BY_PAUSE = "without-quota-paused"

@@ -37,7 +37,7 @@ DEADLINE_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Exports:
-    """What was exported of an app: with inputs hashed, with inputs, and while it still ran."""
+    """The exports of an app: with inputs hashed, with inputs, and while it still ran."""
 
     hashed: Path
     in_full: Path

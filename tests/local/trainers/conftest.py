@@ -106,7 +106,7 @@ def elastic_node(node: int, nodes: int, port: str) -> list[str]:
 
 @dataclass(kw_only=True)
 class Outcome:
-    """What two forked ranks did, and where they left it."""
+    """The training of two forked ranks, and the folder of its outputs."""
 
     folder: Path
     seen: str
@@ -232,7 +232,7 @@ def train(fork: Fork, tmp_path_factory: pytest.TempPathFactory) -> Train:
 
 
 def variables(rank: int, size: int, port: str) -> dict[str, str]:
-    """What Azure ML's PyTorch distribution tells its ranks."""
+    """The environment that Azure ML's PyTorch distribution gives its ranks."""
     if size == 1:
         return {}
     return {

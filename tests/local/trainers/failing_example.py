@@ -1,4 +1,4 @@
-"""What goes wrong in real runs, on demand: hangs, full disks, networks that diverge."""
+"""Failures of real runs, on demand: hangs, full disks, networks that diverge."""
 
 from __future__ import annotations
 

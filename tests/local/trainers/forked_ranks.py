@@ -112,7 +112,7 @@ class ForkedRanks:
 
     @property
     def seen(self) -> str:
-        """What all of them said, the first one first."""
+        """The output of all ranks, the first rank first."""
         return "".join(log.read_text() for log in self.logs if log.exists())
 
     def losses(self) -> dict[int, float]:

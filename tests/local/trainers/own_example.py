@@ -102,13 +102,13 @@ def not_a_module(*, channels: int, classes: int) -> int:
 
 
 def colourless(request: DatasetRequest) -> Dataset:
-    """What forgets to convert: grey images, whatever was asked for."""
+    """A dataset that ignores the requested colours: its images are grey."""
     image_format = ImageFormat(size=request.image_format.size, mode="grey")
     return stripes(dataclasses.replace(request, image_format=image_format))
 
 
 def unlabelled(request: DatasetRequest) -> Dataset:
-    """What has -1 where a label is missing, as many files of labels do."""
+    """A dataset with -1 where a label is missing, as many files of labels have it."""
     dataset = stripes(request)
     images = dataset.train.take(torch.arange(len(dataset.train)))
     labels = torch.full_like(images.labels, -1)

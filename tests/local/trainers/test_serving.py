@@ -42,7 +42,7 @@ def images(digits: Path) -> list[Path]:
 def trained(
     digits: Path, manifest: Path, fork: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> Job:
-    """What one rank leaves."""
+    """The outputs of one rank."""
     job = Job(data=digits, manifest=manifest, folder=tmp_path_factory.mktemp("served"))
     ranks = fork(job.arguments())
     assert ranks.wait() == [0], ranks.seen

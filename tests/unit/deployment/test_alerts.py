@@ -27,7 +27,7 @@ def accept(_clients: Clients, _delivery: Delivery, _now: datetime) -> delivery.O
 def logged(
     state: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> list[str]:
-    """What the app logs when the notification of a run's end is delivered."""
+    """The app's log entry for the delivered notification of a run's end."""
     monkeypatch.setattr(delivery, "deliver", accept)
     run = "digits-0123456789abcdef-1"
     status = RunStatus.model_validate(

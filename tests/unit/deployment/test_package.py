@@ -37,7 +37,7 @@ def test_the_package_holds_the_app_and_nothing_else() -> None:
 
 
 def test_nothing_that_git_ignores_is_in_the_package() -> None:
-    """What a developer's folder holds besides is named by .funcignore, too."""
+    """The other files of a developer's folder are named by .funcignore, too."""
     assert set(packaged_files()) - set(repository_files()) == set()
 
 
@@ -69,7 +69,7 @@ def test_what_jobs_upload_is_there() -> None:
 
 
 def required_distributions() -> set[str]:
-    """What pip installs for requirements.txt: its lines, and what those need, in normal form."""
+    """All distributions that pip installs for requirements.txt, by their normalised names."""
     lines = (ROOT / "requirements.txt").read_text().splitlines()
     waiting = [Requirement(each) for each in lines if each and not each.startswith(("#", "-"))]
     found: set[tuple[str, str]] = set()

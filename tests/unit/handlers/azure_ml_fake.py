@@ -16,7 +16,7 @@ from handlers.configuration.settings import Settings
 
 
 def refusal(status: int, message: str) -> HttpResponseError:
-    """What the SDK raises for an answer with this status."""
+    """The SDK's error for an answer with this status."""
     kind = {404: ResourceNotFoundError, 409: ResourceExistsError}.get(status, HttpResponseError)
     error = kind(message)
     error.status_code = status

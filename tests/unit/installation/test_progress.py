@@ -29,7 +29,7 @@ Installed 28 packages in 65ms
 
 
 def shown(printed: str) -> list[str]:
-    """What is shown after each line, without repetitions."""
+    """The display after each line, without repetitions."""
     output = InstallerOutput()
     states: list[str] = []
     for line in printed.splitlines(keepends=True):

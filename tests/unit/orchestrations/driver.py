@@ -61,7 +61,7 @@ class Driver:
         self.activities_run = 0
         """So many activities were begun."""
         self.client: Any = DurableClient(self._hub)
-        """What triggers are given as their durable client."""
+        """The durable client that triggers get."""
 
     @property
     def now(self) -> datetime:

@@ -133,7 +133,7 @@ class Zone:
             self.event(self.marker, wake=True)
 
     def event(self, written_at: datetime, *, wake: bool = False) -> None:
-        """What a trigger does with an event."""
+        """Handle an event as the trigger does."""
         last = self.batches[-1].dataset.frozen_at if self.batches else None
         if last is not None and was_listed(written_at, listed_from=last):
             return
@@ -146,7 +146,7 @@ class Zone:
         finish(ensure_landing(starter, self.pipeline, opened_by="event", wake=wake))
 
     def reconcile(self) -> bool:
-        """What reconciliation does with a zone whose events were lost; whether there was any."""
+        """Reconcile a zone whose events were lost; return whether there was one."""
         activity = ZoneActivity(newest_event_at=self.newest_event, marker_at=self.marker)
         last = self.batches[-1]
         is_due = has_more(activity, listed_from=last.dataset.frozen_at, marker_at=last.marker_at)

@@ -197,7 +197,7 @@ def test_the_model_of_a_run_that_was_asked_for_says_why() -> None:
 
 
 def recorded(cluster: Cluster) -> RunRecord:
-    """What the calls of `record_run` come to."""
+    """The run's record after all calls of `record_run`."""
     record: RunRecord | None = None
     for request in cluster.requests("record_run"):
         record = merge(record, request.record)

@@ -58,7 +58,7 @@ def online_breaks_a_guard() -> Endpoint:
 
 
 def result_of(endpoint: Endpoint) -> dict[str, Any]:
-    """What a rollout leaves behind. Effects that were repeated count once."""
+    """The effects of a rollout. Repeated effects count once."""
     status = endpoint.roll_out()
     traffic: list[Any] = []
     for _, each in endpoint.set_to:

@@ -59,7 +59,7 @@ def closed(recording: Document) -> Document | None:
 def as_azure_shows(  # noqa: C901 - the original is one long switch, too
     recording: Document, *, delay_ms: int = 0
 ) -> Document | None:
-    """What the HTTP API of the Durable extension answers for an instance that is under way.
+    """The status that the Durable extension's HTTP API gives for a running instance.
 
     Written after DurableClient.GetDurableOrchestrationStatusAsync, and apart from the code that
     reads it. The inputs of activities are arrays of one JSON text, as the extension stores them.

@@ -1,4 +1,4 @@
-"""Whatever a file holds, the reader gives a history or says why there is none."""
+"""For any file, the reader gives a history or a reason why there is none."""
 
 from __future__ import annotations
 

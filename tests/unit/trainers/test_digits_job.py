@@ -27,7 +27,7 @@ PIPELINE = REPOSITORY / "pipelines" / "digits"
 
 
 def rest_object(overrides: list[dict[str, Any]]) -> dict[str, Any]:
-    """What the SDK would send, but for the code and the environment, which it uploads first."""
+    """The SDK's request, except for the code and the environment, which it uploads first."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the same
         job: Any = load_job(PIPELINE / "job.yml", params_override=overrides)

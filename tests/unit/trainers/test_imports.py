@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[3]
-# What docs/trainers.md and tests/gpu promise to need, and what torch itself requires.
+# The packages that docs/trainers.md and tests/gpu name, and those that torch itself requires.
 NEEDED = ("torch", "numpy", "PIL", "safetensors", "pyarrow")
 OF_TORCH = (
     *("torchgen", "functorch", "typing_extensions", "filelock", "fsspec", "jinja2", "markupsafe"),

@@ -1,4 +1,4 @@
-"""What the mini-batches of a run are about: files, or rows of a table."""
+"""The contents of a run's mini-batches: files, or rows of a table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class MiniBatchError(Exception):
 
 @dataclass(frozen=True)
 class Content:
-    """What one call of `run` gets.
+    """The argument of one call of `run`.
 
     Attributes:
         data: paths of files, or a DataFrame.

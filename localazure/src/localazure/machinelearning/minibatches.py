@@ -45,7 +45,7 @@ IGNORE_ALL = -1
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What to run, over what, and how many failures are allowed."""
+    """The entry script, its mini-batches, and how many failures are allowed."""
 
     entry_script: Path
     arguments: tuple[str, ...] = ()
@@ -69,7 +69,7 @@ class Settings:
 
 @dataclass
 class Summary:
-    """What was run."""
+    """The counts and results of a finished run."""
 
     items: int = 0
     failed_items: int = 0

@@ -126,7 +126,7 @@ async def live_through(plan: list[Step], lives: list[int], folder: Path) -> tupl
 
 
 def check(folder: Path) -> None:
-    """Whatever has happened, nothing may be lost, doubled or left behind."""
+    """After any sequence of events, nothing is lost, doubled or left behind."""
     store = Store(folder / "hub.db")
     try:
         assert not inspect(store).faults

@@ -1,4 +1,4 @@
-"""What azureml-fsspec and mltable ask of the workspace; `make conformance-data` runs them."""
+"""The requests of azureml-fsspec and mltable; `make conformance-data` runs the packages."""
 
 from __future__ import annotations
 

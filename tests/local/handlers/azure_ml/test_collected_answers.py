@@ -1,4 +1,4 @@
-"""What the activity `measure_answers` reads of the data collector's blobs."""
+"""The activity `measure_answers` reads the data collector's blobs."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from tests.local.handlers.zone_on_storage import Zone
 
 @pytest.fixture
 def no_garbage_collection() -> Iterator[None]:
-    """What is left to the collector stays."""
+    """Unreachable objects stay alive, as if the collector had not run yet."""
     gc.collect()
     gc.disable()
     yield

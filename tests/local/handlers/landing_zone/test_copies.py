@@ -96,7 +96,7 @@ def kept(zone: Zone) -> dict[str, datetime]:
 
 
 def mounted(zone: Zone, dataset: Dataset, folder: Path) -> Path:
-    """What a job finds in its input `data`."""
+    """The files in a job's input `data`."""
     assert dataset.copies is not None
     for blob in zone.clients.records.list_blobs(name_starts_with=dataset.copies):
         place = folder / blob.name.removeprefix(dataset.copies)
@@ -106,7 +106,7 @@ def mounted(zone: Zone, dataset: Dataset, folder: Path) -> Path:
 
 
 def trained_on(zone: Zone, dataset: Dataset, folder: Path) -> dict[str, bytes]:
-    """What the trainer reads and verifies, by path."""
+    """The samples that the trainer reads and verifies, by path."""
     manifest = zone.clients.records.download_blob(f"{dataset.manifest_path}/{MANIFEST_FILE}")
     folder.mkdir()
     (folder / MANIFEST_FILE).write_bytes(manifest.readall())

@@ -35,7 +35,7 @@ async def resume(zone: Zone, hub: TaskHub) -> Answer:
 
 
 def hold(zone: Zone, reason: HoldReason = "paused") -> Dataset:
-    """What the orchestrator does with a batch that is held."""
+    """Do the orchestrator's steps for a batch that is held."""
     zone.land("1.png")
     return zone.hold(zone.close_batch(outcome="held"), reason)
 

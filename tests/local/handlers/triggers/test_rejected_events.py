@@ -49,7 +49,7 @@ async def handle(world: World, *bodies: str, at: datetime = NOW) -> None:
 
 
 async def alerts(world: World, namespace: Namespace, at: datetime) -> dict[str, dict[str, Any]]:
-    """What a round of reconciliation alerts of, by cause."""
+    """The alerts of one round of reconciliation, by cause."""
     vars(world.clients).setdefault("ml", Workspace())
     starter: Any = TaskHub()
     await reconcile(world.clients, {}, starter, now=at)

@@ -395,7 +395,7 @@ def test_cancel_that_fails_otherwise_is_told(world: World, status: int) -> None:
 def test_a_run_is_submitted_with_the_job_file_of_its_configuration(
     world: World, tmp_path: Path
 ) -> None:
-    """Whatever is deployed meanwhile: every attempt at a batch runs the same job."""
+    """Every attempt at a batch runs the same job, also after a new deployment of the app."""
     record = "configurations/digits/c0ffee.json"
     world.records.blobs[record] = json.dumps({"pipeline": "", "job": JOB_YML}).encode()
     write_job(tmp_path, JOB_YML.replace("python train.py", "python other.py"))

@@ -20,7 +20,7 @@ from handlers.landing_zone.blob_pages import ARROW_STREAM, parse_arrow, parse_pa
 from orchestrations.errors import TransientError
 
 WHEN = "Sat, 21 Nov 2026 11:22:33 GMT"
-# What XML 1.0 can hold; the service encodes names with other characters.
+# The characters of XML 1.0; the service encodes names with other characters.
 XML_TEXT = st.text(
     st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufffe\uffff"), min_size=1
 )

@@ -1,4 +1,4 @@
-"""What holds of every division of nodes, and some divisions in full."""
+"""Invariants of every division of nodes, and some divisions in full."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def nothing_is_above_a_limit(_: Admission, division: Division) -> None:
 
 
 def no_admission_overspends_a_budget(document: Admission, division: Division) -> None:
-    """What was reserved may grow while a run takes longer; nothing is admitted on top then."""
+    """A reservation may grow while a run takes longer; no run is admitted on top of it."""
     admitted_before = {run.run for run in document.admitted}
     after = division.document
     reserved = Room(after).reserved

@@ -19,7 +19,7 @@ INSTANCE_ID: Final = "WEBSITE_INSTANCE_ID"
 
 @dataclass(frozen=True, kw_only=True)
 class SeveralHosts:
-    """What one of several hosts has to know.
+    """One host's share of a task hub that several hosts serve.
 
     Attributes:
         host: its id, unique to the process.

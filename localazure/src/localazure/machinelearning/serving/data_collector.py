@@ -56,7 +56,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class CollectorSettings:
-    """What a deployment collects."""
+    """The collections that a deployment has switched on."""
 
     sampling_rates: Mapping[str, float]
     """By collection that is enabled: the part of its payloads that is kept, at most 1."""

@@ -109,7 +109,7 @@ class Activity:
 
     @classmethod
     def of(cls, execution: Execution, step: Event) -> Activity:
-        """What a TaskScheduled event asks for."""
+        """The activity that a TaskScheduled event schedules."""
         return cls(
             instance_id=execution.instance_id,
             execution_id=execution.execution_id,
@@ -130,7 +130,7 @@ class Timer:
 
     @classmethod
     def of(cls, execution: Execution, step: Event) -> Timer:
-        """What a TimerCreated event asks for."""
+        """The timer that a TimerCreated event creates."""
         return cls(
             instance_id=execution.instance_id,
             execution_id=execution.execution_id,

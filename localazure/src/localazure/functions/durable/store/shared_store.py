@@ -63,7 +63,7 @@ class Sharing:
 
 @dataclass(frozen=True)
 class Arrivals:
-    """What is new for the partitions of a host."""
+    """New instances and messages for the partitions of a host."""
 
     instance_ids: Sequence[str]
     messages: Sequence[Message]
@@ -191,7 +191,7 @@ class SharedStore(Store):
     # --- reading -------------------------------------------------------------------------------
 
     def arrived(self) -> Arrivals:
-        """What has come since the last time; after an error, the next time has it, too."""
+        """Everything new since the last call; after an error, the next call returns it again."""
         rows = self._database.read(
             "SELECT arrival, instance_id FROM instances WHERE started = 0 AND arrival > ?"
             " ORDER BY arrival",

@@ -241,7 +241,7 @@ def request_data(request: web.Request, parameters: dict[str, str], body: bytes) 
 
 
 def _response(function: LoadedFunction, outcome: Outcome) -> web.Response:
-    # Whatever was returned, be it to another binding, unless the http output says otherwise.
+    # The http output is the answer; without one, any return value is, even one for another binding.
     datum = outcome.result
     for binding in function.bindings_of(binding_kinds.HTTP):
         datum = outcome.outputs.get(binding.name, datum)

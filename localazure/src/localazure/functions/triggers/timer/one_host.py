@@ -1,4 +1,4 @@
-"""What one of several hosts does for all: timers, and scans for blobs.
+"""Work that one of several hosts does for all: timers, and scans for blobs.
 
 It is the host that has the timers' database. The kernel releases its lock when its owner dies;
 another host takes it within `RETRY_SECONDS`, reads what the timers remember, and makes up for what

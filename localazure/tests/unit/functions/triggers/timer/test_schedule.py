@@ -80,7 +80,7 @@ def test_many_missed_occurrences_fire_once() -> None:
 def test_a_restart_at_any_time_remembers_the_schedule(
     expression: str, offset: int, late: int
 ) -> None:
-    """Whatever was remembered is recognised: a restart fires if, and only if, `next` has passed."""
+    """Any remembered state is recognised: a restart fires if, and only if, `next` has passed."""
     schedule = parse_schedule(expression)
     now = NOON + timedelta(seconds=offset)
     status, _ = at_start(None, now, schedule, run_on_startup=False)
