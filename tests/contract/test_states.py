@@ -39,8 +39,8 @@ def test_the_table_of_transitions_is_the_codes() -> None:
     assert shown == {(t.source, t.event, t.target, t.notification) for t in TRANSITIONS}
 
 
-def test_the_ends_are_named() -> None:
-    (sentence,) = re.findall(r"^The ends are (.*?)\.", PAGE, re.MULTILINE | re.DOTALL)
+def test_the_final_states_are_named() -> None:
+    (sentence,) = re.findall(r"^The final states are (.*?)\.", PAGE, re.MULTILINE | re.DOTALL)
     assert set(_names(sentence)) == TERMINAL_RUN_STATES
 
 
