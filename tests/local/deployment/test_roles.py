@@ -37,6 +37,7 @@ from localazure.eventgrid.service_bus_endpoint import ServiceBusEndpoint
 from localazure.functions import host_storage
 from localazure.functions.errors import AppLoadError
 from localazure.machinelearning.addresses import BlobPath
+from localazure.machinelearning.blob_errors import BlobError
 from localazure.machinelearning.blobs import BlobStore
 from localazure.runtime.app_settings import expand_app_settings
 from localazure.runtime.certificates import ensure_certificates
@@ -200,7 +201,7 @@ def read_input(container: str) -> Callable[[Cloud], None]:
 def write_output(cloud: Cloud) -> None:
     with contextlib.closing(BlobStore(cloud.environment, CLUSTER)) as store:
         where = BlobPath("results", "", "landfallml")
-        store.container(where).upload_blob(uuid.uuid4().hex, b"x")
+        store.upload(where.child(uuid.uuid4().hex), b"x")
 
 
 def deliver(topic: str, queue: str) -> Callable[[Cloud], None]:
@@ -294,6 +295,10 @@ def refusal(attempt: Attempt, cloud: Cloud) -> str | None:
         if error.status_code != FORBIDDEN:
             raise
         return str(getattr(error, "error_code", None) or getattr(error.error, "code", error))
+    except BlobError as error:
+        if error.status != FORBIDDEN:
+            raise
+        return str(error)
     except AzureError as error:
         return str(error)
     return None

@@ -1,47 +1,30 @@
-"""The storage accounts of jobs: clients, listings, retries of transient errors."""
+"""The storage accounts of jobs: their blobs, and retries of transient errors."""
 
 from __future__ import annotations
 
+import contextlib
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPMethod
+from http.client import HTTPMessage
 from pathlib import Path
-from typing import Any, TypeVar
-
-from azure.core.exceptions import (
-    AzureError,
-    HttpResponseError,
-    ResourceExistsError,
-    ServiceRequestError,
-    ServiceResponseError,
-)
-from azure.storage.blob import BlobServiceClient, ContainerClient
+from typing import TypeVar
 
 from localazure.machinelearning.addresses import BlobPath
+from localazure.machinelearning.blob_errors import BlobConflictError, BlobError
 from localazure.machinelearning.blob_requests import BlobRequests, ListedBlob
 from localazure.runtime.environment import Environment
-from localazure.runtime.identity import STORAGE_AUDIENCE
-from localazure.runtime.principal_credential import PrincipalCredential
+from localazure.runtime.identity import STORAGE_AUDIENCE, TokenIssuer
 
 T = TypeVar("T")
 
-CONNECT_SECONDS = 5
-READ_SECONDS = 60
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 10.0
-# `retry_while_unavailable` retries: the SDK would block a job for a minute.
-_CLIENT_OPTIONS: dict[str, Any] = {
-    "retry_total": 0,
-    "connection_timeout": CONNECT_SECONDS,
-    "read_timeout": READ_SECONDS,
-}
 # Storage restarts within seconds on a laptop; a longer outage does not end by itself.
 PATIENCE_SECONDS = 300.0
-_SERVER_ERROR = 500
-_TOO_MANY_REQUESTS = 429
-_REQUEST_TIMEOUT = 408
 
 
 @dataclass(frozen=True)
@@ -57,7 +40,10 @@ class RemoteFile:
 
 
 class BlobStore:
-    """The local storage accounts: reads, and clients that write. May be used by many threads.
+    """The blobs of the local storage accounts. May be used by many threads.
+
+    Every method raises a `BlobError` where storage refuses or is unavailable; `download` repeats
+    its requests meanwhile.
 
     Args:
         environment: whose accounts.
@@ -67,46 +53,88 @@ class BlobStore:
     def __init__(self, environment: Environment, principal: str | None = None) -> None:
         self._environment = environment
         self._principal = principal
-        self._services: dict[str, BlobServiceClient] = {}
-        self._requests: dict[str, BlobRequests] = {}
+        self._accounts: dict[str, BlobRequests] = {}
         self._lock = threading.Lock()
-
-    def container(self, where: BlobPath) -> ContainerClient:
-        """Client of the container of a path."""
-        with self._lock:
-            service = self._services.get(where.account)
-            if service is None:
-                service = self._services[where.account] = self._open(where.account)
-        return service.get_container_client(where.container)
-
-    def _open(self, account: str) -> BlobServiceClient:
-        environment = self._environment
-        if self._principal is None:
-            return BlobServiceClient.from_connection_string(
-                environment.storage_connection_string(account), **_CLIENT_OPTIONS
-            )
-        return BlobServiceClient(
-            environment.blob_tls_endpoint(account),
-            credential=PrincipalCredential(environment, self._principal),
-            connection_verify=str(environment.ca_bundle),
-            **_CLIENT_OPTIONS,
-        )
 
     def ensure_container(self, where: BlobPath) -> None:
         """Create the container of a path unless it is there."""
-        try:
-            self.container(where).create_container()
-        except ResourceExistsError:
-            return
+        with contextlib.suppress(BlobConflictError):
+            self._account(where).send(
+                HTTPMethod.PUT, where.container, query={"restype": "container"}
+            )
 
-    def list(self, source: BlobPath) -> Iterator[RemoteFile]:
-        """The blob at the path itself, or else all blobs below it as a folder.
+    def upload(self, where: BlobPath, content: bytes) -> str:
+        """Write a block blob, and return its ETag, without quotes."""
+        headers = {"x-ms-blob-type": "BlockBlob"}
+        return _etag(self._put(where, content, headers=headers))
+
+    def stage_block(self, where: BlobPath, block: str, content: bytes) -> None:
+        """Upload a part of a block blob.
+
+        Args:
+            where: the blob.
+            block: id, base64; those of a blob have one length.
+            content: of the block.
+        """
+        self._put(where, content, query={"comp": "block", "blockid": block})
+
+    def commit_blocks(self, where: BlobPath, blocks: Sequence[str]) -> str:
+        """Make a block blob of blocks that were staged, and return its ETag, without quotes."""
+        listed = "".join(f"<Latest>{block}</Latest>" for block in blocks)
+        content = f"<BlockList>{listed}</BlockList>".encode()
+        headers = {"x-ms-blob-content-type": "application/octet-stream"}
+        return _etag(self._put(where, content, query={"comp": "blocklist"}, headers=headers))
+
+    def create_append_blob(self, where: BlobPath) -> None:
+        """Write an empty append blob."""
+        self._put(where, b"", headers={"x-ms-blob-type": "AppendBlob"})
+
+    def append(self, where: BlobPath, content: bytes, *, position: int) -> None:
+        """Append to a blob that has `position` bytes.
 
         Raises:
-            AzureError: storage refused or is unavailable.
+            BlobModifiedError: it has another number.
+            BlobError: storage refused or is unavailable.
         """
+        headers = {"x-ms-blob-condition-appendpos": str(position)}
+        self._put(where, content, query={"comp": "appendblock"}, headers=headers)
+
+    def size(self, where: BlobPath) -> int:
+        """Bytes of a blob.
+
+        Raises:
+            BlobNotFoundError: it is not there.
+            BlobError: storage refused or is unavailable.
+        """
+        answer = self._account(where).send(HTTPMethod.HEAD, f"{where.container}/{where.path}")
+        return int(answer["Content-Length"])
+
+    def delete(self, where: BlobPath) -> None:
+        """Delete a blob.
+
+        Raises:
+            BlobNotFoundError: it is not there.
+            BlobError: storage refused or is unavailable.
+        """
+        self._account(where).send(HTTPMethod.DELETE, f"{where.container}/{where.path}")
+
+    def _put(
+        self,
+        where: BlobPath,
+        content: bytes,
+        *,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> HTTPMessage:
+        path = f"{where.container}/{where.path}"
+        return self._account(where).send(
+            HTTPMethod.PUT, path, query=query, headers=headers, body=content
+        )
+
+    def list(self, source: BlobPath) -> Iterator[RemoteFile]:
+        """The blob at the path itself, or else all blobs below it as a folder."""
         folder = f"{source.path}/" if source.path else ""
-        for blob in self._reading(source).list(source.container, source.path):
+        for blob in self._account(source).list(source.container, source.path):
             if blob.name == source.path:
                 yield RemoteFile(blob.name.rpartition("/")[2], blob)
             elif blob.name.startswith(folder) and not blob.name.endswith("/"):
@@ -119,49 +147,46 @@ class BlobStore:
         turn.
 
         Raises:
-            ResourceModifiedError: the blob was overwritten since.
-            AzureError: storage refused, or was unavailable for `PATIENCE_SECONDS`.
+            BlobModifiedError: the blob was overwritten since.
+            BlobError: storage refused, or was unavailable for `PATIENCE_SECONDS`.
         """
 
         def fetch() -> None:
             with target.open("wb") as out:
                 if file.blob.size:
-                    self._reading(source).download(source.container, file.blob, out)
+                    self._account(source).download(source.container, file.blob, out)
 
         retry_while_unavailable(fetch)
 
-    def _reading(self, where: BlobPath) -> BlobRequests:
+    def _account(self, where: BlobPath) -> BlobRequests:
         with self._lock:
-            requests = self._requests.get(where.account)
-            if requests is None:
-                requests = self._requests[where.account] = self._open_requests(where.account)
-            return requests
+            account = self._accounts.get(where.account)
+            if account is None:
+                account = self._accounts[where.account] = self._open(where.account)
+            return account
 
-    def _open_requests(self, account: str) -> BlobRequests:
-        environment = self._environment
-        if self._principal is None:
+    def _open(self, account: str) -> BlobRequests:
+        environment, principal = self._environment, self._principal
+        if principal is None:
             return BlobRequests.by_key(environment.storage_connection_string(account))
-        credential = PrincipalCredential(environment, self._principal)
-        return BlobRequests(
-            environment.blob_tls_endpoint(account),
-            lambda _url, _headers: f"Bearer {credential.get_token(STORAGE_AUDIENCE).token}",
-            ssl.create_default_context(cafile=environment.ca_bundle),
-        )
+        issuer = TokenIssuer(environment.keys.identity_header, frozenset())
+
+        def authorize(*_: object) -> str:
+            token, _expiry = issuer.issue(STORAGE_AUDIENCE, now=time.time(), principal=principal)
+            return f"Bearer {token}"
+
+        # The CA of the state folder alone: certifi's roots take 25 ms to read.
+        tls = ssl.create_default_context(cafile=environment.ca)
+        return BlobRequests(environment.blob_tls_endpoint(account), authorize, tls)
 
     def close(self) -> None:
         """Close the connections."""
-        for each in (*self._services.values(), *self._requests.values()):
+        for each in self._accounts.values():
             each.close()
 
 
-def is_transient(error: AzureError) -> bool:
-    """Whether the same call may succeed later: storage is unavailable or busy."""
-    if isinstance(error, ServiceRequestError | ServiceResponseError):
-        return True
-    if isinstance(error, HttpResponseError):
-        status = error.status_code or 0
-        return status >= _SERVER_ERROR or status in {_TOO_MANY_REQUESTS, _REQUEST_TIMEOUT}
-    return False
+def _etag(headers: HTTPMessage) -> str:
+    return headers["ETag"].strip('"')
 
 
 def retry_while_unavailable(
@@ -180,18 +205,18 @@ def retry_while_unavailable(
         clock: seconds; injected by tests.
 
     Raises:
-        AzureError: the error was not transient, or the time is up.
+        BlobError: the error was not transient, or the time is up.
     """
     started = clock()
     pause = FIRST_PAUSE_SECONDS
     while True:
         try:
             return action()
-        except AzureError as error:
+        except BlobError as error:
             is_late = (
                 give_up_after_seconds is not None and clock() - started >= give_up_after_seconds
             )
-            if is_late or not is_transient(error):
+            if is_late or not error.is_transient:
                 raise
         sleep(pause)
         pause = min(pause * 2, LONGEST_PAUSE_SECONDS)

@@ -1,21 +1,17 @@
-"""Containers that clients upload into: made before they are named, and opened by a SAS.
-
-https://learn.microsoft.com/rest/api/storageservices/create-service-sas
-"""
+"""Containers that clients upload into: made before they are named, and opened by a SAS."""
 
 from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
 
-from azure.core.exceptions import AzureError
-from azure.storage.blob import ContainerSasPermissions, generate_container_sas
-
 from localazure.machinelearning.addresses import BlobPath
+from localazure.machinelearning.blob_errors import BlobError
 from localazure.machinelearning.blobs import BlobStore, retry_while_unavailable
 from localazure.machinelearning.errors import ArmError
 from localazure.machinelearning.workspace import Workspace
 from localazure.runtime.environment import Environment
+from localazure.storage_client.shared_access import service_sas
 
 SAS_LIFETIME = timedelta(hours=24)
 CLOCK_SKEW = timedelta(minutes=5)
@@ -31,14 +27,11 @@ def sas_token(workspace: Workspace, where: BlobPath, *, delete: bool = False) ->
         delete: whether blobs may be deleted, too.
     """
     now = datetime.fromtimestamp(workspace.clock(), tz=UTC)
-    permission = ContainerSasPermissions(
-        read=True, write=True, list=True, create=True, add=True, delete=delete
-    )
-    return generate_container_sas(
-        account_name=where.account,
-        container_name=where.container,
-        account_key=workspace.environment.storage_key(where.account),
-        permission=permission,
+    return service_sas(
+        account=where.account,
+        key=workspace.environment.storage_key(where.account),
+        container=where.container,
+        permissions="racwdl" if delete else "racwl",
         start=now - CLOCK_SKEW,
         expiry=now + SAS_LIFETIME,
     )
@@ -52,8 +45,8 @@ async def create_container(workspace: Workspace, where: BlobPath) -> None:
     """
     try:
         await asyncio.to_thread(_create, workspace.environment, where)
-    except AzureError as error:
-        raise ArmError(503, "StorageUnavailable", f"no storage: {error.message}") from error
+    except BlobError as error:
+        raise ArmError(503, "StorageUnavailable", f"no storage: {error}") from error
 
 
 def _create(environment: Environment, where: BlobPath) -> None:

@@ -44,7 +44,7 @@ class BlobCache:
 
         Raises:
             SourceNotFoundError: there are no blobs.
-            AzureError: storage refused, or was unavailable for `PATIENCE_SECONDS` in a row; the
+            BlobError: storage refused, or was unavailable for `PATIENCE_SECONDS` in a row; the
                 next call reuses downloaded files.
         """
         target.mkdir(parents=True, exist_ok=True)

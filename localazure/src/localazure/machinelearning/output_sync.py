@@ -15,10 +15,8 @@ import uuid
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from azure.core.exceptions import ResourceModifiedError, ResourceNotFoundError
-from azure.storage.blob import BlobBlock, BlobClient
-
 from localazure.machinelearning.addresses import BlobPath
+from localazure.machinelearning.blob_errors import BlobModifiedError, BlobNotFoundError
 from localazure.machinelearning.blobs import BlobStore, RemoteFile
 from localazure.machinelearning.sync_plan import FileState, Scan, plan_sync
 from localazure.processes.atomic_file import write_atomically
@@ -80,7 +78,7 @@ class OutputSync:
             is_final: no process writes to the folder any more, so all files are settled.
 
         Raises:
-            AzureError: storage refused or is unavailable; the next call continues.
+            BlobError: storage refused or is unavailable; the next call continues.
         """
         current = self._scan()
         plan = plan_sync(
@@ -114,7 +112,7 @@ class OutputSync:
 
     def _upload(self, path: str, expected: FileState) -> None:
         """Upload one file; leave the blob as it is if the file changes meanwhile."""
-        blob = self._blob(path)
+        target = self._target.child(path)
         try:
             file = (self._folder / path).open("rb")
         except FileNotFoundError:
@@ -124,18 +122,25 @@ class OutputSync:
                 content = file.read(BLOCK_BYTES + 1)
                 if not _is_still(file, expected):
                     return
-                response = blob.upload_blob(content, overwrite=True)
+                etag = self._store.upload(target, content)
             else:
-                blocks = _stage(blob, file)
+                blocks = self._stage(target, file)
                 if not _is_still(file, expected):
                     return
-                response = blob.commit_block_list(blocks)
+                etag = self._store.commit_blocks(target, blocks)
         self._synced[path] = expected
-        self._etags[path] = _bare(response["etag"])
+        self._etags[path] = etag
+
+    def _stage(self, target: BlobPath, file: BinaryIO) -> list[str]:
+        blocks: list[str] = []
+        while content := file.read(BLOCK_BYTES):
+            blocks.append(uuid.uuid4().hex)
+            self._store.stage_block(target, blocks[-1], content)
+        return blocks
 
     def _delete(self, path: str) -> None:
-        with contextlib.suppress(ResourceNotFoundError):
-            self._blob(path).delete_blob()
+        with contextlib.suppress(BlobNotFoundError):
+            self._store.delete(self._target.child(path))
         self._forget(path)
 
     def _download(self, file: RemoteFile) -> None:
@@ -145,7 +150,7 @@ class OutputSync:
         try:
             self._store.download(self._target, file, scratch)
             scratch.replace(destination)
-        except (ResourceModifiedError, ResourceNotFoundError):
+        except (BlobModifiedError, BlobNotFoundError):
             return  # another writer has replaced the blob: its version stays
         finally:
             scratch.unlink(missing_ok=True)
@@ -156,22 +161,9 @@ class OutputSync:
         self._synced.pop(path, None)
         self._etags.pop(path, None)
 
-    def _blob(self, path: str) -> BlobClient:
-        container = self._store.container(self._target)
-        return container.get_blob_client(self._target.child(path).path)
-
     def _save(self) -> None:
         files = {path: dataclasses.asdict(state) for path, state in self._synced.items()}
         write_atomically(self._state, json.dumps({"files": files, "etags": self._etags}))
-
-
-def _stage(blob: BlobClient, file: BinaryIO) -> list[BlobBlock]:
-    blocks: list[BlobBlock] = []
-    while content := file.read(BLOCK_BYTES):
-        block_id = uuid.uuid4().hex
-        blob.stage_block(block_id, content)
-        blocks.append(BlobBlock(block_id=block_id))
-    return blocks
 
 
 def _is_still(file: BinaryIO, expected: FileState) -> bool:
@@ -180,7 +172,3 @@ def _is_still(file: BinaryIO, expected: FileState) -> bool:
 
 def _state_of(status: os.stat_result) -> FileState:
     return FileState(status.st_size, status.st_mtime_ns, status.st_ino)
-
-
-def _bare(etag: object) -> str:
-    return str(etag).strip('"')

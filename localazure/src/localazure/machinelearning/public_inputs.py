@@ -1,6 +1,7 @@
 """Inputs that are public on the web: a file, or a folder of a public blob container.
 
-Azure ML reads them in the same way, without an identity. A laptop needs the internet for it.
+Azure ML reads them in the same way, without an identity. A laptop needs the internet for it,
+perhaps by a proxy: the SDK and urllib know the variables that name one.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from urllib.request import urlopen
 from azure.core.exceptions import AzureError
 from azure.storage.blob import ContainerClient, LinearRetry
 
+from localazure.machinelearning.blob_errors import BlobError
 from localazure.machinelearning.downloads import SourceNotFoundError
 
 CONNECT_SECONDS = 30.0
@@ -29,7 +31,7 @@ def fetch_public(url: str, target: Path) -> None:
     Raises:
         SourceNotFoundError: there is nothing at the URL.
         OSError: the host cannot be reached.
-        AzureError: the container is not public.
+        BlobError: the folder was listed, but a blob of it cannot be read.
     """
     target.mkdir(parents=True, exist_ok=True)
     parts = urlsplit(url)
@@ -64,6 +66,9 @@ def _fetch_folder(url: str, target: Path) -> bool:
             if name.endswith("/") or not path.is_relative_to(target.resolve()):
                 continue
             path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("wb") as out:
-                client.get_blob_client(name).download_blob().readinto(out)
+            try:
+                with path.open("wb") as out:
+                    client.get_blob_client(name).download_blob().readinto(out)
+            except AzureError as error:
+                raise BlobError(f"{origin}/{container}/{name}: {error.message}") from error
     return bool(names)

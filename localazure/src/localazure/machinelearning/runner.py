@@ -26,8 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from azure.core.exceptions import AzureError
-
+from localazure.machinelearning.blob_errors import BlobError
 from localazure.machinelearning.blobs import BlobStore, retry_while_unavailable
 from localazure.machinelearning.downloads import BlobCache, SourceNotFoundError
 from localazure.machinelearning.job_folder import JobFolder
@@ -42,7 +41,6 @@ from localazure.machinelearning.processes import (
     plan_processes,
     tracking_store,
 )
-from localazure.machinelearning.public_inputs import fetch_public
 from localazure.machinelearning.rank_group import RankGroup, kill_descendants
 from localazure.machinelearning.runner_protocol import Outcome, Result, StopOrder, report
 from localazure.machinelearning.states import JobStatus
@@ -102,7 +100,7 @@ class Runner:
             return await self._run_processes()
         except _StoppedError:
             return self._stopped()
-        except (AzureError, LaunchError, OSError, UnknownPlaceholderError) as error:
+        except (BlobError, LaunchError, OSError, UnknownPlaceholderError) as error:
             return self._failed(*_explain(error))
         finally:
             await self._group.kill()
@@ -139,6 +137,9 @@ class Runner:
             if entry.mode is not InputMode.LITERAL:
                 _remove(self._folder.input(name))
             if entry.url:
+                # Not above: it loads the SDK, and few jobs have an input on the web.
+                from localazure.machinelearning.public_inputs import fetch_public  # noqa: PLC0415
+
                 fetch_public(entry.url, self._folder.input(name))
             if entry.source is not None:
                 self._materialize(cache, name, self._folder.input(name), entry.mode)
@@ -218,7 +219,7 @@ class Runner:
         for step in (*self._outputs, *self._captured, self._logs):
             try:
                 step.push(is_final=False)
-            except (AzureError, OSError) as error:
+            except (BlobError, OSError) as error:
                 logger.warning("job %s: upload postponed: %s", self._spec.name, error)
 
     def _upload_everything(self, result: Result) -> None:
@@ -229,8 +230,8 @@ class Runner:
                 retry_while_unavailable(
                     partial(step.push, is_final=True), give_up_after_seconds=None
                 )
-            except AzureError as error:
-                refused.append(str(error.message))
+            except BlobError as error:
+                refused.append(str(error))
         if refused and result.outcome is Outcome.COMPLETED:
             self._failed("OutputUploadFailed", "; ".join(refused)).save(self._folder.result)
 
@@ -279,8 +280,8 @@ def _explain(error: Exception) -> tuple[str, str]:
     match error:
         case SourceNotFoundError():
             return "InputNotFound", str(error)
-        case AzureError():
-            return "StorageFailed", f"storage refused: {error.message}"
+        case BlobError():
+            return "StorageFailed", f"storage refused: {error}"
         case OSError():
             return "LaunchFailed", f"the processes could not be started: {error}"
         case _:

@@ -48,9 +48,9 @@ class Certificates:
     @classmethod
     def of(cls, environment: Environment) -> Certificates:
         """The paths, whether the files are there or not."""
-        folder = environment.ca_bundle.parent
+        folder = environment.ca.parent
         return cls(
-            ca=folder / "ca.pem",
+            ca=environment.ca,
             ca_key=folder / "ca-key.pem",
             server=folder / "server.pem",
             server_key=folder / "server-key.pem",

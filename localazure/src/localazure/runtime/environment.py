@@ -286,6 +286,11 @@ class Environment:
         return f"http://{LOOPBACK}:{self.ports.otlp}"
 
     @property
+    def ca(self) -> Path:
+        """PEM file with this state folder's own CA."""
+        return self.state / "ca" / "ca.pem"
+
+    @property
     def ca_bundle(self) -> Path:
         """PEM file with certifi's roots and this state folder's own CA."""
         return self.state / "ca" / "bundle.pem"

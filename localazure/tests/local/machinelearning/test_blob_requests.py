@@ -7,21 +7,18 @@ import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import cast
+from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from azure.core.exceptions import (
-    AzureError,
-    HttpResponseError,
-    ResourceModifiedError,
-    ResourceNotFoundError,
-    ServiceRequestError,
-    ServiceResponseError,
-)
 
+from localazure.machinelearning.blob_errors import (
+    BlobConflictError,
+    BlobError,
+    BlobModifiedError,
+    BlobNotFoundError,
+)
 from localazure.machinelearning.blob_requests import BlobRequests, ListedBlob
-from localazure.machinelearning.blobs import is_transient
 from localazure.runtime.environment import STORAGE_ACCOUNT, STORAGE_KEY
 
 PAGE = """<?xml version="1.0" encoding="utf-8"?><EnumerationResults><Blobs><Blob>
@@ -43,6 +40,13 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.answers: list[Answer] = []
         self.seen: list[tuple[str, str | None, object]] = []
+        self.ends_connections = False
+        """Whether a connection is closed after an answer that does not say so."""
+        self.has_ended = threading.Event()
+
+    def shutdown_request(self, request: Any) -> None:
+        super().shutdown_request(request)
+        self.has_ended.set()
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -52,7 +56,7 @@ class Handler(BaseHTTPRequestHandler):
         server = cast("Server", self.server)
         server.seen.append((self.path, self.headers.get("if-match"), self.client_address))
         status, body, length = server.answers.pop(0)
-        self.close_connection = length != len(body) or status == 0
+        self.close_connection = length != len(body) or status == 0 or server.ends_connections
         if status:
             self.send_response(status)
             self.send_header("Content-Length", str(length))
@@ -113,27 +117,30 @@ def test_the_listed_version_is_read(service: Server, requests: BlobRequests) -> 
 @pytest.mark.parametrize(
     ("answer", "error", "is_repeated"),
     [
-        ((412, b"", 0), ResourceModifiedError, False),
-        ((404, b"", 0), ResourceNotFoundError, False),
-        ((403, b"", 0), HttpResponseError, False),
-        ((503, b"", 0), HttpResponseError, True),
-        ((0, b"", 0), ServiceRequestError, True),
-        ((200, b"123", 5), ServiceResponseError, True),
-        ((200, b"123", 3), ServiceResponseError, True),
+        ((412, b"", 0), BlobModifiedError, False),
+        ((404, b"", 0), BlobNotFoundError, False),
+        ((409, b"", 0), BlobConflictError, False),
+        ((403, b"", 0), BlobError, False),
+        ((408, b"", 0), BlobError, True),
+        ((429, b"", 0), BlobError, True),
+        ((503, b"", 0), BlobError, True),
+        ((0, b"", 0), BlobError, True),
+        ((200, b"123", 5), BlobError, True),
+        ((200, b"123", 3), BlobError, True),
     ],
 )
-def test_errors_are_those_of_the_sdk(
+def test_an_error_says_what_it_is_and_whether_to_repeat_the_request(
     service: Server,
     requests: BlobRequests,
     answer: Answer,
-    error: type[AzureError],
+    error: type[BlobError],
     *,
     is_repeated: bool,
 ) -> None:
     service.answers += [answer, (200, b"12345", 5)]
     with pytest.raises(error) as raised:
         requests.download("landing", BLOB, io.BytesIO())
-    assert is_transient(raised.value) is is_repeated
+    assert (type(raised.value), raised.value.is_transient) == (error, is_repeated)
     out = io.BytesIO()
     requests.download("landing", BLOB, out)  # the next request has a connection that works
     assert out.getvalue() == b"12345"
@@ -147,3 +154,15 @@ def test_a_full_disk_is_no_error_of_storage(service: Server, requests: BlobReque
     service.answers += [(200, b"12345", 5)]
     with pytest.raises(OSError, match="No space left"):
         requests.download("landing", BLOB, Full())
+
+
+def test_a_connection_that_the_service_has_closed_is_not_used_again(
+    service: Server, requests: BlobRequests
+) -> None:
+    """As after a restart of storage: the first request succeeds."""
+    service.answers += [(200, b"12345", 5), (200, b"12345", 5)]
+    service.ends_connections = True
+    for _ in range(2):
+        requests.download("landing", BLOB, io.BytesIO())
+        assert service.has_ended.wait(timeout=30)
+    assert len({address for *_, address in service.seen}) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import uuid
 from collections.abc import Generator
 from pathlib import Path
@@ -34,13 +35,14 @@ def names(store: BlobStore, target: BlobPath) -> list[str]:
 
 
 def content(store: BlobStore, target: BlobPath, path: str) -> bytes:
-    blob = store.container(target).get_blob_client(target.child(path).path)
-    return blob.download_blob().readall()
+    (file,) = store.list(target.child(path))
+    with tempfile.NamedTemporaryFile() as out:
+        store.download(target, file, Path(out.name))
+        return Path(out.name).read_bytes()
 
 
 def put(store: BlobStore, target: BlobPath, path: str, data: bytes) -> None:
-    blob = store.container(target).get_blob_client(target.child(path).path)
-    blob.upload_blob(data, overwrite=True)
+    store.upload(target.child(path), data)
 
 
 def opened(store: BlobStore, target: BlobPath, folder: Path) -> OutputSync:
@@ -106,7 +108,7 @@ def test_files_of_deleted_blobs_are_deleted(
 ) -> None:
     put(store, target, "a", b"1")
     opened(store, target, tmp_path).download()
-    store.container(target).delete_blob(target.child("a").path)
+    store.delete(target.child("a"))
     opened(store, target, tmp_path).download()
     assert not (tmp_path / "out" / "a").exists()
 
@@ -180,7 +182,7 @@ def test_logs_are_appended_and_never_twice(
     again = LogUpload(store, target, tmp_path)  # after a crash: it asks how far it had come
     again.push(is_final=False)
     # As if the answer to the last append had been lost.
-    again._shipped["std_log.txt"] = 4  # pyright: ignore[reportPrivateUsage] - nor provoked
+    again._blobs["std_log.txt"]._position = 4  # pyright: ignore[reportPrivateUsage] - nor provoked
     with log.open("a") as file:
         file.write("three\n")
     again.push(is_final=True)

@@ -1,35 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from azure.core.exceptions import (
-    AzureError,
-    HttpResponseError,
-    ResourceNotFoundError,
-    ServiceRequestError,
-)
 
-from localazure.machinelearning.blobs import is_transient, retry_while_unavailable
-
-
-def answered(status: int) -> HttpResponseError:
-    error = HttpResponseError("refused")
-    error.status_code = status
-    return error
-
-
-@pytest.mark.parametrize(
-    ("error", "expected"),
-    [
-        (ServiceRequestError("connection refused"), True),
-        (answered(503), True),
-        (answered(429), True),
-        (answered(409), False),
-        (ResourceNotFoundError("container"), False),
-        (AzureError("other"), False),
-    ],
-)
-def test_transient_errors_are_repeated(error: AzureError, *, expected: bool) -> None:
-    assert is_transient(error) is expected
+from localazure.machinelearning.blob_errors import BlobError
+from localazure.machinelearning.blobs import retry_while_unavailable
 
 
 class Clock:
@@ -42,7 +16,7 @@ class Clock:
 
 def test_calls_are_repeated_while_storage_is_unavailable() -> None:
     clock = Clock()
-    left = [answered(503)] * 8
+    left = [BlobError("busy", 503)] * 8
 
     def action() -> str:
         if left:
@@ -57,18 +31,18 @@ def test_repetition_ends_at_the_deadline_or_with_a_final_error() -> None:
     clock = Clock()
 
     def away() -> None:
-        raise ServiceRequestError("connection refused")
+        raise BlobError("connection refused")
 
-    with pytest.raises(ServiceRequestError):
+    with pytest.raises(BlobError):
         retry_while_unavailable(
             away, give_up_after_seconds=5, sleep=clock.sleep, clock=lambda: clock.now
         )
     assert 5 <= clock.now < 16
 
     def forbidden() -> None:
-        raise answered(403)
+        raise BlobError("forbidden", 403)
 
     before = clock.now
-    with pytest.raises(HttpResponseError):
+    with pytest.raises(BlobError):
         retry_while_unavailable(forbidden, sleep=clock.sleep, clock=lambda: clock.now)
     assert clock.now == before

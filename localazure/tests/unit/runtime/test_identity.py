@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import hashlib
+
+import jwt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jwt.types import Options
 
 from localazure.runtime.identity import (
     TOKEN_LIFETIME_SECONDS,
@@ -24,6 +28,21 @@ def test_a_token_is_good_until_it_expires(resource: str) -> None:
     ISSUER.check(token, now=expires_on - 1)
     with pytest.raises(InvalidTokenError, match="expired"):
         ISSUER.check(token, now=expires_on)
+
+
+def test_a_token_is_a_json_web_token() -> None:
+    token, expires_on = ISSUER.issue("https://localhost:1", now=1000.5, principal="cluster")
+    key = hashlib.sha256(b"localazure arm token\0secret").digest()
+    options: Options = {"verify_exp": False, "verify_iat": False, "verify_aud": False}
+    claims = jwt.decode(token, key, ["HS256"], options=options)
+    assert claims == {
+        "aud": "https://localhost:1",
+        "oid": "cluster",
+        "iat": 1000,
+        "exp": expires_on,
+    }
+    other = jwt.encode(claims, key, "HS256")  # as another library writes it
+    assert ISSUER.check(other, now=1001) == "cluster"
 
 
 def test_each_principal_has_a_client_id_of_its_own() -> None:

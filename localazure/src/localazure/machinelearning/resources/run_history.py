@@ -15,7 +15,6 @@ from typing import Any
 from urllib.parse import quote
 
 from aiohttp import web
-from azure.storage.blob import BlobSasPermissions, generate_blob_sas
 
 from localazure.machinelearning.addresses import BlobPath
 from localazure.machinelearning.arm import (
@@ -48,6 +47,7 @@ from localazure.machinelearning.store import Resource, get_resource, put_resourc
 from localazure.machinelearning.workspace import Workspace
 from localazure.runtime.environment import LOOPBACK
 from localazure.sqlite.query import querying
+from localazure.storage_client.shared_access import service_sas
 
 routes = web.RouteTableDef()
 
@@ -204,12 +204,12 @@ def _log_urls(workspace: Workspace, resource: Resource) -> dict[str, str]:
 
 
 def _readable_url(workspace: Workspace, blob: BlobPath, now: datetime) -> str:
-    sas = generate_blob_sas(
-        account_name=blob.account,
-        container_name=blob.container,
-        blob_name=blob.path,
-        account_key=workspace.environment.storage_key(blob.account),
-        permission=BlobSasPermissions(read=True),
+    sas = service_sas(
+        account=blob.account,
+        key=workspace.environment.storage_key(blob.account),
+        container=blob.container,
+        blob=blob.path,
+        permissions="r",
         expiry=now + LOG_URL_LIFETIME,
     )
     origin = f"http://{LOOPBACK}:{workspace.environment.ports.blob}/{blob.account}"

@@ -23,10 +23,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from aiohttp import web
-from azure.core.exceptions import AzureError, HttpResponseError
 
 from localazure.machinelearning.addresses import BlobPath, parse_asset
-from localazure.machinelearning.blobs import BlobStore, is_transient
+from localazure.machinelearning.append_blobs import AppendBlob
+from localazure.machinelearning.blob_errors import BlobError
+from localazure.machinelearning.blobs import BlobStore
 from localazure.machinelearning.configuration import DEFAULT_DATASTORE
 from localazure.machinelearning.errors import invalid
 from localazure.machinelearning.job_resolution import locate
@@ -119,7 +120,7 @@ class DataCollector:
         self._writer = uuid.uuid4().hex
         self._listeners: dict[tuple[str, str], _Listener] = {}
         self._waiting: dict[BlobPath, bytearray] = {}
-        self._positions: dict[BlobPath, int] = {}
+        self._blobs: dict[BlobPath, AppendBlob] = {}
         self._flushing: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -282,9 +283,9 @@ class DataCollector:
             lines = bytes(waiting[:LARGEST_PAYLOAD_BYTES])
             try:
                 written = await asyncio.to_thread(self._write, target, lines)
-            except AzureError as error:
-                if not is_transient(error):
-                    logger.warning("collected data %s: %s", target.path, error.message)
+            except BlobError as error:
+                if not error.is_transient:
+                    logger.warning("collected data %s: %s", target.path, error)
                 continue
             del waiting[:written]
             if not waiting:
@@ -292,19 +293,7 @@ class DataCollector:
 
     def _write(self, target: BlobPath, lines: bytes) -> int:
         """Append lines to a blob, and return how many bytes of them are in it now."""
-        blob = self._store.container(target).get_blob_client(target.path)
-        if target not in self._positions:
+        if target not in self._blobs:
             self._store.ensure_container(target)
-            blob.create_append_blob()
-            self._positions[target] = 0
-        position = self._positions[target]
-        try:
-            blob.append_block(lines, appendpos_condition=position)
-            written = len(lines)
-        except HttpResponseError as error:
-            if error.status_code != HTTPStatus.PRECONDITION_FAILED:
-                raise
-            # The response to an earlier append was lost, but not the append itself.
-            written = blob.get_blob_properties().size - position
-        self._positions[target] = position + written
-        return written
+            self._blobs[target] = AppendBlob(self._store, target)
+        return self._blobs[target].append(lines)

@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Any, Self
 
 import aiohttp
-from azure.core.exceptions import AzureError
 
 from localazure.faults.plan import OF_ALLOCATIONS
 from localazure.machinelearning.addresses import parse_asset
-from localazure.machinelearning.blobs import is_transient
+from localazure.machinelearning.blob_errors import BlobError
 from localazure.machinelearning.downloads import SourceNotFoundError
 from localazure.machinelearning.errors import ArmError, invalid
 from localazure.machinelearning.events import enqueue, model_deployed
@@ -240,9 +239,9 @@ class Deployments:
                 await asyncio.to_thread(folder.download, source)
             except SourceNotFoundError as error:
                 raise _Failed("BadArgument", f"code or model: {error}") from error
-            except AzureError as error:
-                if not is_transient(error):
-                    raise _Failed("BadArgument", f"code or model: {error.message}") from error
+            except BlobError as error:
+                if not error.is_transient:
+                    raise _Failed("BadArgument", f"code or model: {error}") from error
                 await asyncio.sleep(STORAGE_RETRY_SECONDS)
             else:
                 break

@@ -85,7 +85,7 @@ class DeploymentFolder:
 
         Raises:
             SourceNotFoundError: there are no blobs.
-            AzureError: storage is unavailable.
+            BlobError: storage is unavailable.
         """
         shutil.rmtree(self._generation, ignore_errors=True)
         store = BlobStore(self._workspace.environment)

@@ -1,0 +1,48 @@
+"""An append blob that one process writes to, across answers that get lost."""
+
+from __future__ import annotations
+
+from localazure.machinelearning.addresses import BlobPath
+from localazure.machinelearning.blob_errors import BlobModifiedError, BlobNotFoundError
+from localazure.machinelearning.blobs import BlobStore
+
+
+class AppendBlob:
+    """One blob; it is created when it is first used.
+
+    Each append names its position, so that an append whose answer was lost is not repeated.
+    """
+
+    def __init__(self, store: BlobStore, where: BlobPath) -> None:
+        self._store = store
+        self._where = where
+        self._position: int | None = None
+
+    def position(self) -> int:
+        """How many bytes it has.
+
+        Raises:
+            BlobError: storage refused or is unavailable.
+        """
+        if self._position is None:
+            try:
+                self._position = self._store.size(self._where)
+            except BlobNotFoundError:
+                self._store.create_append_blob(self._where)
+                self._position = 0
+        return self._position
+
+    def append(self, content: bytes) -> int:
+        """Append bytes, and return how many of them are in it now.
+
+        Raises:
+            BlobError: storage refused or is unavailable.
+        """
+        position = self.position()
+        try:
+            self._store.append(self._where, content, position=position)
+            self._position = position + len(content)
+        except BlobModifiedError:
+            # The answer to an earlier append was lost, but not the append itself.
+            self._position = self._store.size(self._where)
+        return self._position - position
