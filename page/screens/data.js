@@ -1,4 +1,4 @@
-// Data: what became of a blob, and which models saw it.
+// Data: what happened to a blob, and which models saw it.
 
 import { html, useState } from "/api/ui/vendor/preact-htm.js";
 import { useResource } from "/api/ui/api.js";

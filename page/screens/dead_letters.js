@@ -11,7 +11,7 @@ export function LetterActions({ letter, letters = [letter] }) {
   const canRedrive = letters.some((each) => each.kind !== "message");
   return html`<span class="actions">
     <${Action} label="Redrive" disabled=${!canRedrive && "A message that nobody could read cannot be sent again."} title=${`Redrive ${what}?`} path="/api/dead-letters/redrive" body=${{ ids }}
-      explains="Runs go on as their next attempt, deliveries are tried again. Mend the cause first." />
+      explains="Runs continue as their next attempt, deliveries are tried again. Fix the cause first." />
     <${Action} label="Discard" danger needsReason title=${`Discard ${what}?`} path="/api/dead-letters/discard" body=${{ ids }}
       explains="They leave the queue for good. Their content and your reason stay in the records container, under discarded/." />
   </span>`;
@@ -61,7 +61,7 @@ function RedriveByError({ letters, isWhole }) {
   return html`<p class="actions">${[...counts].map(([error, count]) => html`<${Action}
     label=${`Redrive all of ${error}${isWhole ? ` (${count})` : ""}`} title=${`Redrive all that gave up with ${error}?`}
     path="/api/dead-letters/redrive" body=${{ error }}
-    explains="Runs go on as their next attempt, deliveries are tried again, at most 100 at a time. Remove the cause first." />`)}</p>`;
+    explains="Runs continue as their next attempt, deliveries are tried again, at most 100 at a time. Fix the cause first." />`)}</p>`;
 }
 
 export function DeadLetterScreen({ id }) {

@@ -65,9 +65,9 @@ function ModelActions({ pipeline, model }) {
   if (model.stage === "archived") return html`<span class="dim">restore it in Azure ML first</span>`;
   return html`<span class="actions">${model.stage === "champion"
     ? html`<${Action} label="Roll back" danger needsReason title=${`Roll ${model.name}:${model.version} back?`} path=${`${path}/rollback`}
-        explains="It is taken out of service, and the version before it is in service again: runs are compared with that one. Nothing is deleted." />`
+        explains="This version is taken out of service, and the previous one is in service again: runs are compared with that one. Nothing is deleted." />`
     : html`<${Action} label="Promote" needsReason title=${`Put ${model.name}:${model.version} in service?`} path=${`${path}/promote`}
-        explains="Runs are compared with it from now on. A later version that beats it takes over." />`}</span>`;
+        explains="Runs are compared with it from now on. A later version that beats it replaces it." />`}</span>`;
 }
 
 const WIDEST = 760;
@@ -114,7 +114,7 @@ function Version({ pipeline, version, filters }) {
       <section><h2>Facts</h2><dl class="facts">
         <dt>Registered</dt><dd><${Time} at=${data.registered_at} /></dd>
         <dt>Run</dt><dd><${RunLink} id=${data.run} /></dd>
-        ${data.reason && html`<dt>Asked for because</dt><dd>${data.reason}</dd>`}
+        ${data.reason && html`<dt>Reason</dt><dd>${data.reason}</dd>`}
         <dt>Compared with</dt><dd>${data.compared_with ? html`<${ModelLink} pipeline=${pipeline} version=${data.compared_with} />` : "nothing: it was the first"}</dd>
         <dt>Gain</dt><dd>${data.gain === null ? "–" : number(data.gain)}</dd>
         <dt>Rolls back to</dt><dd>${data.rolls_back_to ? html`<${ModelLink} pipeline=${pipeline} version=${data.rolls_back_to} />` : "none"}</dd>

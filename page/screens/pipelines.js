@@ -63,14 +63,14 @@ function PipelineActions({ pipeline }) {
   const path = `/api/pipelines/${encodeURIComponent(pipeline.name)}`;
   return html`<p class="actions">${pipeline.paused
     ? html`<${Action} label="Resume" title=${`Resume ${pipeline.name}?`} path=${`${path}/resume`}
-        explains="What was held while it was paused is listed again and trained on." />`
+        explains="Zones with held batches are listed again and trained on." />`
     : html`<${Action} label="Pause" needsReason title=${`Pause ${pipeline.name}?`} path=${`${path}/pause`}
-        explains="No run is started: what lands is frozen and held until you resume it. Runs under way go on; cancel them to end them." />`}</p>`;
+        explains="No run is started: new data is frozen and held until you resume. Current runs continue; cancel them to end them." />`}</p>`;
 }
 
 function Held({ pipeline, held }) {
   return html`<span class="mono">${held.dataset_version}</span>, ${number(held.blobs)} blobs: ${held.message}
     ${held.reason !== "paused" && html` <${Action} label="Release" needsReason title=${`Train on ${held.dataset_version}?`}
       path=${`/api/pipelines/${encodeURIComponent(pipeline)}/release`} body=${{ dataset_version: held.dataset_version }}
-      explains="This very content is trained on. If the zone has changed since, it is compared anew." />`}`;
+      explains="Exactly this content is trained on. If the zone has changed since, it is compared again." />`}`;
 }

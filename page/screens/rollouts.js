@@ -61,7 +61,7 @@ function RolloutActions({ rollout }) {
   if (rollout.broken || ENDED.includes(rollout.state)) return null;
   const path = `/api/rollouts/${encodeURIComponent(rollout.id)}`;
   return html`<${Action} label="Promote" needsReason disabled=${!["baking", "live"].includes(rollout.state) && "Only while a step is baking, or when the model is live."} title=${`End the step of ${rollout.id}?`} path=${`${path}/promote`}
-      explains="The next step begins at once. Of a model that is live, the previous deployments are deleted." />
+      explains="The next step begins at once. If the model is live, the previous deployments are deleted." />
     <${Action} label="Roll back" danger needsReason title=${`Roll ${rollout.id} back?`} path=${`${path}/rollback`}
-      explains="The endpoint gets the traffic of before, and the new deployment is deleted." />`;
+      explains="The endpoint's previous traffic is restored, and the new deployment is deleted." />`;
 }

@@ -73,9 +73,9 @@ function Run({ run }) {
     <h1><span class="mono">${run.id}</span> <${Badge} state=${run.state} /></h1>
     <p class="actions">
       <${Action} label="Cancel" danger disabled=${hasEnded && "This run has ended."} title=${`Cancel ${run.id}?`} path=${`/api/runs/${run.id}/cancel`}
-        explains="Its job is ended and no model is registered. Nothing is tried again: this content counts as trained on." />
+        explains="Its job is cancelled and no model is registered. Nothing is retried: this content counts as trained on." />
       <${Action} label="Retry" disabled=${!["failed", "rejected"].includes(run.state) && "Only a run that gave up can be tried again."} title=${`Redrive ${run.id}?`} path="/api/redrive" body=${{ run: run.id }}
-        explains="What is dead-lettered of it is sent again. The run goes on as its next attempt, from its checkpoint. Mend the cause first." />
+        explains="Its dead letters are sent again. The run continues as its next attempt, from its checkpoint. Fix the cause first." />
     </p>
     ${run.error && html`<article class="card bad">
       <h2>${run.error.type}</h2><p>${messageOf(run.error.type, run.error.message)}</p>

@@ -15,7 +15,7 @@ export function TracesScreen() {
   };
   return html`
     <h1>Traces</h1>
-    <p class="note">A run links its trace. Its id is also the second part of every <span class="mono">traceparent</span>: in a notification, in a tag of a job or a model, in a log.</p>
+    <p class="note">A run links to its trace. Its id is also the second part of every <span class="mono">traceparent</span>: in a notification, in a tag of a job or a model, in a log.</p>
     <form class="filters" onSubmit=${open}>
       <label class="wide">Trace id<input data-filter class="mono" required pattern=${TRACE_ID} title="32 digits of lower-case hex" value=${id} onInput=${(event) => setId(event.target.value.trim())} /></label>
       <button class="primary">Show it</button>
