@@ -8,7 +8,7 @@ import logging
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
@@ -30,12 +30,16 @@ from localazure.eventgrid.destinations import (
 from localazure.eventgrid.faulty_endpoint import FaultyEndpoint
 from localazure.eventgrid.http_endpoint import HttpEndpoint
 from localazure.eventgrid.schemas import Event, Schema
-from localazure.eventgrid.service_bus_endpoint import ServiceBusEndpoint
-from localazure.eventgrid.storage_queue_endpoint import StorageQueueEndpoint
 from localazure.eventgrid.store import Store
 from localazure.faults.injector import Injector
 from localazure.processes.pauses import wait_at_most
 from localazure.runtime.environment import Environment
+
+if TYPE_CHECKING:
+    from localazure.eventgrid.service_bus_endpoint import ServiceBusEndpoint
+    from localazure.eventgrid.storage_queue_endpoint import StorageQueueEndpoint
+
+    _Endpoint = HttpEndpoint | ServiceBusEndpoint | StorageQueueEndpoint
 
 logger = logging.getLogger(__name__)
 
@@ -43,9 +47,6 @@ logger = logging.getLogger(__name__)
 HANDSHAKE_RETRY_SECONDS = 0.1
 MAX_HANDSHAKE_RETRY_SECONDS = 2.0
 PUT_SOURCE = "request body"
-
-
-_Endpoint = HttpEndpoint | ServiceBusEndpoint | StorageQueueEndpoint
 
 
 class _Running:
@@ -221,14 +222,23 @@ class Broker:
         self._running[subscription.name] = running
         running.task = asyncio.create_task(self._run_worker(running, endpoint))
 
+    # The SDKs are loaded with the first subscription that needs them.
     def _endpoint(self, subscription: Subscription, schema: Schema) -> _Endpoint:
         destination = subscription.properties.destination.properties
         if isinstance(destination, ServiceBusDestination):
+            from localazure.eventgrid.service_bus_endpoint import (  # noqa: PLC0415 - see above
+                ServiceBusEndpoint,
+            )
+
             open_client = functools.partial(
                 self._clients.service_bus, subscription.delivering_identity
             )
             return ServiceBusEndpoint(open_client, subscription.name, destination)
         if isinstance(destination, StorageQueueDestination):
+            from localazure.eventgrid.storage_queue_endpoint import (  # noqa: PLC0415 - see above
+                StorageQueueEndpoint,
+            )
+
             return StorageQueueEndpoint(self._environment, destination)
         return HttpEndpoint(
             self._session,

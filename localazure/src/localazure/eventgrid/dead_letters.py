@@ -9,13 +9,14 @@ import json
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
-
-from azure.storage.blob import ContentSettings
-from azure.storage.blob.aio import BlobServiceClient
+from typing import TYPE_CHECKING
 
 from localazure.eventgrid.configuration import Subscription
 from localazure.eventgrid.schemas import Event, Schema, convert
 from localazure.eventgrid.store import Delivery
+
+if TYPE_CHECKING:
+    from azure.storage.blob.aio import BlobServiceClient
 
 # Reasons of Event Grid.
 MAX_ATTEMPTS = "MaxDeliveryAttemptsExceeded"
@@ -46,6 +47,10 @@ def blob_name(subscription: str, delivery: Delivery, hour: datetime) -> str:
     return f"{folder}/{uuid.uuid5(uuid.NAMESPACE_URL, identity)}.json"
 
 
+class NotWritten(Exception):
+    """A dead letter could not be written; try again later."""
+
+
 class DeadLetterStorage:
     """The storage accounts, as far as dead letters need them.
 
@@ -61,8 +66,11 @@ class DeadLetterStorage:
         """Write one dead letter of a subscription that has a container for them.
 
         Raises:
-            azure.core.exceptions.AzureError: it could not be written; try again later.
+            NotWritten: storage does not take it now.
         """
+        from azure.core.exceptions import AzureError  # noqa: PLC0415 - few parts write any
+        from azure.storage.blob import ContentSettings  # noqa: PLC0415
+
         destination = subscription.properties.dead_letters
         assert destination is not None, "there is a container"
         key = (destination.properties.account, subscription.dead_letters_identity)
@@ -72,11 +80,14 @@ class DeadLetterStorage:
         hour_seconds = delivery.last_attempt_seconds or delivery.published_seconds
         name = blob_name(subscription.name, delivery, datetime.fromtimestamp(hour_seconds, UTC))
         container = service.get_container_client(destination.properties.blob_container_name)
-        await container.get_blob_client(name).upload_blob(
-            json.dumps([dead_letter(delivery, schema)]),
-            overwrite=True,
-            content_settings=ContentSettings(content_type="application/json"),
-        )
+        try:
+            await container.get_blob_client(name).upload_blob(
+                json.dumps([dead_letter(delivery, schema)]),
+                overwrite=True,
+                content_settings=ContentSettings(content_type="application/json"),
+            )
+        except AzureError as error:
+            raise NotWritten(str(error)) from error
 
     async def close(self) -> None:
         """Close the connections."""

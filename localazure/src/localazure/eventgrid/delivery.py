@@ -12,8 +12,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Protocol
 
-from azure.core.exceptions import AzureError
-
 from localazure.eventgrid import dead_letters
 from localazure.eventgrid.configuration import Subscription
 from localazure.eventgrid.retry import Outcome, RetrySchedule, Verdict
@@ -251,7 +249,7 @@ class DeliveryWorker:
             return
         try:
             await self._write_dead_letter(delivery)
-        except AzureError as error:
+        except dead_letters.NotWritten as error:
             logger.warning("%s: event %s cannot be dead-lettered yet: %s", name, event_id, error)
             await self._postpone_one(delivery, DEAD_LETTER_RETRY_SECONDS, reason)
             return

@@ -20,9 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import certifi
-import trustme
-from cryptography import x509
-from cryptography.hazmat.primitives import serialization
 
 from localazure.processes.atomic_file import write_atomically
 from localazure.runtime.environment import LOOPBACK, Environment
@@ -43,6 +40,8 @@ class Certificates:
     ca_key: Path
     server: Path
     server_key: Path
+    server_end: Path
+    """When the server's certificate ends, in seconds since 1970: its own text needs a parser."""
     bundle: Path
 
     @classmethod
@@ -54,6 +53,7 @@ class Certificates:
             ca_key=folder / "ca-key.pem",
             server=folder / "server.pem",
             server_key=folder / "server-key.pem",
+            server_end=folder / "server-end",
             bundle=environment.ca_bundle,
         )
 
@@ -71,10 +71,10 @@ def ensure_certificates(
     files = Certificates.of(environment)
     files.ca.parent.mkdir(parents=True, exist_ok=True)
     with _lock(files.ca.parent / "lock"):
-        ca_renewed = not _is_fresh(files.ca, files.ca_key, moment)
-        if ca_renewed:
+        if not _are_pair(files.ca, files.ca_key):
             _make_ca(files)
-        if ca_renewed or not _is_fresh(files.server, files.server_key, moment):
+            files.server_end.unlink(missing_ok=True)
+        if not (_are_pair(files.server, files.server_key) and _lasts(files.server_end, moment)):
             _make_server_certificate(files, environment.service_bus_host, moment)
         roots = Path(certifi.where()).read_bytes() + b"\n" + files.ca.read_bytes()
         if not files.bundle.exists() or files.bundle.read_bytes() != roots:
@@ -96,29 +96,40 @@ def _lock(path: Path) -> Generator[None]:
         yield
 
 
-def _is_fresh(certificate: Path, key: Path, now: dt.datetime) -> bool:
-    """Whether both files exist, belong together and last for a while."""
+def _are_pair(certificate: Path, key: Path) -> bool:
+    """Whether both files exist, are whole and belong together."""
     try:
-        parsed = x509.load_pem_x509_certificate(certificate.read_bytes())
-        private = serialization.load_pem_private_key(key.read_bytes(), password=None)
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
+    except (FileNotFoundError, ssl.SSLError):
+        return False
+    return True
+
+
+def _lasts(end: Path, now: dt.datetime) -> bool:
+    """Whether a certificate that ends then lasts for a while."""
+    try:
+        return float(end.read_text()) - RENEW_BEFORE_END.total_seconds() > now.timestamp()
     except (FileNotFoundError, ValueError):
         return False
-    return (
-        parsed.public_key() == private.public_key()
-        and parsed.not_valid_after_utc - RENEW_BEFORE_END > now
-    )
 
 
 def _make_ca(files: Certificates) -> None:
+    """A CA without an end: that of trustme's default is in the year 3000."""
+    import trustme  # noqa: PLC0415 - once in a state folder's life
+
     authority = trustme.CA(path_length=0, organization_unit_name="localazure CA")
     write_atomically(files.ca_key, authority.private_key_pem.bytes())
     write_atomically(files.ca, authority.cert_pem.bytes(), mode=0o644)
 
 
 def _make_server_certificate(files: Certificates, host: str, now: dt.datetime) -> None:
+    import trustme  # noqa: PLC0415 - once a year
+
     authority = trustme.CA.from_pem(files.ca.read_bytes(), files.ca_key.read_bytes())
+    end = now + SERVER_LIFETIME
     issued = authority.issue_cert(
-        "localhost", LOOPBACK, host, not_before=now - CLOCK_SKEW, not_after=now + SERVER_LIFETIME
+        "localhost", LOOPBACK, host, not_before=now - CLOCK_SKEW, not_after=end
     )
     write_atomically(files.server_key, issued.private_key_pem.bytes())
     write_atomically(files.server, issued.cert_chain_pems[0].bytes(), mode=0o644)
+    write_atomically(files.server_end, str(end.timestamp()))  # last: a crash makes another

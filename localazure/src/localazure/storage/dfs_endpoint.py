@@ -10,7 +10,6 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiohttp import web
-from azure.core.exceptions import AzureError, HttpResponseError
 
 from localazure.storage.dfs_requests import Action, PathRequest, Place
 from localazure.storage.gate import Gate
@@ -67,6 +66,11 @@ class DfsEndpoint:
         asked = PathRequest.parse(request.method, request.raw_path, request.headers)
         if asked is None:
             return None
+        from azure.core.exceptions import (  # noqa: PLC0415 - see `hierarchy`
+            AzureError,
+            HttpResponseError,
+        )
+
         request[_REQUEST_ID] = str(uuid.uuid4())
         try:
             response = await self._do(self._admitted(asked, request), request)
@@ -218,6 +222,8 @@ class DfsEndpoint:
         self, request: web.BaseRequest, operation: Operation, work: Callable[[], Awaitable[T]]
     ) -> T:
         """Do what raises an event, so that a crash does not lose the event."""
+        from azure.core.exceptions import HttpResponseError  # noqa: PLC0415 - see `hierarchy`
+
         (intent,) = await self._ledger.open([operation])
         try:
             result = await work()
@@ -268,7 +274,7 @@ def _conditions(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def _settings(headers: Mapping[str, str]) -> ContentSettings:
-    from azure.storage.blob import ContentSettings  # noqa: PLC0415 - 0.3 s of the part's start
+    from azure.storage.blob import ContentSettings  # noqa: PLC0415 - see `hierarchy`
 
     given: dict[str, Any] = {
         name: headers[header] for name, header in _SETTINGS.items() if header in headers

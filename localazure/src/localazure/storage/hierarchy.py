@@ -13,13 +13,12 @@ from enum import StrEnum
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
-from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
-
 from localazure.storage.dfs_requests import Place
 from localazure.storage.path_listing import IS_FOLDER, Page, PathListing, is_directory
 from localazure.storage.refusal import Refusal
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # to load the SDK takes as long as the rest of the part
+    from azure.core.exceptions import HttpResponseError
     from azure.storage.blob import BlobProperties, ContentSettings
     from azure.storage.blob.aio import BlobClient, BlobServiceClient, ContainerClient
 
@@ -141,7 +140,7 @@ class Hierarchy:
         conditions: Mapping[str, str],
     ) -> Mapping[str, Any]:
         """Make what was appended part of the file, which is `position` bytes long then."""
-        from azure.storage.blob import BlobBlock  # noqa: PLC0415 - 0.3 s of the part's start
+        from azure.storage.blob import BlobBlock  # noqa: PLC0415 - as above
 
         blob = await self._properties(place)
         committed, uncommitted = await self._blob(place).get_block_list("all")
@@ -201,6 +200,8 @@ class Hierarchy:
     # --- blobs ---------------------------------------------------------------------------------
 
     async def _properties(self, place: Place) -> BlobProperties | None:
+        from azure.core.exceptions import ResourceNotFoundError  # noqa: PLC0415 - as above
+
         try:
             return await self._blob(place).get_blob_properties()
         except ResourceNotFoundError:

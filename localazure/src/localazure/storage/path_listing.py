@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from email.utils import format_datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from azure.core.exceptions import ResourceNotFoundError
-
 if TYPE_CHECKING:
     from azure.storage.blob import BlobProperties
     from azure.storage.blob.aio import BlobPrefix, ContainerClient
@@ -73,6 +71,8 @@ class PathListing:
 
     async def _is_on_page_before(self, name: str, after: str) -> bool:
         """Whether a directory that is not on this page has a blob of its own."""
+        from azure.core.exceptions import ResourceNotFoundError  # noqa: PLC0415 - see `hierarchy`
+
         # Names between a name and its continuation by "/" all begin with it.
         if not after.startswith(name):
             return False

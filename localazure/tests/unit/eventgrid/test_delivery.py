@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from azure.core.exceptions import ServiceRequestError
 
 from localazure.eventgrid import delivery as module
 from localazure.eventgrid.configuration import Subscription
+from localazure.eventgrid.dead_letters import NotWritten
 from localazure.eventgrid.delivery import MAX_CONCURRENT_DELIVERIES, DeliveryWorker
 from localazure.eventgrid.retry import (
     JITTER,
@@ -111,7 +111,7 @@ class Bench:
     async def _write_dead_letter(self, delivery: Delivery) -> None:
         if self.letter_errors:
             self.letter_errors -= 1
-            raise ServiceRequestError("storage is down")
+            raise NotWritten("storage is down")
         self.letters.append(delivery)
 
     async def publish(self, count: int = 1) -> None:
