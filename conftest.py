@@ -10,6 +10,8 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
+from harness.service_bus_pauses import shorten_pauses
+
 ROOT = Path(__file__).parent
 
 ONE_WORKER = ("tests/local/operators",)
@@ -35,8 +37,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.allow_hosts(["127.0.0.0/8", "localhost", "::1"]))
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
     """Exempt all imported modules from garbage collection: they stay."""
+    if any("local" in item.path.relative_to(ROOT).parts for item in session.items):
+        shorten_pauses()
     gc.collect()
     gc.freeze()
     gc.enable()
