@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, ClassVar
@@ -254,8 +255,11 @@ def summarise(letter: ServiceBusReceivedMessage) -> DeadLetterSummary:
 def peek(clients: Clients, first: int, count: int) -> Sequence[ServiceBusReceivedMessage]:
     """Up to `count` dead letters of runs from a sequence number on; they stay as they are."""
     receiver = clients.service_bus.get_queue_receiver(REJECTED_RUNS, sub_queue="deadletter")
-    with receiver:
+    try:
         return receiver.peek_messages(count, sequence_number=first)
+    finally:
+        # It holds no message, and to close it is to wait for a thread that sleeps for a second.
+        threading.Thread(target=receiver.close, name="close-receiver", daemon=True).start()
 
 
 def _not_found(numbers: Iterable[str], more: str = "") -> Problem:
