@@ -33,8 +33,12 @@ from handlers.durable.status_documents import parsed
 from handlers.landing_zone.batch_records import last_batch
 from handlers.landing_zone.held_batches import is_released, read_held
 from handlers.landing_zone.newest_events import list_newest_events, read_zone_activity
-from handlers.landing_zone.pauses import read_pause
-from handlers.runs.run_index import UNFINISHED_STATES, list_runs
+from handlers.landing_zone.pauses import Pause, read_pause, read_pauses
+from handlers.runs.run_index import (
+    UNFINISHED_STATES,
+    list_runs,
+    list_unfinished_runs,
+)
 from orchestrations.contracts.landing import LandingStatus, LastBatch, ReadZoneActivity
 from orchestrations.contracts.runs import RunState
 from orchestrations.errors import LandfallError
@@ -58,10 +62,23 @@ async def list_pipelines(
 
     What this costs does not grow with history.
     """
-    costs = await asyncio.to_thread(read_costs, clients, now)
+    costs, pauses, unfinished = await asyncio.gather(
+        asyncio.to_thread(read_costs, clients, now),
+        asyncio.to_thread(read_pauses, clients),
+        asyncio.to_thread(list_unfinished_runs, clients.records),
+    )
     found = await asyncio.gather(
         *(
-            _summarise(clients, pipelines[name], starter, costs, partitions=[None], now=now)
+            _summarise(
+                clients,
+                pipelines[name],
+                starter,
+                pause=pauses.get(name),
+                running=unfinished.get(name, [])[:RUNNING_LIMIT],
+                costs=costs,
+                partitions=[None],
+                now=now,
+            )
             for name in sorted(pipelines)
         )
     )
@@ -72,10 +89,23 @@ async def get_pipeline(
     clients: Clients, pipeline: Pipeline, starter: DurableOrchestrationClient, *, now: datetime
 ) -> PipelineDetail:
     """One pipeline with its zones and its champion."""
-    partitions = await asyncio.to_thread(_partitions, clients, pipeline)
-    costs = await asyncio.to_thread(read_costs, clients, now)
+    partitions, costs, pause, running = await asyncio.gather(
+        asyncio.to_thread(_partitions, clients, pipeline),
+        asyncio.to_thread(read_costs, clients, now),
+        asyncio.to_thread(read_pause, clients, pipeline.name),
+        asyncio.to_thread(_runs, clients, pipeline, limit=RUNNING_LIMIT, states=UNFINISHED_STATES),
+    )
     (summary, zones), (champion, problem) = await asyncio.gather(
-        _summarise(clients, pipeline, starter, costs, partitions=partitions, now=now),
+        _summarise(
+            clients,
+            pipeline,
+            starter,
+            pause=pause,
+            running=running,
+            costs=costs,
+            partitions=partitions,
+            now=now,
+        ),
         asyncio.to_thread(_champion, clients, pipeline),
     )
     return PipelineDetail(
@@ -93,21 +123,22 @@ async def _summarise(
     clients: Clients,
     pipeline: Pipeline,
     starter: DurableOrchestrationClient,
-    costs: tuple[str | None, Sequence[CostState]],
     *,
+    pause: Pause | None,
+    running: Sequence[_Run],
+    costs: tuple[str | None, Sequence[CostState]],
     partitions: Sequence[str | None],
     now: datetime,
 ) -> tuple[PipelineSummary, list[ZoneState]]:
-    pause, last, successes, running, zones = await asyncio.gather(
-        asyncio.to_thread(read_pause, clients, pipeline.name),
-        asyncio.to_thread(_runs, clients, pipeline, limit=1),
-        asyncio.to_thread(_runs, clients, pipeline, limit=1, states=("succeeded",)),
-        asyncio.to_thread(_runs, clients, pipeline, limit=RUNNING_LIMIT, states=UNFINISHED_STATES),
+    (newest, success), zones = await asyncio.gather(
+        asyncio.to_thread(_last_runs, clients, pipeline),
         asyncio.gather(
-            *(_read_zone(clients, pipeline, starter, partition, now) for partition in partitions)
+            *(
+                _read_zone(clients, pipeline, starter, partition, pause, now)
+                for partition in partitions
+            )
         ),
     )
-    newest = last[0] if last else None
     state, sentence = _state(pipeline, newest, running, zones)
     if pause is not None:
         state, sentence = "paused", sentences.of_paused(pause, under_way=state, sentence=sentence)
@@ -119,7 +150,7 @@ async def _summarise(
         sentence=sentence,
         paused=None if pause is None else Paused.model_validate(pause),
         last_run=_summary(newest),
-        last_success=_summary(successes[0] if successes else None),
+        last_success=_summary(success),
         running=[RunSummary.model_validate(run) for run in running],
         next_attempt_at=due,
         currency=costs[0],
@@ -158,6 +189,7 @@ async def _read_zone(
     pipeline: Pipeline,
     starter: DurableOrchestrationClient,
     partition: str | None,
+    pause: Pause | None,
     now: datetime,
 ) -> tuple[ZoneState, str, bool]:
     """A zone, what it waits for, and whether that is a person."""
@@ -170,7 +202,9 @@ async def _read_zone(
     )
     told = parsed(instance.custom_status) if is_live(instance) else None
     landing = LandingStatus.from_dict(told) if told else None
-    held = None if last is None else await asyncio.to_thread(_held, clients, pipeline, last)
+    held = None
+    if last is not None and last.dataset != last.last_trained:
+        held = await asyncio.to_thread(_held, clients, pipeline, last, pause)
     zone = ZoneState(
         partition=partition,
         phase="idle" if landing is None else landing.phase,
@@ -186,13 +220,15 @@ async def _read_zone(
     return zone, sentences.of_idle(pipeline, last), False
 
 
-def _held(clients: Clients, pipeline: Pipeline, last: LastBatch) -> HeldSummary | None:
+def _held(
+    clients: Clients, pipeline: Pipeline, last: LastBatch, pause: Pause | None
+) -> HeldSummary | None:
     """The last batch of a zone, while it waits for a person."""
     version = last.dataset.version
     held = read_held(clients, pipeline.name, version)
     if held is None or is_released(clients, pipeline.name, version):
         return None
-    if held.reason == "paused" and read_pause(clients, pipeline.name) is None:
+    if held.reason == "paused" and pause is None:
         return None  # its zone is being listed again
     return HeldSummary(
         dataset_version=version,
@@ -200,6 +236,14 @@ def _held(clients: Clients, pipeline: Pipeline, last: LastBatch) -> HeldSummary 
         reason=held.reason,
         message=held.message,
     )
+
+
+def _last_runs(clients: Clients, pipeline: Pipeline) -> tuple[_Run | None, _Run | None]:
+    """The newest run, and the newest that succeeded."""
+    newest = next(iter(_runs(clients, pipeline, limit=1)), None)
+    if newest is not None and newest["state"] == "succeeded":
+        return newest, newest
+    return newest, next(iter(_runs(clients, pipeline, limit=1, states=("succeeded",))), None)
 
 
 def _runs(

@@ -6,7 +6,7 @@ listed again that has held a batch for it. What an interrupted resumption left, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -16,6 +16,8 @@ from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.landing_zone.batch_records import list_last_batches
 from orchestrations.contracts.landing import HoldBatch
+
+_FOLDER = "paused/"
 
 
 class Pause(BaseModel):
@@ -48,6 +50,14 @@ def read_pause(clients: Clients, pipeline: str) -> Pause | None:
     """The pause that is in force, if there is one."""
     known = _read(clients, pipeline)
     return None if known is None or known.resumed_at is not None else known
+
+
+def read_pauses(clients: Clients) -> Mapping[str, Pause]:
+    """Pipeline → the pause that is in force; one listing, and a read of each that is paused."""
+    names = clients.records.list_blob_names(name_starts_with=_FOLDER)
+    pipelines = [name.removeprefix(_FOLDER).removesuffix(".json") for name in names]
+    pauses = ((pipeline, read_pause(clients, pipeline)) for pipeline in pipelines)
+    return {pipeline: pause for pipeline, pause in pauses if pause is not None}
 
 
 def begin_resumption(clients: Clients, pipeline: str, *, at: datetime) -> Pause | None:
@@ -115,4 +125,4 @@ def _parse(document: Any | None) -> Pause | None:
 
 
 def _name(pipeline: str) -> str:
-    return f"paused/{pipeline}.json"
+    return f"{_FOLDER}{pipeline}.json"

@@ -12,7 +12,8 @@ import contextlib
 import heapq
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -141,6 +142,15 @@ def list_runs(
     merged = heapq.merge(*streams, key=lambda entry: entry[0])
     # A run that changes its state in this moment may be found in both.
     return RunPage(*first_page(_once(merged), limit))
+
+
+def list_unfinished_runs(records: ContainerClient) -> Mapping[str, Sequence[dict[str, Any]]]:
+    """Pipeline → its unfinished runs, newest first; one listing for all of them."""
+    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    folder = f"{_FOLDER}/{_UNFINISHED}/"
+    for key, run in _entries(records, folder, "", None, None, LISTED_AT_ONCE):
+        found[key.partition("/")[0]].append(run)
+    return found
 
 
 def runs_of_dataset(records: ContainerClient, version: str) -> list[str]:
