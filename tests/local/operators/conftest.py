@@ -20,8 +20,8 @@ from tests.replay.situations import SITUATIONS, Scene, is_in, landed_as
 if TYPE_CHECKING:
     from playwright.async_api import Browser, ConsoleMessage, Page
 
-# Two models, a run without quota, one that fails twice, and one that pays for its nodes.
-PLAYED = ("batches", "no-quota", "hopeless", "admitted")
+# A run without quota, one that fails twice, and one that pays for its nodes.
+PLAYED = ("no-quota", "hopeless", "admitted")
 # Each test changes only its own runs, so that tests may come in any order.
 HELD = "shrunk"
 """Its second batch waits to be released."""
@@ -53,6 +53,7 @@ class Laptop:
 
     url: str
     key: str
+    system_key: str
     http: aiohttp.ClientSession
 
     async def get(self, path: str, **headers: str) -> tuple[int, Any, Mapping[str, str]]:
@@ -67,6 +68,13 @@ class Laptop:
         given = {"x-functions-key": self.key}
         async with self.http.post(self.url + path, headers=given, json=body) as answer:
             return answer.status, await answer.json()
+
+    async def wake_up(self, run: str) -> None:
+        """Have a run look at its job now; it is not told when a job has been cancelled."""
+        path = f"/runtime/webhooks/durabletask/instances/{run}/raiseEvent/wake_up"
+        given = {"x-functions-key": self.system_key}
+        async with self.http.post(self.url + path, headers=given, json={}):
+            """It may have ended."""
 
     async def until(self, path: str, holds: Callable[[Any], Any]) -> Any:
         """Wait until something holds of a document; returns what it is."""
@@ -99,6 +107,14 @@ class Laptop:
         return await eventually(found, LIMIT_SECONDS, f"{count} dead letters")
 
 
+async def two_batches(scene: Scene) -> None:
+    """Two models, of which the second one is the better."""
+    await scene.land("1", "2", accuracy=0.7)
+    await scene.landed()
+    await scene.land("3", accuracy=0.9)
+    await scene.landed(2)
+
+
 async def hold(scene: Scene) -> None:
     """Train on a batch, and have the next one held."""
     await scene.land("1", "2", "3", "4", accuracy=0.7)
@@ -116,6 +132,12 @@ async def hold_by_pause(scene: Scene) -> None:
     await scene.until("landing", landed_as("held"))
 
 
+async def be_busy(scene: Scene) -> None:
+    """Have a job run until somebody cancels it."""
+    await scene.land("1", seconds=1000)
+    await scene.running()
+
+
 async def wait_in_queue(scene: Scene) -> None:
     """Have a run wait that may not be paid for."""
     await scene.land("1")
@@ -125,10 +147,14 @@ async def wait_in_queue(scene: Scene) -> None:
 @pytest_asyncio.fixture(scope="package", loop_scope="package")
 async def laptop(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Laptop]:
     state = tmp_path_factory.mktemp("operators")
-    options = make_app(state, (*PLAYED, HELD, IN_QUEUE, WAITING, BUSY))
+    options = make_app(state, (*PLAYED, "batches", HELD, IN_QUEUE, WAITING, BUSY))
     for name in (*WITHOUT_QUOTA, HELD_BY_PAUSE):
         copy_pipeline(options.app, "no-quota", name)
     copy_pipeline(options.app, IN_QUEUE, IN_QUEUE_TOO)
+    # None waits for the nodes of another.
+    for file in options.app.glob("pipelines/*/pipeline.yml"):
+        text = file.read_text("utf-8")
+        file.write_text(text.replace("cluster: cpu\n", f"cluster: {file.parent.name}\n"))
     async with on_stage(options, lambda _: None) as any_scene:
 
         def scene(name: str) -> Scene:
@@ -137,16 +163,20 @@ async def laptop(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Lap
         await scene(WAITING).land("1", "2")
         await asyncio.gather(
             *(SITUATIONS[name].play(scene(name)) for name in PLAYED),
+            two_batches(scene("batches")),
             hold(scene(HELD)),
             hold_by_pause(scene(HELD_BY_PAUSE)),
             *(wait_in_queue(scene(name)) for name in (IN_QUEUE, IN_QUEUE_TOO)),
             *(SITUATIONS["no-quota"].play(scene(name)) for name in WITHOUT_QUOTA),
+            be_busy(scene(BUSY)),
         )
-        # Last: its job takes all nodes of the cluster.
-        await scene(BUSY).land("1", seconds=1000)
-        await scene(BUSY).running()
         functions = any_scene.endpoints["functions"]
-        yield Laptop(functions["base_url"], functions["function_key"], any_scene.http)
+        yield Laptop(
+            functions["base_url"],
+            functions["function_key"],
+            functions["system_key"],
+            any_scene.http,
+        )
 
 
 @pytest_asyncio.fixture(scope="package", loop_scope="package")

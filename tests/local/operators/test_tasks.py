@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
+from demo.waiting import eventually
 from handlers.configuration.settings import APP_FOLDER
 from landfall_cli.__main__ import app
 from tests.local.operators.conftest import (
@@ -26,6 +27,7 @@ from tests.local.operators.conftest import (
     HELD_BY_PAUSE,
     IN_QUEUE,
     IN_QUEUE_TOO,
+    LIMIT_SECONDS,
     WAITING,
     Laptop,
 )
@@ -162,7 +164,13 @@ async def test_2_command_stop_the_bleeding(laptop: Laptop) -> None:
     paused, listed, _ = await do(laptop, 2, PIPELINE=BUSY, RUN=under_way["id"])
     assert paused["changed"]
     assert [each["id"] for each in listed["runs"]] == [under_way["id"]]
-    await laptop.until(f"/api/runs/{under_way['id']}", lambda found: found["state"] == "cancelled")
+
+    async def is_cancelled() -> bool:
+        await laptop.wake_up(under_way["id"])
+        _, found, _ = await laptop.get(f"/api/runs/{under_way['id']}")
+        return found["state"] == "cancelled"
+
+    await eventually(is_cancelled, LIMIT_SECONDS, f"end of {under_way['id']}")
     _, pipeline, _ = await laptop.get(f"/api/pipelines/{BUSY}")
     assert (pipeline["state"], pipeline["paused"]["reason"]) == ("paused", "wrong upload")
 

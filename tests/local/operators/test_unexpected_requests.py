@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import pytest_asyncio
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -28,17 +30,46 @@ CHECKS = [
 pytestmark = [pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
 
 
-def fuzz(name: str, laptop: Laptop, known: dict[str, str], spare: Callable[[Any], Any]) -> None:
-    """Send drawn requests to one operation; an answer that is not as described is an error.
+@dataclass(frozen=True)
+class Known:
+    """What is there when the first request is drawn."""
 
-    Every second one asks for what is there, by `known` parameters of the path.
-    """
+    schema: Any
+    """The OpenAPI document, as schemathesis has it."""
+    checks: Any
+    """What it checks of each answer."""
+    run: str
+    letter: dict[str, Any]
+    """A dead letter that the drawn requests may do anything to."""
+    letters: frozenset[int]
+    """The ids of all of them."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="package")
+async def known(laptop: Laptop) -> Known:
     # Not at the top: every worker collects this file, and the import takes a second.
     schemathesis: Any = pytest.importorskip(
         "schemathesis", reason="schemathesis is not installed: pip install schemathesis"
     )
-    operation = schemathesis.openapi.from_dict(describe_api()).find_operation_by_id(name)
-    checks = schemathesis.checks.CHECKS.get_by_names(CHECKS)
+    (letter, *_) = await laptop.dead_letters(1, FUZZED)
+    _, runs, _ = await laptop.get("/api/runs?pipeline=batches")
+    return Known(
+        schema=schemathesis.openapi.from_dict(describe_api()),
+        checks=schemathesis.checks.CHECKS.get_by_names(CHECKS),
+        run=runs["runs"][0]["id"],
+        letter=letter,
+        letters=frozenset(each["id"] for each in await laptop.dead_letters(1)),
+    )
+
+
+def fuzz(
+    laptop: Laptop, known: Known, name: str, ids: dict[str, str], spare: Callable[[Any], Any]
+) -> None:
+    """Send drawn requests to one operation; an answer that is not as described is an error.
+
+    Every second one asks for what is there, by `ids` as parameters of the path.
+    """
+    operation = known.schema.find_operation_by_id(name)
 
     @given(case=operation.as_strategy(), is_known=st.booleans())
     @settings(
@@ -56,13 +87,13 @@ def fuzz(name: str, laptop: Laptop, known: dict[str, str], spare: Callable[[Any]
     def send(case: Case[Any], *, is_known: bool) -> None:
         if is_known:
             case.path_parameters.update(
-                {name: value for name, value in known.items() if name in case.path_parameters}
+                {name: value for name, value in ids.items() if name in case.path_parameters}
             )
         body = spare(case.body)
         if body is not case.body:  # where none was drawn there is no media type, either
             case.body, case.media_type = body, "application/json"
         response = case.call(base_url=laptop.url, headers={"x-functions-key": laptop.key})
-        case.validate_response(response, checks=checks)
+        case.validate_response(response, checks=known.checks)
 
     send()
 
@@ -78,28 +109,25 @@ OPERATIONS = sorted(
 
 @pytest.mark.parametrize("name", OPERATIONS)
 async def test_no_request_is_a_fault_and_every_answer_is_as_described(
-    laptop: Laptop, name: str
+    laptop: Laptop, known: Known, name: str
 ) -> None:
-    letters = await laptop.dead_letters(1, FUZZED)
-    batches = (await laptop.get("/api/runs?pipeline=batches"))[1]["runs"]
-    known = {
+    ids = {
         "name": FUZZED if name in CHANGE_A_PIPELINE else "batches",
         "version": "2",
-        "id": str(letters[0]["id"]) if "dead_letter" in name else batches[0]["id"],
+        "run": known.run,
+        "letter": str(known.letter["id"]),
     }
-    _, every, _ = await laptop.get("/api/dead-letters")
-    taken = {each["id"] for each in every["dead_letters"]}
 
     def spare(body: Any) -> Any:
         """The body, which leaves alone what other tests look at."""
         given = body if isinstance(body, dict) else {}
         if name == "redrive":  # without a run it is of every dead letter
-            return given | {"run": letters[0]["run"]}
+            return given | {"run": known.letter["run"]}
         if isinstance(given.get("ids"), list):
-            return given | {"ids": [each for each in given["ids"] if each not in taken]}
+            return given | {"ids": [each for each in given["ids"] if each not in known.letters]}
         return body
 
-    await asyncio.to_thread(fuzz, name, laptop, known, spare)
+    await asyncio.to_thread(fuzz, laptop, known, name, ids, spare)
     if name in CHANGE_THE_CHAMPION:
         path = "/api/pipelines/batches/models/2/promote"
         assert (await laptop.post(path, by="ada", reason="as it was"))[0] == 200
