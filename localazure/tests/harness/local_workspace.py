@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -61,7 +62,7 @@ class EventGridTopic:
                 pass
 
         server = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
-        thread = Thread(target=server.serve_forever)
+        thread = Thread(target=server.serve_forever, args=(0.05,))
         thread.start()
         try:
             yield self
@@ -151,6 +152,29 @@ class Local:
         folder = f"ExperimentRun/dcid.{job}/user_logs/"
         names = self.list_blobs("azureml", folder)
         return "\n".join(self.read_blob("azureml", folder + name).decode() for name in names)
+
+
+# As MLflow describes it, the format's own form of a model: no MLflow is needed to write one.
+# https://mlflow.org/docs/latest/api_reference/python_api/mlflow.pyfunc.html#filesystem-format
+_MLFLOW_MODEL = """
+flavors:
+  python_function: {loader_module: doubling, code: code}
+"""
+_DOUBLING = """
+class Doubling:
+    def predict(self, model_input, params=None):
+        return [2 * x for x in model_input["x"]]
+
+def _load_pyfunc(path):
+    return Doubling()
+"""
+
+
+def write_mlflow_model(folder: Path) -> None:
+    """A model that doubles the column `x`."""
+    (folder / "code").mkdir(parents=True)
+    (folder / "MLmodel").write_text(_MLFLOW_MODEL)
+    (folder / "code" / "doubling.py").write_text(_DOUBLING)
 
 
 @contextmanager

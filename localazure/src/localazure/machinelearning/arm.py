@@ -47,8 +47,8 @@ OPEN_PATHS = ("/metadata/endpoints", "/discovery", "/online-endpoints")
 """Paths that need no token of ARM: the SDK reads the first two without one, and scoring requests
 carry a key or token of their endpoint."""
 
-# Retry-After has whole seconds. The Azure SDKs prefer the header in milliseconds.
-POLL_AFTER = {"Retry-After": "1", "x-ms-retry-after-ms": "100"}
+# Without Retry-After: it has whole seconds, and the Azure SDKs prefer it.
+POLL_AFTER = {"x-ms-retry-after-ms": "100"}
 
 # https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules
 _NAME = re.compile(r"^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,254}$")

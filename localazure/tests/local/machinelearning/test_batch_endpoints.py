@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterator
@@ -13,7 +11,7 @@ from typing import Any
 import pytest
 from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
 
-from harness.local_workspace import Local
+from harness.local_workspace import Local, write_mlflow_model
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -26,7 +24,6 @@ with warnings.catch_warnings():
 
 SCRIPT = """
 import os, pathlib
-import pandas as pd
 
 def init():
     global weight
@@ -40,7 +37,10 @@ def run(mini_batch):
     for name, value in values.items():
         (copies / name).write_text(value)
     scored = [[name, int(value) * weight] for name, value in values.items()]
-    return pd.DataFrame(scored) if os.environ.get("FRAME") else scored
+    if os.environ.get("FRAME"):
+        import pandas as pd
+        return pd.DataFrame(scored)
+    return scored
 """
 
 ENDPOINT = """
@@ -70,17 +70,6 @@ settings:
   retry_settings:
     max_retries: 1
     timeout: 20
-"""
-
-DOUBLING_MODEL = """
-import sys
-import mlflow.pyfunc
-
-class Double(mlflow.pyfunc.PythonModel):
-    def predict(self, context, model_input, params=None):
-        return [2 * x for x in model_input["x"]]
-
-mlflow.pyfunc.save_model(sys.argv[1], python_model=Double(), pip_requirements=["mlflow-skinny"])
 """
 
 
@@ -199,12 +188,10 @@ def test_a_request_says_otherwise_than_its_deployment(endpoint: Endpoint) -> Non
 
 
 def test_an_mlflow_model_needs_no_scoring_script(endpoint: Endpoint, tmp_path: Path) -> None:
-    program, table = tmp_path / "double.py", tmp_path / "table"
-    program.write_text(DOUBLING_MODEL)
-    subprocess.run([sys.executable, str(program), str(tmp_path / "doubling")], check=True)
-    path = str(tmp_path / "doubling")
+    folder, table = tmp_path / "doubling", tmp_path / "table"
+    write_mlflow_model(folder)
     endpoint.ml.models.create_or_update(
-        Model(name="doubling", version="1", path=path, type="mlflow_model")
+        Model(name="doubling", version="1", path=str(folder), type="mlflow_model")
     )
     begin, _, rest = DEPLOYMENT.partition("code_configuration")
     (endpoint.folder / "bare.yml").write_text(begin + rest.partition("score.py\n")[2])

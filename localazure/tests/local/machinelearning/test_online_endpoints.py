@@ -5,20 +5,19 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import warnings
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 import requests
 from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
 
-from harness.local_workspace import Local, fault
+from harness.local_workspace import Local, fault, write_mlflow_model
 from harness.waiting import until
 from localazure.machinelearning.addresses import workspace_id
 
@@ -33,7 +32,6 @@ with warnings.catch_warnings():
         Model,
         OnlineRequestSettings,
     )
-    from azure.identity import DefaultAzureCredential
 
 SCRIPT = """
 import json, os, pathlib, time
@@ -69,17 +67,6 @@ def run(data):
     context = inputs.collect(pd.DataFrame([asked]), BasicCorrelationContext(id=asked["id"]))
     outputs.collect(pd.DataFrame([{"score": 2 * asked["x"]}]), context)
     return {"score": 2 * asked["x"]}
-"""
-
-WEIGHING_MODEL = """
-import sys
-import mlflow.pyfunc
-
-class Weigh(mlflow.pyfunc.PythonModel):
-    def predict(self, context, model_input, params=None):
-        return [3 * x for x in model_input["x"]]
-
-mlflow.pyfunc.save_model(sys.argv[1], python_model=Weigh(), pip_requirements=["mlflow-skinny"])
 """
 
 
@@ -129,38 +116,29 @@ class Endpoint:
         self.ml.online_endpoints.begin_create_or_update(endpoint).result()
 
     def score(self, deployment: str | None = None, **asked: Any) -> requests.Response:
+        return self.post({"x": 2, **asked}, deployment)
+
+    def post(self, document: Any, deployment: str | None = None) -> requests.Response:
         headers = {"Authorization": f"Bearer {self.key}"}
         if deployment is not None:
             headers["azureml-model-deployment"] = deployment
-        return requests.post(
-            self.uri, json={"x": 2, **asked}, headers=headers, timeout=30, verify=self.ca
-        )
-
-    @property
-    def ca(self) -> str:
-        return str(self.local.environment.ca_bundle)
+        return self.local.http.post(self.uri, json=document, headers=headers, timeout=30)
 
     def metrics(self, name: str, condition: str) -> dict[str, float]:
         """Values of the metric's one split dimension → the sum over all minutes."""
         now = datetime.now(UTC)
-        span = f"{now - timedelta(minutes=10):%Y-%m-%dT%H:%M:%SZ}/{now:%Y-%m-%dT%H:%M:%SZ}"
-        audience = f"{self.local.environment.azure_ml_url}/.default"
-        with DefaultAzureCredential() as credential:
-            token = credential.get_token(audience).token
-        answer = requests.get(
-            f"{self.local.environment.azure_ml_url}{self.ml.online_endpoints.get(self.name).id}"
-            "/providers/Microsoft.Insights/metrics",
-            params={
-                "api-version": "2023-10-01",
-                "metricnames": name,
-                "timespan": span,
-                "interval": "PT1M",
-                "aggregation": "Average",
-                "$filter": condition,
-            },
-            headers={"Authorization": f"Bearer {token}"},
-            timeout=30,
-            verify=self.ca,
+        first, last = (f"{each:%Y-%m-%dT%H:%M:%SZ}" for each in (now - timedelta(minutes=10), now))
+        query = {
+            "api-version": "2023-10-01",
+            "metricnames": name,
+            "timespan": f"{first}/{last}",
+            "interval": "PT1M",
+            "aggregation": "Average",
+            "$filter": condition,
+        }
+        path = f"{workspace_id(self.local.environment)}/onlineEndpoints/{self.name}"
+        answer = self.local.ask(
+            "GET", f"{path}/providers/Microsoft.Insights/metrics?{urlencode(query)}"
         )
         assert answer.ok, answer.text
         (metric,) = answer.json()["value"]
@@ -231,36 +209,23 @@ def test_failures_of_the_model_have_azures_statuses_and_are_counted(endpoint: En
 
 
 def test_an_mlflow_model_needs_no_scoring_script(endpoint: Endpoint, tmp_path: Path) -> None:
-    program = tmp_path / "weigh.py"
-    program.write_text(WEIGHING_MODEL)
-    subprocess.run([sys.executable, str(program), str(tmp_path / "weighed")], check=True)
-    model = Model(name="weighed", version="1", path=str(tmp_path / "weighed"), type="mlflow_model")
+    write_mlflow_model(tmp_path / "doubling")
+    path = str(tmp_path / "doubling")
+    model = Model(name="online-doubling", version="1", path=path, type="mlflow_model")
     endpoint.ml.models.create_or_update(model)
     endpoint.ml.online_deployments.begin_create_or_update(
         ManagedOnlineDeployment(
             name="plain",
             endpoint_name=endpoint.name,
-            model="azureml:weighed:1",
+            model="azureml:online-doubling:1",
             instance_type="Standard_DS3_v2",
             instance_count=1,
         )
     ).result()
-
-    def ask(document: Any) -> requests.Response:
-        return requests.post(
-            endpoint.uri,
-            json=document,
-            headers={
-                "Authorization": f"Bearer {endpoint.key}",
-                "azureml-model-deployment": "plain",
-            },
-            timeout=30,
-            verify=endpoint.ca,
-        )
-
-    table = ask({"input_data": {"columns": ["x"], "index": [0, 1], "data": [[2.0], [3.0]]}})
-    assert (table.status_code, table.json()) == (200, [6.0, 9.0])
-    refused = ask({"x": 2})
+    table = {"columns": ["x"], "index": [0, 1], "data": [[2.0], [3.0]]}
+    answer = endpoint.post({"input_data": table}, "plain")
+    assert (answer.status_code, answer.json()) == (200, [4.0, 6.0])
+    refused = endpoint.post({"x": 2}, "plain")
     assert (refused.status_code, refused.headers["ms-azureml-model-error-statuscode"]) == (
         424,
         "500",

@@ -55,10 +55,11 @@ def test_mlflow_of_a_trial_is_what_the_sweep_reads(local: Local) -> None:
     assert 0.5 <= float(local.ml.jobs.get("tracked").properties["score"]) <= 0.6
 
 
-def test_a_bandit_ends_a_trial_that_falls_behind(local: Local) -> None:
+def test_a_bandit_ends_a_trial_that_falls_behind(local: Local, tmp_path: Path) -> None:
+    ended = tmp_path / "ended"
     text = (
-        "log ${{search_space.lr}}; "
-        "if [ ${{search_space.lr}} = 0.1 ]; then sleep 600; else sleep 2; fi"
+        f"trap 'touch {ended}; exit 0' TERM; log ${{{{search_space.lr}}}}; "
+        f"until [ ${{{{search_space.lr}}}} = 0.3 -a -e {ended} ]; do sleep 0.05; done"
     )
     policy = {"type": "bandit", "slack_amount": 0.05, "evaluation_interval": 1}
     space = {"lr": {"type": "choice", "values": [0.1, 0.3]}}
