@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,10 @@ ONE_WORKER = ("tests/local/operators",)
 
 # The imports of all tests make little garbage, and to look for it takes a fifth of their time.
 gc.disable()
+
+# Workers share the cores. Threads of OpenMP that wait for one spin: torch takes four times the
+# processor time with two of them where others run. And sums in another order change the last bits.
+os.environ["OMP_NUM_THREADS"] = "1"
 
 # How long an example takes is the machine's matter, and it may be busy.
 settings.register_profile(

@@ -10,6 +10,7 @@ from harness.child_process import REPOSITORY
 
 PIPELINES = REPOSITORY / "pipelines"
 TRAINERS = REPOSITORY / "trainers"
+PROGRAM = Path(__file__).with_name("program")
 COPIED = ("digits", "digits-live", "smoke", "templates")
 
 Changes = Mapping[str, str]
@@ -30,12 +31,24 @@ def copy_pipelines(folder: Path, *, job: Changes, pipeline: Changes) -> Path:
     return folder
 
 
+def with_torch(pause: Path) -> Changes:
+    """Changes of the job, by which its training stays at its first checkpoint, as below."""
+    return {
+        "code: ../../trainers": f"code: {TRAINERS}",
+        "python -m trainers.train\n": (
+            f"PAUSE={pause} PYTHONPATH={PROGRAM} python -m trainers.train "
+            "--augment held:after_first_checkpoint\n"
+        ),
+        "--checkpoint-every 100": "--checkpoint-every 20",
+    }
+
+
 def without_torch(pause: Path) -> Changes:
     """Changes of the job, by which it is `program/train.py`: seconds of CPU less in each rank.
 
     A training from scratch stays at its first checkpoint for as long as `pause` is there.
     """
     return {
-        "code: ../../trainers": f"code: {Path(__file__).with_name('program')}",
+        "code: ../../trainers": f"code: {PROGRAM}",
         "python -m trainers.train\n": f"PYTHONPATH={TRAINERS} python train.py --pause {pause}\n",
     }

@@ -19,7 +19,7 @@ from harness.child_process import REPOSITORY
 from harness.runtime import Runtime, processes_of, still_running
 from harness.waiting import until
 from tests.end_to_end.audience import Audience, audience
-from tests.end_to_end.pipelines import Changes, copy_pipelines, without_torch
+from tests.end_to_end.pipelines import Changes, copy_pipelines, with_torch, without_torch
 from tests.end_to_end.workspace import app_settings, jobs, models_by_dataset
 
 pytestmark = pytest.mark.timeout(600)
@@ -37,7 +37,7 @@ async def listeners() -> AsyncGenerator[Audience]:
 
 @pytest.fixture
 def pause(tmp_path: Path) -> Path:
-    """While it is there, a training without torch stays at its first checkpoint."""
+    """While it is there, a training stays at its first checkpoint."""
     file = tmp_path / "pause"
     file.touch()
     return file
@@ -98,14 +98,11 @@ async def check_how_it_ended(
     return run
 
 
-async def test_everything_is_killed_in_mid_training(tmp_path: Path, listeners: Audience) -> None:
-    # With torch, and often a checkpoint: the one test here in which its ranks train and resume.
-    with_torch = {
-        "code: ../../trainers": f"code: {REPOSITORY / 'trainers'}",
-        "--epochs 20": "--epochs 150",
-        "--checkpoint-every 100": "--checkpoint-every 20",
-    }
-    app_settings_file = settings(tmp_path, listeners, with_torch)
+async def test_everything_is_killed_in_mid_training(
+    tmp_path: Path, listeners: Audience, pause: Path
+) -> None:
+    # With torch: the one test here in which its ranks train and resume.
+    app_settings_file = settings(tmp_path, listeners, with_torch(pause))
     with up(tmp_path, app_settings_file, "--port-base", "0") as killed:
         endpoints = await asyncio.to_thread(killed.endpoints)
         async with connect(endpoints) as cloud:
@@ -115,6 +112,7 @@ async def test_everything_is_killed_in_mid_training(tmp_path: Path, listeners: A
             assert len(ranks) >= 2
             await asyncio.to_thread(killed.kill_everything)
     until(lambda: not still_running(ranks), RESTART_TIMEOUT_SECONDS, "end of the training")
+    pause.unlink()
 
     with up(tmp_path, app_settings_file) as successor:
         assert await asyncio.to_thread(successor.endpoints) == endpoints

@@ -1,6 +1,6 @@
-"""Real processes on real images: ranks are started as Azure ML, mpirun and torchrun start them.
+"""Real processes on real images: ranks in the environments of Azure ML, mpirun and torchrun.
 
-Those of Azure ML are forked; test_pack.py has a job that starts them by its command.
+They are forked; tests/end_to_end/test_crash.py has a job that starts them by its command.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ from tests.unit.trainers.small_datasets import freeze
 
 REPOSITORY = Path(__file__).parents[3]
 MPIRUN = Path(sys.executable).with_name("mpirun")
-ONE_THREAD = {"OMP_NUM_THREADS": "1"}  # sums in another order would change the last bits
-MPI_ENVIRONMENT = ONE_THREAD | {
+MPI_ENVIRONMENT = {
     "PATH": os.environ["PATH"],
     "HOME": os.environ.get("HOME", "/"),
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
@@ -140,11 +139,8 @@ def on_synthetic_images(folder: Path, options: tuple[str, ...]) -> list[str]:
 
 
 @pytest.fixture
-def refuse(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Train:
+def refuse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Train:
     """Run a command line that fails before the first step, in this process, as one rank."""
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # else the run sets the threads of this process
 
     def refuse(*options: str, code: int = 1) -> Outcome:
         folder = tmp_path / "refused"
@@ -197,7 +193,7 @@ def fork(forked: Fork) -> Fork:
     ) -> ForkedRanks:
         port = str(free_ports(1)[0])
         environments = [variables(rank, ranks, port) for rank in range(ranks)]
-        of_all = ONE_THREAD | (further or {})
+        of_all = further or {}
         return forked(
             run_rank, *((arguments, each | of_all) for each in environments), double=double
         )
@@ -210,7 +206,7 @@ def torchrun(forked: Fork) -> Fork:
     """Run a job by torchrun on as many nodes as there are options."""
 
     def torchrun(job: Job, *nodes: list[str], further: dict[str, str] | None = None) -> ForkedRanks:
-        of_all = ONE_THREAD | (further or {})
+        of_all = further or {}
         return forked(run_torchrun, *((options, job.arguments(), of_all) for options in nodes))
 
     return torchrun

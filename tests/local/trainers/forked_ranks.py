@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import multiprocessing
 import os
 import re
+import shlex
 import sys
 import time
 import traceback
@@ -72,6 +74,18 @@ def run_rank(
     os._exit(code)
 
 
+def run_command(command: str, variables: dict[str, str], log: Path) -> None:
+    """A job's command: `python -m` of the trainers' programs, each after the one before it."""
+    _begin(variables, log)
+    for part in command.split("&&"):
+        python, option, module, *arguments = shlex.split(part)
+        assert (python, option) == ("python", "-m"), part
+        if code := importlib.import_module(module).main(arguments):
+            break
+    sys.stdout.flush()
+    os._exit(code)
+
+
 def run_torchrun(
     options: list[str], arguments: list[str], variables: dict[str, str], log: Path
 ) -> None:
@@ -88,7 +102,6 @@ def run_torchrun(
 
 def _begin(variables: dict[str, str], log: Path) -> None:
     os.environ.update(variables)
-    torch.set_num_threads(1)
     with log.open("wb") as stream:
         os.dup2(stream.fileno(), 1)
         os.dup2(stream.fileno(), 2)

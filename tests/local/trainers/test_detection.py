@@ -126,8 +126,8 @@ def test_it_trains_in_shards_and_is_compared_with_its_champion(detect: Any) -> N
 
 
 @pytest.mark.skipif(HAS_TORCHVISION, reason="torchvision is installed")
-def test_without_torchvision_it_says_what_is_missing(detect: Any) -> None:
-    failed = detect("--model", "mask-rcnn-resnet50", code=1)
+def test_without_torchvision_it_says_what_is_missing(refuse_to_detect: Any) -> None:
+    failed = refuse_to_detect("--model", "mask-rcnn-resnet50")
     error = failed.result("error")
     assert error["type"] == "LaunchInvalid"
     assert "needs torchvision" in error["message"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import signal
@@ -18,6 +17,7 @@ import yaml
 
 from localazure.processes.ports import free_ports
 from tests.local.trainers.conftest import REPOSITORY, make_digits, variables
+from tests.local.trainers.forked_ranks import run_command
 from tests.unit.trainers.small_datasets import freeze
 from trainers import pack as program
 
@@ -66,9 +66,9 @@ def many_digits(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def shards(many_digits: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     images, manifest = many_digits
     target = tmp_path_factory.mktemp("shards") / "parquet"
-    done = finish(pack(images, target, "--manifest", str(manifest), "--shard-images=250"))
-    assert done[0][0] == 0, done
-    assert "4 parquet shards" in done[0][1]
+    options = ("--manifest", str(manifest), "--shard-images", "250")
+    assert program.main([str(images), str(target), *options]) == 0
+    assert len(list(target.glob("shard-*.parquet"))) == 4
     return target
 
 
@@ -185,7 +185,9 @@ def test_a_resume_in_mid_epoch_on_other_ranks_trains_alike(
     )
 
 
-def test_the_jobs_command_packs_then_trains(digits: Path, manifest: Path, tmp_path: Path) -> None:
+def test_the_jobs_command_packs_then_trains(
+    digits: Path, manifest: Path, forked: Any, tmp_path: Path
+) -> None:
     job = yaml.safe_load((REPOSITORY / "pipelines" / "digits" / "job-shards.yml").read_text())
     places = {
         "inputs.data": digits,
@@ -197,21 +199,8 @@ def test_the_jobs_command_packs_then_trains(digits: Path, manifest: Path, tmp_pa
     }
     command = re.sub(r"\$\{\{(.+?)\}\}", lambda found: str(places[found[1]]), job["command"])
     command = command.replace("--epochs 20", "--epochs 2")
-    shutil.copytree(REPOSITORY / "trainers", tmp_path / "code")
     port = str(free_ports(1)[0])
-    path = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
-    ranks = [
-        subprocess.Popen(
-            ["/bin/sh", "-c", command],
-            cwd=tmp_path / "code",
-            env=path | variables(rank, 2, port),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    done = finish(*ranks)
-    assert [code for code, _ in done] == [0, 0], done
+    ranks = forked(run_command, *((command, variables(rank, 2, port)) for rank in range(2)))
+    assert ranks.wait() == [0, 0], ranks.seen
     metrics = json.loads((tmp_path / "results" / "metrics.json").read_bytes())
     assert metrics["train_samples"] + metrics["held_out_samples"] == 300

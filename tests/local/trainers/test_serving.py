@@ -43,7 +43,8 @@ def trained(
     digits: Path, manifest: Path, fork: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> Job:
     """The outputs of one rank."""
-    job = Job(data=digits, manifest=manifest, folder=tmp_path_factory.mktemp("served"))
+    folder = tmp_path_factory.mktemp("served")
+    job = Job(data=digits, manifest=manifest, folder=folder, epochs=12)
     ranks = fork(job.arguments())
     assert ranks.wait() == [0], ranks.seen
     return job

@@ -35,7 +35,7 @@ def test_text_is_learned_alike_on_one_rank_and_on_shards(
 ) -> None:
     options = (
         *("--dataset", f"{EXAMPLE}:pieces", "--model", f"{EXAMPLE}:Trigrams", *text),
-        *("--optimizer", "adamw", "--learning-rate", "0.02", "--epochs", "4"),
+        *("--optimizer", "adamw", "--learning-rate", "0.05", "--epochs", "2"),
     )
     done = train(*options, "--parallel", "fsdp")
     metrics = done.result("metrics")

