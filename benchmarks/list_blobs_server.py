@@ -14,6 +14,7 @@ import contextlib
 import json
 import subprocess
 import sys
+from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,7 +39,27 @@ _BLOB = (
 )
 
 
-class ImageNames(Sequence[str]):
+class ComputedNames(Sequence[str]):
+    """Names that are computed when they are asked for."""
+
+    @abstractmethod
+    def name(self, number: int) -> str:
+        """The name of that number, from 0 to `len(self) - 1`."""
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        """The name of that number, from 0."""
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        return self.name(index)
+
+
+class ImageNames(ComputedNames):
     """`train/n00000042/n00000042_00001234.JPEG`: ImageNet's names, of 1,000 classes, in order."""
 
     def __init__(self, blobs: int) -> None:
@@ -48,17 +69,9 @@ class ImageNames(Sequence[str]):
     def __len__(self) -> int:
         return self._blobs
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-    def __getitem__(self, index: int | slice) -> str | list[str]:
-        """The name of that number, from 0."""
-        if isinstance(index, slice):
-            return [self[number] for number in range(*index.indices(self._blobs))]
-        if not 0 <= index < self._blobs:
-            raise IndexError(index)
-        kind, number = divmod(index, self._each)
+    def name(self, number: int) -> str:
+        """See the class."""
+        kind, number = divmod(number, self._each)
         return f"train/n{kind:08}/n{kind:08}_{number:08}.JPEG"
 
 

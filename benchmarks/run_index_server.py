@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from itertools import accumulate
-from typing import overload
 
-from benchmarks.list_blobs_server import ListedZone, serve
+from benchmarks.list_blobs_server import ComputedNames, ListedZone, serve
 from handlers.configuration.newest_first import countdown
 from handlers.runs.run_index import summary
 from orchestrations.contracts.base import Failure
@@ -27,7 +26,7 @@ PAUSE = timedelta(minutes=5)
 ENDS: Mapping[RunState, int] = {"failed": 5, "not_promoted": 35, "succeeded": 60}
 
 
-class IndexNames(Sequence[str]):
+class IndexNames(ComputedNames):
     """The names of all entries, in order: group, pipeline, and time counted down."""
 
     def __init__(self, runs: int) -> None:
@@ -42,20 +41,12 @@ class IndexNames(Sequence[str]):
     def __len__(self) -> int:
         return self._ends[-1]
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-    def __getitem__(self, index: int | slice) -> str | list[str]:
-        """The name of that number, from 0."""
-        if isinstance(index, slice):
-            return [self[number] for number in range(*index.indices(len(self)))]
-        if not 0 <= index < len(self):
-            raise IndexError(index)
-        folder = bisect_right(self._ends, index)
+    def name(self, number: int) -> str:
+        """See the class."""
+        folder = bisect_right(self._ends, number)
         group, pipeline, count = self._folders[folder]
-        number = index - self._ends[folder] + count
-        return f"run-index/{group}/{pipeline}/{run_key(pipeline, number)}"
+        of_folder = number - self._ends[folder] + count
+        return f"run-index/{group}/{pipeline}/{run_key(pipeline, of_folder)}"
 
 
 def run_key(pipeline: str, number: int) -> str:

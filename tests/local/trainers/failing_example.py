@@ -45,15 +45,22 @@ def hanging_stripes(request: DatasetRequest) -> Dataset:
     return dataclasses.replace(dataset, train=_Hanging(dataset.train))
 
 
-class Greedy(nn.Module):
-    """Wants as many activations as no machine can hold."""
+class _Head(nn.Module):
+    """A linear layer for the mean of each channel."""
 
     def __init__(self, *, channels: int, classes: int) -> None:
         super().__init__()
         self.head = nn.Linear(channels, classes)
 
     def forward(self, images: Tensor) -> Tensor:
-        return self.head(images.mean(dim=(2, 3))) + torch.empty(_ALL_MEMORY // 4)[0]
+        return self.head(images.mean(dim=(2, 3)))
+
+
+class Greedy(_Head):
+    """Wants as many activations as no machine can hold."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return super().forward(images) + torch.empty(_ALL_MEMORY // 4)[0]
 
 
 def stripes_on_a_small_disk(request: DatasetRequest) -> Dataset:
@@ -63,38 +70,26 @@ def stripes_on_a_small_disk(request: DatasetRequest) -> Dataset:
     return stripes(request)
 
 
-class Cliff(nn.Module):
+class Cliff(_Head):
     """Its loss is finite and its gradients are not: the root of 0 is infinitely steep."""
 
-    def __init__(self, *, channels: int, classes: int) -> None:
-        super().__init__()
-        self.head = nn.Linear(channels, classes)
-
     def forward(self, images: Tensor) -> Tensor:
-        logits: Tensor = self.head(images.mean(dim=(2, 3)))
+        logits = super().forward(images)
         return logits + (logits * 0).sqrt()
 
 
-class WithoutDeterministicForm(nn.Module):
+class WithoutDeterministicForm(_Head):
     """Uses an operation that torch refuses where deterministic kernels are asked for."""
-
-    def __init__(self, *, channels: int, classes: int) -> None:
-        super().__init__()
-        self.head = nn.Linear(channels, classes)
 
     def forward(self, images: Tensor) -> Tensor:
         marked = images.new_zeros(1).put_(torch.tensor([0]), torch.tensor([1.0]))
-        return self.head(images.mean(dim=(2, 3))) * marked
+        return super().forward(images) * marked
 
 
-class NeedsCublasWorkspace(nn.Module):
+class NeedsCublasWorkspace(_Head):
     """Wants the environment to be ready before anything is computed."""
 
     def __init__(self, *, channels: int, classes: int) -> None:
-        super().__init__()
         if os.environ.get("CUBLAS_WORKSPACE_CONFIG") != ":4096:8":
             raise RuntimeError("cuBLAS has started without its workspace")
-        self.head = nn.Linear(channels, classes)
-
-    def forward(self, images: Tensor) -> Tensor:
-        return self.head(images.mean(dim=(2, 3)))
+        super().__init__(channels=channels, classes=classes)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Self
 
 import torch
 from torch.distributed import run as torchrun
@@ -77,10 +78,12 @@ def run_rank(
 def run_command(command: str, variables: dict[str, str], log: Path) -> None:
     """A job's command: `python -m` of the trainers' programs, each after the one before it."""
     _begin(variables, log)
+    code = 0
     for part in command.split("&&"):
         python, option, module, *arguments = shlex.split(part)
         assert (python, option) == ("python", "-m"), part
-        if code := importlib.import_module(module).main(arguments):
+        code = importlib.import_module(module).main(arguments)
+        if code:
             break
     sys.stdout.flush()
     os._exit(code)
@@ -151,3 +154,8 @@ class ForkedRanks:
         for process in self.processes:
             process.join(max(0.0, deadline - time.monotonic()))
         return [process.exitcode for process in self.processes]
+
+    def ended(self, *codes: int) -> Self:
+        """Wait for all of them, which end with these exit codes."""
+        assert self.wait() == [*codes], self.seen
+        return self

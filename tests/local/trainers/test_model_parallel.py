@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-GOLDEN = Path(__file__).with_name("golden_losses_transformer.json")
-GOLDEN_TOLERANCE = 1e-3
+from tests.local.trainers.conftest import assert_golden
+
 # Sums in another order (see test_options.py).
 SAME_BUT_FOR_ROUNDING = 2e-5
 BF16_TOLERANCE = 0.05
@@ -28,8 +26,7 @@ def alone(train: Any) -> Any:
 
 
 def test_losses_are_the_golden_ones(alone: Any) -> None:
-    golden = {int(step): loss for step, loss in json.loads(GOLDEN.read_bytes()).items()}
-    assert alone.losses == pytest.approx(golden, rel=GOLDEN_TOLERANCE)
+    assert_golden(alone.losses, "golden_losses_transformer.json")
 
 
 @pytest.mark.parametrize(
@@ -64,13 +61,13 @@ def test_a_checkpoint_resumes_to_the_same_bits_and_loads_in_one_plain_process(
     assert undisturbed.losses == pytest.approx(alone.losses, rel=SAME_BUT_FOR_ROUNDING)
     assert undisturbed.result("metrics")["accuracy"] == alone.result("metrics")["accuracy"]
 
-    again = train(*options, folder=_back_to_step_2(undisturbed.folder))
+    again = train(*options, folder=undisturbed.without_checkpoint(4))
     assert "resumed from step 2\n" in again.seen
     assert again.weights == weights
 
-    plain = train(*TRANSFORMER, folder=_back_to_step_2(undisturbed.folder), ranks=1)
+    plain = train(*TRANSFORMER, folder=undisturbed.without_checkpoint(4), ranks=1)
     assert "resumed from step 2\n" in plain.seen
-    assert plain.losses == pytest.approx(_after_step_2(alone), rel=SAME_BUT_FOR_ROUNDING)
+    assert plain.losses == pytest.approx(alone.losses_after(2), rel=SAME_BUT_FOR_ROUNDING)
 
 
 def test_four_ranks_of_split_layers_and_shards_save_what_a_pipeline_loads(
@@ -78,18 +75,9 @@ def test_four_ranks_of_split_layers_and_shards_save_what_a_pipeline_loads(
 ) -> None:
     saved = train(*TENSOR, *FSDP, ranks=4)
     assert saved.losses == pytest.approx(alone.losses, rel=SAME_BUT_FOR_ROUNDING)
-    done = train(*PIPELINE, folder=_back_to_step_2(saved.folder))
+    done = train(*PIPELINE, folder=saved.without_checkpoint(4))
     assert "resumed from step 2\n" in done.seen
-    assert done.losses == pytest.approx(_after_step_2(alone), rel=SAME_BUT_FOR_ROUNDING)
-
-
-def _back_to_step_2(folder: Path) -> Path:
-    next((folder / "checkpoints").glob("step-00000004-*.json")).unlink()
-    return folder
-
-
-def _after_step_2(done: Any) -> dict[int, float]:
-    return {step: loss for step, loss in done.losses.items() if step > 2}
+    assert done.losses == pytest.approx(alone.losses_after(2), rel=SAME_BUT_FOR_ROUNDING)
 
 
 def test_a_convolutional_network_can_be_cut_too(train: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import re
 import shutil
@@ -12,10 +11,8 @@ from typing import Any
 
 import pytest
 
-# The losses of the run without options, as one x86-64 machine had them with torch 2.13; see
-# test_train.py about the tolerance and about renewing the file.
-GOLDEN = Path(__file__).with_name("golden_losses_synthetic.json")
-GOLDEN_TOLERANCE = 1e-3
+from tests.local.trainers.conftest import assert_golden
+
 # Sums in another order, printed with 6 decimals; 8 steps amplify it little.
 SAME_BUT_FOR_ROUNDING = 2e-5
 # bfloat16 has 8 bits of precision: losses near 2 differ in the third digit.
@@ -47,17 +44,8 @@ def adamw(train: Any) -> Any:
     return train(*ADAMW, *EVERY_4)
 
 
-def before_the_last_step(done: Any, folder: Path) -> Path:
-    """A copy of a run's checkpoints without the one of step 8."""
-    shutil.copytree(done.folder / "checkpoints", folder / "checkpoints")
-    for record in (folder / "checkpoints").glob("step-00000008-*.json"):
-        record.unlink()
-    return folder
-
-
 def test_losses_are_the_golden_ones(plain: Any) -> None:
-    golden = {int(step): loss for step, loss in json.loads(GOLDEN.read_bytes()).items()}
-    assert plain.losses == pytest.approx(golden, rel=GOLDEN_TOLERANCE)
+    assert_golden(plain.losses, "golden_losses_synthetic.json")
 
 
 @pytest.mark.parametrize(
@@ -107,10 +95,9 @@ def test_a_rate_is_scaled_and_warms_up_as_the_options_say(train: Any) -> None:
 def test_adamw_goes_on_where_it_stopped(
     resumed_with: tuple[str, ...], train: Any, tmp_path: Path, adamw: Any
 ) -> None:
-    folder = before_the_last_step(adamw, tmp_path)
+    folder = adamw.copied_without_checkpoint(8, tmp_path)
     done = train(*ADAMW, *EVERY_4, *resumed_with, folder=folder)
-    assert min(done.losses) == 5
-    assert done.losses == {step: adamw.losses[step] for step in done.losses}
+    assert done.losses == adamw.losses_after(4)
     assert done.weights == adamw.weights
 
 
@@ -128,11 +115,10 @@ def test_a_checkpoint_loads_whatever_saved_it(
     request: pytest.FixtureRequest,
     tmp_path: Path,
 ) -> None:
-    folder = before_the_last_step(request.getfixturevalue(saved_with), tmp_path)
+    folder = request.getfixturevalue(saved_with).copied_without_checkpoint(8, tmp_path)
     done = train(*resumed_with, ranks=ranks, folder=folder)
     assert "resumed from step 4\n" in done.seen
-    late = {step: loss for step, loss in plain.losses.items() if step > 4}
-    assert done.losses == pytest.approx(late, rel=SAME_BUT_FOR_ROUNDING)
+    assert done.losses == pytest.approx(plain.losses_after(4), rel=SAME_BUT_FOR_ROUNDING)
 
 
 @pytest.mark.parametrize(
@@ -150,11 +136,11 @@ def test_a_resumed_run_ends_in_the_same_bits_buffers_and_all(
     undisturbed = train(*options, *EVERY_4)
     weights = undisturbed.weights
     # One byte of rank 1's part of the newest checkpoint: it is skipped for the one before.
-    newest = next((undisturbed.folder / "checkpoints").glob("step-00000008-*/__1_0.distcp"))
+    newest = next(undisturbed.checkpoints.glob("step-00000008-*/__1_0.distcp"))
     content = bytearray(newest.read_bytes())
     content[len(content) // 2] ^= 1
     newest.write_bytes(content)
-    shutil.rmtree(undisturbed.folder / "results")
+    shutil.rmtree(undisturbed.results)
 
     again = train(*options, *EVERY_4, folder=undisturbed.folder)
     assert re.search(r"^warning: checkpoint step-00000008-\w+ skipped", again.seen, re.MULTILINE)
@@ -164,7 +150,7 @@ def test_a_resumed_run_ends_in_the_same_bits_buffers_and_all(
 
 def test_a_warm_start_begins_with_the_weights_of_a_model(train: Any, plain: Any) -> None:
     """With a rate that changes no weight, what is left is what the run began with."""
-    model = str(plain.folder / "results" / "model")
+    model = str(plain.results / "model")
     done = train("--initial-model", model, "--epochs", "1", "--learning-rate", "1e-30")
     assert done.weights == plain.weights
     assert plain.result("metrics")["warm_start"] == 0
@@ -176,7 +162,7 @@ def test_a_warm_start_begins_with_the_weights_of_a_model(train: Any, plain: Any)
 
 
 def test_an_initial_model_of_other_classes_ends_all_ranks(train: Any, plain: Any) -> None:
-    model = str(plain.folder / "results" / "model")
+    model = str(plain.results / "model")
     failed = train("--initial-model", model, "--synthetic-classes", "5", code=1)
     error = failed.result("error")
     assert error["type"] == "InitialModelMismatch"
@@ -200,7 +186,7 @@ def test_the_report_tells_speed_waits_and_the_curve(plain: Any) -> None:
 def test_a_resumed_curve_goes_on(train: Any, sharded: Any, tmp_path: Path) -> None:
     curve = sharded.result("report")["curve"]
     assert [point["step"] for point in curve["held_out"]] == [4, 8]
-    folder = before_the_last_step(sharded, tmp_path)
+    folder = sharded.copied_without_checkpoint(8, tmp_path)
     again = train(*FSDP, *EVERY_4, "--evaluate-every", "1", folder=folder)
     assert "resumed from step 4\n" in again.seen
     assert min(again.losses) == 5

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -63,20 +62,27 @@ def many_digits(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.fixture(scope="module")
-def shards(many_digits: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    images, manifest = many_digits
+def options(many_digits: tuple[Path, Path]) -> tuple[str, ...]:
+    """To pack them in four shards."""
+    return ("--manifest", str(many_digits[1]), "--shard-images", "250")
+
+
+@pytest.fixture(scope="module")
+def shards(
+    many_digits: tuple[Path, Path],
+    options: tuple[str, ...],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
     target = tmp_path_factory.mktemp("shards") / "parquet"
-    options = ("--manifest", str(manifest), "--shard-images", "250")
-    assert program.main([str(images), str(target), *options]) == 0
+    assert program.main([str(many_digits[0]), str(target), *options]) == 0
     assert len(list(target.glob("shard-*.parquet"))) == 4
     return target
 
 
 def test_ranks_pack_what_one_process_packs(
-    many_digits: tuple[Path, Path], shards: Path, tmp_path: Path
+    many_digits: tuple[Path, Path], options: tuple[str, ...], shards: Path, tmp_path: Path
 ) -> None:
-    images, manifest = many_digits
-    options = ("--manifest", str(manifest), "--shard-images", "250")
+    images, _ = many_digits
     done = finish(*(pack(images, tmp_path, *options, rank=rank, ranks=2) for rank in range(2)))
     assert [code for code, _ in done] == [0, 0], done
     assert content(tmp_path) == content(shards)
@@ -84,23 +90,21 @@ def test_ranks_pack_what_one_process_packs(
 
 def test_the_shards_of_a_dead_rank_are_packed_by_the_others(
     many_digits: tuple[Path, Path],
+    options: tuple[str, ...],
     shards: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    images, manifest = many_digits
     for name, value in variables(1, 2, "1").items():
         monkeypatch.setenv(name, value)
-    options = ("--manifest", str(manifest), "--shard-images", "250")
-    assert program.main([str(images), str(tmp_path), *options]) == 0
+    assert program.main([str(many_digits[0]), str(tmp_path), *options]) == 0
     assert content(tmp_path) == content(shards)
 
 
 def test_a_killed_packers_rerun_ends_alike(
-    many_digits: tuple[Path, Path], shards: Path, tmp_path: Path
+    many_digits: tuple[Path, Path], options: tuple[str, ...], shards: Path, tmp_path: Path
 ) -> None:
-    images, manifest = many_digits
-    options = ("--manifest", str(manifest), "--shard-images", "250")
+    images, _ = many_digits
     process = pack(images, tmp_path, *options)
     deadline = time.monotonic() + DEADLINE_SECONDS
     while not list(tmp_path.glob("*.json")):
@@ -161,28 +165,20 @@ def test_a_resume_in_mid_epoch_on_other_ranks_trains_alike(
     many_digits: tuple[Path, Path],
     shards: Path,
     train: Any,
-    tmp_path: Path,
 ) -> None:
     images, manifest = many_digits
     data = {"shards": shards, "folder": images}
     options = ("--manifest", str(manifest), *ON_DIGITS)
     whole = train("--dataset", "shards", "--data", str(shards), *options, ranks=before)
     assert max(whole.losses) == STEPS
-    # As if the run had been killed before the last checkpoint.
-    shutil.copytree(whole.folder / "checkpoints", tmp_path / "checkpoints")
-    next((tmp_path / "checkpoints").glob(f"step-{STEPS:08d}-*.json")).unlink()
     resumed = train(
         *("--dataset", resumed_on, "--data", str(data[resumed_on])),
         *options,
         ranks=after,
-        folder=tmp_path,
+        folder=whole.without_checkpoint(STEPS),
     )
-    assert re.search(rf"^resumed from step {RESUMED_FROM}$", resumed.seen, re.MULTILINE)
-    rest = range(RESUMED_FROM + 1, STEPS + 1)
-    assert sorted(resumed.losses) == list(rest)
-    assert [resumed.losses[step] for step in rest] == pytest.approx(
-        [whole.losses[step] for step in rest], rel=TOLERANCE
-    )
+    assert f"resumed from step {RESUMED_FROM}\n" in resumed.seen
+    assert resumed.losses == pytest.approx(whole.losses_after(RESUMED_FROM), rel=TOLERANCE)
 
 
 def test_the_jobs_command_packs_then_trains(
@@ -200,7 +196,7 @@ def test_the_jobs_command_packs_then_trains(
     command = re.sub(r"\$\{\{(.+?)\}\}", lambda found: str(places[found[1]]), job["command"])
     command = command.replace("--epochs 20", "--epochs 2")
     port = str(free_ports(1)[0])
-    ranks = forked(run_command, *((command, variables(rank, 2, port)) for rank in range(2)))
-    assert ranks.wait() == [0, 0], ranks.seen
+    ranks = [(command, variables(rank, 2, port)) for rank in range(2)]
+    forked(run_command, *ranks).ended(0, 0)
     metrics = json.loads((tmp_path / "results" / "metrics.json").read_bytes())
     assert metrics["train_samples"] + metrics["held_out_samples"] == 300

@@ -17,6 +17,7 @@ from tests.local.trainers.conftest import (
     ELASTIC_VARIABLES,
     MPI_ENVIRONMENT,
     MPIRUN,
+    assert_golden,
     elastic_node,
 )
 from tests.local.trainers.forked_ranks import run_rank
@@ -24,11 +25,6 @@ from trainers import evaluate
 
 # The other tools of conftest.py (Job, Trained) come as fixtures.
 
-# The losses of the first ten steps, as one x86-64 machine had them with torch 2.13: kernels for
-# other vector units add up in another order, and steps amplify that. A change beyond the tolerance
-# is a change of what is trained: say why in the commit that renews the file.
-GOLDEN = Path(__file__).with_name("golden_losses.json")
-GOLDEN_TOLERANCE = 1e-3
 # One rank or two: the same sums, cut in halves and rounded otherwise. Training amplifies rounding
 # as it does any change of a bit. In float64 nothing of it is seen in 6 decimals, to the last step;
 # in float32 the first steps agree to 5 digits, and the models in what they learned.
@@ -52,14 +48,11 @@ def test_two_ranks_learn_and_leave_results(undisturbed: Any) -> None:
 
 
 def test_losses_are_the_golden_ones(undisturbed: Any) -> None:
-    golden = {int(step): loss for step, loss in json.loads(GOLDEN.read_bytes()).items()}
-    losses = undisturbed.ranks.losses()
-    assert {step: losses[step] for step in golden} == pytest.approx(golden, rel=GOLDEN_TOLERANCE)
+    assert_golden(undisturbed.ranks.losses(), "golden_losses.json")
 
 
 def test_one_rank_loses_as_two(fork: Any, job: Any, undisturbed: Any) -> None:
-    alone = fork(job.arguments())
-    assert alone.wait() == [0], alone.seen
+    alone = fork(job.arguments()).ended(0)
     of_one, of_two = alone.losses(), undisturbed.ranks.losses()
     steps = range(1, FLOAT32_STEPS + 1)
     assert [of_one[step] for step in steps] == pytest.approx(
@@ -73,8 +66,8 @@ def test_one_rank_loses_as_two_to_the_end_but_for_rounding(fork: Any, job: Any) 
     other = dataclasses.replace(job, folder=job.folder / "other")
     alone = fork(job.arguments(), double=True)
     two = fork(other.arguments(), ranks=2, double=True)
-    assert alone.wait() == [0], alone.seen
-    assert two.wait() == [0, 0], two.seen
+    alone.ended(0)
+    two.ended(0, 0)
     assert len(alone.losses()) == 28
     assert alone.losses() == pytest.approx(two.losses(), abs=FLOAT64_TOLERANCE)
 
@@ -97,8 +90,7 @@ def test_ranks_in_the_environments_of_mpirun_train_to_the_same_bits(
         dict(line.split("=", 1) for line in (tmp_path / rank).read_text().split("\0") if line)
         for rank in ("0", "1")
     ]
-    ranks = forked(run_rank, *((job.arguments(), environment) for environment in environments))
-    assert ranks.wait() == [0, 0], ranks.seen
+    ranks = forked(run_rank, *((job.arguments(), each) for each in environments)).ended(0, 0)
     assert "; 2 ranks on cpu\n" in ranks.seen
     assert job.weights == undisturbed.job.weights
 
@@ -113,8 +105,7 @@ def test_a_killed_rank_ends_the_other_and_a_fresh_start_resumes(
     assert codes == [1, -signal.SIGKILL], ranks.seen
     assert job.result("error")["type"] == "PeerFailed"
 
-    again = fork(job.arguments(), ranks=2)
-    assert again.wait() == [0, 0], again.seen
+    again = fork(job.arguments(), ranks=2).ended(0, 0)
     resumed = int(re.findall(r"^resumed from step (\d+)$", again.seen, re.MULTILINE)[0])
     assert 40 <= resumed < STEPS
     assert job.result("metrics")["resumed_from_step"] == resumed
@@ -126,13 +117,10 @@ def test_a_killed_rank_ends_the_other_and_a_fresh_start_resumes(
 def test_three_ranks_resume_to_the_same_bits(fork: Any, job: Any) -> None:
     """Sums of three depend on their order, unlike sums of two."""
     job.epochs = 6
-    first = fork(job.arguments(), ranks=3)
-    assert first.wait() == [0, 0, 0], first.seen
+    fork(job.arguments(), ranks=3).ended(0, 0, 0)
     undisturbed = job.weights
-    for path in job.checkpoints.glob("step-00000042-*.json"):
-        path.unlink()
-    again = fork(job.arguments(), ranks=3)
-    assert again.wait() == [0, 0, 0], again.seen
+    job.without_checkpoint(42)
+    again = fork(job.arguments(), ranks=3).ended(0, 0, 0)
     assert "resumed from step 40\n" in again.seen
     assert job.weights == undisturbed
 
@@ -143,7 +131,7 @@ def test_torchrun_restarts_killed_ranks_which_resume(
     ranks = torchrun(job, ["--standalone", "--nproc-per-node=2", "--max-restarts=1"])
     ranks.read_until(r"^checkpoint step 40$")
     os.kill(int(ranks.read_until(r"^rank 1 is process (\d+)$")[1]), signal.SIGKILL)
-    assert ranks.wait() == [0], ranks.seen
+    ranks.ended(0)
     assert re.search(r"^resumed from step \d+$", ranks.seen, re.MULTILINE), ranks.seen
     assert job.weights == undisturbed.job.weights
 
@@ -177,7 +165,7 @@ def test_sigterm_to_one_rank_stops_all_with_a_checkpoint(fork: Any, job: Any) ->
     ranks = fork(job.arguments(), ranks=2)
     ranks.read_until(r"^step 10/")
     ranks.processes[1].terminate()
-    assert ranks.wait() == [143, 143], ranks.seen
+    ranks.ended(143, 143)
     saved = int(re.findall(r"^checkpoint step (\d+)$", ranks.seen, re.MULTILINE)[0])
     assert max(ranks.losses()) <= saved < 420
     assert job.result("error")["type"] == "Stopped"
@@ -185,15 +173,14 @@ def test_sigterm_to_one_rank_stops_all_with_a_checkpoint(fork: Any, job: Any) ->
     alone = fork(job.arguments())  # the number of ranks may change
     alone.read_until(r"^step \d+/")
     alone.processes[0].terminate()
-    assert alone.wait() == [143], alone.seen
+    alone.ended(143)
     assert f"resumed from step {saved}\n" in alone.seen
     assert min(alone.losses()) > saved
 
 
 def test_changed_data_ends_all_ranks_alike(fork: Any, altered_job: Any) -> None:
     job = altered_job({"3/0003.png": b"no image", "4/0004.png": None}, frozen=False)
-    ranks = fork(job.arguments(), ranks=2)
-    assert ranks.wait() == [65, 65], ranks.seen
+    fork(job.arguments(), ranks=2).ended(65, 65)
     error = job.result("error")
     assert error["type"] == "DataChanged"
     assert error["files_total"] == 2
@@ -214,8 +201,7 @@ def test_bad_data_is_rejected(refuse: Any, altered_job: Any) -> None:
 def test_a_few_bad_files_are_quarantined(fork: Any, altered_job: Any) -> None:
     job = altered_job({"3/0003.png": b"no image"}, frozen=True)
     job.epochs = 1
-    ranks = fork(job.arguments())
-    assert ranks.wait() == [0], ranks.seen
+    fork(job.arguments()).ended(0)
     assert job.result("metrics")["quarantined_files"] == 1
     assert [file["path"] for file in job.result("report")["quarantined"]] == ["3/0003.png"]
 
@@ -234,8 +220,7 @@ def test_a_rank_that_never_comes_is_not_waited_for_for_ever(fork: Any, job: Any)
 
 def test_a_loss_that_is_not_finite_ends_the_run(fork: Any, job: Any) -> None:
     job.further = ["--learning-rate", "1e30"]
-    ranks = fork(job.arguments())
-    assert ranks.wait() == [1], ranks.seen
+    fork(job.arguments()).ended(1)
     assert job.result("error")["type"] == "TrainingDiverged"
     assert not (job.results / "metrics.json").exists()
 
@@ -245,8 +230,7 @@ def test_the_champion_is_scored_on_the_same_images(
 ) -> None:
     job.epochs = 2
     job.further = ["--champion", str(champion_of_few_classes)]
-    ranks = fork(job.arguments())
-    assert ranks.wait() == [0], ranks.seen
+    fork(job.arguments()).ended(0)
     data = ["--data", str(job.data), "--manifest", str(job.manifest)]
     assert evaluate.main(["--model", str(champion_of_few_classes), *data]) == 0
     scored = json.loads(capsys.readouterr().out)

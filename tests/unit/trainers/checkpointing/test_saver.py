@@ -6,18 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from trainers.checkpointing.checkpoints import CheckpointFolder, RunIdentity
+from tests.unit.trainers.checkpointing.test_checkpoints import IDENTITY
+from trainers.checkpointing.checkpoints import CheckpointFolder
 from trainers.checkpointing.saver import Saver
 from trainers.parallelism.launch import Launch
 from trainers.parallelism.world import World
-
-IDENTITY = RunIdentity(
-    dataset_version="v1",
-    data_fingerprint="d",
-    settings_fingerprint="s",
-    network_fingerprint="n",
-    seed=0,
-)
 
 
 def trained() -> tuple[nn.Module, torch.optim.Optimizer]:
