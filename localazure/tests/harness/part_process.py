@@ -1,9 +1,12 @@
-"""One part of localazure as a process of its own, started as the supervisor starts it."""
+"""Parts of localazure as processes of their own, started as the supervisor starts them."""
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from harness.child_process import ChildProcess
@@ -16,11 +19,35 @@ class PartProcess(ChildProcess):
     def __init__(self, name: str, state: Path) -> None:
         command = [sys.executable, "-m", "localazure.runtime.part", name, str(state)]
         super().__init__(command, state / f"{name}.log")
+        self._ready = -1
 
     def start(self) -> None:
         """Start it, and wait until it is ready."""
-        ready, announce = os.pipe()
+        self.launch()
+        self.wait_until_ready()
+
+    def launch(self) -> None:
+        """Start it, and do not wait."""
+        self._ready, announce = os.pipe()
         self._start({READY_FD_VARIABLE: str(announce)}, [announce])
         os.close(announce)
-        with os.fdopen(ready, "rb") as channel:
+
+    def wait_until_ready(self) -> None:
+        """Wait for a part that was launched."""
+        with os.fdopen(self._ready, "rb") as channel:
             assert channel.readline() == b"ready\n", f"it did not start:\n{self.output}"
+
+
+@contextmanager
+def running_parts(state: Path, *names: str) -> Generator[None]:
+    """Run parts that start and end side by side."""
+    parts = [PartProcess(name, state) for name in names]
+    with ExitStack() as stack:
+        for part in parts:
+            part.launch()
+            stack.push(part)  # its end waits for it
+        for part in parts:
+            part.wait_until_ready()
+        yield
+        for part in parts:
+            part.send_signal(signal.SIGTERM)

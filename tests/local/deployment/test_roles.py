@@ -28,7 +28,7 @@ from handlers.azure_ml.endpoint_metrics import read_deployment_metrics
 from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
 from handlers.messaging.service_bus import RETRIES, Message, MessageQueues
-from harness.part_process import PartProcess
+from harness.part_process import running_parts
 from harness.role_table import TABLE, RoleTable
 from infra.hooks.smoke_test import landing_container
 from localazure.eventgrid.destination_clients import DestinationClients
@@ -93,10 +93,7 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
     with (
         pytest.MonkeyPatch.context() as patch,
         trusted(environment.ca_bundle),
-        PartProcess("storage", environment.state),
-        PartProcess("servicebus", environment.state),
-        PartProcess("eventgrid", environment.state),
-        PartProcess("machinelearning", environment.state),
+        running_parts(environment.state, "storage", "servicebus", "eventgrid", "machinelearning"),
     ):
         for name, value in settings.items():
             patch.setenv(name, value)

@@ -18,7 +18,7 @@ from azure.servicebus import ServiceBusReceivedMessage, ServiceBusReceiver
 from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
 from handlers.triggers import reconciliation
-from harness.part_process import PartProcess
+from harness.part_process import running_parts
 from localazure.runtime.environment import Environment
 
 ROOT = Path(__file__).parents[3]
@@ -160,8 +160,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         environment = make_environment(state, receiver.url)
         clients = Clients(Settings(_settings(environment, receiver)))
         with ExitStack() as stack:
-            for name in ("servicebus", "eventgrid", "storage"):
-                stack.enter_context(PartProcess(name, state))
+            stack.enter_context(running_parts(state, "servicebus", "eventgrid", "storage"))
             for client in (clients.service_bus, clients.blobs, clients.event_grid):
                 stack.enter_context(client)
             yield World(clients, Namespace(clients), receiver)

@@ -24,7 +24,7 @@ from azure.servicebus.exceptions import (
 )
 from azure.storage.blob import ContainerClient
 
-from harness.part_process import PartProcess
+from harness.part_process import running_parts
 from localazure.faults.force import put_in_force, take_out
 from localazure.faults.plan import Plan
 from localazure.runtime.environment import Environment
@@ -47,11 +47,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
     (folder / "event-grid.json").write_text(EVENT_GRID)
     environment = Environment.draw(folder / "state", app=folder, config=folder)
     environment.save()
-    with (
-        PartProcess("storage", environment.state),
-        PartProcess("servicebus", environment.state),
-        PartProcess("eventgrid", environment.state),
-    ):
+    with running_parts(environment.state, "storage", "servicebus", "eventgrid"):
         yield environment
 
 

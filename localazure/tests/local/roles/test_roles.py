@@ -24,7 +24,7 @@ from azure.storage.blob import BlobServiceClient, ContainerClient
 from azure.storage.queue import QueueClient
 
 from harness.child_process import REPOSITORY
-from harness.part_process import PartProcess
+from harness.part_process import running_parts
 from harness.role_table import TABLE, RoleTable
 from localazure.runtime.certificates import ensure_certificates
 from localazure.runtime.environment import Environment
@@ -54,9 +54,7 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
     with (
         pytest.MonkeyPatch.context() as patch,
         trusted(environment.ca_bundle),
-        PartProcess("storage", environment.state),
-        PartProcess("servicebus", environment.state),
-        PartProcess("eventgrid", environment.state),
+        running_parts(environment.state, "storage", "servicebus", "eventgrid"),
     ):
         patch.setenv("REQUESTS_CA_BUNDLE", str(environment.ca_bundle))  # as app settings do
         connection = environment.storage_connection_string("landfalldata")

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageHeader
+from azure.servicebus.exceptions import MessageNotFoundError
 
 from harness.service_bus_handlers import Handlers, body, receive_all, receive_one
 
@@ -33,19 +34,23 @@ def test_a_message_keeps_its_delivery_annotations_and_priority(handlers: Handler
     assert dead.raw_amqp_message.delivery_annotations[b"own"] == 1
 
 
-def test_a_deferred_message_has_its_lock_token_in_the_annotations(handlers: Handlers) -> None:
+def test_a_deferred_message_is_received_by_its_number_only(handlers: Handlers) -> None:
     receiver = handlers.receiver("plain")
     handlers.sender("plain").send_messages(ServiceBusMessage("later"))
     got = receive_one(receiver)
     number = got.sequence_number
     assert number is not None
     receiver.defer_message(got)
+    assert receiver.receive_messages(1, max_wait_time=0.1) == []
     (peeked,) = receiver.peek_messages(1, sequence_number=number)
     assert not peeked.raw_amqp_message.delivery_annotations
     (deferred,) = receiver.receive_deferred_messages(number)
+    assert body(deferred) == b"later"
     assert deferred.lock_token is not None
     assert deferred.raw_amqp_message.delivery_annotations == {LOCK_TOKEN: deferred.lock_token}
     receiver.complete_message(deferred)
+    with pytest.raises(MessageNotFoundError):
+        receiver.receive_deferred_messages(number)
 
 
 @pytest.mark.parametrize("queue", ["plain", "forwarding"])

@@ -77,21 +77,6 @@ def test_a_message_arrives_with_all_its_fields(handlers: Handlers) -> None:
     assert is_empty(receiver)
 
 
-def test_a_deferred_message_is_received_by_its_number_only(handlers: Handlers) -> None:
-    handlers.sender("plain").send_messages(ServiceBusMessage("later"))
-    receiver = handlers.receiver("plain")
-    message = receive_one(receiver)
-    number = message.sequence_number
-    assert number is not None
-    receiver.defer_message(message)
-    assert receiver.receive_messages(1, max_wait_time=0.5) == []
-    (deferred,) = receiver.receive_deferred_messages(number)
-    assert body(deferred) == b"later"
-    receiver.complete_message(deferred)
-    with pytest.raises(MessageNotFoundError):
-        receiver.receive_deferred_messages(number)
-
-
 def test_dead_letters_carry_reason_and_description(handlers: Handlers) -> None:
     sent = ServiceBusMessage("bad", application_properties={"kept": 1})
     handlers.sender("plain").send_messages(sent)
@@ -127,16 +112,6 @@ def test_an_expired_lock_leads_to_redelivery_and_settling_it_fails(handlers: Han
     with pytest.raises(MessageLockLostError):
         receiver.renew_message_lock(first)
     receiver.complete_message(second)
-
-
-def test_too_many_deliveries_dead_letter(handlers: Handlers) -> None:
-    handlers.sender("hasty").send_messages(ServiceBusMessage("poison"))
-    receiver = handlers.receiver("hasty")
-    for _ in range(2):
-        receiver.abandon_message(receive_one(receiver))
-    (dead,) = receive_all(handlers.dead_letters("hasty"), 1)
-    assert dead.dead_letter_reason == "MaxDeliveryCountExceeded"
-    assert dead.delivery_count == 2
 
 
 def test_a_lock_can_be_renewed_by_hand_and_by_the_renewer(handlers: Handlers) -> None:
