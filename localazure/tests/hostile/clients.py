@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import aiohttp
 from azure.servicebus import ServiceBusMessage
@@ -25,6 +26,7 @@ OPERATION_SECONDS = 20.0
 PAUSE_SECONDS = 0.05
 
 Operation = Callable[[], Awaitable[None]]
+Storage = TypeVar("Storage", BlobServiceClient, QueueServiceClient)
 
 
 @dataclass
@@ -76,15 +78,18 @@ async def clients(environment: Environment) -> AsyncGenerator[dict[str, Operatio
                 [event],
             )
 
-        async def blob_client(scheme: str, port: int) -> Operation:
-            service = await enter(
-                BlobServiceClient(
+        async def storage(service: type[Storage], scheme: str, port: int) -> Storage:
+            return await enter(
+                service(
                     f"{scheme}://127.0.0.1:{port}/{STORAGE_ACCOUNT}",
                     STORAGE_KEY,
                     retry_total=0,
                     connection_verify=str(environment.ca_bundle),
                 )
             )
+
+        async def blob_client(scheme: str, port: int) -> Operation:
+            service = await storage(BlobServiceClient, scheme, port)
 
             async def put_and_get() -> None:
                 blob = service.get_blob_client("landing", uuid.uuid4().hex)
@@ -95,14 +100,7 @@ async def clients(environment: Environment) -> AsyncGenerator[dict[str, Operatio
             return put_and_get
 
         async def queue_client(scheme: str, port: int) -> Operation:
-            service = await enter(
-                QueueServiceClient(
-                    f"{scheme}://127.0.0.1:{port}/{STORAGE_ACCOUNT}",
-                    STORAGE_KEY,
-                    retry_total=0,
-                    connection_verify=str(environment.ca_bundle),
-                )
-            )
+            service = await storage(QueueServiceClient, scheme, port)
 
             async def properties() -> None:
                 await service.get_service_properties()

@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 
 from harness.runtime import Runtime
-from hostile.clients import OPERATION_SECONDS, QUEUE, Operation, Served, clients, go_on
+from hostile.clients import OPERATION_SECONDS, QUEUE, Served, clients, go_on
 from hostile.traffic import Script, Sent, Target, attack
 from localazure.runtime.environment import AMQPS_PORT, Environment
 from localazure.runtime.supervisor import FUNCTIONS, SERVICES
@@ -74,7 +74,7 @@ class Siege:
             served = {name: Served() for name in operations}
             await _all_until(
                 _Enough(seconds, served.values()),
-                *(self._client(each, served[name]) for name, each in operations.items()),
+                *(go_on(each, served[name]) for name, each in operations.items()),
                 *(
                     attack(script, target, random.Random(self._chance.random()), sent)
                     for target in targets
@@ -90,10 +90,6 @@ class Siege:
             {name: after.get(name, 0.0) - mib for name, mib in before.items()},
             tuple(name for name in self._parts if name in before and name not in after),
         )
-
-    @staticmethod
-    def _client(operation: Operation, served: Served) -> Coroutine[Any, Any, None]:
-        return go_on(operation, served)
 
     def _targets(self) -> list[Target]:
         environment = self._environment

@@ -23,7 +23,7 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from harness.part_process import PartProcess
+from harness.part_process import running_parts
 from localazure.runtime.environment import SERVICE_BUS_KEY_NAME, Environment
 from localazure.storage.azurite_installation import cache_folder, find_node
 
@@ -98,9 +98,7 @@ def _services() -> Generator[Environment]:
         )
         environment = Environment.draw(folder / "state", app=folder, config=folder)
         environment.save()
-        with contextlib.ExitStack() as stack:
-            for name in ("storage", "servicebus", "eventgrid"):
-                stack.enter_context(PartProcess(name, environment.state))
+        with running_parts(environment.state, "storage", "servicebus", "eventgrid"):
             yield environment
 
 
