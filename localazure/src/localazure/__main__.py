@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import os
 import sys
+from http.client import HTTPException
 from pathlib import Path
-
-import aiohttp
 
 from localazure.errors import StartError, shown_without_traceback
 from localazure.faults.force import plan_in_force, put_in_force, read_plan, take_out
@@ -25,8 +23,7 @@ from localazure.runtime.environment import (
     Environment,
     has_app,
 )
-from localazure.runtime.function_errors import function_errors
-from localazure.runtime.pages import page_links
+from localazure.runtime.function_report import report_functions
 from localazure.runtime.supervisor import DEFAULT_PORT_BASE, Options, find_config, running
 from localazure.storage.azurite_installation import ensure_azurite
 
@@ -205,8 +202,7 @@ async def _up(parsed: argparse.Namespace) -> int:
     async with running(options, _notify) as (environment, keeper):
         _show_endpoints(environment)
         if has_app(environment.app):
-            await _show_pages(environment)
-            await _show_function_errors(environment)
+            await _show_functions(environment)
         print("ready; Ctrl-C ends it", flush=True)
         await keeper
     return 0
@@ -222,20 +218,15 @@ def _notify(line: str) -> None:
     print(f"localazure: {line}", flush=True)
 
 
-async def _show_pages(environment: Environment) -> None:
-    # The Functions host may have died: it is restarted, and its errors are shown after this.
-    with contextlib.suppress(aiohttp.ClientError, TimeoutError):
-        for name, url in (await page_links(environment)).items():
-            print(f"  page of '{name}': {url}")
-
-
-async def _show_function_errors(environment: Environment) -> None:
+async def _show_functions(environment: Environment) -> None:
     try:
-        errors = await function_errors(environment)
-    except (aiohttp.ClientError, TimeoutError) as error:  # it may have died: it is restarted
+        report = await asyncio.to_thread(report_functions, environment)
+    except (OSError, HTTPException) as error:  # it may have died: it is restarted
         _notify(f"the Functions host did not answer which functions are in error: {error}")
         return
-    for name, text in errors.items():
+    for name, url in report.pages.items():
+        print(f"  page of '{name}': {url}")
+    for name, text in report.errors.items():
         _notify(f"The '{name}' function is in error: {text}")
 
 

@@ -32,7 +32,6 @@ from localazure.functions.http.cors import CorsPolicy
 from localazure.functions.http.request_limits import PARSER_LIMIT_BYTES, refuse_oversized
 from localazure.functions.http.throttle import HttpThrottle
 from localazure.functions.triggers import listeners, registry
-from localazure.functions.triggers.durable import sdk_version
 from localazure.functions.triggers.http.trigger import max_request_bytes
 from localazure.functions.triggers.listeners import Surroundings
 from localazure.functions.triggers.timer import trigger as timer_trigger
@@ -135,9 +134,11 @@ class Host:
                 ),
             )
             if any(_uses_durable(function) for function in self._triggers.functions):
-                sdk_version.require_supported_version()
                 # An app without durable functions needs neither the engine nor its SDK.
-                from localazure.functions.triggers.durable.functions import DurableFunctions  # noqa: PLC0415 - see above
+                from localazure.functions.triggers.durable import sdk_version
+
+                sdk_version.require_supported_version()
+                from localazure.functions.triggers.durable.functions import DurableFunctions
 
                 self._durable = DurableFunctions(
                     (

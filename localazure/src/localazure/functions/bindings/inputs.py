@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from azure.core.exceptions import ResourceNotFoundError
 from azure.functions.meta import Datum
 
 from localazure.functions.app import binding_kinds, sdk_types
@@ -58,6 +57,8 @@ class InputBindings:
             # It may name a container only.
             container, _, name = setting("path").lstrip("/").partition("/")
             return sdk_types.blob_reference(binding.connection, container, name)
+        from azure.core.exceptions import ResourceNotFoundError
+
         container, name = split_path(setting("path"))
         service = await self._storage.blobs(binding.connection)
         try:

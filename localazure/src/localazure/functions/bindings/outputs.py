@@ -3,7 +3,7 @@
 Messages to people (Twilio, SendGrid) are not sent but written to the log.
 
 A value that cannot be sent fails the invocation, as on Azure. Clients are opened when first needed
-and kept: the SDK takes up to a second to close one.
+and kept: the SDK takes up to a second to close one. So are the SDKs imported.
 
 Sources: https://learn.microsoft.com/azure/azure-functions/functions-bindings-service-bus-output,
 https://learn.microsoft.com/azure/azure-functions/functions-bindings-event-grid-output
@@ -16,13 +16,9 @@ import contextlib
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from azure.core.credentials import AzureKeyCredential
-from azure.eventgrid.aio import EventGridPublisherClient
 from azure.functions.meta import Datum
-from azure.servicebus import ServiceBusMessage
-from azure.servicebus.aio import ServiceBusSender
 
 from localazure.functions import logs
 from localazure.functions.app import binding_kinds
@@ -32,6 +28,10 @@ from localazure.functions.bindings.inputs import Setting
 from localazure.functions.bindings.storage_outputs import StorageOutputs
 from localazure.functions.configuration import connections
 from localazure.functions.worker.invocation import BindingData
+
+if TYPE_CHECKING:
+    from azure.eventgrid.aio import EventGridPublisherClient
+    from azure.servicebus.aio import ServiceBusSender
 
 _LOG = logging.getLogger(logs.HOST_LOGGER)
 
@@ -78,6 +78,8 @@ class OutputBindings:
         await self._clients.aclose()
 
     async def _send_service_bus(self, binding: Binding, value: Datum, setting: Setting) -> None:
+        from azure.servicebus import ServiceBusMessage
+
         entity = setting("queueName") or setting("topicName")
         is_queue = bool(binding.settings.get("queueName"))
         connection = binding.connection or connections.DEFAULT_SERVICE_BUS
@@ -97,6 +99,9 @@ class OutputBindings:
         await sender.send_messages(ServiceBusMessage(value.value))
 
     async def _send_event_grid(self, binding: Binding, value: Datum, _: Setting) -> None:
+        from azure.core.credentials import AzureKeyCredential
+        from azure.eventgrid.aio import EventGridPublisherClient
+
         events = _events(value)
         connection = binding.connection
         endpoint_name = (

@@ -16,7 +16,6 @@ from localazure.functions.app.signature import Binding
 from localazure.functions.bindings.inputs import Setting, split_path
 from localazure.functions.bindings.storage_clients import StorageClients, upload_blob
 from localazure.functions.configuration.host_json import QueueOptions
-from localazure.storage_client.queue import encode
 
 
 class StorageOutputs:
@@ -34,6 +33,8 @@ class StorageOutputs:
 
     async def put_messages(self, binding: Binding, value: Datum, setting: Setting) -> None:
         """Send a message, or each of an array."""
+        from localazure.storage_client.queue import encode
+
         queue = await self._storage.queue(binding.connection, setting("queueName").lower())
         for content in queue_contents(value):
             await queue.put(encode(content, is_base64=self._queue_options.is_base64))

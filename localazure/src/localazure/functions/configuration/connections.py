@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from azure.identity.aio import DefaultAzureCredential, ManagedIdentityCredential
-from azure.servicebus.aio import ServiceBusClient
+if TYPE_CHECKING:
+    from azure.servicebus.aio import ServiceBusClient
 
 _WEBJOBS_PREFIX = "AzureWebJobs"
 DEFAULT_SERVICE_BUS = "AzureWebJobsServiceBus"
@@ -36,6 +36,8 @@ def setting(name: str, settings: Mapping[str, str]) -> str | None:
 
 def identity(connection: str, settings: Mapping[str, str]) -> Any:
     """The credential of an identity-based connection."""
+    from azure.identity.aio import DefaultAzureCredential, ManagedIdentityCredential
+
     client_id = setting(f"{connection}__clientId", settings)
     kind = setting(f"{connection}__credential", settings)
     if kind is not None and kind.lower() == "managedidentity":
@@ -72,6 +74,8 @@ async def service_bus_client(
     Raises:
         ValueError: it is not configured, or the connection string is malformed.
     """
+    from azure.servicebus.aio import ServiceBusClient
+
     check_service_bus(connection, settings)
     secret = setting(connection, settings)
     if secret:

@@ -1,6 +1,7 @@
 """Triggers that wait for something by themselves, by kind; the others are called over HTTP.
 
-A further kind is an entry here and in `binding_kinds.TRIGGERS`.
+A further kind is an entry here and in `binding_kinds.TRIGGERS`. Those that need an SDK are imported
+for an app that has such a function.
 """
 
 from __future__ import annotations
@@ -17,10 +18,6 @@ from localazure.functions.bindings.storage_clients import StorageClients
 from localazure.functions.configuration.host_json import HostOptions
 from localazure.functions.configuration.plan import Plan
 from localazure.functions.triggers.event_grid.trigger import event_data
-from localazure.functions.triggers.queue import trigger as queue_trigger
-from localazure.functions.triggers.queue.trigger import QueueTrigger
-from localazure.functions.triggers.service_bus import message as service_bus_message
-from localazure.functions.triggers.service_bus.trigger import ServiceBusTrigger
 from localazure.functions.triggers.timer.one_host import DatabaseInTurn, ListenerInTurn
 from localazure.functions.triggers.timer.trigger import TimerTrigger, timer_data
 from localazure.functions.worker.invocation import Invoker, TriggerData
@@ -65,22 +62,44 @@ def on_one_host(listener: Listener, host: Surroundings) -> Listener:
     return ListenerInTurn(listener, host.database)
 
 
+def _service_bus(function: LoadedFunction, host: Surroundings) -> Listener:
+    from localazure.functions.triggers.service_bus.trigger import ServiceBusTrigger
+
+    return ServiceBusTrigger(
+        function, host.invoker, host.options.extensions.service_bus, host.settings
+    )
+
+
+def _queue(function: LoadedFunction, host: Surroundings) -> Listener:
+    from localazure.functions.triggers.queue.trigger import QueueTrigger
+
+    return QueueTrigger(function, host.invoker, host.options.extensions.queues, host.storage)
+
+
+def _service_bus_by_hand(text: str) -> TriggerData:
+    from localazure.functions.triggers.service_bus import message
+
+    return message.by_hand(text)
+
+
+def _queue_by_hand(text: str) -> TriggerData:
+    from localazure.functions.triggers.queue import trigger
+
+    return trigger.by_hand(text)
+
+
 LISTENERS: Final[Mapping[str, Callable[[LoadedFunction, Surroundings], Listener]]] = {
     binding_kinds.TIMER_TRIGGER: lambda function, host: on_one_host(
         TimerTrigger(function, host.invoker, host.database, zone=host.zone), host
     ),
-    binding_kinds.SERVICE_BUS_TRIGGER: lambda function, host: ServiceBusTrigger(
-        function, host.invoker, host.options.extensions.service_bus, host.settings
-    ),
-    binding_kinds.QUEUE_TRIGGER: lambda function, host: QueueTrigger(
-        function, host.invoker, host.options.extensions.queues, host.storage
-    ),
+    binding_kinds.SERVICE_BUS_TRIGGER: _service_bus,
+    binding_kinds.QUEUE_TRIGGER: _queue,
 }
 
 BY_HAND: Final[Mapping[str, Callable[[str], TriggerData]]] = {
     binding_kinds.TIMER_TRIGGER: lambda _: timer_data(None),
     binding_kinds.EVENT_GRID_TRIGGER: lambda text: event_data(json.loads(text)),
-    binding_kinds.SERVICE_BUS_TRIGGER: service_bus_message.by_hand,
-    binding_kinds.QUEUE_TRIGGER: queue_trigger.by_hand,
+    binding_kinds.SERVICE_BUS_TRIGGER: _service_bus_by_hand,
+    binding_kinds.QUEUE_TRIGGER: _queue_by_hand,
 }
 """Makes of a text that was given to /admin/functions/NAME what the trigger would hand over."""

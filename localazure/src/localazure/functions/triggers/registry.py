@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
@@ -19,7 +19,6 @@ from localazure.functions.configuration import connections
 from localazure.functions.configuration.plan import Plan
 from localazure.functions.http.access_keys import KeyRing
 from localazure.functions.http.web_extension import WebExtension
-from localazure.functions.triggers.blob.trigger import BlobFunction, BlobTriggers, find_host_id
 from localazure.functions.triggers.event_grid.trigger import EventGridTrigger
 from localazure.functions.triggers.http.trigger import HttpEndpoint, HttpTrigger, max_request_bytes
 from localazure.functions.triggers.listeners import (
@@ -29,6 +28,9 @@ from localazure.functions.triggers.listeners import (
     on_one_host,
 )
 from localazure.storage_client.service import Service
+
+if TYPE_CHECKING:
+    from localazure.functions.triggers.blob.trigger import BlobFunction
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,8 @@ def build(functions: list[LoadedFunction], keys: KeyRing, host: Surroundings) ->
     )
     webhooks = event_grid.routes()
     if parts.blob_functions:
+        from localazure.functions.triggers.blob.trigger import BlobTriggers, find_host_id
+
         blobs = BlobTriggers(
             parts.blob_functions,
             keys=keys,
@@ -112,6 +116,8 @@ class _Parts:
             endpoint.check_against(self.endpoints)
             self.endpoints.append(endpoint)
         elif kind == binding_kinds.BLOB_TRIGGER:
+            from localazure.functions.triggers.blob.trigger import BlobFunction
+
             blob_function = BlobFunction.of(function, self._host.storage)
             if blob_function.is_polled and self._host.plan is Plan.FLEX:
                 # https://learn.microsoft.com/azure/azure-functions/flex-consumption-plan

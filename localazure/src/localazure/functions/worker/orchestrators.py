@@ -44,6 +44,6 @@ def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
     if metadata.version(SDK) not in PROVED_VERSIONS:
         return function
     # Its import already depends on private attributes of the SDK.
-    from localazure.functions.worker import replay_shortcut  # noqa: PLC0415 - see above
+    from localazure.functions.worker import replay_shortcut
 
     return replay_shortcut.wrap(function)
