@@ -81,9 +81,7 @@ def say_hello(city: str) -> str:
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     folder = tmp_path_factory.mktemp("distribution")
-    environment = Installed(folder / "venv")
-    environment.install(str(build_wheel(folder / "dist")))
-    return environment
+    return Installed.by_links(folder / "venv", build_wheel(folder / "dist"))
 
 
 @pytest.fixture
