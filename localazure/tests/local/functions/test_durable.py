@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import io
 import logging
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -63,6 +64,17 @@ async def test_orchestrators_queue_behind_blocking_activities(running_app: Any) 
             assert response.status == 200
         assert (await echo)["output"] == "anyone"
         assert (await crowded)["output"] == "through"
+
+
+async def test_the_end_does_not_wait_for_activities_that_block(running_app: Any) -> None:
+    def threads() -> list[threading.Thread]:
+        return [one for one in threading.enumerate() if one.name.startswith("function-")]
+
+    async with running_app("durable", drain_seconds=0.2) as (_, client):
+        async with client.post("/api/start/crowded") as response:
+            assert response.status == 202
+        await eventually(lambda: len(threads()) == 3)
+    assert [one.daemon for one in threads()] == [True] * 3  # nor does the end of the process
 
 
 async def test_activities_run_twice_where_the_setting_says_so(

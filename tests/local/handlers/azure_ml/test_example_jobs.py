@@ -53,7 +53,8 @@ POLL_SECONDS = 1.0  # these jobs take many seconds, and the SDK tens of millisec
 def deploy(cloud: Cloud, name: str, replacements: dict[str, str]) -> Pipeline:
     """An example pipeline, with changes in its job file."""
     folder = cloud.pipelines / name
-    shutil.copytree(EXAMPLES / name, folder)
+    # Of the name that another module's pipeline may have, where they share the workspace.
+    shutil.copytree(EXAMPLES / name, folder, dirs_exist_ok=True)
     file = folder / "job.yml"
     text = file.read_text()
     for old, new in replacements.items():
