@@ -200,7 +200,7 @@ async def _up(parsed: argparse.Namespace) -> int:
     end_on_signals(main_task.cancel, on_interrupt=_show_interrupt)
     ensure_azurite(_notify)
     async with running(options, _notify) as (environment, keeper):
-        _show_endpoints(environment)
+        show_endpoints(environment)
         if has_app(environment.app):
             await _show_functions(environment)
         print("ready; Ctrl-C ends it", flush=True)
@@ -230,7 +230,8 @@ async def _show_functions(environment: Environment) -> None:
         _notify(f"The '{name}' function is in error: {text}")
 
 
-def _show_endpoints(environment: Environment) -> None:
+def show_endpoints(environment: Environment) -> None:
+    """Print the addresses of all services."""
     ports = environment.ports
     if has_app(environment.app):
         print(f"  {'Functions':<12} {environment.functions_url}")

@@ -127,6 +127,30 @@ class DurableApp(df.DFApp):
             invoker.close()
 
 
+def simple_app() -> DurableApp:
+    """Its orchestrators take one step each; a test adds those that it is about."""
+    app = DurableApp()
+
+    @app.activity
+    def double(number: int) -> int:
+        return 2 * number
+
+    @app.activity
+    def boom(text: str) -> None:
+        raise ValueError(text)
+
+    @app.orchestrator
+    def simple(context: df.DurableOrchestrationContext) -> Any:
+        return (yield context.call_activity("double", 1))
+
+    @app.orchestrator
+    def waiting(context: df.DurableOrchestrationContext) -> Any:
+        name = yield context.wait_for_external_event("go")
+        return [name, (yield context.call_activity("double", 21))]
+
+    return app
+
+
 class PushedClock:
     """The wall clock, which a test may push forward."""
 

@@ -12,7 +12,6 @@ import pytest
 
 from harness.task_hub import DurableApp, running
 from localazure import limits
-from localazure.runtime.environment import RUN_ACTIVITIES_TWICE
 
 Context = df.DurableOrchestrationContext
 # For a whole megabyte aiohttp warns the SDK's client, which is no concern here.
@@ -96,10 +95,3 @@ async def test_azure_storage_moves_large_payloads_to_blobs(
             assert (await hub.run("result_of", 50_001)).output == 50_001
     told = [line for line in caplog.messages if "result of activity 'blow_up'" in line]
     assert len(told) == 1
-
-
-async def test_activities_can_be_run_twice(tmp_path: Path) -> None:
-    app = make_app()
-    async with running(app, tmp_path, app_settings={RUN_ACTIVITIES_TWICE: "true"}) as hub:
-        assert (await hub.run("input_of", 3)).output == 3
-    assert app.count("measure") == 2

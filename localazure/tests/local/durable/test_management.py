@@ -13,7 +13,7 @@ import aiohttp
 import azure.durable_functions as df
 import pytest
 
-from harness.task_hub import EARLY_EVENTS, KEYS, DurableApp, RunningHub, running
+from harness.task_hub import EARLY_EVENTS, KEYS, RunningHub, running, simple_app
 from harness.waiting import eventually
 from localazure.functions.durable.engine.instance import Execution, Instance
 from localazure.functions.durable.store.store import Store
@@ -23,28 +23,9 @@ pytestmark = EARLY_EVENTS
 Context = df.DurableOrchestrationContext
 
 
-def make_app() -> DurableApp:
-    app = DurableApp()
-
-    @app.activity
-    def double(number: int) -> int:
-        return 2 * number
-
-    @app.orchestrator
-    def waiting(context: Context) -> Any:
-        name = yield context.wait_for_external_event("go")
-        return [name, (yield context.call_activity("double", 21))]
-
-    @app.orchestrator
-    def simple(context: Context) -> Any:
-        return (yield context.call_activity("double", 1))
-
-    return app
-
-
 @pytest.fixture
 async def hub(tmp_path: Path) -> AsyncIterator[RunningHub]:
-    async with running(make_app(), tmp_path) as hub:
+    async with running(simple_app(), tmp_path) as hub:
         yield hub
 
 
@@ -82,7 +63,7 @@ async def test_starts_of_one_id_at_the_same_time(
 
     monkeypatch.setattr(Store, "create", create_together)
     host_json = {"storageProvider": {"type": provider}}
-    async with running(app := make_app(), tmp_path, host_json=host_json) as hub:
+    async with running(app := simple_app(), tmp_path, host_json=host_json) as hub:
         starts = [hub.client.start_new("waiting", "one", n) for n in range(2)]
         outcomes = await asyncio.gather(*starts, return_exceptions=True)
         assert outcomes.count("one") == (2 if provider == "azureStorage" else 1)
@@ -100,7 +81,7 @@ async def test_instance_ids_that_azure_refuses(hub: RunningHub, bad: str) -> Non
 
 
 async def test_terminate_reaches_sub_orchestrations(tmp_path: Path) -> None:
-    app = make_app()
+    app = simple_app()
 
     @app.orchestrator
     def outer(context: Context) -> Any:
@@ -119,7 +100,7 @@ async def test_terminate_reaches_sub_orchestrations(tmp_path: Path) -> None:
 
 
 async def test_a_suspended_instance_stays_suspended_over_a_restart(tmp_path: Path) -> None:
-    app = make_app()
+    app = simple_app()
     async with running(app, tmp_path) as hub:
         await hub.client.start_new("waiting", "one")
         await hub.client.suspend("one", "lunch")
@@ -133,7 +114,7 @@ async def test_a_suspended_instance_stays_suspended_over_a_restart(tmp_path: Pat
 
 
 async def test_rewind_runs_the_failed_step_again(tmp_path: Path) -> None:
-    app = make_app()
+    app = simple_app()
     broken = True
 
     @app.activity
@@ -170,7 +151,7 @@ async def test_rewind_runs_the_failed_step_again(tmp_path: Path) -> None:
 
 async def test_a_rewind_is_one_transaction(tmp_path: Path) -> None:
     """Else a child may end while its parent has still failed, and its end reaches nobody."""
-    app = make_app()
+    app = simple_app()
     broken = True
 
     @app.activity
@@ -206,7 +187,7 @@ async def test_a_rewind_is_one_transaction(tmp_path: Path) -> None:
 
 async def test_a_rewind_takes_up_what_was_under_way(tmp_path: Path) -> None:
     """Code that is not deterministic fails an instance with steps under way; then it is mended."""
-    app = make_app()
+    app = simple_app()
     gate, is_broken = asyncio.Event(), True
 
     @app.activity
@@ -381,7 +362,7 @@ async def test_links_of_a_start_work_as_they_are(hub: RunningHub) -> None:
 
 
 async def test_failed_instance_as_http_error_when_asked(tmp_path: Path) -> None:
-    app = make_app()
+    app = simple_app()
 
     @app.orchestrator
     def broken(_: Context) -> Any:

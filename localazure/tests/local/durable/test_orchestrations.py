@@ -11,7 +11,7 @@ from typing import Any
 import azure.durable_functions as df
 import pytest
 
-from harness.task_hub import EARLY_EVENTS, DurableApp, running
+from harness.task_hub import EARLY_EVENTS, running, simple_app
 from harness.waiting import eventually
 
 pytestmark = EARLY_EVENTS
@@ -19,22 +19,8 @@ pytestmark = EARLY_EVENTS
 Context = df.DurableOrchestrationContext
 
 
-def make_app() -> DurableApp:
-    app = DurableApp()
-
-    @app.activity
-    def double(number: int) -> int:
-        return 2 * number
-
-    @app.activity
-    def boom(text: str) -> None:
-        raise ValueError(text)
-
-    return app
-
-
 async def test_uncancelled_timer_keeps_the_instance_running(tmp_path: Path) -> None:
-    app = make_app()
+    app = simple_app()
 
     @app.orchestrator
     def forgetful(context: Context) -> Any:
@@ -58,7 +44,7 @@ async def test_uncancelled_timer_keeps_the_instance_running(tmp_path: Path) -> N
 
 
 async def test_external_event_waits_and_is_buffered(tmp_path: Path) -> None:
-    app = make_app()
+    app = simple_app()
 
     @app.orchestrator
     def listening(context: Context) -> Any:
@@ -82,7 +68,7 @@ async def test_external_event_waits_and_is_buffered(tmp_path: Path) -> None:
 
 async def test_reused_event_task_with_fresh_timers(tmp_path: Path) -> None:
     """One wait yielded in several task_any: the SDK names it in the first one only."""
-    app = make_app()
+    app = simple_app()
 
     @app.orchestrator
     def watching(context: Context) -> Any:
@@ -108,7 +94,7 @@ async def test_reused_event_task_with_fresh_timers(tmp_path: Path) -> None:
 
 
 async def test_sub_orchestrations(tmp_path: Path) -> None:
-    app = make_app()
+    app = simple_app()
     seen: list[tuple[str, str]] = []
 
     @app.orchestrator
@@ -143,7 +129,7 @@ async def test_sub_orchestrations(tmp_path: Path) -> None:
 
 
 async def test_sub_orchestration_fails_its_parent(tmp_path: Path) -> None:
-    app = make_app()
+    app = simple_app()
 
     @app.orchestrator
     def child(context: Context) -> Any:
@@ -163,7 +149,7 @@ async def test_sub_orchestration_fails_its_parent(tmp_path: Path) -> None:
 
 
 async def test_continue_as_new(tmp_path: Path) -> None:
-    app = make_app()
+    app = simple_app()
 
     @app.orchestrator
     def counting(context: Context) -> Any:
@@ -185,7 +171,7 @@ async def test_continue_as_new(tmp_path: Path) -> None:
 
 
 async def test_siblings_of_a_failed_task_are_awaited(tmp_path: Path) -> None:
-    app = make_app()
+    app = simple_app()
     gate = asyncio.Event()
 
     @app.activity
@@ -210,7 +196,7 @@ async def test_siblings_of_a_failed_task_are_awaited(tmp_path: Path) -> None:
 
 
 async def test_determinism_failure_names_the_steps(tmp_path: Path) -> None:
-    app = make_app()
+    app = simple_app()
     names = iter(["double", "boom"])
 
     @app.orchestrator
@@ -225,21 +211,21 @@ async def test_determinism_failure_names_the_steps(tmp_path: Path) -> None:
 
 
 async def test_unknown_functions(tmp_path: Path) -> None:
-    app = make_app()
+    app = simple_app()
 
     @app.orchestrator
     def lost(context: Context) -> Any:
         yield context.call_activity("nowhere", 1)
 
     async with running(app, tmp_path) as hub:
-        with pytest.raises(Exception, match="known orchestrator functions: 'lost'"):
+        with pytest.raises(Exception, match="known orchestrator functions: 'simple', 'waiting'"):
             await hub.client.start_new("nothing")
         status = await hub.run("LOST")
     assert "The function 'nowhere' doesn't exist" in status.output
 
 
 async def test_large_payloads(tmp_path: Path) -> None:
-    app = make_app()
+    app = simple_app()
 
     @app.activity
     def echo(value: str) -> str:
@@ -256,7 +242,7 @@ async def test_large_payloads(tmp_path: Path) -> None:
 
 
 async def test_a_timer_longer_than_the_real_host_keeps_messages(tmp_path: Path) -> None:
-    app = make_app()
+    app = simple_app()
 
     @app.orchestrator
     def patient(context: Context) -> Any:
@@ -276,7 +262,7 @@ async def test_a_timer_longer_than_the_real_host_keeps_messages(tmp_path: Path) 
 
 
 async def test_a_sub_orchestration_cannot_take_a_live_id(tmp_path: Path) -> None:
-    app = make_app()
+    app = simple_app()
 
     @app.orchestrator
     def parent(context: Context) -> Any:
@@ -289,7 +275,7 @@ async def test_a_sub_orchestration_cannot_take_a_live_id(tmp_path: Path) -> None
 
 
 async def test_a_late_activity_does_not_reach_the_next_execution(tmp_path: Path) -> None:
-    app = make_app()
+    app = simple_app()
     gates = [asyncio.Event(), asyncio.Event()]
 
     @app.activity

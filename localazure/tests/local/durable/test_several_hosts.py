@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import azure.durable_functions as df
 
-from harness.task_hub import KEYS, DurableApp, RunningHub, running
+from harness.task_hub import KEYS, DurableApp, RunningHub, running, simple_app
 from localazure.functions.configuration.several_hosts import INSTANCE_ID
 from localazure.runtime.environment import HOSTS, LEASE_SECONDS
 
@@ -19,11 +19,7 @@ LEASE = "300"
 
 
 def make_app() -> DurableApp:
-    app = DurableApp()
-
-    @app.activity
-    def double(number: int) -> int:
-        return 2 * number
+    app = simple_app()
 
     @app.orchestrator
     def chain(context: df.DurableOrchestrationContext) -> Any:
@@ -31,7 +27,7 @@ def make_app() -> DurableApp:
         return (yield context.call_activity("double", number))
 
     @app.orchestrator
-    def waiting(context: df.DurableOrchestrationContext) -> Any:
+    def counting(context: df.DurableOrchestrationContext) -> Any:
         yield context.wait_for_external_event("go")
         return (yield context.call_entity(df.EntityId("counter", "one"), "add", 1))
 
@@ -71,7 +67,7 @@ async def test_what_a_host_gives_back_goes_on_elsewhere(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         one = await stack.enter_async_context(host(app, tmp_path, "one"))
         for instance_id in ids:
-            await one.client.start_new("waiting", instance_id)
+            await one.client.start_new("counting", instance_id)
         await asyncio.gather(*(one.until(instance_id, "Running") for instance_id in ids))
         await stack.aclose()
         two = await stack.enter_async_context(host(app, tmp_path, "two"))

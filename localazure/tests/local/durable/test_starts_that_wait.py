@@ -12,7 +12,7 @@ import aiohttp
 import azure.durable_functions as df
 import pytest
 
-from harness.task_hub import DurableApp, RunningHub, running
+from harness.task_hub import DurableApp, RunningHub, running, simple_app
 
 Context = df.DurableOrchestrationContext
 # A poll once a minute would come after the tests' own limit.
@@ -20,23 +20,11 @@ LONG = ("3600", "60")
 
 
 def make_app() -> DurableApp:
-    app = DurableApp()
-
-    @app.activity
-    def double(number: int) -> int:
-        return 2 * number
-
-    @app.orchestrator
-    def simple(context: Context) -> Any:
-        return (yield context.call_activity("double", 1))
+    app = simple_app()
 
     @app.orchestrator
     def failing(_: Context) -> Any:
         raise ValueError("as told")
-
-    @app.orchestrator
-    def waiting(context: Context) -> Any:
-        return (yield context.wait_for_external_event("go"))
 
     @app.orchestrator
     def starting_anew(context: Context) -> Any:

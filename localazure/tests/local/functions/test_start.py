@@ -6,6 +6,7 @@ import json
 import shutil
 import socket
 import textwrap
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,22 @@ from localazure.functions.app_process import start_host
 from localazure.functions.errors import AppLoadError
 
 MASTER = {"x-functions-key": "master-key"}
+WriteApp = Callable[..., Path]
 HEADER = "import azure.functions as func\napp = func.FunctionApp()\n"
 
 
-def write_app(folder: Path, body: str, host_json: str = '{"version": "2.0"}') -> Path:
-    folder.mkdir(exist_ok=True)
-    (folder / "host.json").write_text(host_json)
-    (folder / "function_app.py").write_text(HEADER + textwrap.dedent(body))
-    return folder
+@pytest.fixture
+def write_app(tmp_path: Path) -> WriteApp:
+    """Writes an app into a folder."""
+
+    def write(body: str, host_json: str = '{"version": "2.0"}') -> Path:
+        folder = tmp_path / "app"
+        folder.mkdir()
+        (folder / "host.json").write_text(host_json)
+        (folder / "function_app.py").write_text(HEADER + textwrap.dedent(body))
+        return folder
+
+    return write
 
 
 async def start(app: AbstractAsyncContextManager[object]) -> None:
@@ -33,11 +42,9 @@ async def start(app: AbstractAsyncContextManager[object]) -> None:
 
 
 async def test_functions_in_error_are_named_and_the_others_run(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, running_app: Any
+    write_app: WriteApp, caplog: pytest.LogCaptureFixture, running_app: Any
 ) -> None:
-    app = write_app(
-        tmp_path / "app",
-        """
+    app = write_app("""
         @app.timer_trigger(arg_name="timer", schedule="61 * * * * *")
         def tick(timer: func.TimerRequest) -> None: ...
 
@@ -74,8 +81,7 @@ async def test_functions_in_error_are_named_and_the_others_run(
         @app.route()
         @app.service_bus_queue_output(arg_name="out", queue_name="q", connection="None2")
         def six(req: func.HttpRequest, out: func.Out[str]) -> str: ...
-        """,
-    )
+        """)
     async with running_app(app) as (host, client):
         client.headers.update(MASTER)
         for method, text in (("GET", "one"), ("PUT", "three")):
@@ -111,29 +117,23 @@ async def test_functions_in_error_are_named_and_the_others_run(
         assert reason in line
 
 
-async def test_a_disabled_function_may_be_wrong(tmp_path: Path, running_app: Any) -> None:
-    app = write_app(
-        tmp_path / "app",
-        """
+async def test_a_disabled_function_may_be_wrong(write_app: WriteApp, running_app: Any) -> None:
+    app = write_app("""
         @app.timer_trigger(arg_name="timer", schedule="61 * * * * *")
         def tick(timer: func.TimerRequest) -> None: ...
-        """,
-    )
+        """)
     settings = {"AzureWebJobs.tick.Disabled": "1"}
     await start(running_app(app, **settings))
 
 
-async def test_a_port_that_is_taken(tmp_path: Path, running_app: Any) -> None:
-    app = write_app(
-        tmp_path / "app",
-        """
+async def test_a_port_that_is_taken(write_app: WriteApp, running_app: Any) -> None:
+    app = write_app("""
         @app.timer_trigger(arg_name="timer", schedule="0 0 0 * * *")
         def tick(timer: func.TimerRequest) -> None: ...
 
         @app.service_bus_queue_trigger(arg_name="m", queue_name="q", connection="Bus")
         def on_message(m: func.ServiceBusMessage) -> None: ...
-        """,
-    )
+        """)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -149,10 +149,9 @@ async def test_a_function_that_the_app_does_not_have_is_named(running_app: Any) 
 
 
 async def test_a_plan_refuses_what_it_does_not_have(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, running_app: Any
+    write_app: WriteApp, caplog: pytest.LogCaptureFixture, running_app: Any
 ) -> None:
     app = write_app(
-        tmp_path / "app",
         """
         @app.blob_trigger(arg_name="blob", path="in/{name}", connection="AzureWebJobsStorage")
         def polls(blob: func.InputStream) -> None: ...
@@ -166,17 +165,16 @@ async def test_a_plan_refuses_what_it_does_not_have(
         await start(running_app(app, LOCALAZURE_PLAN="consumption", **storage))
 
 
-async def test_an_unknown_time_zone(tmp_path: Path, running_app: Any) -> None:
-    app = write_app(tmp_path / "app", "")
+async def test_an_unknown_time_zone(write_app: WriteApp, running_app: Any) -> None:
+    app = write_app("")
     with pytest.raises(AppLoadError, match="WEBSITE_TIME_ZONE is 'Mars/Olympus'"):
         await start(running_app(app, WEBSITE_TIME_ZONE="Mars/Olympus"))
 
 
 async def test_warnings_do_not_keep_an_app_from_running(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, running_app: Any
+    write_app: WriteApp, caplog: pytest.LogCaptureFixture, running_app: Any
 ) -> None:
     app = write_app(
-        tmp_path / "app",
         """
         @app.route()
         @app.retry(strategy="fixed_delay", max_retry_count="3", delay_interval="00:00:01")
@@ -215,9 +213,9 @@ async def test_warnings_do_not_keep_an_app_from_running(
     ],
     ids=["ASGI", "WSGI"],
 )
-async def test_web_frameworks(tmp_path: Path, web_app: str, running_app: Any) -> None:
+async def test_web_frameworks(write_app: WriteApp, web_app: str, running_app: Any) -> None:
     host_json = '{"version": "2.0", "extensions": {"http": {"routePrefix": ""}}}'
-    app = write_app(tmp_path / "app", web_app, host_json)
+    app = write_app(web_app, host_json)
     async with (
         running_app(app) as (_, client),
         client.get("/some/where") as response,
@@ -285,8 +283,10 @@ async def test_the_programming_model_v1(tmp_path: Path, running_app: Any) -> Non
         assert await response.text() == "Hello, Ann!"
 
 
-async def test_an_app_that_ends_the_process_at_import(tmp_path: Path, running_app: Any) -> None:
-    app = write_app(tmp_path / "app", "import sys\nsys.exit('no licence')\n")
+async def test_an_app_that_ends_the_process_at_import(
+    write_app: WriteApp, running_app: Any
+) -> None:
+    app = write_app("import sys\nsys.exit('no licence')\n")
     with pytest.raises(AppLoadError, match=r"(?s)function_app\.py.*SystemExit: no licence"):
         await start(running_app(app))
 
@@ -319,31 +319,26 @@ async def test_the_task_hub_may_be_named_by_a_setting(tmp_path: Path, running_ap
 
 
 async def test_an_app_without_functions_says_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, running_app: Any
+    write_app: WriteApp, caplog: pytest.LogCaptureFixture, running_app: Any
 ) -> None:
-    await start(running_app(write_app(tmp_path / "app", "")))
+    await start(running_app(write_app("")))
     assert "No job functions found" in caplog.text
 
 
-async def test_a_warm_up_function_is_no_fault(tmp_path: Path, running_app: Any) -> None:
-    app = write_app(
-        tmp_path / "app",
-        """
+async def test_a_warm_up_function_is_no_fault(write_app: WriteApp, running_app: Any) -> None:
+    app = write_app("""
         @app.warm_up_trigger("warmup_context")
         def warm(warmup_context) -> None: ...
-        """,
-    )
+        """)
     async with running_app(app) as (host, _):
         assert host.faults == {}
         assert "warm: warmupTrigger" in host.list_functions()
 
 
 async def test_an_app_that_configures_logging_does_not_silence_the_host(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, running_app: Any
+    write_app: WriteApp, caplog: pytest.LogCaptureFixture, running_app: Any
 ) -> None:
-    app = write_app(
-        tmp_path / "app",
-        """
+    app = write_app("""
         import logging
 
         # logging.config.dictConfig does it to every logger that it is not given.
@@ -351,18 +346,15 @@ async def test_an_app_that_configures_logging_does_not_silence_the_host(
 
         @app.timer_trigger(arg_name="timer", schedule="61 * * * * *")
         def tick(timer: func.TimerRequest) -> None: ...
-        """,
-    )
+        """)
     await start(running_app(app))
     assert "The 'tick' function is in error" in caplog.text
 
 
 async def test_lines_of_a_functions_own_threads_belong_to_its_invocation(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, running_app: Any
+    write_app: WriteApp, caplog: pytest.LogCaptureFixture, running_app: Any
 ) -> None:
-    app = write_app(
-        tmp_path / "app",
-        """
+    app = write_app("""
         import logging
         import threading
 
@@ -377,8 +369,7 @@ async def test_lines_of_a_functions_own_threads_belong_to_its_invocation(
             thread.start()
             thread.join()
             return context.invocation_id
-        """,
-    )
+        """)
     async with (
         running_app(app) as (_, client),
         client.get("/api/hello") as response,
@@ -402,9 +393,9 @@ app.register_functions(durable)
 
 
 async def test_a_durable_sdk_that_is_not_supported_is_named(
-    tmp_path: Path, running_app: Any
+    write_app: WriteApp, running_app: Any
 ) -> None:
-    app = write_app(tmp_path / "app", DURABLE)
+    app = write_app(DURABLE)
     about = app / ".python_packages/lib/site-packages/azure_functions_durable-2.0.0rc3.dist-info"
     about.mkdir(parents=True)
     (about / "METADATA").write_text("Name: azure-functions-durable\nVersion: 2.0.0rc3\n")
@@ -414,8 +405,8 @@ async def test_a_durable_sdk_that_is_not_supported_is_named(
 
 
 async def test_a_durable_sdk_that_keeps_no_http_session_is_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, running_app: Any
+    write_app: WriteApp, monkeypatch: pytest.MonkeyPatch, running_app: Any
 ) -> None:
     monkeypatch.delattr(http_utils, "_close_session")  # as before version 1.5
 
-    await start(running_app(write_app(tmp_path / "app", DURABLE)))
+    await start(running_app(write_app(DURABLE)))

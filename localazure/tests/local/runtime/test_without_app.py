@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import pytest
 from azure.storage.blob import BlobServiceClient
 
-from harness.runtime import Runtime
+from localazure.__main__ import show_endpoints
+from localazure.runtime import supervisor
+from localazure.runtime.supervisor import Options, running
 
 
-def test_the_services_run_with_the_files_of_the_config_folder(tmp_path: Path) -> None:
+async def test_the_services_run_with_the_files_of_the_config_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(supervisor, "SERVICES", ("storage",))  # of all, the one that is asked
     folder, config = tmp_path / "folder", tmp_path / "elsewhere"
     folder.mkdir()
     config.mkdir()
     (config / "storage.json").write_text('{"containers": ["landing"]}')
-    arguments = ("--port-base", "0", "--config", str(config))
-    with Runtime(folder, tmp_path / "state", *arguments) as runtime:
-        endpoints = runtime.endpoints()
+    options = Options(
+        app=folder,
+        state=tmp_path / "state",
+        port_base=0,
+        config=config,
+        app_settings=config / "app-settings.json",
+    )
+    started: list[str] = []
+    async with running(options, started.append) as (environment, _):
+        endpoints = json.loads((options.state / "endpoints.json").read_text())
         assert "functions" not in endpoints
-        assert runtime.part("functions") is None
-        assert f"no host.json in {folder}: the services run without an app" in runtime.output
         with BlobServiceClient.from_connection_string(endpoints["blob"]) as client:
             assert [container.name for container in client.list_containers()] == ["landing"]
+    assert [line.partition(" ")[0] for line in started] == ["storage"]
+    show_endpoints(environment)
+    line = f"(no host.json in {folder}: the services run without an app)"
+    assert line in capsys.readouterr().out

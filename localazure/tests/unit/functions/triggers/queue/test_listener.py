@@ -116,25 +116,28 @@ async def fail(_: Work) -> None:
     raise ValueError("as told")
 
 
-async def test_what_is_done_is_deleted(bench: Bench) -> None:
-    bench.queue.waiting = [message()]
-    async with bench.listening(succeed):
-        await bench.until("delete")
-    assert bench.journal == [("delete", "r0")]
+POISONED = [("put", "q-poison", "text"), ("delete", "r0")]
 
 
-async def test_what_failed_is_shown_again_later(bench: Bench) -> None:
-    bench.queue.waiting = [message(2)]
-    async with bench.listening(fail):
-        await bench.until("hide")
-    assert bench.journal == [("hide", "r0", 7)]
-
-
-async def test_it_is_in_the_poison_queue_before_it_is_deleted(bench: Bench) -> None:
-    bench.queue.waiting = [message(3)]
-    async with bench.listening(fail):
-        await bench.until("delete")
-    assert bench.journal == [("put", "q-poison", "text"), ("delete", "r0")]
+@pytest.mark.parametrize(
+    ("dequeue_count", "handle", "steps"),
+    [
+        (1, succeed, [("delete", "r0")]),
+        (2, fail, [("hide", "r0", 7)]),  # it is shown again later
+        (3, fail, POISONED),  # deleted once it is in the poison queue
+        (4, succeed, POISONED),  # what killed too many processes is not tried again
+    ],
+)
+async def test_the_way_of_a_message(
+    bench: Bench,
+    dequeue_count: int,
+    handle: Callable[[Work], Awaitable[None]],
+    steps: list[tuple[Any, ...]],
+) -> None:
+    bench.queue.waiting = [message(dequeue_count)]
+    async with bench.listening(handle):
+        await bench.until(steps[-1][0])
+    assert bench.journal == steps
 
 
 async def test_it_is_not_deleted_when_the_poison_queue_does_not_take_it(bench: Bench) -> None:
@@ -143,13 +146,6 @@ async def test_it_is_not_deleted_when_the_poison_queue_does_not_take_it(bench: B
     async with bench.listening(fail):
         await bench.until("put")
     assert bench.journal == [("put", "q-poison", "text")]
-
-
-async def test_what_killed_too_many_processes_is_not_tried_again(bench: Bench) -> None:
-    bench.queue.waiting = [message(4)]
-    async with bench.listening(succeed):
-        await bench.until("delete")
-    assert bench.journal == [("put", "q-poison", "text"), ("delete", "r0")]
 
 
 async def test_long_work_keeps_its_message_hidden(
