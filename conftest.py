@@ -28,8 +28,8 @@ MEMORY_BYTES = 4 * 2**30
 def keep_files_in_memory() -> None:
     """Keep temporary files in memory where there is room, unless TMPDIR says where.
 
-    All services wait for the disk before they acknowledge anything, and so do the tests for them:
-    half of their time. A kill -9 takes nothing from a process's files, wherever they are.
+    All services wait for the disk before they acknowledge anything, and their tests wait for them:
+    on a busy disk for half of their time. A kill -9 takes nothing from a file, wherever it is.
     """
     if "TMPDIR" in os.environ or not os.access(MEMORY, os.W_OK):
         return
