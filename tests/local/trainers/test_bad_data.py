@@ -8,14 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.unit.trainers.small_datasets import freeze
+from tests.unit.trainers.small_datasets import freeze, image_file
 
 OWN = "tests.local.trainers.own_example"
-
-
-@pytest.fixture
-def image(digits: Path) -> bytes:
-    return next(digits.glob("0/*.png")).read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -36,10 +31,10 @@ def test_bad_files(
     type_: str,
     said: str,
     file: str | None,
-    image: bytes,
     refuse: Any,
     tmp_path: Path,
 ) -> None:
+    image = image_file(0)
     data = tmp_path / "data"
     (data / "0").mkdir(parents=True)
     manifest = tmp_path / "manifest"
@@ -90,6 +85,6 @@ def test_an_own_dataset_of_other_images_is_refused(dataset: str, said: str, refu
     assert said in error["message"]
 
 
-def test_a_folder_without_shards_is_refused(digits: Path, refuse: Any) -> None:
-    failed = refuse("--dataset", "shards", "--data", str(digits), code=65)
+def test_a_folder_without_shards_is_refused(tmp_path: Path, refuse: Any) -> None:
+    failed = refuse("--dataset", "shards", "--data", str(tmp_path), code=65)
     assert "index.json" in failed.result("error")["message"]

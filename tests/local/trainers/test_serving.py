@@ -61,20 +61,6 @@ def as_base64(path: Path) -> str:
     return base64.b64encode(path.read_bytes()).decode()
 
 
-def run(program: str, *arguments: str | Path, given: str, cwd: Path, **variables: str) -> list[str]:
-    ended = subprocess.run(
-        [sys.executable, "-c", program, *arguments],
-        input=given,
-        cwd=cwd,
-        env={"PATH": os.environ["PATH"], "HOME": str(cwd), **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout.splitlines()
-
-
 def test_the_endpoints_server_gets_labels_and_typed_errors(
     model: Path, images: list[Path], tmp_path: Path
 ) -> None:
@@ -84,17 +70,24 @@ def test_the_endpoints_server_gets_labels_and_typed_errors(
         {"images": ["bm8gaW1hZ2U="]},
         ["not", "an", "object"],
     ]
-    scored, refused, malformed, single = (
-        json.loads(line)
-        for line in run(
-            SERVER,
-            tmp_path / "app" / "trainers" / "score.py",
-            images[0],
-            given="".join(json.dumps(request) + "\n" for request in requests),
-            cwd=tmp_path,
-            AZUREML_MODEL_DIR=str(model),
-        )
+    entry = tmp_path / "app" / "trainers" / "score.py"
+    ended = subprocess.run(
+        [sys.executable, "-c", SERVER, entry, images[0]],
+        input="".join(json.dumps(request) + "\n" for request in requests),
+        cwd=tmp_path,
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": str(tmp_path),
+            "OMP_NUM_THREADS": "1",
+            "AZUREML_MODEL_DIR": str(model),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
     )
+    assert ended.returncode == 0, ended.stderr
+    lines = ended.stdout.splitlines()
+    scored, refused, malformed, single = (json.loads(line) for line in lines)
     labels = [prediction["label"] for prediction in scored["predictions"]]
     right = sum(label == image.parent.name for label, image in zip(labels, images, strict=True))
     assert right >= 0.7 * len(images)

@@ -27,10 +27,9 @@ from trainers import evaluate
 
 # One rank or two: the same sums, cut in halves and rounded otherwise. Training amplifies rounding
 # as it does any change of a bit. In float64 nothing of it is seen in 6 decimals, to the last step;
-# in float32 the first steps agree to 5 digits, and the models in what they learned.
+# in float32 the first steps agree to 5 digits.
 FLOAT64_TOLERANCE = 2e-6
 FLOAT32_TOLERANCE = 1e-5
-FLOAT32_STEPS = 20
 STEPS = 140
 
 
@@ -49,16 +48,6 @@ def test_two_ranks_learn_and_leave_results(undisturbed: Any) -> None:
 
 def test_losses_are_the_golden_ones(undisturbed: Any) -> None:
     assert_golden(undisturbed.ranks.losses(), "golden_losses.json")
-
-
-def test_one_rank_loses_as_two(fork: Any, job: Any, undisturbed: Any) -> None:
-    alone = fork(job.arguments()).ended(0)
-    of_one, of_two = alone.losses(), undisturbed.ranks.losses()
-    steps = range(1, FLOAT32_STEPS + 1)
-    assert [of_one[step] for step in steps] == pytest.approx(
-        [of_two[step] for step in steps], rel=FLOAT32_TOLERANCE
-    )
-    assert job.result("metrics")["accuracy"] >= 0.85
 
 
 def test_one_rank_loses_as_two_to_the_end_but_for_rounding(fork: Any, job: Any) -> None:

@@ -10,17 +10,18 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from tests.unit.trainers.given_settings import settings_of
 from trainers.errors import DataRejected, LaunchInvalid
 from trainers.failures import report_failure, typed_failure
 from trainers.parallelism.launch import Launch
 from trainers.parallelism.world import World
 from trainers.reports.error_file import write_failure
-from trainers.settings import Settings, parse_settings
+from trainers.settings import Settings
 
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    return parse_settings("", ["--output-dir", str(tmp_path), "--checkpoint-dir", str(tmp_path)])
+    return settings_of(folder=tmp_path)
 
 
 @pytest.fixture

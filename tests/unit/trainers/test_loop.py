@@ -11,25 +11,22 @@ from typing import Any
 import pytest
 import torch
 
+from tests.unit.trainers.given_settings import settings_of
 from trainers.data import synthetic
 from trainers.data.image_file import ImageFormat
 from trainers.loop import Run, stop_requests
 from trainers.parallelism.launch import Launch
 from trainers.parallelism.world import World
 from trainers.serving.model_folder import new_model, save_model
-from trainers.settings import parse_settings
 from trainers.warm_start import read_initial_model
 
 
 def a_run(folder: Path, *options: str) -> Run:
-    settings = parse_settings(
-        "",
-        [
-            *("--output-dir", str(folder), "--checkpoint-dir", str(folder)),
-            *("--dataset", "synthetic", "--synthetic-images", "32", "--synthetic-classes", "4"),
-            *("--batch-size", "16", "--image-size", "8", "--epochs", "1", "--log-every", "1"),
-            *options,
-        ],
+    settings = settings_of(
+        *("--dataset", "synthetic", "--synthetic-images", "32", "--synthetic-classes", "4"),
+        *("--batch-size", "16", "--image-size", "8", "--epochs", "1", "--log-every", "1"),
+        *options,
+        folder=folder,
     )
     world = World.join(Launch(), timeout_seconds=1)
     dataset = synthetic.make(settings.dataset_request)

@@ -8,16 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from tests.unit.trainers.given_settings import settings_of
 from trainers.errors import LaunchInvalid
 from trainers.optimizers import build_optimizer, learning_rate
-from trainers.settings import parse_settings
-
-REQUIRED = ["--output-dir", "o", "--checkpoint-dir", "c"]
 
 
 def build(*options: str) -> torch.optim.Optimizer:
-    settings = parse_settings("", [*REQUIRED, *options])
-    return build_optimizer(settings, nn.Linear(2, 2).parameters())
+    return build_optimizer(settings_of(*options), nn.Linear(2, 2).parameters())
 
 
 def own(parameters: Any, *, lr: float, weight_decay: float) -> torch.optim.Optimizer:
@@ -58,9 +55,7 @@ def test_what_is_no_optimizer_is_refused(path: str, reason: str) -> None:
 
 
 def rates(steps_per_epoch: int, epochs: int, *options: str, peak: float = 1.0) -> list[float]:
-    settings = parse_settings(
-        "", [*REQUIRED, "--epochs", str(epochs), "--learning-rate", str(peak), *options]
-    )
+    settings = settings_of("--epochs", str(epochs), "--learning-rate", str(peak), *options)
     return [
         learning_rate(settings, step, steps_per_epoch) for step in range(epochs * steps_per_epoch)
     ]

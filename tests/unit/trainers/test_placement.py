@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 import torch
 
+from tests.unit.trainers.given_settings import settings_of
 from trainers.data import synthetic
 from trainers.data.images import Samples, to_input
 from trainers.loop import Run
 from trainers.parallelism.launch import Launch
 from trainers.parallelism.world import World
-from trainers.settings import parse_settings
 from trainers.tasks.classification import Classification
 
 META = torch.device("meta")
@@ -34,14 +34,11 @@ def _no_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def a_run(tmp_path: Path, options: str) -> Run:
-    settings = parse_settings(
-        "",
-        [
-            *("--output-dir", str(tmp_path), "--checkpoint-dir", str(tmp_path)),
-            *("--dataset", "synthetic", "--synthetic-images", "64", "--synthetic-classes", "4"),
-            *("--batch-size", "8", "--image-size", "32", "--epochs", "1"),
-            *options.split(),
-        ],
+    settings = settings_of(
+        *("--dataset", "synthetic", "--synthetic-images", "64", "--synthetic-classes", "4"),
+        *("--batch-size", "8", "--image-size", "32", "--epochs", "1"),
+        *options.split(),
+        folder=tmp_path,
     )
     world = World(launch=Launch(), device=META, timeout=dt.timedelta(seconds=1))
     return Run(settings, synthetic.make(settings.dataset_request), world, lambda _: None)

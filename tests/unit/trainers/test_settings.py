@@ -5,14 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.trainers.given_settings import settings_of
 from trainers.errors import LaunchInvalid
-from trainers.settings import Settings, check_options, parse_settings
-
-REQUIRED = ["--output-dir", "o", "--checkpoint-dir", "c"]
-
-
-def settings_of(*arguments: str) -> Settings:
-    return parse_settings("", [*REQUIRED, *arguments])
+from trainers.settings import Settings, check_options
 
 
 def test_the_champion_may_be_none() -> None:

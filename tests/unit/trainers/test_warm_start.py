@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.unit.trainers.given_settings import settings_of
 from trainers.data.image_file import ImageFormat
 from trainers.errors import InitialModelMismatch, ModelUnreadable
 from trainers.serving.model_folder import WEIGHTS_NAME, new_model, save_model
-from trainers.settings import Settings, parse_settings
 from trainers.warm_start import InitialModel, read_initial_model
 
 CLASSES = ("cat", "dog", "owl")
@@ -27,21 +27,19 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def settings_of(folder: Path, *options: str) -> Settings:
-    paths = ["--output-dir", "o", "--checkpoint-dir", "c", "--initial-model", str(folder)]
-    return parse_settings("", [*paths, "--image-mode", "grey", *options])
-
-
-def read(folder: Path, *options: str) -> InitialModel:
-    initial = read_initial_model(settings_of(folder, *options))
+def given(*options: str) -> InitialModel:
+    initial = read_initial_model(settings_of(*options))
     assert initial is not None
     return initial
 
 
+def read(folder: Path, *options: str) -> InitialModel:
+    return given("--initial-model", str(folder), "--image-mode", "grey", *options)
+
+
 def test_without_the_option_there_is_none() -> None:
-    paths = ["--output-dir", "o", "--checkpoint-dir", "c"]
-    assert read_initial_model(parse_settings("", paths)) is None
-    assert read_initial_model(parse_settings("", [*paths, "--initial-model", "none"])) is None
+    assert read_initial_model(settings_of()) is None
+    assert read_initial_model(settings_of("--initial-model", "none")) is None
 
 
 def test_a_network_gets_its_weights_and_may_take_other_image_sizes(folder: Path) -> None:
@@ -100,9 +98,7 @@ def test_a_folder_without_a_model_is_unreadable(tmp_path: Path) -> None:
 
 def test_pretrained_weights_are_taken_where_they_fit(folder: Path) -> None:
     """Of another number of classes: all but the last layer."""
-    paths = ["--output-dir", "o", "--checkpoint-dir", "c", "--pretrained", str(folder)]
-    pretrained = read_initial_model(parse_settings("", paths))
-    assert pretrained is not None
+    pretrained = given("--pretrained", str(folder))
     pretrained.check_classes(("other", "classes"))
     network = new_model("resnet8", ("a", "b"), ImageFormat(size=8, mode="grey")).network
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
@@ -118,10 +114,8 @@ def test_pretrained_weights_are_taken_where_they_fit(folder: Path) -> None:
 
 
 def test_pretrained_weights_of_another_network_are_refused(folder: Path, tmp_path: Path) -> None:
-    paths = ["--output-dir", "o", "--checkpoint-dir", "c", "--pretrained"]
-    pretrained = read_initial_model(parse_settings("", [*paths, str(folder / WEIGHTS_NAME)]))
-    assert pretrained is not None
+    pretrained = given("--pretrained", str(folder / WEIGHTS_NAME))
     with pytest.raises(InitialModelMismatch, match="same architecture"):
         pretrained.copy_weights(torch.nn.Linear(2, 2))
     with pytest.raises(ModelUnreadable, match="no weights that can be read"):
-        read_initial_model(parse_settings("", [*paths, str(tmp_path / "none")]))
+        given("--pretrained", str(tmp_path / "none"))

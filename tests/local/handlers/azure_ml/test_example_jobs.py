@@ -202,7 +202,9 @@ def test_a_module_beside_the_trainers_brings_network_and_dataset(
     (tmp_path / "trainers" / "mine" / "trees.py").write_text(example[1])
     changes = {
         "code: ../../trainers": f"code: {tmp_path / 'trainers'}",
-        "trainers.train": "trainers.train --model mine.trees:network --dataset mine.trees:dataset",
+        "python -m trainers.train": "OMP_NUM_THREADS=1 python -m trainers.train "
+        "--model mine.trees:network --dataset mine.trees:dataset",
+        "process_count_per_instance: 2": "process_count_per_instance: 1",
         "--epochs 20": "--epochs 4",
         "--batch-size 64": "--batch-size 16",
     }

@@ -11,7 +11,6 @@ from tests.unit.trainers.folder_datasets import load
 from tests.unit.trainers.small_datasets import good_files, image_file, lay_down
 from trainers.data.dataset import DatasetRequest
 from trainers.data.image_file import ImageFormat
-from trainers.data.manifest import Manifest
 from trainers.data.order import BLOCK, Order
 from trainers.data.shard_index import ShardIndex
 from trainers.data.shards import ShardSource, load_shards
@@ -22,21 +21,18 @@ GREY_4 = ImageFormat(size=4, mode="grey")
 
 
 def pack(
-    manifest: Manifest,
-    source: Path,
-    target: Path,
+    folder: Path,
+    files: dict[str, bytes],
     *,
     storage: str = "parquet",
     shard_images: int = 150,
 ) -> DatasetRequest:
-    tasks = plan(
-        manifest,
-        storage=storage,
-        shard_images=shard_images,
-        shard_bytes=10**9,
-    )
+    """Lay the files down in `folder`, and pack them beside that into `shards`."""
+    manifest = lay_down(folder / "files", files)
+    tasks = plan(manifest, storage=storage, shard_images=shard_images, shard_bytes=10**9)
+    target = folder / "shards"
     target.mkdir()
-    records = [pack_shard(source, target, task) for task in tasks]
+    records = [pack_shard(folder / "files", target, task) for task in tasks]
     index = ShardIndex(dataset_version=manifest.version, storage=storage, shards=tuple(records))
     index.write(target)
     return DatasetRequest(image_format=GREY_4, data=target, max_bad_fraction=1)
@@ -48,9 +44,7 @@ def test_shards_hold_what_the_folder_holds(storage: str, shard_images: int, tmp_
     files = good_files(420) | {"0/bad.png": b"no image", "_SUCCESS": b""}
     manifest = lay_down(tmp_path / "files", files)
     folder = load(manifest, tmp_path / "files", GREY_4, max_bad_fraction=1)
-    request = pack(
-        manifest, tmp_path / "files", tmp_path / "x", storage=storage, shard_images=shard_images
-    )
+    request = pack(tmp_path, files, storage=storage, shard_images=shard_images)
     shards = load_shards(dataclasses.replace(request, decode_threads=3))
     assert (shards.version, shards.classes) == (folder.version, folder.classes)
     assert shards.quarantined == folder.quarantined
@@ -70,8 +64,7 @@ def test_shards_hold_what_the_folder_holds(storage: str, shard_images: int, tmp_
 
 
 def test_an_epoch_reads_each_block_once_but_for_those_cut_by_a_lane(tmp_path: Path) -> None:
-    manifest = lay_down(tmp_path / "files", good_files(1400, size=1))
-    request = pack(manifest, tmp_path / "files", tmp_path / "shards")
+    request = pack(tmp_path, good_files(1400, size=1))
     window = 2 * BLOCK
     for ranks in (1, 2):
         read = samples = 0
@@ -90,8 +83,7 @@ def test_an_epoch_reads_each_block_once_but_for_those_cut_by_a_lane(tmp_path: Pa
 
 
 def test_shards_of_another_version_are_refused(tmp_path: Path) -> None:
-    manifest = lay_down(tmp_path / "files", good_files(30))
-    request = pack(manifest, tmp_path / "files", tmp_path / "shards")
+    request = pack(tmp_path, good_files(30))
     with pytest.raises(DataChanged, match="version v1, not v2"):
         load_shards(dataclasses.replace(request, dataset_version="v2"))
 
@@ -127,8 +119,7 @@ def test_without_an_index_there_are_no_shards(
 def test_an_index_of_odd_values_is_none(
     change: dict[str, object], reason: str, tmp_path: Path
 ) -> None:
-    manifest = lay_down(tmp_path / "files", good_files(30))
-    request = pack(manifest, tmp_path / "files", tmp_path / "shards")
+    request = pack(tmp_path, good_files(30))
     index = tmp_path / "shards" / "index.json"
     index.write_text(json.dumps(json.loads(index.read_bytes()) | change))
     with pytest.raises(DataRejected, match=reason):
@@ -137,15 +128,14 @@ def test_an_index_of_odd_values_is_none(
 
 def test_the_threshold_is_the_trainings_own(tmp_path: Path) -> None:
     files = good_files(30) | {"0/bad.png": b"no image"}
-    request = pack(lay_down(tmp_path / "files", files), tmp_path / "files", tmp_path / "shards")
+    request = pack(tmp_path, files)
     with pytest.raises(DataRejected, match="1 of 31 files") as caught:
         load_shards(dataclasses.replace(request, max_bad_fraction=0.01))
     assert caught.value.problems[0].path == "0/bad.png"
 
 
 def test_shards_that_are_missing_cut_or_damaged_are_named(tmp_path: Path) -> None:
-    manifest = lay_down(tmp_path / "files", good_files(300))
-    request = pack(manifest, tmp_path / "files", tmp_path / "shards")
+    request = pack(tmp_path, good_files(300))
     dataset = load_shards(request)
     first, second = (shard.name for shard in ShardIndex.read(tmp_path / "shards").shards)
     content = bytearray((tmp_path / "shards" / first).read_bytes())
@@ -168,9 +158,8 @@ def test_damage_that_only_decoding_shows_names_the_image(
     """As an image that another version of Pillow took."""
     whole = image_file(5, size=64)
     damaged = whole[:200] + b"x" * 50 + whole[250:]
-    manifest = lay_down(tmp_path / "files", good_files(30) | {"1/damaged.png": damaged})
     monkeypatch.setattr("trainers.pack.check", str)
-    dataset = load_shards(pack(manifest, tmp_path / "files", tmp_path / "shards"))
+    dataset = load_shards(pack(tmp_path, good_files(30) | {"1/damaged.png": damaged}))
 
     def take_all() -> None:
         for source in (dataset.train, dataset.held_out):

@@ -1,15 +1,15 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.unit.trainers import given_settings
 from trainers.errors import LaunchInvalid
 from trainers.parallelism.deepspeed import completed, deepspeed_config
-from trainers.settings import Settings, parse_settings
+from trainers.settings import Settings
 
 OURS = {
     "train_batch_size": 64,
@@ -20,9 +20,8 @@ OURS = {
 FOLLOWS = {**OURS, "gradient_clipping": 0.0}
 
 
-def settings_of(*arguments: str) -> Settings:
-    required = ["--output-dir", "o", "--checkpoint-dir", "c", "--batch-size", "64"]
-    return parse_settings("", [*required, "--accumulate", "2", *arguments])
+def settings_of(*options: str) -> Settings:
+    return given_settings.settings_of("--batch-size", "64", "--accumulate", "2", *options)
 
 
 def test_without_the_option_there_is_no_config() -> None:
@@ -85,19 +84,11 @@ def test_ranks_have_to_fit(ranks: int, told: str) -> None:
         deepspeed_config(settings_of("--deepspeed", "x.json"), ranks)
 
 
-def _found(name: str) -> object:
-    return name
-
-
-def _not_found(_: str) -> None:
-    return None
-
-
 @pytest.mark.parametrize("content", [None, b"{", b"[1]", b"\xff", b'{"zero_optimization": 2}'])
 def test_a_file_that_is_no_config_is_refused(
     content: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", _found)
+    monkeypatch.setattr(importlib.util, "find_spec", str)  # it is found
     path = tmp_path / "deepspeed.json"
     if content is not None:
         path.write_bytes(content)
@@ -108,8 +99,8 @@ def test_a_file_that_is_no_config_is_refused(
 def test_a_missing_deepspeed_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", _not_found)
+    monkeypatch.setattr(importlib.util, "find_spec", dict[str, str]().get)  # it is not
     path = tmp_path / "deepspeed.json"
-    path.write_text(json.dumps({}))
+    path.write_text("{}")
     with pytest.raises(LaunchInvalid, match="install deepspeed"):
         deepspeed_config(settings_of("--deepspeed", str(path)), 2)

@@ -7,6 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.trainers.given_settings import settings_of
 from trainers.errors import LaunchInvalid
 from trainers.parallelism.devices import (
     CUBLAS_VARIABLE,
@@ -17,7 +18,6 @@ from trainers.parallelism.devices import (
     prepare_environment,
     use_device,
 )
-from trainers.settings import Settings, parse_settings
 
 
 def rank(
@@ -106,10 +106,6 @@ def test_a_gpu_is_made_current_and_a_cpu_is_shared(monkeypatch: pytest.MonkeyPat
 CUDA, CPU = torch.device("cuda", 0), torch.device("cpu")
 
 
-def settings_of(*arguments: str) -> Settings:
-    return parse_settings("", ["--output-dir", "o", "--checkpoint-dir", "c", *arguments])
-
-
 @pytest.fixture(autouse=True)
 def _kernels_as_before() -> Iterator[None]:
     cudnn = torch.backends.cudnn
@@ -150,24 +146,24 @@ def test_a_cpu_is_deterministic_without_being_asked() -> None:
     assert torch.get_float32_matmul_precision() == "highest"
 
 
-def test_a_gpu_is_fast_by_default() -> None:
-    choose_kernels(settings_of(), CUDA)
-    assert not torch.are_deterministic_algorithms_enabled()
-    assert (torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic) == (True, False)
-    assert torch.backends.cudnn.allow_tf32
-    assert torch.get_float32_matmul_precision() == "high"
-
-
-def test_a_gpu_is_deterministic_if_asked() -> None:
-    choose_kernels(settings_of("--deterministic"), CUDA)
-    assert torch.are_deterministic_algorithms_enabled()
-    assert (torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic) == (False, True)
-
-
-def test_products_of_32_bits_are_exact_if_asked() -> None:
-    choose_kernels(settings_of("--precision", "fp32"), CUDA)
-    assert not torch.backends.cudnn.allow_tf32
-    assert torch.get_float32_matmul_precision() == "highest"
+@pytest.mark.parametrize(
+    ("options", "is_deterministic", "products"),
+    [
+        ((), False, "high"),
+        (("--deterministic",), True, "high"),
+        (("--precision", "fp32"), False, "highest"),
+    ],
+    ids=["fast", "deterministic", "exact"],
+)
+def test_a_gpu_is_fast_but_deterministic_or_exact_if_asked(
+    *, options: tuple[str, ...], is_deterministic: bool, products: str
+) -> None:
+    choose_kernels(settings_of(*options), CUDA)
+    cudnn = torch.backends.cudnn
+    assert torch.are_deterministic_algorithms_enabled() == is_deterministic
+    assert (cudnn.benchmark, cudnn.deterministic) == (not is_deterministic, is_deterministic)
+    assert cudnn.allow_tf32 == (products == "high")
+    assert torch.get_float32_matmul_precision() == products
 
 
 def test_bf16_is_refused_where_a_gpu_has_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,11 +7,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.trainers.given_settings import settings_of
 from trainers.errors import LaunchInvalid
 from trainers.parallelism.launch import Launch
 from trainers.parallelism.mesh import RankCoordinates, rank_coordinates
 from trainers.parallelism.world import World
-from trainers.settings import parse_settings
 
 COUNT = st.integers(1, 4)
 
@@ -88,8 +88,7 @@ def test_plain_ranks_are_data_ranks() -> None:
     ],
 )
 def test_what_does_not_fit_is_told(size: int, options: str, said: str) -> None:
-    paths = ["--output-dir", "x", "--checkpoint-dir", "x"]
-    settings = parse_settings("", [*paths, "--batch-size", "16", *options.split()])
+    settings = settings_of("--batch-size", "16", *options.split())
     world = World(
         launch=Launch(size=size), device=torch.device("cpu"), timeout=dt.timedelta(seconds=1)
     )
