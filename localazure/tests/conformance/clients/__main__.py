@@ -42,23 +42,9 @@ _QUEUES: Final = (
     *("fields", "batch", "abandon", "dead", "defer", "schedule", "renew", "delete"),
     *("events", "blob-events", "proton"),
 )
-_TOPIC: Final = {
-    "Name": "topic",
-    "Subscriptions": [
-        {
-            "Name": "only-a",
-            "Rules": [
-                {
-                    "Name": "a",
-                    "Properties": {
-                        "FilterType": "Correlation",
-                        "CorrelationFilter": {"Label": "a"},
-                    },
-                }
-            ],
-        }
-    ],
-}
+_ONLY_A: Final = {"FilterType": "Correlation", "CorrelationFilter": {"Label": "a"}}
+_RULES: Final = [{"Name": "a", "Properties": _ONLY_A}]
+_TOPIC: Final = {"Name": "topic", "Subscriptions": [{"Name": "only-a", "Rules": _RULES}]}
 
 
 def _subscription(name: str, topic: str, queue: str, **properties: Any) -> dict[str, Any]:
@@ -73,11 +59,8 @@ def _subscription(name: str, topic: str, queue: str, **properties: Any) -> dict[
 def _services() -> Generator[Environment]:
     with tempfile.TemporaryDirectory(prefix="localazure-conformance-") as scratch:
         folder = Path(scratch)
-        namespace = {
-            "Name": "n",
-            "Queues": [{"Name": name} for name in _QUEUES],
-            "Topics": [_TOPIC],
-        }
+        queues = [{"Name": name} for name in _QUEUES]
+        namespace = {"Name": "n", "Queues": queues, "Topics": [_TOPIC]}
         (folder / "Config.json").write_text(json.dumps({"UserConfig": {"Namespaces": [namespace]}}))
         (folder / "storage.json").write_text(json.dumps({"containers": ["landing", "events"]}))
         of_events = {"subjectBeginsWith": "/blobServices/default/containers/events/"}

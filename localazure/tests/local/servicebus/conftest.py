@@ -16,78 +16,37 @@ from harness.service_bus_handlers import Handlers
 from localazure.runtime.environment import Environment
 from localazure.servicebus.server import serve
 
+
+def queue(name: str, **properties: Any) -> dict[str, Any]:
+    return {"Name": name, "Properties": properties}
+
+
+def key(name: str, *rights: str) -> dict[str, Any]:
+    return {"Name": name, "Properties": {"Rights": rights}}
+
+
+URGENT = {"Label": "alert", "Properties": {"level": "high"}}
+OF_URGENT = {"FilterType": "Correlation", "CorrelationFilter": URGENT}
+NEWS = [{"Name": "all"}, {"Name": "urgent", "Rules": [{"Name": "u", "Properties": OF_URGENT}]}]
 # Short times, so that tests can wait for locks and messages to expire.
-CONFIG = {
-    "UserConfig": {
-        "Namespaces": [
-            {
-                "Name": "test",
-                "AuthorizationRules": [
-                    {"Name": "send-only", "Properties": {"Rights": ["Send"]}},
-                    {"Name": "listen-only", "Properties": {"Rights": ["Listen"]}},
-                ],
-                "Queues": [
-                    {"Name": "plain", "Properties": {"LockDuration": "PT30S"}},
-                    {
-                        "Name": "hasty",
-                        "Properties": {
-                            "LockDuration": "PT1S",
-                            "MaxDeliveryCount": 2,
-                            "DeadLetteringOnMessageExpiration": True,
-                        },
-                    },
-                    {
-                        "Name": "once",
-                        "Properties": {
-                            "RequiresDuplicateDetection": True,
-                            "DuplicateDetectionHistoryTimeWindow": "PT10M",
-                        },
-                    },
-                    {
-                        "Name": "forwarding",
-                        "Properties": {
-                            "ForwardDeadLetteredMessagesTo": "collected",
-                            "MaxDeliveryCount": 1,
-                        },
-                    },
-                    {
-                        "Name": "collected",
-                        "AuthorizationRules": [
-                            {"Name": "send-only", "Properties": {"Rights": ["Send", "Listen"]}}
-                        ],
-                    },
-                ],
-                "Topics": [
-                    {
-                        "Name": "news",
-                        "Subscriptions": [
-                            {"Name": "all"},
-                            {
-                                "Name": "urgent",
-                                "Rules": [
-                                    {
-                                        "Name": "is-urgent",
-                                        "Properties": {
-                                            "FilterType": "Correlation",
-                                            "CorrelationFilter": {
-                                                "Label": "alert",
-                                                "Properties": {"level": "high"},
-                                            },
-                                        },
-                                    }
-                                ],
-                            },
-                        ],
-                    }
-                ],
-            }
-        ]
-    }
+NAMESPACE = {
+    "Name": "test",
+    "AuthorizationRules": [key("send-only", "Send"), key("listen-only", "Listen")],
+    "Queues": [
+        queue("plain", LockDuration="PT30S"),
+        queue(
+            "hasty", LockDuration="PT1S", MaxDeliveryCount=2, DeadLetteringOnMessageExpiration=True
+        ),
+        queue("once", RequiresDuplicateDetection=True, DuplicateDetectionHistoryTimeWindow="PT10M"),
+        queue("forwarding", ForwardDeadLetteredMessagesTo="collected", MaxDeliveryCount=1),
+        {"Name": "collected", "AuthorizationRules": [key("send-only", "Send", "Listen")]},
+    ],
+    "Topics": [{"Name": "news", "Subscriptions": NEWS}],
 }
 
 
 def draw_up(folder: Path) -> Environment:
-    (folder / "Config.json").write_text(json.dumps(CONFIG))
+    (folder / "Config.json").write_text(json.dumps({"UserConfig": {"Namespaces": [NAMESPACE]}}))
     return Environment.draw(folder / "state", app=folder, config=folder)
 
 

@@ -23,42 +23,34 @@ from localazure.servicebus.queues import Event, LockLostError
 from localazure.servicebus.store import SentMessage
 from localazure.sqlite.database import Database
 
+
+def entity(name: str, **properties: Any) -> dict[str, Any]:
+    return {"name": name, "properties": properties}
+
+
 CONFIGURATION = NamespaceConfiguration.model_validate(
     {
         "queues": [
-            {
-                "name": "q",
-                "properties": {
-                    "lock_duration": "PT1S",
-                    "max_delivery_count": 2,
-                    "requires_duplicate_detection": True,
-                    "duplicate_detection_history_time_window": "PT5S",
-                },
-            },
-            {
-                "name": "forwarding",
-                "properties": {"forward_to": "q", "forward_dead_lettered_messages_to": "q"},
-            },
-            {
-                "name": "short",
-                "properties": {
-                    "default_message_time_to_live": "PT0.1S",
-                    "forward_dead_lettered_messages_to": "t",
-                },
-            },
+            entity(
+                "q",
+                lock_duration="PT1S",
+                max_delivery_count=2,
+                requires_duplicate_detection=True,
+                duplicate_detection_history_time_window="PT5S",
+            ),
+            entity("forwarding", forward_to="q", forward_dead_lettered_messages_to="q"),
+            entity(
+                "short",
+                default_message_time_to_live="PT0.1S",
+                forward_dead_lettered_messages_to="t",
+            ),
         ],
         "topics": [
             {
                 "name": "t",
                 "subscriptions": [
-                    {"name": "a"},
-                    {
-                        "name": "b",
-                        "properties": {
-                            "forward_to": "q",
-                            "default_message_time_to_live": "PT0.5S",
-                        },
-                    },
+                    entity("a"),
+                    entity("b", forward_to="q", default_message_time_to_live="PT0.5S"),
                 ],
             }
         ],
