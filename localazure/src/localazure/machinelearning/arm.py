@@ -205,8 +205,10 @@ def put_response(
     return web.json_response(document, status=201 if is_new else 200, headers=operation)
 
 
-def operation_url(request: web.Request, statuses: str, operation: str, *, version: str) -> str:
-    """Where a client polls an operation.
+def operation_headers(
+    request: web.Request, statuses: str, operation: str, *, version: str
+) -> dict[str, str]:
+    """The headers of an answer whose operation goes on: where and when to poll it.
 
     Args:
         request: that began it.
@@ -215,15 +217,11 @@ def operation_url(request: web.Request, statuses: str, operation: str, *, versio
         version: of the API.
     """
     environment = request.app[WORKSPACE].environment
-    return (
+    url = (
         f"{environment.azure_ml_url}/subscriptions/{environment.subscription_id}"
         f"/providers/{PROVIDER}/locations/{environment.location}"
         f"/{statuses}/{operation}?api-version={version}"
     )
-
-
-def operation_headers(url: str) -> dict[str, str]:
-    """The headers of an answer whose operation goes on."""
     return {"Azure-AsyncOperation": url, "Location": url, **POLL_AFTER}
 
 

@@ -93,22 +93,23 @@ class Endpoint:
         return f"azureml:{self.name}:{version}"
 
     def deploy(self, name: str, model: str, **settings: Any) -> Any:
-        operation = self.ml.online_deployments.begin_create_or_update(
-            ManagedOnlineDeployment(
-                name=name,
-                endpoint_name=self.name,
-                model=model,
-                code_configuration=CodeConfiguration(
-                    code=str(self.folder / "code"), scoring_script="score.py"
-                ),
-                instance_type="Standard_DS3_v2",
-                instance_count=1,
-                environment_variables={"NAME": name},
-                **settings,
-            ),
-            skip_script_validation=True,
+        code = CodeConfiguration(code=str(self.folder / "code"), scoring_script="score.py")
+        fields: dict[str, Any] = {
+            "code_configuration": code,
+            "instance_type": "Standard_DS3_v2",
+            "environment_variables": {"NAME": name},
+            **settings,
+        }
+        deployment = ManagedOnlineDeployment(
+            name=name, endpoint_name=self.name, model=model, instance_count=1, **fields
         )
-        return operation.result()
+        return self.ml.online_deployments.begin_create_or_update(
+            deployment, skip_script_validation=True
+        ).result()
+
+    def events(self) -> list[dict[str, Any]]:
+        subject = f"endpoints/{self.name}"
+        return [each for each in self.local.topic.events if each["subject"] == subject]
 
     def set_traffic(self, traffic: dict[str, int], mirror: dict[str, int] | None = None) -> None:
         endpoint = self.ml.online_endpoints.get(self.name)
@@ -155,8 +156,19 @@ def endpoint(local: Local, tmp_path: Path, request: pytest.FixtureRequest) -> En
 
 
 def test_a_model_is_deployed_scored_and_deleted(endpoint: Endpoint, tmp_path: Path) -> None:
-    deployed = endpoint.deploy("blue", endpoint.model("1", 3.0))
+    deployed = endpoint.deploy("blue", endpoint.model("1", 3.0), tags={"colour": "blue"})
     assert deployed.provisioning_state == "Succeeded"
+    (event,) = until(endpoint.events)
+    assert (event["eventType"], event["data"]) == (
+        "Microsoft.MachineLearningServices.ModelDeployed",
+        {
+            "ServiceName": endpoint.name,
+            "ServiceComputeType": "Managed",
+            "ModelIds": f"{endpoint.name}:1",
+            "ServiceTags": {"colour": "blue"},
+            "ServiceProperties": event["data"]["ServiceProperties"],
+        },
+    )
     assert endpoint.score().status_code == 404, "no deployment has traffic"
     endpoint.set_traffic({"blue": 100})
     answer = endpoint.score()
@@ -177,6 +189,7 @@ def test_a_model_is_deployed_scored_and_deleted(endpoint: Endpoint, tmp_path: Pa
     endpoint.ml.online_endpoints.begin_delete(endpoint.name).result()
     with pytest.raises(ResourceNotFoundError):
         endpoint.ml.online_endpoints.get(endpoint.name)
+    assert len(endpoint.events()) == 1
 
 
 def test_keys_are_checked_and_replaced(endpoint: Endpoint) -> None:
@@ -213,15 +226,7 @@ def test_an_mlflow_model_needs_no_scoring_script(endpoint: Endpoint, tmp_path: P
     path = str(tmp_path / "doubling")
     model = Model(name="online-doubling", version="1", path=path, type="mlflow_model")
     endpoint.ml.models.create_or_update(model)
-    endpoint.ml.online_deployments.begin_create_or_update(
-        ManagedOnlineDeployment(
-            name="plain",
-            endpoint_name=endpoint.name,
-            model="azureml:online-doubling:1",
-            instance_type="Standard_DS3_v2",
-            instance_count=1,
-        )
-    ).result()
+    endpoint.deploy("plain", "azureml:online-doubling:1", code_configuration=None)
     table = {"columns": ["x"], "index": [0, 1], "data": [[2.0], [3.0]]}
     answer = endpoint.post({"input_data": table}, "plain")
     assert (answer.status_code, answer.json()) == (200, [4.0, 6.0])
@@ -235,37 +240,7 @@ def test_an_mlflow_model_needs_no_scoring_script(endpoint: Endpoint, tmp_path: P
 
 def test_a_deployment_without_code_or_mlflow_model_fails(endpoint: Endpoint) -> None:
     with pytest.raises(HttpResponseError, match="only a model of type mlflow_model is served"):
-        endpoint.ml.online_deployments.begin_create_or_update(
-            ManagedOnlineDeployment(
-                name="bare",
-                endpoint_name=endpoint.name,
-                model=endpoint.model("7", 1),
-                instance_type="Standard_DS3_v2",
-                instance_count=1,
-            )
-        ).result()
-
-
-def test_a_provisioned_deployment_is_one_event(endpoint: Endpoint) -> None:
-    endpoint.deploy("blue", endpoint.model("1", 3.0), tags={"colour": "blue"})
-
-    def deployed() -> list[dict[str, Any]]:
-        kind = "Microsoft.MachineLearningServices.ModelDeployed"
-        return [
-            each
-            for each in endpoint.local.topic.events
-            if each["eventType"] == kind and each["subject"] == f"endpoints/{endpoint.name}"
-        ]
-
-    until(deployed)
-    (event,) = deployed()
-    assert event["data"] == {
-        "ServiceName": endpoint.name,
-        "ServiceComputeType": "Managed",
-        "ModelIds": f"{endpoint.name}:1",
-        "ServiceTags": {"colour": "blue"},
-        "ServiceProperties": event["data"]["ServiceProperties"],
-    }
+        endpoint.deploy("bare", endpoint.model("7", 1), code_configuration=None)
 
 
 def test_traffic_is_split_and_mirrored(endpoint: Endpoint) -> None:
@@ -295,16 +270,8 @@ def test_a_deployment_that_cannot_start_fails_with_its_log(endpoint: Endpoint) -
 
 
 def test_quota_stops_a_deployment(endpoint: Endpoint) -> None:
-    model = endpoint.model("1", 1.0)
-    deployment = ManagedOnlineDeployment(
-        name="blue",
-        endpoint_name=endpoint.name,
-        model=model,
-        instance_type="Standard_None",
-        instance_count=1,
-    )
     with pytest.raises(HttpResponseError, match="OutOfQuota"):
-        endpoint.ml.online_deployments.begin_create_or_update(deployment)
+        endpoint.deploy("blue", endpoint.model("1", 1.0), instance_type="Standard_None")
 
 
 def test_a_deployment_without_capacity_fails_and_is_put_again(endpoint: Endpoint) -> None:

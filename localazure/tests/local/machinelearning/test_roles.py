@@ -46,6 +46,15 @@ def register_data(local: Local, name: str) -> None:
     local.ml.data.create_or_update(Data(name=name, version="1", type="uri_folder", path=path))
 
 
+def ask_for_token(local: Local, **client: str) -> requests.Response:
+    return requests.get(
+        os.environ["IDENTITY_ENDPOINT"],
+        params={"resource": local.environment.azure_ml_url, **client},
+        headers={"X-IDENTITY-HEADER": os.environ["IDENTITY_HEADER"]},
+        timeout=10,
+    )
+
+
 def test_each_role_that_is_missing_stops_what_it_is_for(local: Local, grant: Grant) -> None:
     grant(SCIENTIST, OPERATOR)
     local.make_cluster("roles-both")
@@ -68,19 +77,13 @@ def test_each_role_that_is_missing_stops_what_it_is_for(local: Local, grant: Gra
 
 def test_a_token_is_for_the_identity_that_the_client_id_names(local: Local, grant: Grant) -> None:
     grant(SCIENTIST)
-
-    def ask(**client: str) -> requests.Response:
-        return requests.get(
-            os.environ["IDENTITY_ENDPOINT"],
-            params={"resource": local.environment.azure_ml_url, **client},
-            headers={"X-IDENTITY-HEADER": os.environ["IDENTITY_HEADER"]},
-            timeout=10,
-        )
-
-    answer = ask(client_id=client_id_of(APP)).json()
+    answer = ask_for_token(local, client_id=client_id_of(APP)).json()
     claims = jwt.decode(answer["access_token"], options={"verify_signature": False})
     assert (claims["oid"], answer["client_id"]) == (APP, client_id_of(APP))
-    for unknown in (ask(), ask(client_id=client_id_of("stranger"))):
+    for unknown in (
+        ask_for_token(local),
+        ask_for_token(local, client_id=client_id_of("stranger")),
+    ):
         assert unknown.status_code == 400
         assert "Managed Identity" in unknown.text
 
@@ -95,13 +98,7 @@ def test_a_token_of_a_clock_that_was_behind_is_expired(local: Local, grant: Gran
         return requests.get(workspace, headers=headers, timeout=10).status_code
 
     def issued() -> str:
-        answer = requests.get(
-            os.environ["IDENTITY_ENDPOINT"],
-            params={"resource": url, "client_id": client_id_of(APP)},
-            headers={"X-IDENTITY-HEADER": os.environ["IDENTITY_HEADER"]},
-            timeout=10,
-        )
-        return answer.json()["access_token"]
+        return ask_for_token(local, client_id=client_id_of(APP)).json()["access_token"]
 
     with fault(local, fault="clockSkew", seconds=-2 * 86400):
         of_the_past = issued()

@@ -1,4 +1,4 @@
-"""What the processes of jobs load: each job pays for it."""
+"""What the workspace and the processes of jobs load: each start, and each job, pays for it."""
 
 from __future__ import annotations
 
@@ -22,26 +22,17 @@ HEAVY = {
 
 
 @pytest.mark.parametrize(
-    ("module", "more"),
+    ("module", "unwanted"),
     [
-        ("runner", set[str]()),
-        ("minibatches", {"asyncio", "ssl", "psutil"}),
-        ("serving.scoring_server", {"asyncio", "psutil"}),
+        ("runner", HEAVY),
+        ("minibatches", HEAVY | {"asyncio", "ssl", "psutil"}),
+        ("serving.scoring_server", HEAVY | {"asyncio", "psutil"}),
+        ("service", {"azure", "jwt", "requests"}),
     ],
 )
-def test_the_process_of_a_job_does_not_load_what_it_does_not_run(
-    module: str, more: set[str]
-) -> None:
+def test_a_process_does_not_load_what_it_does_not_run(module: str, unwanted: set[str]) -> None:
     program = f"import sys, localazure.machinelearning.{module}; print(*sys.modules)"
     answer = subprocess.run(
         [sys.executable, "-c", program], check=True, capture_output=True, text=True
     )
-    assert not set(answer.stdout.split()) & (HEAVY | more)
-
-
-def test_the_workspace_does_not_load_the_sdk_of_storage() -> None:
-    program = "import sys, localazure.machinelearning.service; print(*sys.modules)"
-    answer = subprocess.run(
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True
-    )
-    assert not {"azure", "jwt", "requests"} & set(answer.stdout.split())
+    assert not set(answer.stdout.split()) & unwanted

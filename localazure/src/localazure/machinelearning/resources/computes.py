@@ -12,7 +12,6 @@ from aiohttp import web
 
 from localazure.machinelearning.arm import (
     COMPUTE,
-    POLL_AFTER,
     PRINCIPAL,
     ROLE_ASSIGNMENTS,
     WORKSPACE,
@@ -22,7 +21,6 @@ from localazure.machinelearning.arm import (
     listing,
     operation_headers,
     operation_status,
-    operation_url,
     path_name,
     put_response,
     read_body,
@@ -96,7 +94,8 @@ async def put_compute(request: web.Request) -> web.Response:
 
     resource, is_new = await workspace.database.write(put)
     request.app[COMPUTE].wake()
-    headers = {"Azure-AsyncOperation": _operation_url(request, f"put-{name}"), **POLL_AFTER}
+    headers = _operation(request, f"put-{name}")
+    del headers["Location"]  # which a PUT of a compute does not have on Azure
     return put_response(_document(request, resource), headers, is_new=is_new, goes_on=True)
 
 
@@ -122,9 +121,7 @@ async def delete_compute(request: web.Request) -> web.Response:
         )
         await request.app[COMPUTE].stop(job, order)
     request.app[COMPUTE].wake()
-    return web.Response(
-        status=202, headers=operation_headers(_operation_url(request, f"delete-{name}"))
-    )
+    return web.Response(status=202, headers=_operation(request, f"delete-{name}"))
 
 
 @routes.get(_OPERATION_PATH)
@@ -205,5 +202,5 @@ def _document(request: web.Request, resource: Resource) -> dict[str, Any]:
     return envelope(workspace, resource, properties)
 
 
-def _operation_url(request: web.Request, operation: str) -> str:
-    return operation_url(request, _STATUSES, operation, version="2023-08-01-preview")
+def _operation(request: web.Request, operation: str) -> dict[str, str]:
+    return operation_headers(request, _STATUSES, operation, version="2023-08-01-preview")

@@ -23,7 +23,6 @@ from localazure.machinelearning.arm import (
     listing,
     operation_headers,
     operation_status,
-    operation_url,
     put_response,
     read_body,
 )
@@ -280,7 +279,7 @@ def online_name(request: web.Request, key: str) -> str:
 def operation(request: web.Request, kind: str, *subject: str) -> dict[str, str]:
     """The headers of an answer whose operation goes on."""
     name = "_".join((kind, *subject))
-    return operation_headers(operation_url(request, _STATUSES, name, version="2023-04-01-preview"))
+    return operation_headers(request, _STATUSES, name, version="2023-04-01-preview")
 
 
 def _document(request: web.Request, endpoint: Endpoint) -> dict[str, Any]:

@@ -19,7 +19,6 @@ from localazure.machinelearning.arm import (
     listing,
     operation_headers,
     operation_status,
-    operation_url,
     path_name,
     put_response,
     read_body,
@@ -134,6 +133,4 @@ def _document(workspace: Workspace, resource: Resource) -> dict[str, Any]:
 
 def _operation(request: web.Request, operation: str) -> dict[str, str]:
     """The headers of an answer whose operation goes on."""
-    return operation_headers(
-        operation_url(request, _STATUSES, operation, version="2023-06-01-preview")
-    )
+    return operation_headers(request, _STATUSES, operation, version="2023-06-01-preview")
