@@ -28,7 +28,7 @@ export const PipelineLink = ({ name }) => html`<a class="nowrap" href=${href(`pi
 export function Loaded({ of, children }) {
   if (of.data) {
     const isGone = of.error?.status === 404;
-    const stale = isGone ? html`<p class="note" role="status">It no longer exists. This is its last known state.</p>` : of.error && html`<p class="note bad" role="alert">
+    const stale = isGone ? html`<p class="note" role="status">It is no longer there. This is its last known state.</p>` : of.error && html`<p class="note bad" role="alert">
       The API does not answer (${of.error.message}). This is as it was <${Time} at=${new Date(of.at).toISOString()} />.
     </p>`;
     return html`${stale}${children(of.data)}`;
