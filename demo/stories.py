@@ -44,6 +44,8 @@ class Stage:
     digits: list[File]
     patience: float = 1.0
     """Factor of all times to wait: with faults on purpose, what was lost comes after a while."""
+    pause_seconds: float = PAUSE_SECONDS
+    """Between the halves of the first batch: longer than the pipeline's `quiet_seconds`."""
     shifted: int = 600
     """Digits that land once more, moved by a pixel, while a training process is killed."""
     known_runs: int = 0
@@ -117,17 +119,19 @@ def _succeeded(run: Run) -> Run:
 
 async def first_batch(stage: Stage) -> Facts:
     """Half a batch lands, and after a pause the rest with the marker: one run on all of it."""
-    await stage.land(stage.digits[: FIRST_BATCH // 2], whole=False)
-    stage.say(f"the upload pauses for {PAUSE_SECONDS:g} s, longer than quiet_seconds")
-    await asyncio.sleep(PAUSE_SECONDS)
+    files = stage.digits[:FIRST_BATCH]
+    half = len(files) // 2
+    await stage.land(files[:half], whole=False)
+    stage.say(f"the upload pauses for {stage.pause_seconds:g} s, longer than quiet_seconds")
+    await asyncio.sleep(stage.pause_seconds)
     runs = await stage.cloud.runs(PIPELINE)
     expect(not runs, f"half a batch was trained on: {runs}")
-    await stage.land(stage.digits[FIRST_BATCH // 2 : FIRST_BATCH])
+    await stage.land(files[half:])
     runs = await stage.runs_end(1)
     run = _succeeded(runs[0])
     told = await stage.told(run["id"], "succeeded")
     return {
-        "files": FIRST_BATCH,
+        "files": len(files),
         "runs": len(runs),
         "dataset_version": run["dataset_version"],
         "model_version": run["model"]["version"],
