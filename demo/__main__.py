@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import base64
 import json
 import os
-import secrets
 import shutil
 import signal
 import sys
@@ -18,9 +16,9 @@ from pathlib import Path
 from rich.console import Console
 
 from demo import laptop
-from demo.cloud import PIPELINE, connect, models
+from demo.audience import audience
+from demo.cloud import PIPELINE, models
 from demo.digits import digit_files
-from demo.receivers import Mailbox, alerts, webhooks
 from demo.report import Report, StoryResult, show
 from demo.stories import LIVE, STORIES, Facts, Stage
 from localazure.faults.force import put_in_force, take_out
@@ -63,32 +61,22 @@ async def _run(state: Path, console: Console, chaos: int | None) -> Report:
     # Ended from outside, it still ends what it started.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     shutil.rmtree(state, ignore_errors=True)
-    mailbox = Mailbox()
-    secret = "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
-    async with webhooks(mailbox, secret) as receiver_url:
+    async with audience() as listeners:
         digits = digit_files(state / "digits")
-        settings = {"MODEL_WATCH_URL": f"{receiver_url}/landfall", "MODEL_WATCH_SECRET": secret}
         console.print("starting storage, Event Grid, Service Bus, Azure ML and the function app …")
         async with (
-            laptop.running(state, settings) as endpoints,
-            connect(endpoints) as cloud,
-            alerts(mailbox, endpoints["service_bus"]),
+            laptop.running(state, listeners.settings) as endpoints,
+            listeners.watching(endpoints) as cloud,
         ):
             console.print(f"all ready after {time.monotonic() - began:.1f} s")
             # The SDKs find everything through the environment, as the app does.
             os.environ.update(endpoints["app_settings"])
-            await cloud.subscribe(
-                "demo-runs", "landfall", f"{receiver_url}/events", "CloudEventSchemaV1_0"
-            )
-            await cloud.subscribe(
-                "demo-blobs", "storage", f"{receiver_url}/blobs", "EventGridSchema"
-            )
             if chaos is not None:
                 put_in_force(state, moderate(chaos))
                 console.print(f"faults on purpose, drawn from seed {chaos}: {state / FAULTS_FILE}")
             with console.status("") as status:
                 patience = 1.0 if chaos is None else PATIENCE_WITH_FAULTS
-                stage = Stage(cloud, mailbox, status.update, digits, patience)
+                stage = Stage(cloud, listeners.mailbox, status.update, digits, patience)
                 results = await _tell_all(stage, console)
                 take_out(state)
                 status.update("reading back what was registered")
@@ -102,7 +90,7 @@ async def _run(state: Path, console: Console, chaos: int | None) -> Report:
         stories=results,
         runs=runs,
         models=registered,
-        notifications=mailbox.notifications,
+        notifications=listeners.mailbox.notifications,
         total_seconds=time.monotonic() - began,
     )
 

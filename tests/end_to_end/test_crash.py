@@ -12,13 +12,13 @@ from typing import Any
 import psutil
 import pytest
 
+from demo.audience import Audience, audience
 from demo.cloud import Cloud, Run, connect
 from demo.digits import digit_files
 from demo.waiting import eventually
 from harness.child_process import REPOSITORY
 from harness.runtime import Runtime, processes_of, still_running
 from harness.waiting import until
-from tests.end_to_end.audience import Audience, audience
 from tests.end_to_end.pipelines import Changes, copy_pipelines, with_torch, without_torch
 from tests.end_to_end.workspace import app_settings, jobs, models_by_dataset
 

@@ -27,6 +27,7 @@ import pytest
 import pytest_asyncio
 
 from demo import laptop
+from demo.audience import Audience, audience
 from demo.cloud import PIPELINE, Run
 from demo.digits import File, digit_files, shifted
 from demo.receivers import Channel, Received
@@ -43,7 +44,6 @@ from demo.stories import (
 )
 from demo.waiting import eventually
 from localazure.runtime.environment import RUN_ACTIVITIES_TWICE
-from tests.end_to_end.audience import Audience, audience
 from tests.end_to_end.pipelines import copy_pipelines, without_torch
 from tests.end_to_end.workspace import (
     app_settings,

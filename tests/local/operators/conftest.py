@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 import pytest_asyncio
+from typer.testing import CliRunner, Result
 
 from demo.waiting import eventually
+from landfall_cli.__main__ import app
 from tests.local.operators.page_steps import CHROMIUM
 from tests.replay.record import copy_pipeline, make_app, on_stage
 from tests.replay.situations import SITUATIONS, Scene, is_in, landed_as
@@ -68,6 +70,11 @@ class Laptop:
         given = {"x-functions-key": self.key}
         async with self.http.post(self.url + path, headers=given, json=body) as answer:
             return answer.status, await answer.json()
+
+    async def command(self, *arguments: str) -> Result:
+        """Run the command line in a thread: the app answers from this one's loop."""
+        given = ["--url", self.url, "--key", self.key, *arguments]
+        return await asyncio.to_thread(CliRunner().invoke, app, given)
 
     async def wake_up(self, run: str) -> None:
         """Have a run look at its job now; it is not told when a job has been cancelled."""

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import jsonschema
 import pytest
-from typer.testing import CliRunner, Result
 
 from handlers.api.openapi import describe_api
-from landfall_cli.__main__ import app
 from tests.local.operators.conftest import WAITING, Laptop
 
 pytestmark = [pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
@@ -24,12 +22,6 @@ def check(document: Any, path: str, method: str = "get") -> None:
     (success,) = (each for code, each in responses.items() if code in ("200", "202"))
     schema = dict(success["content"]["application/json"]["schema"])
     jsonschema.validate(document, schema | {"components": described["components"]})
-
-
-async def command(laptop: Laptop, *arguments: str) -> Result:
-    """Run the command line in a thread: the app answers from this one's loop."""
-    given = ["--url", laptop.url, "--key", laptop.key, "--json", *arguments]
-    return await asyncio.to_thread(CliRunner().invoke, app, given)
 
 
 async def test_what_is_read_is_as_described_and_304_while_nothing_changes(laptop: Laptop) -> None:
@@ -107,9 +99,7 @@ async def test_what_a_run_has_cost_is_in_the_run_its_pipeline_and_its_queue(
     _, pipeline, _ = await laptop.get("/api/pipelines/admitted")
     assert (pipeline["costs"], pipeline["currency"]) == ([month], "USD")
     for given in (["runs", "get", run["id"]], ["pipelines", "get", "admitted"], ["queue"]):
-        shown = await asyncio.to_thread(
-            CliRunner().invoke, app, ["--url", laptop.url, "--key", laptop.key, *given]
-        )
+        shown = await laptop.command(*given)
         assert f"{amount:,.2f} USD" in shown.output, given
 
 
@@ -158,18 +148,20 @@ async def test_the_champion_is_rolled_back_and_promoted_by_the_command_line(
     laptop: Laptop,
 ) -> None:
     why = ("--reason", "wrong at night", "--by", "ada", "--yes")
-    back = await command(laptop, "models", "rollback", "batches", *why)
+    back = await laptop.command("--json", "models", "rollback", "batches", *why)
     assert json.loads(back.output) == {"champion": "1", "changed": True}, back.output
-    again = await command(laptop, "models", "rollback", "batches", "2", *why)
+    again = await laptop.command("--json", "models", "rollback", "batches", "2", *why)
     assert json.loads(again.output) == {"champion": "1", "changed": False}
     _, detail, _ = await laptop.get("/api/pipelines/batches")
     assert detail["champion"] == {"version": "1"}
-    first = await command(laptop, "models", "rollback", "batches", *why)
+    first = await laptop.command("--json", "models", "rollback", "batches", *why)
     assert first.exit_code == 5
-    assert (await command(laptop, "models", "promote", "batches", "9", *why)).exit_code == 4
-    promoted = await command(laptop, "models", "promote", "batches", "2", *why)
+    assert (
+        await laptop.command("--json", "models", "promote", "batches", "9", *why)
+    ).exit_code == 4
+    promoted = await laptop.command("--json", "models", "promote", "batches", "2", *why)
     assert json.loads(promoted.output) == {"champion": "2", "changed": True}
-    listed = json.loads((await command(laptop, "models", "list", "batches")).output)
+    listed = json.loads((await laptop.command("--json", "models", "list", "batches")).output)
     assert [each["stage"] for each in listed["models"]] == ["champion", "former"]
     assert listed["models"][0]["metrics"]["accuracy"] == 0.9
     _, kept, _ = await laptop.get("/api/actions?limit=3")
@@ -190,29 +182,28 @@ async def test_the_command_line_prints_the_documents_and_ends_with_its_codes(
     laptop: Laptop,
 ) -> None:
     await laptop.dead_letters(1, "no-quota")
-    listed = await command(laptop, "runs", "list", "--pipeline", "no-quota")
+    listed = await laptop.command("--json", "runs", "list", "--pipeline", "no-quota")
     assert listed.exit_code == 0, listed.output
     (run, *_) = json.loads(listed.output)["runs"]
-    assert (await command(laptop, "runs", "get", run["id"])).exit_code == 0
-    assert (await command(laptop, "runs", "watch", run["id"])).exit_code == 1
-    assert (await command(laptop, "runs", "get", "nothing-1")).exit_code == 4
-    assert (await command(laptop, "runs", "list", "--state", "flying")).exit_code == 2
+    assert (await laptop.command("--json", "runs", "get", run["id"])).exit_code == 0
+    assert (await laptop.command("--json", "runs", "watch", run["id"])).exit_code == 1
+    assert (await laptop.command("--json", "runs", "get", "nothing-1")).exit_code == 4
+    assert (await laptop.command("--json", "runs", "list", "--state", "flying")).exit_code == 2
     cancel = ("runs", "cancel", run["id"], "--reason", "test", "--yes")
-    assert (await command(laptop, *cancel)).exit_code == 5
-    explained = await command(laptop, "explain", f"landing/{WAITING}/1")
+    assert (await laptop.command("--json", *cancel)).exit_code == 5
+    explained = await laptop.command("--json", "explain", f"landing/{WAITING}/1")
     assert json.loads(explained.output)["state"] == "pending"
-    sick = await command(laptop, "doctor")
+    sick = await laptop.command("--json", "doctor")
     assert sick.exit_code == 1
     verdicts = {each["name"]: each["verdict"] for each in json.loads(sick.output)["checks"]}
     assert verdicts["API"] == verdicts["pipeline batches"] == "good"
     assert verdicts["Service Bus"] == verdicts["pipeline no-quota"] == "bad"
-    away = ["--url", "http://127.0.0.1:9", "runs", "list"]
-    assert (await asyncio.to_thread(CliRunner().invoke, app, away)).exit_code == 3
+    away = replace(laptop, url="http://127.0.0.1:9")
+    assert (await away.command("runs", "list")).exit_code == 3
 
 
 async def test_tables_are_for_people(laptop: Laptop) -> None:
-    given = ["--url", laptop.url, "--key", laptop.key, "pipelines", "list"]
-    shown = await asyncio.to_thread(CliRunner().invoke, app, given)
+    shown = await laptop.command("pipelines", "list")
     assert shown.exit_code == 0
     assert "marked" in shown.output
     assert "settling" in shown.output

@@ -6,7 +6,6 @@ script says. What came of it is asked of the API.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import shlex
@@ -15,11 +14,9 @@ from string import Template
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from typer.testing import CliRunner
 
 from demo.waiting import eventually
 from handlers.configuration.settings import APP_FOLDER
-from landfall_cli.__main__ import app
 from tests.local.operators.conftest import (
     BUSY,
     DISCARDED,
@@ -90,10 +87,9 @@ def commands(task: int) -> list[str]:
 async def run(laptop: Laptop, line: str, exits: int = 0, /, **names: str) -> Any:
     """Run one command; the document that it prints."""
     arguments = shlex.split(Template(line).substitute(names))
-    given = ["--url", laptop.url, "--key", laptop.key, "--json", *arguments]
     if ACTIONS & set(arguments[:2]):
-        given.append("--yes")
-    done = await asyncio.to_thread(CliRunner().invoke, app, given)
+        arguments.append("--yes")
+    done = await laptop.command("--json", *arguments)
     assert done.exit_code == exits, (line, done.output)
     return json.loads(done.output)
 

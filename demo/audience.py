@@ -35,8 +35,8 @@ class Audience:
     async def subscribe(self, cloud: Cloud) -> None:
         """Have Event Grid deliver here; it goes on when the runtime is started again."""
         for name, topic, path, schema in (
-            ("test-runs", "landfall", "events", "CloudEventSchemaV1_0"),
-            ("test-blobs", "storage", "blobs", "EventGridSchema"),
+            ("told-runs", "landfall", "events", "CloudEventSchemaV1_0"),
+            ("told-blobs", "storage", "blobs", "EventGridSchema"),
         ):
             await cloud.subscribe(name, topic, f"{self.url}/{path}", schema)
 
