@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from azure.storage.blob import BlobServiceClient, ContainerClient
 
     from handlers.configuration.background_thread import BackgroundThread
+    from handlers.messaging.service_bus import MessageQueues
     from handlers.notifications.event_grid import EventGridTopic
     from handlers.telemetry.exporting import Telemetry
 
@@ -93,6 +94,13 @@ class Clients:
             return ServiceBusClient.from_connection_string(connection.connection_string)
         assert connection.endpoint is not None
         return ServiceBusClient(connection.endpoint, self.credential)
+
+    @cached_property
+    def message_queues(self) -> MessageQueues:
+        """Senders to that namespace."""
+        from handlers.messaging.service_bus import MessageQueues  # noqa: PLC0415 - see the module
+
+        return MessageQueues(self.service_bus)
 
     @cached_property
     def event_grid(self) -> EventGridTopic:

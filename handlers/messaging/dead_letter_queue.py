@@ -25,7 +25,7 @@ from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
 from handlers.messaging.message_outbox import send_in_background
 from handlers.messaging.ops_alerts import publish_alert, trouble
-from handlers.messaging.service_bus import REJECTED_RUNS, Message, message_queues
+from handlers.messaging.service_bus import REJECTED_RUNS, Message
 from orchestrations.contracts.base import Done, Failure
 from orchestrations.contracts.runs import DeadLetter
 
@@ -107,7 +107,7 @@ def reject(clients: Clients, rejected: Rejected) -> None:
     Raises:
         azure.servicebus.exceptions.ServiceBusError: try all of it again.
     """
-    message_queues(clients).send(REJECTED_RUNS, rejected.to_message())
+    clients.message_queues.send(REJECTED_RUNS, rejected.to_message())
     _dead_letter_all(clients, until=rejected.message_id)
 
 
@@ -152,6 +152,8 @@ def _dead_letter_all(clients: Clients, *, until: str | None) -> int:
     count = 0
     with clients.service_bus.get_queue_receiver(REJECTED_RUNS) as receiver:
         while time.monotonic() < deadline:
+            if until is None and not receiver.peek_messages(1):
+                break  # a receive would wait for what nobody has sent
             received = receiver.receive_messages(
                 max_message_count=1, max_wait_time=RECEIVE_WAIT_SECONDS
             )
@@ -226,7 +228,7 @@ def give_back(clients: Clients, queue: str) -> int:
     with dead_letters(clients, queue) as letters:
         for letter in letters:
             message = Message(message_id=str(letter.message_id), body=body_text(letter))
-            message_queues(clients).send(queue, message)
+            clients.message_queues.send(queue, message)
             letters.take(letter)
             count += 1
     return count

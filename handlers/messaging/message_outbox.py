@@ -21,7 +21,7 @@ from azure.core.exceptions import AzureError, ResourceNotFoundError
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.durable.bounded_call import within
-from handlers.messaging.service_bus import Message, message_queues
+from handlers.messaging.service_bus import Message
 
 logger = logging.getLogger("landfall")
 
@@ -49,7 +49,7 @@ def send_in_background(
     def send_kept() -> None:
         try:
             if send is None:
-                message_queues(clients).send(entity, *messages)
+                clients.message_queues.send(entity, *messages)
             else:
                 send()
         except (AzureError, OSError) as error:
@@ -80,7 +80,7 @@ def flush(clients: Clients) -> int:
         if document is None:  # it was sent meanwhile
             continue
         entity, message = name.removeprefix(_FOLDER).partition("/")[0], _parse(document)
-        within(SEND_LIMIT_SECONDS, lambda e=entity, m=message: message_queues(clients).send(e, m))
+        within(SEND_LIMIT_SECONDS, lambda e=entity, m=message: clients.message_queues.send(e, m))
         _delete(clients, name)
         count += 1
     return count

@@ -18,7 +18,6 @@ from handlers.messaging.service_bus import (
     OPS_ALERTS,
     Message,
     fit_message_id,
-    message_queues,
     traced,
 )
 from orchestrations.contracts.base import Done
@@ -65,7 +64,7 @@ def publish_alert(clients: Clients, alert: Message) -> None:
     Raises:
         azure.servicebus.exceptions.ServiceBusError: send it again.
     """
-    message_queues(clients).send(OPS_ALERTS, alert)
+    clients.message_queues.send(OPS_ALERTS, alert)
 
 
 def alert_message(

@@ -20,7 +20,6 @@ from handlers.messaging.service_bus import (
     REJECTED_RUNS,
     RETRIES,
     Message,
-    message_queues,
     parse_body,
 )
 from handlers.notifications.outbox import Delivery
@@ -110,7 +109,7 @@ def redrive(clients: Clients, order: RedriveOrder) -> list[str]:
             queue, message = following
             # A letter may lie there twice, where the queue had forgotten the first one's id.
             if message.message_id not in sent:
-                message_queues(clients).send(queue, message)
+                clients.message_queues.send(queue, message)
                 sent.append(message.message_id)
             letters.take(letter)
     if refusal is not None:

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
-from weakref import WeakKeyDictionary
 
 from pydantic import ValidationError
 
@@ -23,8 +22,6 @@ from orchestrations.trace_context import HEADER
 
 if TYPE_CHECKING:
     from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSender
-
-    from handlers.configuration.clients import Clients
 
 BLOB_EVENTS = "blob-events"
 JOB_EVENTS = "job-events"
@@ -124,19 +121,6 @@ class MessageQueues:
         with self._lock:
             sender = self._senders.setdefault(entity, _LockedSender(self._client, entity))
         sender.send(messages)
-
-
-_OF_CLIENTS: WeakKeyDictionary[Clients, MessageQueues] = WeakKeyDictionary()
-_OF_CLIENTS_LOCK = threading.Lock()
-
-
-def message_queues(clients: Clients) -> MessageQueues:
-    """The queues of `clients.service_bus`, made when they are first asked for and kept."""
-    with _OF_CLIENTS_LOCK:
-        queues = _OF_CLIENTS.get(clients)
-        if queues is None:
-            queues = _OF_CLIENTS[clients] = MessageQueues(clients.service_bus)
-        return queues
 
 
 class _LockedSender:

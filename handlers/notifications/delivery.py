@@ -20,7 +20,7 @@ from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.messaging.dead_letter_queue import Rejected, reject, reject_message
 from handlers.messaging.ops_alerts import Severity, alert_message, publish_alert, trouble
-from handlers.messaging.service_bus import NOTIFICATIONS, message_queues, traced
+from handlers.messaging.service_bus import NOTIFICATIONS, traced
 from handlers.notifications.outbox import (
     Delivery,
     document,
@@ -125,7 +125,7 @@ def handle_delivery(clients: Clients, body: bytes | str, *, now: datetime) -> Ou
             logger.warning("%s: again in %.0f s: %s", delivery.id, delay_seconds, reason)
             enqueue_at = now + timedelta(seconds=delay_seconds)
             again = delivery.following().to_message(enqueue_at=enqueue_at)
-            message_queues(clients).send(NOTIFICATIONS, again)
+            clients.message_queues.send(NOTIFICATIONS, again)
         case Undeliverable(reason):
             logger.error("%s: undeliverable: %s", delivery.id, reason)
             _give_up(clients, delivery, reason, now)

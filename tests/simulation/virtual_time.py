@@ -10,13 +10,11 @@ from datetime import datetime
 from types import ModuleType, SimpleNamespace
 from typing import Any, Self, TypeVar
 from unittest import mock
-from weakref import WeakKeyDictionary
 
 from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 
 from handlers.capacity import admission_record, requesting_nodes, returning_nodes
 from handlers.configuration import configurations, pipeline_files, queue_files
-from handlers.configuration.clients import Clients
 from handlers.durable import activity_adapter
 from handlers.landing_zone import copies
 from handlers.messaging import dead_letter_queue, message_outbox, retry_queue, service_bus
@@ -67,8 +65,6 @@ def installed(scheduler: Scheduler, receiver: WebhookReceiver) -> Generator[None
             (activity_adapter, "within", scheduler.within),
             (message_outbox, "within", scheduler.within),
             (service_bus, "threading", threads),
-            # Its values hold its keys, of which an app has one and ten thousand weeks have many.
-            (service_bus, "_OF_CLIENTS", WeakKeyDictionary[Clients, service_bus.MessageQueues]()),
             (delivery, "post", receiver.post),
             (configurations, "parse_pipeline", _parse_pipeline),
             (requesting_nodes, "load_queues", _load_queues),

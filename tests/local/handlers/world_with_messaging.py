@@ -13,7 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from azure.servicebus import ServiceBusReceivedMessage, ServiceBusReceiver
+from azure.servicebus import (
+    ServiceBusMessageState,
+    ServiceBusReceivedMessage,
+    ServiceBusReceiver,
+)
 
 from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
@@ -101,16 +105,23 @@ class Namespace:
     """The namespace of `infra/local/Config.json`, seen from outside."""
 
     clients: Clients
-    kept: dict[str, ServiceBusReceiver] = field(default_factory=dict[str, ServiceBusReceiver])
+    kept: dict[tuple[str, bool], ServiceBusReceiver] = field(
+        default_factory=dict[tuple[str, bool], ServiceBusReceiver]
+    )
 
     def take(self, entity: str) -> list[ServiceBusReceivedMessage]:
-        """Everything on an entity that only tests receive from; waits for the first message.
+        """Everything on an entity; waits for the first message.
 
-        The receiver is kept, with its credit: to open and close one takes the SDK a second.
+        It leaves the receiver no credit, which would lock the messages that others wait for.
         """
-        if entity not in self.kept:
-            self.kept[entity] = self._receiver(entity, dead=False)
-        return _take(self.kept[entity])
+        return _take(self._receiver(entity), 1) + self.take_present(entity)
+
+    def take_present(self, entity: str, *, dead: bool = False) -> list[ServiceBusReceivedMessage]:
+        """What the app has put on an entity, or in its dead-letter queue; waits for no more."""
+        self.clients.background.wait_until_idle()
+        found = self.peek(entity, dead=dead)
+        active = [each for each in found if each.state == ServiceBusMessageState.ACTIVE]
+        return _take(self._receiver(entity, dead=dead), len(active)) if active else []
 
     def take_alert(self, kind: str, about: str) -> ServiceBusReceivedMessage:
         """The one alert of a kind that says `about`; those of earlier tests may come before it."""
@@ -123,24 +134,23 @@ class Namespace:
         (alert,) = found
         return alert
 
-    def take_dead(self, queue: str) -> list[ServiceBusReceivedMessage]:
-        """Everything in the dead-letter queue of `queue`."""
-        with self._receiver(queue, dead=True) as receiver:
-            return _take(receiver)
-
     def peek(self, entity: str, *, dead: bool = False) -> list[ServiceBusReceivedMessage]:
-        with self._receiver(entity, dead=dead) as receiver:
-            return receiver.peek_messages(max_message_count=100)
+        return self._receiver(entity, dead=dead).peek_messages(max_message_count=100)
 
-    def _receiver(self, entity: str, *, dead: bool) -> ServiceBusReceiver:
-        options: dict[str, Any] = {"sub_queue": "deadletter"} if dead else {}
-        if entity == "ops-alerts":
-            return self.clients.service_bus.get_subscription_receiver(entity, "on-call", **options)
-        return self.clients.service_bus.get_queue_receiver(entity, **options)
+    def _receiver(self, entity: str, *, dead: bool = False) -> ServiceBusReceiver:
+        if (entity, dead) not in self.kept:
+            options: dict[str, Any] = {"sub_queue": "deadletter"} if dead else {}
+            service_bus = self.clients.service_bus
+            self.kept[entity, dead] = (
+                service_bus.get_subscription_receiver(entity, "on-call", **options)
+                if entity == "ops-alerts"
+                else service_bus.get_queue_receiver(entity, **options)
+            )
+        return self.kept[entity, dead]
 
 
-def _take(receiver: ServiceBusReceiver) -> list[ServiceBusReceivedMessage]:
-    taken = receiver.receive_messages(max_message_count=100, max_wait_time=WAIT_SECONDS)
+def _take(receiver: ServiceBusReceiver, limit: int) -> list[ServiceBusReceivedMessage]:
+    taken = receiver.receive_messages(max_message_count=limit, max_wait_time=WAIT_SECONDS)
     for message in taken:
         receiver.complete_message(message)
     return taken
@@ -151,6 +161,11 @@ class World:
     clients: Clients
     namespace: Namespace
     receiver: HttpReceiver
+
+    def lend_to(self, clients: Clients) -> None:
+        """Have clients with other settings use the connections that are open."""
+        lent = ("blobs", "message_queues", "service_bus")
+        vars(clients).update({name: getattr(self.clients, name) for name in lent})
 
 
 @pytest.fixture(scope="session")
@@ -173,7 +188,7 @@ def namespace(world: World) -> Namespace:
 
 @pytest.fixture
 def quiet_queues(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The queues have tests of their own, and to look at them takes the SDK seconds."""
+    """The queues have tests of their own, and each look at them opens six receivers."""
 
     def nothing(*_: object) -> int:
         return 0

@@ -235,7 +235,7 @@ class Receiver:
     def __exit__(self, *details: object) -> None:
         """Locks run on until they expire."""
 
-    def peek_messages(self, max_message_count: int, *, sequence_number: int) -> list[Message]:
+    def peek_messages(self, max_message_count: int, *, sequence_number: int = 0) -> list[Message]:
         def effect() -> list[Message]:
             messages = self._queue.messages
             return [each for each in messages if each.sequence_number >= sequence_number]

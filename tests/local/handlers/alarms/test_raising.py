@@ -56,7 +56,7 @@ class Watch:
         self.clients.background.wait_until_idle()
         return [
             (str(message.subject), json.loads(str(message))["data"]["alarm"])
-            for message in self.namespace.take("ops-alerts")
+            for message in self.namespace.take_present("ops-alerts")
             if self.pipeline.name in str(message)  # an alert of another test may come late
         ]
 
@@ -66,7 +66,7 @@ def watch(world: World, namespace: Namespace) -> Iterator[Watch]:
     number = next(_NUMBERS)
     settings = {**world.clients.settings.values, "RECORDS_CONTAINER": f"alarms-{number}"}
     clients = Clients(Settings(settings))
-    vars(clients).update(service_bus=world.clients.service_bus, blobs=world.clients.blobs)
+    world.lend_to(clients)
     clients.records.create_container()
     rules = Alarms(no_data_for_hours=6, run_waits_minutes=30)
     pipeline = PIPELINE.model_copy(update={"name": f"watch-{number}", "alarms": rules})

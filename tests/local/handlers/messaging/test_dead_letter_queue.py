@@ -16,7 +16,7 @@ from handlers.messaging.dead_letter_queue import (
     sweep,
 )
 from handlers.messaging.retry_queue import retry_message
-from handlers.messaging.service_bus import REJECTED_RUNS, Message, message_queues
+from handlers.messaging.service_bus import REJECTED_RUNS, Message
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.runs import DeadLetter, RunRequest
 from tests.local.handlers.world_with_messaging import Namespace, World
@@ -38,7 +38,7 @@ def test_a_run_is_dead_lettered_with_reason_and_description(
     request = DeadLetter(run=run, request=run_request(7), failure=FAILURE)
     dead_letter(world.clients, request)
     dead_letter(world.clients, request)  # as after a crash between effect and checkpoint
-    (letter,) = namespace.take_dead(REJECTED_RUNS)
+    (letter,) = namespace.take_present(REJECTED_RUNS, dead=True)
     assert letter.message_id == run
     assert letter.dead_letter_reason == "DataRejected"
     assert letter.dead_letter_error_description == "one class only"
@@ -53,7 +53,7 @@ def test_callers_may_dead_letter_each_others_messages(world: World, namespace: N
 
     with ThreadPoolExecutor(len(names)) as threads:
         list(threads.map(reject_one, names))
-    letters = namespace.take_dead(REJECTED_RUNS)
+    letters = namespace.take_present(REJECTED_RUNS, dead=True)
     assert {letter.message_id: letter.dead_letter_reason for letter in letters} == {
         name: f"why {name}" for name in names
     }
@@ -64,7 +64,7 @@ def test_a_message_that_nobody_can_read_is_dead_lettered_and_alerted(
 ) -> None:
     failure = Failure(type="InvalidRequest", message="no JSON", permanent=True)
     reject_message(world.clients, b"\xff not json", failure)
-    (letter,) = namespace.take_dead(REJECTED_RUNS)
+    (letter,) = namespace.take_present(REJECTED_RUNS, dead=True)
     assert letter.dead_letter_reason == "InvalidRequest"
     assert str(letter).endswith("not json")
     alert = namespace.take_alert("message-rejected", "no JSON")
@@ -83,10 +83,10 @@ def test_what_service_bus_gave_up_on_is_collected_with_an_alert(
     world: World, namespace: Namespace
 ) -> None:
     message = retry_message(run_request(9))
-    message_queues(world.clients).send("notifications", message)
+    world.clients.message_queues.send("notifications", message)
     give_up(world, "notifications")
     assert collect(world.clients, "notifications", "run") == 1
-    (letter,) = namespace.take_dead(REJECTED_RUNS)
+    (letter,) = namespace.take_present(REJECTED_RUNS, dead=True)
     assert letter.message_id == message.message_id
     assert letter.dead_letter_reason == "MaxDeliveryCountExceeded"
     assert letter.application_properties is not None
@@ -98,7 +98,7 @@ def test_events_that_service_bus_gave_up_on_are_put_back(
     world: World, namespace: Namespace
 ) -> None:
     event = Message(message_id="an-event", body='{"id": "an-event"}')
-    message_queues(world.clients).send("blob-events", event)
+    world.clients.message_queues.send("blob-events", event)
     give_up(world, "blob-events")
     assert give_back(world.clients, "blob-events") == 1
     (message,) = namespace.take("blob-events")
@@ -125,7 +125,7 @@ def receives(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
 
 def dead_letter_together(world: World, *names: str) -> None:
     letters = [a_letter(name).to_message() for name in names]
-    message_queues(world.clients).send(REJECTED_RUNS, *letters)
+    world.clients.message_queues.send(REJECTED_RUNS, *letters)
     assert sweep(world.clients) == len(letters)
 
 

@@ -47,7 +47,7 @@ def test_what_a_run_sends_waits_in_the_outbox_until_service_bus_is_back(
     world: World, namespace: Namespace, hung: Clients
 ) -> None:
     for queue in (NOTIFICATIONS, RETRIES):
-        namespace.take(queue)  # what tests before have left
+        namespace.take_present(queue)  # what tests before have left
     status = run_status(RUN, "queued", NOW)
     notification = Notification(id=f"{RUN}:started", kind="started", at=NOW, status=status)
     failure = Failure(type="JobFailed", message="out of attempts", permanent=False)
@@ -64,12 +64,14 @@ def test_what_a_run_sends_waits_in_the_outbox_until_service_bus_is_back(
     assert channels == {"event_grid", "service_bus"}
     assert [parse_retry(str(each)).attempt for each in namespace.take(RETRIES)] == [71]
     assert sweep(world.clients) >= 1
-    (letter,) = [each for each in namespace.take_dead(REJECTED_RUNS) if each.message_id == RUN]
+    (letter,) = [
+        each for each in namespace.take_present(REJECTED_RUNS, dead=True) if each.message_id == RUN
+    ]
     assert letter.dead_letter_reason == "JobFailed"
 
 
 def test_what_is_kept_twice_is_sent_once(world: World, namespace: Namespace, hung: Clients) -> None:
-    namespace.take(RETRIES)  # what tests before have left
+    namespace.take_present(RETRIES)  # what tests before have left
     for _ in range(2):
         send_in_background(hung, RETRIES, retry_message(run_request(72)))
     assert flush(world.clients) == 1

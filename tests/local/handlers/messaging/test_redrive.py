@@ -16,7 +16,7 @@ from handlers.messaging.dead_letter_queue import DeadLetters, Rejected, sweep
 from handlers.messaging.redrive import RedriveOrder, redrive
 from handlers.messaging.redrive_changes import Changes, RedriveRefused
 from handlers.messaging.retry_queue import handle_retry, parse_retry
-from handlers.messaging.service_bus import REJECTED_RUNS, RETRIES, message_queues
+from handlers.messaging.service_bus import REJECTED_RUNS, RETRIES
 from orchestrations.contracts.landing import ClaimDataset
 from orchestrations.contracts.retraining import RunInput
 from orchestrations.contracts.runs import RunRequest
@@ -31,7 +31,7 @@ LINES = [ManifestLine(path=path, size=100, md5="0" * 32, etag=path) for path in 
 
 
 def dead_letter_runs(world: World, *attempts: int) -> None:
-    """As `dead_letter` does for each; at once, for the SDK takes a second to close a receiver."""
+    """As `dead_letter` does for each, in one pass over the queue."""
     letters = [
         Rejected(
             message_id=f"{PREFIX}-{attempt}",
@@ -43,7 +43,7 @@ def dead_letter_runs(world: World, *attempts: int) -> None:
         ).to_message()
         for attempt in attempts
     ]
-    message_queues(world.clients).send(REJECTED_RUNS, *letters)
+    world.clients.message_queues.send(REJECTED_RUNS, *letters)
     assert sweep(world.clients) >= len(letters)
 
 
@@ -83,7 +83,7 @@ def test_redrive_sends_next_attempts_also_after_dying_on_the_way(
     unreadable = Rejected(
         message_id="unreadable", kind="message", body="?", reason="InvalidRequest", description=""
     )
-    message_queues(world.clients).send(REJECTED_RUNS, unreadable.to_message())
+    world.clients.message_queues.send(REJECTED_RUNS, unreadable.to_message())
     dead_letter_runs(world, 40, 42, 44)
     with monkeypatch.context() as patch:
         patch.setattr(DeadLetters, "take", die)
@@ -94,7 +94,7 @@ def test_redrive_sends_next_attempts_also_after_dying_on_the_way(
     # The others were given back: nobody has to wait for a lock.
     assert send_again(world, None, 1) == [f"{PREFIX}-41"]
     assert [each.attempt for each in requests(namespace)] == [43, 41]
-    left = [str(each.message_id) for each in namespace.take_dead(REJECTED_RUNS)]
+    left = [str(each.message_id) for each in namespace.take_present(REJECTED_RUNS, dead=True)]
     assert left == ["unreadable", f"{PREFIX}-44"]
 
 
@@ -112,11 +112,11 @@ def test_a_run_that_was_dead_lettered_twice_is_redriven_once(
         ).to_message()
         for copy in range(2)
     ]
-    message_queues(world.clients).send(REJECTED_RUNS, *letters)
+    world.clients.message_queues.send(REJECTED_RUNS, *letters)
     assert sweep(world.clients) >= 2
     assert send_again(world, f"{PREFIX}-50") == [f"{PREFIX}-51"]
     assert [each.attempt for each in requests(namespace)] == [51]
-    left = [each.body for each in namespace.take_dead(REJECTED_RUNS)]
+    left = [each.body for each in namespace.take_present(REJECTED_RUNS, dead=True)]
     assert not any(run_request(50).model_dump_json().encode() in b"".join(body) for body in left)
 
 
@@ -136,7 +136,7 @@ async def test_the_first_redrive_of_a_run_decides_and_can_be_repeated(
         assert send_again(world, f"{PREFIX}-60", attempts=2) == [f"{PREFIX}-61"]
     (request,) = requests(namespace)
     assert (request.attempt, request.retry.attempts) == (61, 62)
-    assert namespace.take_dead(REJECTED_RUNS) == []
+    assert namespace.take_present(REJECTED_RUNS, dead=True) == []
 
     # The message stays on its queue until the run is started, however often that fails.
     hub: Any = TaskHub()

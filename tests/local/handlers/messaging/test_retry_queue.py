@@ -12,8 +12,8 @@ PREFIX = f"digits-{DATASET.version}"
 
 
 def test_a_retry_is_seen_once_and_after_its_delay(world: World, namespace: Namespace) -> None:
-    request = ScheduleRetry(request=run_request(2), delay_seconds=1.5)
-    due = datetime.now(UTC) + timedelta(seconds=1.5)
+    request = ScheduleRetry(request=run_request(2), delay_seconds=0.5)
+    due = datetime.now(UTC) + timedelta(seconds=0.5)
     schedule_retry(world.clients, request)
     schedule_retry(world.clients, request)  # as after a crash between effect and checkpoint
     (message,) = namespace.take(RETRIES)

@@ -49,7 +49,7 @@ def deliver(world: World, delivery: Delivery) -> object:
 
 def clients_with(world: World, **settings: str) -> Clients:
     clients = Clients(Settings({**world.clients.settings.values, **settings}))
-    clients.__dict__["service_bus"] = world.clients.service_bus
+    world.lend_to(clients)
     return clients
 
 
@@ -122,7 +122,7 @@ def test_after_the_last_delay_comes_the_dead_letter_queue_and_an_alert(
     )
     outcome = deliver(world, delivery)
     assert isinstance(outcome, Undeliverable)
-    (letter,) = namespace.take_dead(REJECTED_RUNS)
+    (letter,) = namespace.take_present(REJECTED_RUNS, dead=True)
     assert letter.message_id == delivery.id
     assert letter.dead_letter_reason == "callback undeliverable"
     assert letter.dead_letter_error_description == outcome.reason

@@ -22,7 +22,7 @@ from handlers.landing_zone.newest_events import advance_newest_event
 from handlers.landing_zone.pauses import Pause, begin_resumption, pause
 from handlers.messaging import dead_letter_queue
 from handlers.messaging.dead_letter_queue import Rejected
-from handlers.messaging.service_bus import NOTIFICATIONS, REJECTED_RUNS, message_queues
+from handlers.messaging.service_bus import NOTIFICATIONS, REJECTED_RUNS
 from handlers.notifications.outbox import parse_delivery
 from handlers.runs.run_index import list_runs
 from handlers.runs.run_records import add_to_record
@@ -103,9 +103,8 @@ def scene(world: World) -> Iterator[Scene]:
     name = f"scene-{number}"
     settings = {**world.clients.settings.values, "RECORDS_CONTAINER": f"records-{number}"}
     clients, workspace = Clients(Settings(settings)), Workspace()
-    vars(clients).update(
-        service_bus=world.clients.service_bus, blobs=world.clients.blobs, ml=workspace
-    )
+    world.lend_to(clients)
+    vars(clients).update(ml=workspace)
     clients.records.create_container()
     rules = with_rules(PIPELINE, source={"prefix": f"{name}/"}, notify={"event_grid": False})
     pipeline = rules.model_copy(update={"name": name})
@@ -374,10 +373,10 @@ async def test_messages_that_were_left_half_way_are_brought_on(
     for name in OF_QUEUES:
         monkeypatch.setattr(reconciliation, name, getattr(dead_letter_queue, name))
     left = Rejected(message_id="half-way", kind="run", body="{}", reason="r", description="d")
-    message_queues(scene.clients).send(REJECTED_RUNS, left.to_message())
+    scene.clients.message_queues.send(REJECTED_RUNS, left.to_message())
     summary = await scene.reconcile()
     assert (summary.messages_dead_lettered, summary.faults) == (1, [])
-    (letter,) = namespace.take_dead(REJECTED_RUNS)
+    (letter,) = namespace.take_present(REJECTED_RUNS, dead=True)
     assert letter.message_id == "half-way"
 
 
@@ -400,7 +399,7 @@ async def test_a_run_that_broke_is_closed_once(
     assert (await scene.reconcile()).runs_closed == []
 
     assert set(scene.workspace.jobs.cancelled) == {scene.run}
-    (letter,) = namespace.take_dead(REJECTED_RUNS)
+    (letter,) = namespace.take_present(REJECTED_RUNS, dead=True)
     assert letter.message_id == scene.run
     assert "terminated: by hand" in (letter.dead_letter_error_description or "")
     told = [str(each.message_id) for each in namespace.take(NOTIFICATIONS)]

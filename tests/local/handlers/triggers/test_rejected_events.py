@@ -53,8 +53,8 @@ async def alerts(world: World, namespace: Namespace, at: datetime) -> dict[str, 
     vars(world.clients).setdefault("ml", Workspace())
     starter: Any = TaskHub()
     await reconcile(world.clients, {}, starter, now=at)
-    taken = [each for each in namespace.take("ops-alerts") if each.subject == "events-rejected"]
-    documents = [json.loads(str(each)) for each in taken]
+    taken = namespace.take_present("ops-alerts")
+    documents = [json.loads(str(each)) for each in taken if each.subject == "events-rejected"]
     found = {each["data"]["cause"]: each["data"] for each in documents}
     assert len(found) == len(documents), "one alert for each cause"
     return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 from azure.servicebus.exceptions import ServiceBusConnectionError
@@ -48,11 +47,7 @@ class Broker:
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
     broker = Broker()
-
-    def queues(_: Clients) -> Any:
-        return broker
-
-    monkeypatch.setattr(message_outbox, "message_queues", queues)
+    monkeypatch.setattr(Clients, "message_queues", broker)
     return broker
 
 
