@@ -63,7 +63,7 @@ class Customers:
         self.asked = 0
 
     def ask(self) -> None:
-        for _ in range(40):
+        for _ in range(12):
             self.asked += 1
             answer = self.http.post(
                 self.uri,

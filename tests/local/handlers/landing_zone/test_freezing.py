@@ -62,7 +62,7 @@ PATHS = st.lists(
     max_size=40,
 )
 SLOW = settings(
-    max_examples=25,
+    max_examples=15,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
