@@ -16,7 +16,7 @@ from handlers.messaging.dead_letter_queue import (
     sweep,
 )
 from handlers.messaging.retry_queue import retry_message
-from handlers.messaging.service_bus import REJECTED_RUNS, Message
+from handlers.messaging.service_bus import REJECTED_RUNS, RETRIES, Message
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.runs import DeadLetter, RunRequest
 from tests.local.handlers.world_with_messaging import Namespace, World
@@ -83,9 +83,9 @@ def test_what_service_bus_gave_up_on_is_collected_with_an_alert(
     world: World, namespace: Namespace
 ) -> None:
     message = retry_message(run_request(9))
-    world.clients.message_queues.send("notifications", message)
-    give_up(world, "notifications")
-    assert collect(world.clients, "notifications", "run") == 1
+    world.clients.message_queues.send(RETRIES, message)
+    give_up(world, RETRIES)
+    assert collect(world.clients, RETRIES, "run") == 1
     (letter,) = namespace.take_present(REJECTED_RUNS, dead=True)
     assert letter.message_id == message.message_id
     assert letter.dead_letter_reason == "MaxDeliveryCountExceeded"
