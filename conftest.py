@@ -71,7 +71,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Exempt all imported modules from garbage collection: they stay."""
     if any("local" in item.path.relative_to(ROOT).parts for item in session.items):
         shorten_pauses()
-    gc.collect()
     gc.freeze()
     gc.enable()
 
