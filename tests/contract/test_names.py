@@ -122,14 +122,7 @@ def registered() -> dict[str, list[dict[str, Any]]]:
 
     From a process of its own: `get_functions` can be called once only, and reads the settings.
     """
-    printed = subprocess.run(
-        [sys.executable, "-c", _LIST_FUNCTIONS],
-        check=True,
-        capture_output=True,
-        text=True,
-        cwd=APP_FOLDER,
-    ).stdout
-    return json.loads(printed)
+    return print_json(_LIST_FUNCTIONS)
 
 
 def registered_as(kind: str) -> set[str]:
@@ -155,7 +148,7 @@ def test_every_trigger_is_registered_as_the_table_says() -> None:
 
 
 _CALL_UNSIGNED = """
-import asyncio, json
+import asyncio, json, os
 import azure.functions as func
 from function_app import app
 client = json.dumps({"taskHubName": "t", "rpcBaseUrl": "http://127.0.0.1:9", "creationUrls": {
@@ -167,10 +160,13 @@ def trigger_of(function):
     bindings = map(json.loads, function.get_raw_bindings())
     return next((each for each in bindings if each["type"] == "httpTrigger"), None)
 async def call(function):
-    name, trigger = function.get_function_name(), trigger_of(function)
+    trigger, statuses = trigger_of(function), []
     request = func.HttpRequest(method=trigger["methods"][0], url="/", body=b"")
-    answer = await function.get_user_function()(req=request, starter=client)
-    return name, [trigger["authLevel"], answer.status_code]
+    for enabled in ("", "True"):
+        os.environ["WEBSITE_AUTH_ENABLED"] = enabled
+        answer = await function.get_user_function()(req=request, starter=client)
+        statuses.append(answer.status_code)
+    return function.get_function_name(), [trigger["authLevel"], *statuses]
 async def main():
     found = [each for each in app.get_functions() if trigger_of(each)]
     apart = [each for each in found if each.get_function_name() not in ("ui", "start_run")]
@@ -179,18 +175,24 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize(("enabled", "status"), [("", 503), ("True", 401)])
-def test_where_entra_opens_the_api_no_route_is_open_to_others(enabled: str, status: int) -> None:
+def print_json(program: str, **settings: str) -> Any:
+    """What a program prints in a process of its own, in the app's folder."""
     printed = subprocess.run(
-        [sys.executable, "-c", _CALL_UNSIGNED],
+        [sys.executable, "-c", program],
         check=True,
         capture_output=True,
         text=True,
         cwd=APP_FOLDER,
-        env=os.environ | {"API_SIGN_IN": "entra", "WEBSITE_AUTH_ENABLED": enabled},
+        env=os.environ | settings,
     ).stdout
+    return json.loads(printed)
+
+
+def test_where_entra_opens_the_api_no_route_is_open_to_others() -> None:
+    """Neither while App Service authentication is off, nor to who has not signed in."""
     of_the_api = ROUTES.keys() - ANONYMOUS
-    assert json.loads(printed) == {each: ["ANONYMOUS", status] for each in of_the_api}
+    answers = print_json(_CALL_UNSIGNED, API_SIGN_IN="entra")
+    assert answers == dict.fromkeys(of_the_api, ["ANONYMOUS", 503, 401])
 
 
 def test_who_has_the_durable_client() -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrations.activities import FAILURE_KEY, RESULT_KEY
@@ -129,7 +129,8 @@ def result(contract: Contract) -> dict[str, Any]:
     return {RESULT_KEY: contract.to_dict()}
 
 
-@given(st.lists(st.integers(1, 9), min_size=1, max_size=40), st.integers())
+@settings(max_examples=30)
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=20), st.integers())
 def test_every_piece_of_every_range_is_listed_once_and_committed(
     pieces: list[int], seed: int
 ) -> None:
@@ -164,7 +165,8 @@ def test_what_is_wrong_with_an_uploaders_manifest_reaches_the_landing() -> None:
 COPIED = with_rules(PIPELINE, dataset={"freeze": "copy"})
 
 
-@given(st.lists(st.integers(1, 5), max_size=20), st.integers(1, 4), st.integers())
+@settings(max_examples=30)
+@given(st.lists(st.integers(1, 5), max_size=12), st.integers(1, 4), st.integers())
 def test_every_piece_of_every_part_is_copied_once_before_the_commit(
     pieces: list[int], copies: int, seed: int
 ) -> None:

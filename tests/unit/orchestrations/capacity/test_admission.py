@@ -176,7 +176,7 @@ def test_what_holds_of_every_division(document: Admission, random: Random) -> No
 # --- over time -----------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=6)
+@settings(deadline=None, max_examples=3)
 @given(
     weights=st.lists(st.integers(1, 5), min_size=2, max_size=3),
     sizes=st.lists(st.sampled_from([1, 2, 4]), min_size=3, max_size=3),
