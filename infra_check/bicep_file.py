@@ -15,14 +15,9 @@ import tree_sitter_bicep
 from tree_sitter import Language, Node, Parser
 
 
-@dataclass(frozen=True)
-class Resource:
-    """`resource <symbol> '<type>@<version>' = <value>`."""
-
+@dataclass(frozen=True, kw_only=True)
+class _Declaration:
     symbol: str
-    type: str
-    api_version: str
-    existing: bool
     body: Node | None
     """The object, inside `if` and `for`; None if there is none."""
     node: Node
@@ -33,19 +28,20 @@ class Resource:
         return self.node.start_point[0] + 1
 
 
-@dataclass(frozen=True)
-class Module:
+@dataclass(frozen=True, kw_only=True)
+class Resource(_Declaration):
+    """`resource <symbol> '<type>@<version>' = <value>`."""
+
+    type: str
+    api_version: str
+    existing: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Module(_Declaration):
     """`module <symbol> '<path>' = <value>`."""
 
-    symbol: str
     path: str
-    body: Node | None
-    node: Node
-
-    @property
-    def line(self) -> int:
-        """Line of the declaration, from 1."""
-        return self.node.start_point[0] + 1
 
 
 @dataclass(frozen=True)
@@ -87,14 +83,23 @@ class BicepFile:
                     file.outputs[text(parts[0])] = parts[-1]
                 case "resource_declaration":
                     type_name, _, version = string(parts[1]).partition("@")
-                    existing = any(text(each) == "existing" for each in node.children)
-                    body = innermost(parts[-1])
-                    file.resources.append(
-                        Resource(text(parts[0]), type_name, version, existing, body, node)
+                    resource = Resource(
+                        symbol=text(parts[0]),
+                        type=type_name,
+                        api_version=version,
+                        existing=any(text(each) == "existing" for each in node.children),
+                        body=innermost(parts[-1]),
+                        node=node,
                     )
+                    file.resources.append(resource)
                 case "module_declaration":
-                    body = innermost(parts[-1])
-                    file.modules.append(Module(text(parts[0]), string(parts[1]), body, node))
+                    module = Module(
+                        symbol=text(parts[0]),
+                        path=string(parts[1]),
+                        body=innermost(parts[-1]),
+                        node=node,
+                    )
+                    file.modules.append(module)
                 case _:
                     pass
         return file

@@ -192,7 +192,7 @@ def test_where_entra_opens_the_api_no_route_is_open_to_others() -> None:
     """Neither while App Service authentication is off, nor to who has not signed in."""
     of_the_api = ROUTES.keys() - ANONYMOUS
     answers = print_json(_CALL_UNSIGNED, API_SIGN_IN="entra")
-    assert answers == dict.fromkeys(of_the_api, ["ANONYMOUS", 503, 401])
+    assert answers == {route: ["ANONYMOUS", 503, 401] for route in of_the_api}
 
 
 def test_who_has_the_durable_client() -> None:

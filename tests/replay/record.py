@@ -36,7 +36,8 @@ from azure.storage.blob.aio import BlobServiceClient
 from localazure.runtime.endpoints import describe_endpoints
 from localazure.runtime.supervisor import Options, running
 from tests.replay.recording import HISTORIES, Recording
-from tests.replay.situations import NO_QUOTA_SIZE, QUEUES, SITUATIONS, Scene, pipeline_document
+from tests.replay.scene import Scene
+from tests.replay.situations import NO_QUOTA_SIZE, QUEUES, SITUATIONS, pipeline_document
 from tests.replay.tape import Tape, without_machine
 
 ROOT = Path(__file__).parents[2]

@@ -9,20 +9,21 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any
 
-import aiohttp
-from azure.storage.blob.aio import BlobServiceClient
-from standardwebhooks import Webhook
-
-from demo.waiting import eventually
 from tests.replay.recording import Document
-from tests.replay.tape import Generation, Tape
+from tests.replay.scene import (
+    CONTAINER,
+    Holds,
+    Scene,
+    ended_as,
+    has,
+    is_continued,
+    is_done,
+    is_in,
+    landed_as,
+)
 
-CONTAINER = "landing"
 NO_QUOTA_SIZE = "Standard_NC6s_v3"
-TIMEOUT_SECONDS = 180.0
 MARKER = "_SUCCESS"
 MANIFEST = "manifest.jsonl"
 RUNNING_LIMIT_SECONDS = 1
@@ -50,140 +51,27 @@ BASE: Document = {
 }
 
 
-Holds = Callable[[Generation], bool]
+Play = Callable[[Scene], Awaitable[None]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Scene:
-    """One pipeline on the running app, and what is on the tape of it."""
+def upload(*names: str, landed: int = 1, **script: float) -> Play:
+    """Some files land, and so many generations of `landing` end."""
 
-    pipeline: str
-    endpoints: Mapping[str, Any]
-    http: aiohttp.ClientSession
-    blobs: BlobServiceClient
-    tape: Tape
-    secret: str
+    async def play(scene: Scene) -> None:
+        await scene.land(*names, **script)
+        await scene.landed(landed)
 
-    async def land(self, /, *names: str, **script: float) -> None:
-        """Upload files, each with content of its own; `script` is what the training shall do."""
-        container = self.blobs.get_container_client(CONTAINER)
-        files = dict.fromkeys(names, "a file")
-        if script:
-            files["script.json"] = json.dumps(script)
-        for name, content in files.items():
-            await container.upload_blob(f"{self.pipeline}/{name}", content, overwrite=True)
-
-    async def until(self, orchestrator: str, holds: Holds, number: int = 1) -> Generation:
-        """Wait for the first generation, or a later one, of which something holds."""
-
-        def find() -> Generation | None:
-            found = [
-                each for each in self.tape.generations(orchestrator, self.pipeline) if holds(each)
-            ]
-            return found[number - 1] if len(found) >= number else None
-
-        what = f"{orchestrator} {number} of {self.pipeline} that is as it should be"
-        return await eventually(find, TIMEOUT_SECONDS, what)
-
-    async def landed(self, number: int = 1) -> Generation:
-        """Wait for the end of so many generations of `landing`."""
-        return await self.until("landing", is_done, number)
-
-    async def ended(self, state: str) -> Generation:
-        """Wait for a run that ended in that state."""
-        return await self.until("retraining", ended_as(state))
-
-    async def running(self) -> Generation:
-        """Wait for a run that waits for its running job."""
-        return await self.until("retraining", is_in("running"))
-
-    async def delete(self, *names: str) -> None:
-        """Delete files."""
-        container = self.blobs.get_container_client(CONTAINER)
-        for name in names:
-            await container.delete_blob(f"{self.pipeline}/{name}")
-
-    async def wake_up(self, generation: Generation) -> None:
-        """Raise the event `wake_up`."""
-        path = f"runtime/webhooks/durabletask/instances/{generation.instance}/raiseEvent/wake_up"
-        await self.post(path, key="system_key")
-
-    async def restart(self, generation: Generation) -> None:
-        """Raise two events at a time, of which it waits for one, until it goes on as new."""
-
-        def moved() -> bool:
-            self.tape.read_on()
-            return len(generation.answers) > episodes and (generation.waits or generation.is_done)
-
-        while not generation.is_done:
-            episodes = len(generation.answers)
-            await asyncio.gather(self.wake_up(generation), self.wake_up(generation))
-            await eventually(moved, TIMEOUT_SECONDS, f"episode of {generation.instance}")
-
-    async def request(self, key: str) -> None:
-        """Ask for a run over the HTTP API."""
-        now = datetime.now(UTC)
-        headers = {
-            "webhook-id": key,
-            "webhook-timestamp": str(int(now.timestamp())),
-            "webhook-signature": Webhook(self.secret).sign(key, now, "{}"),
-        }
-        await self.post(f"api/pipelines/{self.pipeline}/runs", body="{}", headers=headers)
-
-    async def post(
-        self,
-        path: str,
-        *,
-        key: str = "function_key",
-        body: str = "{}",
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        """POST to the Functions host."""
-        functions = self.endpoints["functions"]
-        async with self.http.post(
-            f"{functions['base_url']}/{path}",
-            data=body,
-            headers={"x-functions-key": functions[key], "content-type": "application/json"}
-            | dict(headers or {}),
-        ) as response:
-            response.raise_for_status()
+    return play
 
 
-def is_done(generation: Generation) -> bool:
-    """It has returned or continued as new."""
-    return generation.is_done
+def upload_until(state: str, **script: float) -> Play:
+    """A file lands, and a run ends in that state."""
 
+    async def play(scene: Scene) -> None:
+        await scene.land("1", **script)
+        await scene.ended(state)
 
-def is_continued(generation: Generation) -> bool:
-    """It has continued as new."""
-    return generation.is_continued
-
-
-def is_in(phase: str) -> Holds:
-    """It waits in that phase (a landing) or state (a run)."""
-    return lambda generation: generation.phase == phase
-
-
-def ended_as(state: str) -> Holds:
-    """It is the last generation of a run that ended in that state."""
-    return lambda generation: generation.ended_as == state
-
-
-def landed_as(outcome: str) -> Holds:
-    """It is a landing whose last batch ended in that way."""
-
-    def holds(generation: Generation) -> bool:
-        output = generation.answers[-1].get("output") if generation.is_done else None
-        return output is not None and output["outcome"] == outcome
-
-    return holds
-
-
-def has(event_key: str) -> Holds:
-    """An event of its history has that key."""
-    return lambda generation: any(
-        event_key in event for event in generation.triggers[-1]["history"]
-    )
+    return play
 
 
 async def three_batches(scene: Scene) -> None:
@@ -213,12 +101,6 @@ async def woken_twice(scene: Scene) -> None:
     await scene.until("landing", is_in("settling"))
 
 
-async def overdue(scene: Scene) -> None:
-    """The marker does not come."""
-    await scene.land("1")
-    await scene.landed()
-
-
 async def shrunk(scene: Scene) -> None:
     """Files are gone: alone that starts nothing; with a new one the batch is held, and released."""
     await scene.land("1", "2", "3", "4", accuracy=0.7)
@@ -232,18 +114,6 @@ async def shrunk(scene: Scene) -> None:
     body = json.dumps({"dataset_version": version})
     await scene.post(f"api/pipelines/{scene.pipeline}/release", body=body)
     await scene.until("landing", landed_as("started"), 2)
-
-
-async def large(scene: Scene) -> None:
-    """A zone that is listed in ranges of names: here its partitions (see `recorded_app`)."""
-    await scene.land("date=2026-11-20/1", "date=2026-11-21/2", "date=2026-11-22/3", accuracy=0.9)
-    await scene.landed()
-
-
-async def copied(scene: Scene) -> None:
-    """The job trains on copies of the blobs."""
-    await scene.land("1", "2", accuracy=0.9)
-    await scene.landed()
 
 
 async def invalid_manifest(scene: Scene) -> None:
@@ -279,29 +149,11 @@ async def late_container(scene: Scene) -> None:
     await scene.landed()
 
 
-async def poisoned(scene: Scene) -> None:
-    """A file that the trainer refuses: it is left out, and the landing follows itself up."""
-    await scene.land("1", "2.bad", accuracy=0.9)
-    await scene.landed(2)
-
-
-async def overwritten(scene: Scene) -> None:
-    """The trainer finds its data overwritten; the landing follows itself up."""
-    await scene.land("1", changed=1)
-    await scene.landed()
-
-
 async def crashed(scene: Scene) -> None:
     """A job fails without a word; the next attempt resumes."""
     await scene.land("1", crashes=1)
     await scene.ended("retrying")
     await scene.ended("succeeded")
-
-
-async def hopeless(scene: Scene) -> None:
-    """Every attempt fails."""
-    await scene.land("1", crashes=9)
-    await scene.ended("failed")
 
 
 async def superseded(scene: Scene) -> None:
@@ -320,12 +172,6 @@ async def cancelled(scene: Scene) -> None:
     await scene.ended("cancelled")
 
 
-async def admitted(scene: Scene) -> None:
-    """A run gets the nodes of its queue, and gives them back."""
-    await scene.land("1", accuracy=0.9)
-    await scene.ended("succeeded")
-
-
 async def over_budget(scene: Scene) -> None:
     """Somebody cancels a run that waits in its queue."""
     await scene.land("1")
@@ -341,18 +187,6 @@ async def too_slow(scene: Scene) -> None:
     await asyncio.sleep(RUNNING_LIMIT_SECONDS + 0.5)
     await scene.wake_up(run)
     await scene.ended("failed")
-
-
-async def rejected(scene: Scene) -> None:
-    """A run that no further attempt could help."""
-    await scene.land("1", accuracy=0.4)
-    await scene.ended("rejected")
-
-
-async def not_promoted(scene: Scene) -> None:
-    """A model below the floor."""
-    await scene.land("1", accuracy=0.4)
-    await scene.ended("not_promoted")
 
 
 async def long_wait(scene: Scene) -> None:
@@ -408,7 +242,7 @@ class Kept:
 class Situation:
     """One situation: its pipeline is `BASE` with `changes`."""
 
-    play: Callable[[Scene], Awaitable[None]]
+    play: Play
     keep: Mapping[str, Kept]
     """Name of the recording, without the orchestrator's → what is kept under it."""
     changes: Document = field(default_factory=Document)
@@ -445,7 +279,7 @@ SITUATIONS: Mapping[str, Situation] = {
         changes={**_LONG_QUIET, "source": {"marker": MARKER}},
     ),
     "overdue": Situation(
-        play=overdue,
+        play=upload("1"),  # without its marker
         keep={"overdue": _landing()},
         changes={
             "source": {"marker": MARKER},
@@ -460,10 +294,14 @@ SITUATIONS: Mapping[str, Situation] = {
             "released": Kept(orchestrator="landing", holds=landed_as("started"), number=2),
         },
     ),
-    "overwritten": Situation(play=overwritten, keep={"data-changed": _landing()}),
+    "overwritten": Situation(
+        play=upload("1", changed=1),  # its job finds the data overwritten
+        keep={"data-changed": _landing()},
+    ),
     "woken-twice": Situation(play=woken_twice, keep={"restarted": _landing()}, changes=_LONG_QUIET),
     "large": Situation(
-        play=large,
+        # Listed in ranges of names: here its partitions (see `recorded_app`).
+        play=upload("date=2026-11-20/1", "date=2026-11-21/2", "date=2026-11-22/3", accuracy=0.9),
         keep={"in-ranges": _landing(), "ranges": Kept(orchestrator="freezing")},
         changes={
             "source": {"partitions": "date=%Y-%m-%d"},
@@ -471,7 +309,7 @@ SITUATIONS: Mapping[str, Situation] = {
         },
     ),
     "copied": Situation(
-        play=copied,
+        play=upload("1", "2", accuracy=0.9),
         keep={"copied": _landing(), "copies": Kept(orchestrator="freezing")},
         changes={"dataset": {"freeze": "copy"}},
     ),
@@ -492,12 +330,16 @@ SITUATIONS: Mapping[str, Situation] = {
         changes={"source": {"container": "late"}},
     ),
     "poisoned": Situation(
-        play=poisoned, keep={"quarantined": _landing(), "data-rejected": _run("rejected")}
+        # The trainer refuses a file: it is left out, and the landing follows itself up.
+        play=upload("1", "2.bad", landed=2, accuracy=0.9),
+        keep={"quarantined": _landing(), "data-rejected": _run("rejected")},
     ),
     "crashed": Situation(
         play=crashed, keep={"retrying": _run("retrying"), "resumed": _run("succeeded")}
     ),
-    "hopeless": Situation(play=hopeless, keep={"out-of-attempts": _run("failed")}),
+    "hopeless": Situation(
+        play=upload_until("failed", crashes=9), keep={"out-of-attempts": _run("failed")}
+    ),
     "superseded": Situation(
         play=superseded,
         keep={"superseded": _run("superseded")},
@@ -505,7 +347,7 @@ SITUATIONS: Mapping[str, Situation] = {
     ),
     "cancelled": Situation(play=cancelled, keep={"cancelled": _run("cancelled")}),
     "admitted": Situation(
-        play=admitted,
+        play=upload_until("succeeded", accuracy=0.9),  # with nodes of its queue
         keep={"admitted": _run("succeeded")},
         changes={**IN_QUEUE, "queue": "open", "minimum_scaling_efficiency": 0.8},
     ),
@@ -522,9 +364,12 @@ SITUATIONS: Mapping[str, Situation] = {
             "limits": {"running_seconds": RUNNING_LIMIT_SECONDS},
         },
     ),
-    "below-floor": Situation(play=not_promoted, keep={"not-promoted": _run("not_promoted")}),
+    "below-floor": Situation(
+        play=upload_until("not_promoted", accuracy=0.4),
+        keep={"not-promoted": _run("not_promoted")},
+    ),
     "no-quota": Situation(
-        play=rejected,
+        play=upload_until("rejected", accuracy=0.4),
         keep={"quota-exceeded": _run("rejected")},
         changes={"compute": [{"cluster": "gpu", "size": NO_QUOTA_SIZE, "nodes": 1}]},
     ),

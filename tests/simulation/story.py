@@ -7,20 +7,13 @@ can be told with the fewest of them (`shrinking`). Times are seconds since the s
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import Literal, get_args
 
 HOUR = 3_600.0
 DAY = 24 * HOUR
 
 Service = Literal["blobs", "service_bus", "event_grid", "azure_ml", "webhooks", "task_hub"]
-SERVICES: tuple[Service, ...] = (
-    "blobs",
-    "service_bus",
-    "event_grid",
-    "azure_ml",
-    "webhooks",
-    "task_hub",
-)
+SERVICES: tuple[Service, ...] = get_args(Service)
 Zone = Literal["quiet", "marked", "daily", "copied", "queued"]
 """Which pipeline a story is about; `queued` has another one beside it that wants its nodes."""
 

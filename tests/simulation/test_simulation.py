@@ -14,6 +14,7 @@ from tests.simulation.story import (
     CancelRun,
     Crash,
     EveryActivityTwice,
+    Item,
     JobFate,
     Outage,
     OutageAfter,
@@ -26,67 +27,48 @@ from tests.simulation.task_hub import ActivityCall, ExecutionMode
 from tests.simulation.trial import try_seed, try_story
 from tests.simulation.world import World
 
+UPLOAD = Upload(at=HOUR, path="1.png", content="one")
+
+
+def quiet_week(*items: Item, seed: int = 1) -> Story:
+    return Story(seed=seed, zone="quiet", reconcile_every=4 * HOUR, items=items)
+
+
 # Name → a story that found something; docs/simulation.md tells what.
 KEPT = {
-    "a cancellation while Service Bus hangs": Story(
-        seed=1,
-        zone="quiet",
-        reconcile_every=4 * HOUR,
-        items=(
-            Upload(at=HOUR, path="1.png", content="one"),
-            JobFate(number=1, end="never ends"),
-            Outage(service="service_bus", at=HOUR + 200, seconds=8 * HOUR, hangs=True),
-            CancelRun(at=2 * HOUR),
-        ),
+    "a cancellation while Service Bus hangs": quiet_week(
+        UPLOAD,
+        JobFate(number=1, end="never ends"),
+        Outage(service="service_bus", at=HOUR + 200, seconds=8 * HOUR, hangs=True),
+        CancelRun(at=2 * HOUR),
     ),
-    "a deadline while Service Bus hangs": Story(
-        seed=1,
-        zone="quiet",
-        reconcile_every=4 * HOUR,
-        items=(
-            Upload(at=HOUR, path="1.png", content="one"),
-            JobFate(number=1, end="never ends"),
-            Outage(service="service_bus", at=HOUR + 200, seconds=8 * HOUR, hangs=True),
-        ),
+    "a deadline while Service Bus hangs": quiet_week(
+        UPLOAD,
+        JobFate(number=1, end="never ends"),
+        Outage(service="service_bus", at=HOUR + 200, seconds=8 * HOUR, hangs=True),
     ),
-    "events that Service Bus gave up on": Story(
+    "events that Service Bus gave up on": quiet_week(
+        Outage(service="blobs", at=HOUR, seconds=2 * HOUR),
+        *(Upload(at=HOUR + n, path=f"{n}.png", content=f"{n}") for n in range(3)),
         seed=34,
-        zone="quiet",
-        reconcile_every=4 * HOUR,
-        items=(
-            Outage(service="blobs", at=HOUR, seconds=2 * HOUR),
-            *(Upload(at=HOUR + n, path=f"{n}.png", content=f"{n}") for n in range(3)),
-        ),
     ),
-    "a host that is down for days after a claim": Story(
+    "a host that is down for days after a claim": quiet_week(
+        UPLOAD,
+        TerminateAfter(activity="claim_dataset", number=1),
+        Crash(call=28, after=True, down=48 * HOUR),
         seed=1546,
-        zone="quiet",
-        reconcile_every=4 * HOUR,
-        items=(
-            Upload(at=HOUR, path="1.png", content="one"),
-            TerminateAfter(activity="claim_dataset", number=1),
-            Crash(call=28, after=True, down=48 * HOUR),
-        ),
     ),
-    "changes for a run whose next attempt had begun": Story(
+    "changes for a run whose next attempt had begun": quiet_week(
+        UPLOAD,
+        JobFate(number=1, end="fails"),
+        TerminateAfter(activity="schedule_retry", number=1),
+        RedriveChanged(at=9 * HOUR, change="compute"),
         seed=209,
-        zone="quiet",
-        reconcile_every=4 * HOUR,
-        items=(
-            Upload(at=HOUR, path="1.png", content="one"),
-            JobFate(number=1, end="fails"),
-            TerminateAfter(activity="schedule_retry", number=1),
-            RedriveChanged(at=9 * HOUR, change="compute"),
-        ),
     ),
-    "a run that broke before its first record": Story(
+    "a run that broke before its first record": quiet_week(
+        UPLOAD,
+        OutageAfter(activity="claim_dataset", number=1, service="blobs", seconds=2 * HOUR),
         seed=1126,
-        zone="quiet",
-        reconcile_every=4 * HOUR,
-        items=(
-            Upload(at=HOUR, path="1.png", content="one"),
-            OutageAfter(activity="claim_dataset", number=1, service="blobs", seconds=2 * HOUR),
-        ),
     ),
 }
 
@@ -110,18 +92,9 @@ def test_what_was_found_stays_mended(name: str) -> None:
     assert not trial.problems, str(trial)
 
 
-# An upload, its batch, its run and its job; nothing else happens in this week.
-ONE_RUN = Story(
-    seed=1,
-    zone="quiet",
-    reconcile_every=4 * HOUR,
-    items=(Upload(at=HOUR, path="1.png", content="one"),),
-)
-
-
 def calls_beside_one_another() -> range:
-    """The numbers of the calls that `ONE_RUN` makes between its freeze and its job."""
-    world = World(ONE_RUN)
+    """The numbers of the calls that one run makes between its freeze and its job."""
+    world = World(quiet_week(UPLOAD))
     ended: dict[str, int] = {}
 
     def note(call: ActivityCall) -> None:
@@ -135,7 +108,7 @@ def calls_beside_one_another() -> range:
 def test_a_process_that_dies_between_two_activities_that_run_side_by_side_loses_nothing() -> None:
     for call in calls_beside_one_another():
         crash = Crash(call=call, after=True, down=60.0)
-        trial = try_story(replace(ONE_RUN, items=(*ONE_RUN.items, crash)))
+        trial = try_story(quiet_week(UPLOAD, crash))
         assert not trial.problems, str(trial)
 
 

@@ -17,7 +17,8 @@ from demo.waiting import eventually
 from landfall_cli.__main__ import app
 from tests.local.operators.page_steps import CHROMIUM
 from tests.replay.record import copy_pipeline, make_app, on_stage
-from tests.replay.situations import SITUATIONS, Scene, is_in, landed_as
+from tests.replay.scene import Scene, is_in, landed_as
+from tests.replay.situations import SITUATIONS
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, ConsoleMessage, Page

@@ -1,0 +1,155 @@
+"""The stage of a recording: one pipeline of the running app, and what is waited for on its tape."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import aiohttp
+from azure.storage.blob.aio import BlobServiceClient
+from standardwebhooks import Webhook
+
+from demo.waiting import eventually
+from tests.replay.tape import Generation, Tape
+
+CONTAINER = "landing"
+TIMEOUT_SECONDS = 180.0
+
+Holds = Callable[[Generation], bool]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """One pipeline on the running app, and what is on the tape of it."""
+
+    pipeline: str
+    endpoints: Mapping[str, Any]
+    http: aiohttp.ClientSession
+    blobs: BlobServiceClient
+    tape: Tape
+    secret: str
+
+    async def land(self, /, *names: str, **script: float) -> None:
+        """Upload files, each with content of its own; `script` is what the training shall do."""
+        container = self.blobs.get_container_client(CONTAINER)
+        files = dict.fromkeys(names, "a file")
+        if script:
+            files["script.json"] = json.dumps(script)
+        for name, content in files.items():
+            await container.upload_blob(f"{self.pipeline}/{name}", content, overwrite=True)
+
+    async def until(self, orchestrator: str, holds: Holds, number: int = 1) -> Generation:
+        """Wait for the first generation, or a later one, of which something holds."""
+
+        def find() -> Generation | None:
+            found = [
+                each for each in self.tape.generations(orchestrator, self.pipeline) if holds(each)
+            ]
+            return found[number - 1] if len(found) >= number else None
+
+        what = f"{orchestrator} {number} of {self.pipeline} that is as it should be"
+        return await eventually(find, TIMEOUT_SECONDS, what)
+
+    async def landed(self, number: int = 1) -> Generation:
+        """Wait for the end of so many generations of `landing`."""
+        return await self.until("landing", is_done, number)
+
+    async def ended(self, state: str) -> Generation:
+        """Wait for a run that ended in that state."""
+        return await self.until("retraining", ended_as(state))
+
+    async def running(self) -> Generation:
+        """Wait for a run that waits for its running job."""
+        return await self.until("retraining", is_in("running"))
+
+    async def delete(self, *names: str) -> None:
+        """Delete files."""
+        container = self.blobs.get_container_client(CONTAINER)
+        for name in names:
+            await container.delete_blob(f"{self.pipeline}/{name}")
+
+    async def wake_up(self, generation: Generation) -> None:
+        """Raise the event `wake_up`."""
+        path = f"runtime/webhooks/durabletask/instances/{generation.instance}/raiseEvent/wake_up"
+        await self.post(path, key="system_key")
+
+    async def restart(self, generation: Generation) -> None:
+        """Raise two events at a time, of which it waits for one, until it goes on as new."""
+
+        def moved() -> bool:
+            self.tape.read_on()
+            return len(generation.answers) > episodes and (generation.waits or generation.is_done)
+
+        while not generation.is_done:
+            episodes = len(generation.answers)
+            await asyncio.gather(self.wake_up(generation), self.wake_up(generation))
+            await eventually(moved, TIMEOUT_SECONDS, f"episode of {generation.instance}")
+
+    async def request(self, key: str) -> None:
+        """Ask for a run over the HTTP API."""
+        now = datetime.now(UTC)
+        headers = {
+            "webhook-id": key,
+            "webhook-timestamp": str(int(now.timestamp())),
+            "webhook-signature": Webhook(self.secret).sign(key, now, "{}"),
+        }
+        await self.post(f"api/pipelines/{self.pipeline}/runs", body="{}", headers=headers)
+
+    async def post(
+        self,
+        path: str,
+        *,
+        key: str = "function_key",
+        body: str = "{}",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """POST to the Functions host."""
+        functions = self.endpoints["functions"]
+        async with self.http.post(
+            f"{functions['base_url']}/{path}",
+            data=body,
+            headers={"x-functions-key": functions[key], "content-type": "application/json"}
+            | dict(headers or {}),
+        ) as response:
+            response.raise_for_status()
+
+
+def is_done(generation: Generation) -> bool:
+    """It has returned or continued as new."""
+    return generation.is_done
+
+
+def is_continued(generation: Generation) -> bool:
+    """It has continued as new."""
+    return generation.is_continued
+
+
+def is_in(phase: str) -> Holds:
+    """It waits in that phase (a landing) or state (a run)."""
+    return lambda generation: generation.phase == phase
+
+
+def ended_as(state: str) -> Holds:
+    """It is the last generation of a run that ended in that state."""
+    return lambda generation: generation.ended_as == state
+
+
+def landed_as(outcome: str) -> Holds:
+    """It is a landing whose last batch ended in that way."""
+
+    def holds(generation: Generation) -> bool:
+        output = generation.answers[-1].get("output") if generation.is_done else None
+        return output is not None and output["outcome"] == outcome
+
+    return holds
+
+
+def has(event_key: str) -> Holds:
+    """An event of its history has that key."""
+    return lambda generation: any(
+        event_key in event for event in generation.triggers[-1]["history"]
+    )
