@@ -41,7 +41,7 @@ from tests.simulation.story import (
     Story,
     TerminateAfter,
 )
-from tests.simulation.task_hub import ActivityCall, ExecutionMode, HubInstance, TaskHub
+from tests.simulation.task_hub import ActivityCall, ExecutionMode, TaskHub
 from tests.simulation.virtual_time import installed
 
 PIPELINES_FOLDER = Path(__file__).parent / "pipelines"
@@ -111,7 +111,6 @@ class World:
         """Of the pipeline that the story is about."""
         self.admissions: list[tuple[float, bytes]] = []
         """Second → the document of admission that was written."""
-        self.ended_instances: list[HubInstance] = []
         self._idle_rounds = 0
         self._is_over = False
         self.is_idle = False

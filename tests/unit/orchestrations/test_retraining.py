@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import functools
 import json
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -36,7 +35,7 @@ from orchestrations.contracts.models import Model, RegisterModel
 from orchestrations.contracts.notifications import PublishNotification
 from orchestrations.contracts.retraining import RunInput
 from orchestrations.contracts.run_records import RunRecord
-from orchestrations.contracts.runs import RunStatus, ScheduleRetry
+from orchestrations.contracts.runs import RunState, RunStatus, ScheduleRetry
 from orchestrations.errors import QuotaExceeded, TransientError
 from orchestrations.interruptible_timer import WAKE_UP
 from orchestrations.names import run_id
@@ -139,12 +138,20 @@ class Cluster:
         assert instance.error is None
         return RunStatus.from_dict(instance.output)
 
-    def start(self, attempt: int = 1, pipeline: Pipeline = PIPELINE) -> Instance:
-        request = run_request(attempt).model_copy(update={"pipeline": pipeline})
+    def start(self, attempt: int = 1, pipeline: Pipeline = PIPELINE, **more: Any) -> Instance:
+        request = run_request(attempt).model_copy(update={"pipeline": pipeline, **more})
         name = run_id("digits", DATASET.version, attempt)
         instance = self.driver.start("retraining", name, RunInput(request=request).to_dict())
         self.driver.run()
         return instance
+
+    def wake_at(self, seconds: float) -> None:
+        """Raise the event for the first attempt."""
+        run = run_id("digits", DATASET.version, 1)
+        self.driver.at(
+            START + timedelta(seconds=seconds),
+            lambda: self.driver.instances[run].raise_event(WAKE_UP),
+        )
 
     def requests(self, name: str) -> list[Any]:
         return [request for called, request in self.calls if called == name]
@@ -152,10 +159,6 @@ class Cluster:
     @property
     def told(self) -> list[str]:
         return [each.notification.kind for each in self.requests("publish_notification")]
-
-
-def wake(cluster: Cluster, run: str) -> None:
-    cluster.driver.instances[run].raise_event(WAKE_UP)
 
 
 QUICK: list[tuple[float, JobState]] = [(0, "queued"), (10, "running"), (40, "completed")]
@@ -188,10 +191,7 @@ def test_three_activities_lie_between_the_start_of_a_run_and_its_job() -> None:
 
 def test_the_model_of_a_run_that_was_asked_for_says_why() -> None:
     cluster = Cluster(QUICK)
-    request = run_request(1).model_copy(update={"reason": "digits_drift has failed"})
-    given = RunInput(request=request).to_dict()
-    cluster.driver.start("retraining", run_id("digits", DATASET.version, 1), given)
-    cluster.driver.run()
+    cluster.start(reason="digits_drift has failed")
     (registered,) = cluster.requests("register_model")
     assert registered.reason == "digits_drift has failed"
 
@@ -205,8 +205,9 @@ def recorded(cluster: Cluster) -> RunRecord:
     return record
 
 
-def test_the_record_has_every_state_and_when_it_began() -> None:
-    cluster = Cluster(SLOW, cluster_ready_after=60)
+def test_the_record_has_every_state_and_is_written_where_one_may_last() -> None:
+    speed = TrainingSpeed(images_per_second=812.5, devices=4)
+    cluster = Cluster(SLOW, results=left(GOOD, speed=speed), cluster_ready_after=60)
     instance = cluster.start()
     status = RunStatus.from_dict(instance.output)
     record = recorded(cluster)
@@ -229,21 +230,9 @@ def test_the_record_has_every_state_and_when_it_began() -> None:
     assert record.status == status
     assert record.compute is not None
     assert record.compute.cluster == PIPELINE.compute[0].cluster
-    assert (record.champion, record.blobs) == ("1", DATASET.blobs)
-
-
-def test_the_record_is_written_where_a_state_may_last() -> None:
-    cluster = Cluster(SLOW, cluster_ready_after=60)
-    cluster.run()
+    assert (record.champion, record.blobs, record.speed) == ("1", DATASET.blobs, speed)
     written = [request.record.status.state for request in cluster.requests("record_run")]
     assert written == ["registering", "provisioning", "queued", "running", "succeeded"]
-
-
-def test_the_record_has_the_speed_of_the_training() -> None:
-    speed = TrainingSpeed(images_per_second=812.5, devices=4)
-    cluster = Cluster(QUICK, results=left(GOOD, speed=speed))
-    cluster.run()
-    assert recorded(cluster).speed == speed
 
 
 def test_generations_add_to_one_record() -> None:
@@ -273,12 +262,8 @@ def test_an_event_is_answered_at_once_and_a_lost_one_by_the_timer() -> None:
     waits: dict[bool, float] = {}
     for event_lost in (False, True):
         cluster = Cluster([(0, "running"), (6, "completed")])
-        name = run_id("digits", DATASET.version, 1)
         if not event_lost:
-            cluster.driver.at(
-                START + timedelta(seconds=6.1),
-                functools.partial(wake, cluster, name),
-            )
+            cluster.wake_at(6.1)
         status = cluster.run()
         assert status.state == "succeeded"
         waits[event_lost] = (status.since - START).total_seconds()
@@ -374,12 +359,40 @@ def test_a_permanent_refusal_of_an_activity_is_dead_lettered() -> None:
     assert not cluster.requests("submit_job")
 
 
-def test_an_outage_of_an_activity_is_retried_as_a_run() -> None:
-    cluster = Cluster(QUICK, broken={"register_dataset"})
+REFUSAL = Failure(type="JobRejected", message="no", permanent=True)
+# What is in the way → the state that the run ends in, and whether its job is ended.
+IN_THE_WAY: dict[str, tuple[dict[str, Any], RunState, bool]] = {
+    "somebody else's job of the run's name": (
+        {"refuse": {"submit_job": REFUSAL}},
+        "rejected",
+        False,
+    ),
+    "an outage before the job": ({"broken": {"register_dataset"}}, "retrying", False),
+    "a submission that was not answered, and may have been heard": (
+        {"broken": {"submit_job"}},
+        "retrying",
+        True,
+    ),
+    "a job that refuses to be ended": (
+        {"broken": {"submit_job"}, "refuse": {"cancel_job": REFUSAL}},
+        "retrying",
+        True,
+    ),
+    "an outage after the job has ended": ({"broken": {"read_results"}}, "retrying", False),
+    "an outage of the registry": ({"broken": {"register_model"}}, "retrying", False),
+}
+
+
+@pytest.mark.parametrize("case", IN_THE_WAY)
+def test_what_is_in_the_way_rejects_the_run_or_has_it_tried_again(case: str) -> None:
+    obstacle, state, is_job_ended = IN_THE_WAY[case]
+    cluster = Cluster(QUICK, **obstacle)
     status = cluster.run()
-    assert status.state == "retrying"
+    assert status.state == state
     assert status.error is not None
-    assert not status.error.permanent
+    assert status.error.permanent == (state == "rejected")
+    assert cluster.requests("cancel_job") == [CancelJob(job=status.id)] * is_job_ended
+    assert len(cluster.requests("dead_letter")) == (state == "rejected")
 
 
 def test_looks_that_fail_say_nothing_of_the_job() -> None:
@@ -397,33 +410,6 @@ def test_a_job_that_stays_out_of_sight_is_ended_before_the_next_attempt() -> Non
     assert 1200 < (status.since - START).total_seconds() < 7200
     calls = [name for name, _ in cluster.calls]
     assert calls.index("cancel_job") < calls.index("schedule_retry")
-
-
-@pytest.mark.parametrize("results", ["read_results", "register_model"])
-def test_a_job_that_has_ended_is_not_ended_again(results: str) -> None:
-    cluster = Cluster(QUICK, broken={results})
-    assert cluster.run().state == "retrying"
-    assert not cluster.requests("cancel_job")
-
-
-def test_a_submission_that_was_not_answered_may_have_been_heard() -> None:
-    cluster = Cluster(QUICK, broken={"submit_job"})
-    status = cluster.run()
-    assert status.state == "retrying"
-    assert cluster.requests("cancel_job") == [CancelJob(job=status.id)]
-
-
-def test_somebody_elses_job_of_the_runs_name_is_left_alone() -> None:
-    failure = Failure(type="JobRejected", message="its name stands in the way", permanent=True)
-    cluster = Cluster(QUICK, refuse={"submit_job": failure})
-    assert cluster.run().state == "rejected"
-    assert not cluster.requests("cancel_job")
-
-
-def test_a_job_that_refuses_to_be_ended_does_not_hold_up_the_next_attempt() -> None:
-    failure = Failure(type="JobRejected", message="no", permanent=True)
-    cluster = Cluster(QUICK, broken={"submit_job"}, refuse={"cancel_job": failure})
-    assert cluster.run().state == "retrying"
 
 
 def test_a_run_goes_on_when_its_start_cannot_be_told() -> None:
@@ -467,12 +453,8 @@ def test_a_long_job_goes_on_in_new_generations_and_keeps_its_deadline() -> None:
     cluster = Cluster([(0, "running"), (3000, "completed")])
     long = timedelta(seconds=3000)
     # Awake every 20 s: more looks than a generation holds.
-    name = run_id("digits", DATASET.version, 1)
     for second in range(20, 3000, 20):
-        cluster.driver.at(
-            START + timedelta(seconds=second),
-            functools.partial(wake, cluster, name),
-        )
+        cluster.wake_at(second)
     instance = cluster.start()
     assert instance.generations > long.total_seconds() / 20 / POLLS_PER_GENERATION
     assert RunStatus.from_dict(instance.output).state == "succeeded"
@@ -482,11 +464,8 @@ def test_a_long_job_goes_on_in_new_generations_and_keeps_its_deadline() -> None:
 
 def test_events_that_come_while_nobody_waits_do_not_make_it_spin() -> None:
     cluster = Cluster(QUICK)
-    name = run_id("digits", DATASET.version, 1)
     for millisecond in range(0, 2000, 5):
-        cluster.driver.at(
-            START + timedelta(milliseconds=millisecond), functools.partial(wake, cluster, name)
-        )
+        cluster.wake_at(millisecond / 1000)
     instance = cluster.start()
     assert RunStatus.from_dict(instance.output).state == "succeeded"
     # It may look as often as it is told to, but not go on when nobody says so any more.
@@ -495,18 +474,12 @@ def test_events_that_come_while_nobody_waits_do_not_make_it_spin() -> None:
     assert len(looks_afterwards) < 5
 
 
-def test_an_overtaken_attempt_is_superseded_and_costs_no_job() -> None:
-    cluster = Cluster(QUICK, superseded_by="digits-newer-1")
-    status = cluster.run(attempt=2)
-    assert status.state == "superseded"
-    assert not cluster.requests("submit_job")
-    assert cluster.told == ["superseded"]
-
-
-def test_the_first_attempt_does_not_ask_whether_it_is_overtaken() -> None:
-    cluster = Cluster(QUICK, superseded_by="digits-newer-1")
-    assert cluster.run().state == "succeeded"
-    assert not cluster.requests("check_superseded")
+def test_a_later_attempt_that_is_overtaken_costs_no_job() -> None:
+    first, second = (Cluster(QUICK, superseded_by="digits-newer-1") for _ in range(2))
+    assert (first.run().state, second.run(attempt=2).state) == ("succeeded", "superseded")
+    assert not first.requests("check_superseded")
+    assert not second.requests("submit_job")
+    assert second.told == ["superseded"]
 
 
 def test_a_later_attempt_takes_a_later_rung_and_the_last_one_repeats() -> None:
@@ -598,15 +571,11 @@ def test_a_redriven_run_tells_what_was_changed_and_has_its_own_number_of_attempt
         last_attempt=5,
         record="runs/r/redrive.json",
     )
-    request = run_request(4).model_copy(update={"redrive": redrive})
     cluster = Cluster([(0, "running"), (60, "failed")])
-    name = run_id("digits", DATASET.version, 4)
-    given = RunInput(request=request).to_dict()
-    instance = cluster.driver.start("retraining", name, given)
-    cluster.driver.run()
+    instance = cluster.start(4, redrive=redrive)
     # The pipeline allows three attempts, the redrive a fifth.
     (scheduled,) = cluster.requests("schedule_retry")
-    assert scheduled.request == request.model_copy(update={"attempt": 5})
+    assert scheduled.request == run_request(5).model_copy(update={"redrive": redrive})
     for status in instance.statuses:
         assert 2 * len(json.dumps(status)) <= STATUS_LIMIT_BYTES
         told = RunStatus.from_dict(status).redrive
