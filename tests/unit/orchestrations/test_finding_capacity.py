@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -14,7 +13,7 @@ from orchestrations.contracts.runs import RunStatus
 from orchestrations.waiting import NODES_POLL_SECONDS, POLLS_PER_GENERATION
 from tests.unit.orchestrations.driver import START
 from tests.unit.orchestrations.examples import PIPELINE, with_rules
-from tests.unit.orchestrations.test_retraining import FAILING, QUICK, Cluster, recorded, wake
+from tests.unit.orchestrations.simulated_workspace import FAILING, QUICK, Cluster, recorded
 
 IN_A_QUEUE = PIPELINE.model_copy(update={"queue": "vision"})
 RANKED = IN_A_QUEUE.model_copy(update={"minimum_scaling_efficiency": 0.8})
@@ -122,7 +121,7 @@ def test_a_run_waits_and_asks_again_by_itself() -> None:
 
 def test_a_wake_up_cuts_the_wait_short() -> None:
     cluster = ClusterWithQueue([(0, "queued"), (100, "running"), (200, "completed")], free_after=10)
-    cluster.driver.at(START + timedelta(seconds=15), functools.partial(wake, cluster, RUN))
+    cluster.wake_at(15)
     cluster.start(pipeline=IN_A_QUEUE)
     assert cluster.asked[-1] < 16
 
@@ -154,9 +153,9 @@ def test_a_run_is_cancelled_while_it_waits_and_gives_up_its_place() -> None:
 
     def cancel() -> None:
         cluster.cancel = request
-        wake(cluster, RUN)
 
     cluster.driver.at(START + timedelta(seconds=100), cancel)
+    cluster.wake_at(100)
     status = cluster.run(pipeline=IN_A_QUEUE)
     assert (status.state, status.reason) == ("cancelled", "cancelled by ada: wrong upload")
     assert (status.since - START).total_seconds() < 102

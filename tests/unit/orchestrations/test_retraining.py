@@ -1,169 +1,45 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from handlers.runs.run_records import merge
 from orchestrations.activities import (
-    ACTIVITIES,
-    FAILURE_KEY,
     FAULT_MARK,
-    RESULT_KEY,
     fault_text,
     parse_fault,
 )
-from orchestrations.contracts.base import Contract, Done, Failure
-from orchestrations.contracts.datasets import DataAsset, Superseded
+from orchestrations.contracts.base import Failure
 from orchestrations.contracts.jobs import (
     CancelJob,
     CancelRequest,
-    Capacity,
     EnsureCapacity,
-    Job,
-    JobDiagnosis,
     JobState,
-    Results,
     SubmitJob,
     TrainingSpeed,
 )
 from orchestrations.contracts.lineage import Redrive
-from orchestrations.contracts.models import Model, RegisterModel
+from orchestrations.contracts.models import RegisterModel
 from orchestrations.contracts.notifications import PublishNotification
-from orchestrations.contracts.retraining import RunInput
-from orchestrations.contracts.run_records import RunRecord
 from orchestrations.contracts.runs import RunState, RunStatus, ScheduleRetry
 from orchestrations.errors import QuotaExceeded, TransientError
-from orchestrations.interruptible_timer import WAKE_UP
 from orchestrations.names import run_id
-from orchestrations.pipeline import Pipeline
-from orchestrations.retraining import retraining
 from orchestrations.retrying import describe
 from orchestrations.run_progress import STATUS_LIMIT_BYTES
 from orchestrations.waiting import POLLS_PER_GENERATION
-from tests.unit.orchestrations.driver import START, Driver, Instance
+from tests.unit.orchestrations.driver import START
 from tests.unit.orchestrations.examples import DATASET, PIPELINE, run_request, with_rules
-
-GOOD = {"accuracy": 0.97, "champion_accuracy": 0.93}
-
-
-def left(metrics: dict[str, float], **more: Any) -> Results:
-    return Results(metrics=metrics, record="runs/digits/results.json", **more)
-
-
-@dataclass
-class Cluster:
-    """A workspace whose one job goes through the given states at the given seconds."""
-
-    states: list[tuple[float, JobState]]
-    results: Results = field(default_factory=lambda: left(GOOD))
-    champion: str | None = "1"
-    job_error: str | None = None
-    superseded_by: str | None = None
-    refuse: dict[str, Failure] = field(default_factory=dict)
-    broken: set[str] = field(default_factory=set)
-    outages: dict[str, range] = field(default_factory=dict)
-    """Activity → the seconds in which it is out of reach."""
-    cancel: CancelRequest | None = None
-    cluster_ready_after: float = 0
-    cancelled: bool = False
-    calls: list[tuple[str, Any]] = field(default_factory=list)
-    looks: list[datetime] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.driver = Driver(
-            activities={name: self._activity(name, each) for name, each in ACTIVITIES.items()},
-            orchestrators={"retraining": retraining},
-        )
-
-    def _activity(self, name: str, request_type: type[Contract]) -> Any:
-        def run(given: Any) -> Any:
-            request = request_type.from_dict(given)
-            self.calls.append((name, request))
-            if name in self.broken or int(self.seconds) in self.outages.get(name, ()):
-                raise ConnectionError(f"{name} is unreachable")
-            if name in self.refuse:
-                return {FAILURE_KEY: self.refuse[name].to_dict()}
-            return {RESULT_KEY: self._answer(name, request).to_dict()}
-
-        return run
-
-    def _answer(self, name: str, request: Any) -> Contract:
-        match name:
-            case "check_superseded":
-                return Superseded(by=self.superseded_by)
-            case "register_dataset":
-                return DataAsset(name="digits", version=DATASET.version)
-            case "ensure_capacity":
-                option = request.options[0]
-                ready = self.seconds >= self.cluster_ready_after
-                return Capacity(cluster=option.cluster, nodes=option.nodes, ready=ready)
-            case "diagnose_job":
-                return JobDiagnosis(message=self.job_error, rank=1, exit_code=137, log=("boom",))
-            case "submit_job":
-                return self.job(request.run)
-            case "get_job":
-                self.looks.append(self.driver.now)
-                return self.job(request.job)
-            case "read_results":
-                return self.results
-            case "register_model":
-                return Model(name="digits", version="1", path="azureml://…")
-            case "cancel_job":
-                self.cancelled = True
-            case _:
-                pass
-        return Done()
-
-    def job(self, name: str) -> Job:
-        reached = filter(lambda each: each[0] <= self.seconds, self.states)
-        state: JobState = max(reached, key=lambda each: each[0])[1]
-        return Job(
-            name=name,
-            results_container="azureml-blobstore",
-            state="cancelled" if self.cancelled else state,
-            champion=self.champion,
-            cancel=self.cancel,
-        )
-
-    @property
-    def seconds(self) -> float:
-        return (self.driver.now - START).total_seconds()
-
-    def run(self, attempt: int = 1, pipeline: Pipeline = PIPELINE) -> RunStatus:
-        instance = self.start(attempt, pipeline)
-        assert instance.error is None
-        return RunStatus.from_dict(instance.output)
-
-    def start(self, attempt: int = 1, pipeline: Pipeline = PIPELINE, **more: Any) -> Instance:
-        request = run_request(attempt).model_copy(update={"pipeline": pipeline, **more})
-        name = run_id("digits", DATASET.version, attempt)
-        instance = self.driver.start("retraining", name, RunInput(request=request).to_dict())
-        self.driver.run()
-        return instance
-
-    def wake_at(self, seconds: float) -> None:
-        """Raise the event for the first attempt."""
-        run = run_id("digits", DATASET.version, 1)
-        self.driver.at(
-            START + timedelta(seconds=seconds),
-            lambda: self.driver.instances[run].raise_event(WAKE_UP),
-        )
-
-    def requests(self, name: str) -> list[Any]:
-        return [request for called, request in self.calls if called == name]
-
-    @property
-    def told(self) -> list[str]:
-        return [each.notification.kind for each in self.requests("publish_notification")]
-
-
-QUICK: list[tuple[float, JobState]] = [(0, "queued"), (10, "running"), (40, "completed")]
-SLOW: list[tuple[float, JobState]] = [(0, "queued"), (100, "running"), (300, "completed")]
-FAILING: list[tuple[float, JobState]] = [(0, "queued"), (10, "running"), (40, "failed")]
+from tests.unit.orchestrations.simulated_workspace import (
+    FAILING,
+    GOOD,
+    QUICK,
+    SLOW,
+    Cluster,
+    left,
+    recorded,
+)
 
 
 def test_a_good_run_registers_its_model_and_tells() -> None:
@@ -194,15 +70,6 @@ def test_the_model_of_a_run_that_was_asked_for_says_why() -> None:
     cluster.start(reason="digits_drift has failed")
     (registered,) = cluster.requests("register_model")
     assert registered.reason == "digits_drift has failed"
-
-
-def recorded(cluster: Cluster) -> RunRecord:
-    """The run's record after all calls of `record_run`."""
-    record: RunRecord | None = None
-    for request in cluster.requests("record_run"):
-        record = merge(record, request.record)
-    assert record is not None
-    return record
 
 
 def test_the_record_has_every_state_and_is_written_where_one_may_last() -> None:

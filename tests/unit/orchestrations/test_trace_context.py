@@ -14,8 +14,8 @@ from orchestrations.names import landing_instance
 from orchestrations.trace_context import TraceContext, batch_context, child_header, run_header
 from tests.unit.orchestrations.driver import START
 from tests.unit.orchestrations.examples import run_request
-from tests.unit.orchestrations.test_landing import UNMARKED, Zone, at, put_at
-from tests.unit.orchestrations.test_retraining import QUICK, Cluster
+from tests.unit.orchestrations.simulated_workspace import QUICK, Cluster
+from tests.unit.orchestrations.simulated_zone import UNMARKED, Zone, at, put_at
 
 HEADER = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 HEX = st.text("0123456789abcdef", min_size=1)

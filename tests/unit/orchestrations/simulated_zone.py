@@ -1,0 +1,281 @@
+"""A landing zone under a virtual clock: its blobs, its records, and what its activities answer."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from handlers.triggers.blob_created import ensure_landing
+from orchestrations.activities import FAILURE_KEY, RESULT_KEY
+from orchestrations.contracts.base import Done, Failure
+from orchestrations.contracts.configurations import Configuration
+from orchestrations.contracts.datasets import (
+    CommitManifest,
+    CommitStep,
+    Dataset,
+    FreezeManifest,
+    FreezeStart,
+    Piece,
+)
+from orchestrations.contracts.landing import (
+    AlertOperators,
+    BatchComparison,
+    ClaimDataset,
+    CompareBatch,
+    CountDataChanged,
+    DatasetClaim,
+    HoldBatch,
+    LandingStatus,
+    RecordBatch,
+    ZoneActivity,
+)
+from orchestrations.contracts.retraining import RunInput
+from orchestrations.contracts.runs import RunState
+from orchestrations.errors import DataChanged, InvalidManifest, InvalidPipeline, LandfallError
+from orchestrations.freezing import freezing
+from orchestrations.landing import landing
+from orchestrations.manifest import ManifestLine
+from orchestrations.names import landing_instance
+from orchestrations.pipeline import Pipeline
+from orchestrations.retrying import describe
+from orchestrations.settling import has_more, was_listed
+from tests.unit.orchestrations.driver import START, Driver, finish
+from tests.unit.orchestrations.examples import PIPELINE, run_status, version_of, with_rules
+
+TRAINING_SECONDS = 30.0
+# How `retraining` ends when its job left such an error.
+STATES: dict[str | None, RunState] = {
+    None: "succeeded",
+    "DataChanged": "superseded",
+    "DataRejected": "rejected",
+}
+UNMARKED = with_rules(PIPELINE, source={"marker": None})
+
+
+@dataclass
+class Zone:
+    """A landing zone, its records, and a trainer that takes half a minute."""
+
+    seed: int = 0
+    pipeline: Pipeline = UNMARKED
+    blobs: dict[str, tuple[str, str, datetime]] = field(default_factory=dict)
+    marker: datetime | None = None
+    newest_event: datetime | None = None
+    claims: dict[str, DatasetClaim] = field(default_factory=dict)
+    batches: list[RecordBatch] = field(default_factory=list)
+    data_changed: int = 0
+    released: set[str] = field(default_factory=set)
+    paused: str | None = None
+    held: list[HoldBatch] = field(default_factory=list)
+    alerts: list[AlertOperators] = field(default_factory=list)
+    trained: list[str] = field(default_factory=list)
+    reasons: list[str | None] = field(default_factory=list[str | None])
+    configurations: list[str | None] = field(default_factory=list)
+    ends_with: dict[str, str] = field(default_factory=dict)
+    """Dataset version → type of the error that its run ends with."""
+    listings: int = 0
+    overtaken: int = 0
+    """So many freezes are overtaken, where blobs are copied."""
+    is_deployed: bool = True
+    records_are_out: bool = False
+    is_invalid: bool = False
+    """The uploader's manifest breaks its rules."""
+    contents: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
+    retraining: Callable[[Any], Any] | None = None
+    """In the place of a training that takes its time."""
+
+    def __post_init__(self) -> None:
+        latency = random.Random(self.seed)
+        self.driver = Driver(
+            activities={
+                "read_zone_activity": self.read_activity,
+                "freeze_manifest": self.freeze,
+                "copy_blobs": self.copy,
+                "commit_manifest": self.commit,
+                "discard_parts": lambda _: _result(Done()),
+                "compare_batch": self.compare,
+                "hold_batch": self.hold,
+                "alert_operators": self.alert,
+                "resolve_configuration": self.resolve,
+                "claim_dataset": self.claim,
+                "record_batch": self.record,
+                "count_data_changed": self.count_data_changed,
+            },
+            latency=lambda: latency.uniform(0.01, 0.5),
+            orchestrators={
+                "landing": landing,
+                "freezing": freezing,
+                "retraining": self.retraining or self.train,
+            },
+        )
+
+    def put(self, path: str, content: str = "x", *, event_after: float | None = 0.0) -> None:
+        now = self.driver.now
+        self.blobs[path] = (f"etag-{now.timestamp()}-{content}", content, now)
+        if event_after is not None:
+            self.driver.after(event_after, lambda: self.event(now))
+
+    def delete(self, path: str) -> None:
+        del self.blobs[path]
+
+    def put_marker(self, *, with_event: bool = True) -> None:
+        self.marker = self.driver.now
+        if with_event:
+            self.event(self.marker, wake=True)
+
+    def event(self, written_at: datetime, *, wake: bool = False) -> None:
+        """Handle an event as the trigger does."""
+        last = self.batches[-1].dataset.frozen_at if self.batches else None
+        if last is not None and was_listed(written_at, listed_from=last):
+            return
+        if self.newest_event is None or written_at > self.newest_event:
+            self.newest_event = written_at
+        self.open_landing(wake=wake)
+
+    def open_landing(self, *, wake: bool = False) -> None:
+        starter = self.driver.client
+        finish(ensure_landing(starter, self.pipeline, opened_by="event", wake=wake))
+
+    def reconcile(self) -> bool:
+        """Reconcile a zone whose events were lost; return whether there was one."""
+        activity = ZoneActivity(newest_event_at=self.newest_event, marker_at=self.marker)
+        last = self.batches[-1]
+        is_due = has_more(activity, listed_from=last.dataset.frozen_at, marker_at=last.marker_at)
+        if is_due:
+            self.open_landing()
+        return is_due
+
+    def lines(self) -> list[ManifestLine]:
+        return [
+            ManifestLine(path=path, size=1, md5=content, etag=etag)
+            for path, (etag, content, _) in sorted(self.blobs.items())
+        ]
+
+    def read_activity(self, given: Any) -> Any:  # noqa: ARG002 - an activity takes its input
+        return _result(ZoneActivity(newest_event_at=self.newest_event, marker_at=self.marker))
+
+    def freeze(self, given: Any) -> Any:
+        self.listings += 1
+        request = FreezeManifest.from_dict(given)
+        if self.is_invalid:
+            return _failure(InvalidManifest("landing/digits/_SUCCESS, line 3: no size"))
+        if request.pipeline.dataset.freeze == "copy":
+            return _result(FreezeStart(part="all"))
+        return _result(FreezeStart(dataset=self.dataset(request.frozen_at)))
+
+    def copy(self, _: Any) -> Any:
+        self.overtaken -= 1
+        if self.overtaken >= 0:
+            return _failure(DataChanged("1 of 1 blobs was written"))
+        return _result(Piece(marker=None))
+
+    def commit(self, given: Any) -> Any:
+        dataset = self.dataset(CommitManifest.from_dict(given).frozen_at)
+        return _result(CommitStep(dataset=dataset))
+
+    def dataset(self, frozen_at: datetime) -> Dataset:
+        lines = self.lines()
+        version = version_of(lines)
+        self.contents[version] = {(line.path, line.md5 or "") for line in lines}
+        return Dataset(
+            version=version,
+            blobs=len(self.blobs),
+            bytes=len(self.blobs),
+            frozen_at=frozen_at,
+            newest=max((when for _, _, when in self.blobs.values()), default=None),
+            manifest_path=f"manifests/digits/{version}",
+        )
+
+    def compare(self, given: Any) -> Any:
+        dataset = CompareBatch.from_dict(given).dataset
+        trained = [
+            each.dataset for each in self.batches if each.result.outcome in ("started", "duplicate")
+        ]
+        last = trained[-1] if trained else None
+        return _result(
+            BatchComparison(
+                last_trained_blobs=None if last is None else last.blobs,
+                only_deletions=last is not None
+                and self.contents[dataset.version] < self.contents[last.version],
+                data_changed_in_a_row=self.data_changed,
+                released=dataset.version in self.released,
+                paused=self.paused,
+            )
+        )
+
+    def hold(self, given: Any) -> Any:
+        self.held.append(HoldBatch.from_dict(given))
+        return _result(Done())
+
+    def alert(self, given: Any) -> Any:
+        self.alerts.append(AlertOperators.from_dict(given))
+        return _result(Done())
+
+    def resolve(self, _: Any) -> Any:
+        if not self.is_deployed:
+            return _failure(InvalidPipeline("pipelines/digits/pipeline.yml: cannot be read"))
+        return _result(Configuration(hash="c" * 16, pipeline=self.pipeline))
+
+    def claim(self, given: Any) -> Any:
+        request = ClaimDataset.from_dict(given)
+        ours = DatasetClaim(run=request.run, batch=request.batch)
+        return _result(self.claims.setdefault(request.request.dataset.version, ours))
+
+    def record(self, given: Any) -> Any:
+        if self.records_are_out:
+            raise ConnectionError("no answer")
+        self.batches.append(RecordBatch.from_dict(given))
+        return _result(Done())
+
+    def count_data_changed(self, given: Any) -> Any:
+        self.data_changed = CountDataChanged.from_dict(given).in_a_row
+        return _result(Done())
+
+    def train(self, context: Any) -> Generator[Any, Any, dict[str, Any]]:
+        request = RunInput.from_dict(context.get_input()).request
+        version = request.dataset.version
+        self.trained.append(version)
+        self.configurations.append(request.configuration)
+        self.reasons.append(request.reason)
+        yield context.create_timer(
+            context.current_utc_datetime + timedelta(seconds=TRAINING_SECONDS)
+        )
+        error = self.ends_with.get(version) or self.ends_with.get("*")
+        return run_status(
+            context.instance_id,
+            STATES[error],
+            context.current_utc_datetime,
+            error=Failure(type=error, message="", permanent=True)
+            if error == "DataRejected"
+            else None,
+        ).to_dict()
+
+    @property
+    def outcomes(self) -> list[str]:
+        return [batch.result.outcome for batch in self.batches]
+
+    @property
+    def phase(self) -> str:
+        status = self.driver.instances[landing_instance("digits")].custom_status
+        return LandingStatus.from_dict(status).phase
+
+
+def _result(contract: Any) -> dict[str, Any]:
+    return {RESULT_KEY: contract.to_dict()}
+
+
+def _failure(error: LandfallError) -> dict[str, Any]:
+    return {FAILURE_KEY: describe(error).to_dict()}
+
+
+def at(zone: Zone, seconds: float, action: Any) -> None:
+    zone.driver.at(START + timedelta(seconds=seconds), action)
+
+
+def put_at(zone: Zone, *seconds: float, **how: Any) -> None:
+    """One more blob at each of those seconds."""
+    for each in seconds:
+        at(zone, each, lambda each=each: zone.put(f"{each:07.2f}.png", **how))
