@@ -274,7 +274,9 @@ async def test_5_page_try_a_failed_run_again_or_throw_its_message_away(
     await page.get_by_role("heading", name="QuotaExceeded").wait_for()
     await picture(page, "dead-letter", PICTURES)
     await close(await act(page, "Discard", "a test of the page"))
-    await page.get_by_text("It no longer exists").or_(page.get_by_text("no dead letter")).wait_for()
+    await (
+        page.get_by_text("It is no longer there").or_(page.get_by_text("no dead letter")).wait_for()
+    )
     assert (await laptop.get(f"/api/dead-letters/{again['id']}"))[0] == 404
 
 
