@@ -43,25 +43,42 @@ def running(environment: Environment, parts: Sequence[tuple[str, int]]) -> Gener
     Raises:
         PartFailed: one of them does not start.
     """
+    state = environment.state
     with contextlib.ExitStack() as stack:
         started = [
-            (name, port, stack.enter_context(_process(environment.state, name)))
+            (name, port, stack.enter_context(_process(name, _command(name, state), state)))
             for name, port in parts
         ]
         for name, port, process in started:
-            _wait_for(name, port, process, environment.state)
+            _wait_for(name, port, process, state)
         yield
 
 
 @contextlib.contextmanager
-def _process(state: Path, name: str) -> Generator[subprocess.Popen[bytes]]:
-    with (state / f"{name}.log").open("wb") as log:
+def running_command(
+    name: str, command: Sequence[str | Path], port: int, folder: Path
+) -> Generator[None]:
+    """Have a program running that listens on a port; its log is in the folder.
+
+    Raises:
+        PartFailed: it does not start.
+    """
+    with _process(name, command, folder) as process:
+        _wait_for(name, port, process, folder)
+        yield
+
+
+def _command(part: str, state: Path) -> Sequence[str | Path]:
+    return sys.executable, "-m", "localazure.runtime.part", part, state
+
+
+@contextlib.contextmanager
+def _process(
+    name: str, command: Sequence[str | Path], folder: Path
+) -> Generator[subprocess.Popen[bytes]]:
+    with (folder / f"{name}.log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "localazure.runtime.part", name, str(state)],
-            cwd=REPOSITORY,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
+            command, cwd=REPOSITORY, stdin=subprocess.DEVNULL, stdout=log, stderr=log
         )
     try:
         yield process
@@ -70,7 +87,7 @@ def _process(state: Path, name: str) -> Generator[subprocess.Popen[bytes]]:
         wait_or_kill(process, STOP_TIMEOUT_SECONDS)
 
 
-def _wait_for(name: str, port: int, process: subprocess.Popen[bytes], state: Path) -> None:
+def _wait_for(name: str, port: int, process: subprocess.Popen[bytes], folder: Path) -> None:
     deadline = time.monotonic() + READY_TIMEOUT_SECONDS
     while process.poll() is None and time.monotonic() < deadline:
         try:
@@ -79,5 +96,5 @@ def _wait_for(name: str, port: int, process: subprocess.Popen[bytes], state: Pat
             time.sleep(0.02)
         else:
             return
-    tail = (state / f"{name}.log").read_text("utf-8", "replace")[-2000:]
+    tail = (folder / f"{name}.log").read_text("utf-8", "replace")[-2000:]
     raise PartFailed(f"{name} did not start:\n{tail}")

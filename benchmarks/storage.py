@@ -10,12 +10,15 @@ import urllib.request
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from azure.storage.blob import BlobServiceClient, ContainerClient
 
 from benchmarks.harness import Bench, Contender
-from benchmarks.part_process import draw_environment, running
+from benchmarks.part_process import draw_environment, running, running_command
+from localazure.runtime.environment import LOOPBACK, Environment
+from localazure.storage.azurite_installation import find_entry, find_node
 
 CONTAINER = "benchmark"
 EVENTS_APP = Path(__file__).parent / "apps" / "blob_events"
@@ -50,6 +53,8 @@ def measure(bench: Bench) -> None:
 
     Storage, Event Grid and the Functions host are processes. Through the proxy each put is also an
     event: an intent before it is forwarded, an outbox row after, and the delivery to Event Grid.
+    "Azurite" is the one behind the proxy, which the files of `storage/azurite/` change; "Azurite as
+    released" is another process without them.
 
     * puts of 4 KB a second, serial and from 8 threads.
     * MiB/s of one 128 MiB blob up and down, 4 connections.
@@ -67,11 +72,16 @@ def measure(bench: Bench) -> None:
             ("eventgrid", ports.event_grid),
             ("functions", ports.functions),
         ]
-        with running(environment, parts):
+        released = draw_environment(folder / "released", folder)
+        with running(environment, parts), _released_azurite(released):
             clients = {
                 "proxy": environment.storage_connection_string(),
                 "Azurite": environment.storage_connection_string(direct=True),
+                "Azurite as released": released.storage_connection_string(direct=True),
             }
+            BlobServiceClient.from_connection_string(
+                clients["Azurite as released"]
+            ).create_container(CONTAINER)
             contenders = [
                 Contender(
                     name,
@@ -96,6 +106,18 @@ def measure(bench: Bench) -> None:
                 ),
             )
             bench.compare([delivery], bench.rounds(5, 1))
+
+
+def _released_azurite(environment: Environment) -> AbstractContextManager[None]:
+    """Azurite with the emulators' own account, on the ports that the environment has for it."""
+    ports = environment.ports
+    command = [
+        *(find_node(), find_entry(), "--location", environment.state / "azurite"),
+        *("--blobHost", LOOPBACK, "--blobPort", str(ports.azurite_blob)),
+        *("--queuePort", str(ports.azurite_queue), "--tablePort", str(ports.azurite_table)),
+        *("--skipApiVersionCheck", "--disableTelemetry", "--silent"),
+    ]
+    return running_command("azurite", command, ports.azurite_blob, environment.state)
 
 
 def _turn(container: ContainerClient, *, puts: int, large: int) -> dict[str, float]:
