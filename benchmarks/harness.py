@@ -21,7 +21,7 @@ Sample = Mapping[str, float]
 
 
 class Skipped(Exception):
-    """A benchmark or contender cannot run here; the message says why and what would mend it."""
+    """A benchmark or contender cannot run here; the message says why and what would fix it."""
 
 
 @dataclass(frozen=True)

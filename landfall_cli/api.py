@@ -18,7 +18,7 @@ GetToken = Callable[[str], str]
 
 
 class Unreachable(Exception):
-    """The API does not answer, or does not accept the caller; the message says how to mend it."""
+    """The API does not answer, or does not accept the caller; the message says how to fix it."""
 
 
 class Refused(Exception):

@@ -12,7 +12,7 @@ import typer
 
 from landfall_cli.doctor import Check, print_checks
 
-PIPELINES_REMEDY = "Mend that file: the app does not start with it."
+PIPELINES_REMEDY = "Fix that file: the app does not start with it."
 HISTORIES_REMEDY = (
     "Give the orchestrator its old steps again, or deploy under a new defaultVersion in host.json "
     "and let the instances of the old one end."

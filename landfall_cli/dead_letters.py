@@ -82,7 +82,7 @@ def redrive(
     by: By = None,
     yes: Yes = False,
 ) -> None:
-    """Send dead letters again, each as its next attempt. Mend the cause first."""
+    """Send dead letters again, each as its next attempt. Fix the cause first."""
     if bool(ids) == bool(error):
         complain("name dead letters by their ids, or all of one --error")
         raise typer.Exit(Exit.USAGE)

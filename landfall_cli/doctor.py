@@ -38,7 +38,7 @@ OPERATIONS = frozenset(
 
 
 class Check(BaseModel):
-    """One thing that was looked at, and how to mend it."""
+    """One thing that was looked at, and how to fix it."""
 
     name: str
     verdict: Literal["good", "bad"]
@@ -53,7 +53,7 @@ def doctor(context: typer.Context) -> None:
 
 
 def print_checks(context: typer.Context, checks: Sequence[Check]) -> None:
-    """Print what was found and how to mend it.
+    """Print what was found and how to fix it.
 
     Raises:
         typer.Exit: something is bad.

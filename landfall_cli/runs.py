@@ -154,7 +154,7 @@ def retry(
     by: By = None,
     yes: Yes = False,
 ) -> None:
-    """Redrive a run that gave up, as its next attempt. Mend the cause first."""
+    """Redrive a run that gave up, as its next attempt. Fix the cause first."""
     session = open_session(context)
     session.confirm(f"Redrive {run}?", is_confirmed=yes)
     body = {"run": run, **asked_by(by), **({} if reason is None else {"reason": reason})}

@@ -28,7 +28,7 @@ class Hold:
 
     reason: HoldReason
     message: str
-    """For operators: what was found, in numbers, and how to mend it."""
+    """For operators: what was found, in numbers, and how to fix it."""
 
 
 def decide(

@@ -129,7 +129,7 @@ def read(file: Path) -> History:
     except (OSError, ValueError) as error:
         raise CannotCheck(f"the file cannot be read as JSON: {error}") from error
     if not isinstance(document, dict):
-        raise CannotCheck("the file is no JSON object")
+        raise CannotCheck("the file is not a JSON object")
     return read_document(cast("Document", document))
 
 

@@ -58,7 +58,7 @@ def parse_vault_event(event: EventEnvelope) -> VaultObject:
     if found is None:
         raise InvalidEvent(
             f"event {event.id}: type {event.type!r} is none of NearExpiry, Expired and "
-            "NewVersionCreated of Microsoft.KeyVault: mend the event subscription",
+            "NewVersionCreated of Microsoft.KeyVault: fix the event subscription",
             cause="unknown-vault-event-type",
         )
     fields = lower_keys(event.data)

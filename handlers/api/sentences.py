@@ -87,7 +87,7 @@ def of_held(batch: LastBatch, why: str) -> str:
     """Of a batch that waits for a person."""
     return (
         f"the batch {batch.dataset.version} of {_number(batch.dataset.blobs)} blobs is held: "
-        f"{why}. Release it, or mend the zone."
+        f"{why}. Release it, or fix the zone."
     )
 
 

@@ -121,7 +121,7 @@ def parse_metrics(text: bytes, where: str) -> dict[str, float]:
     """
     document = _parse(text, where, InvalidResults)
     if not isinstance(document, dict):
-        raise InvalidResults(f"{where} is no JSON object")
+        raise InvalidResults(f"{where} is not a JSON object")
     metrics: dict[str, float] = {}
     for name, value in cast("Mapping[str, Any]", document).items():
         if not isinstance(value, int | float) or isinstance(value, bool):

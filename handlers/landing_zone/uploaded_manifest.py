@@ -158,7 +158,7 @@ def _parse(line: bytes, folder: str, written_at: datetime) -> tuple[str, ListedB
     """
     document: Any = json.loads(line)
     if not isinstance(document, dict):
-        raise ValueError("is no JSON object")  # noqa: TRY004 - one type for all reasons
+        raise ValueError("is not a JSON object")  # noqa: TRY004 - one type for all reasons
     fields = cast("dict[str, object]", document)
     path, size = fields.get("path"), fields.get("size")
     md5, etag = fields.get("md5"), fields.get("etag")

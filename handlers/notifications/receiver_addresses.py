@@ -124,7 +124,7 @@ def check_addresses(
         allowed = any(address in network for network in networks if _same_kind(address, network))
         if address in NEVER or not (allowed or is_public(address)):
             raise ReceiverRefused(
-                f"host {receiver.host} resolves to {text}, which is no public address; "
+                f"host {receiver.host} resolves to {text}, which is not a public address; "
                 "WEBHOOK_ALLOWED_NETWORKS can allow the network"
             )
         if receiver.scheme != "https" and not allowed:

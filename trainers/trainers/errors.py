@@ -27,7 +27,7 @@ class FileProblem:
 class TrainingError(Exception):
     """A typed failure: its class name is the `type` in error.json.
 
-    Its message names what, where, and how to mend it. `problems` are the files concerned, of which
+    Its message names what, where, and how to fix it. `problems` are the files concerned, of which
     the first `LISTED_PROBLEMS` are kept; `total_problems` is their number if it is an excerpt.
     """
 

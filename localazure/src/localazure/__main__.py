@@ -99,7 +99,7 @@ def _parser() -> argparse.ArgumentParser:
         "--state", type=Path, help="folder that keeps all state (default: APP/.localazure)"
     )
     start.add_argument(
-        "--watch", action="store_true", help="start the host anew whenever the app's files change"
+        "--watch", action="store_true", help="restart the host whenever the app's files change"
     )
     start.add_argument(
         "--functions", nargs="+", default=(), metavar="NAME", help="run these functions only"

@@ -47,7 +47,7 @@ def test_what_is_right_is_counted_and_what_is_wrong_is_named(folder: Path) -> No
     assert code == 1
     assert "pipeline.yml" in checks["pipelines"]["finding"]
     assert "flour" in checks["pipelines"]["finding"]
-    assert checks["pipelines"]["remedy"] == "Mend that file: the app does not start with it."
+    assert checks["pipelines"]["remedy"] == "Fix that file: the app does not start with it."
     assert checks["histories"]["verdict"] == "bad"
     assert "replay_guard export" in checks["histories"]["remedy"]
 

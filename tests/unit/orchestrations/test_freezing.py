@@ -80,7 +80,7 @@ class LargeZone:
         piece = ListRange.from_dict(given)
         number = int(piece.marker or 0)
         if number == self.invalid_from:
-            return failure(InvalidManifest("line 7 is no JSON object"))
+            return failure(InvalidManifest("line 7 is not a JSON object"))
         self.listed.append((piece.range, number))
         is_last = number + 1 == self.pieces[piece.range]
         return result(
@@ -156,7 +156,7 @@ def failure(error: LandfallError) -> dict[str, Any]:
 
 def test_what_is_wrong_with_an_uploaders_manifest_reaches_the_landing() -> None:
     zone = LargeZone([3], invalid_from=2)
-    with pytest.raises(RuntimeError, match="line 7 is no JSON object"):
+    with pytest.raises(RuntimeError, match="line 7 is not a JSON object"):
         zone.freeze()
     assert zone.committed == []
     assert len(zone.discarded) == 1

@@ -208,8 +208,8 @@ def check_bad_fraction(bad: Sequence[FileProblem], files: int, max_bad_fraction:
     """
     if len(bad) > max_bad_fraction * files:
         raise DataRejected(
-            f"{len(bad)} of {files} files are no labelled images, more than the fraction "
-            f"{max_bad_fraction:g} that may be: mend or remove them, or raise --max-bad-fraction",
+            f"{len(bad)} of {files} files are not labelled images, more than the fraction "
+            f"{max_bad_fraction:g} that may be: fix or remove them, or raise --max-bad-fraction",
             sorted(bad, key=lambda problem: problem.path),
         )
 

@@ -98,7 +98,7 @@ class ShardSource:
             return decode(row.image, self.image_format)
         except ValueError as error:
             raise DataRejected(
-                f"{row.path} cannot be decoded ({error}): mend or remove it and pack again",
+                f"{row.path} cannot be decoded ({error}): fix or remove it and pack again",
                 [FileProblem(path=row.path, reason=str(error))],
             ) from error
 

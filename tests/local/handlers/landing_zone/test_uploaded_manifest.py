@@ -136,7 +136,7 @@ def test_a_file_that_a_trainer_refused_is_left_out_until_it_is_mended(zone: Zone
     ("bad", "words"),
     [
         ("{", "Expecting property name"),
-        (json.dumps(["a"]), "is no JSON object"),
+        (json.dumps(["a"]), "is not a JSON object"),
         (json.dumps(line("")), "path '' is not the path of a file"),
         (json.dumps(line("/9.png")), "path '/9.png' is not the path of a file"),
         (json.dumps(line("9/../9.png")), "not the name of a blob that can be a file"),

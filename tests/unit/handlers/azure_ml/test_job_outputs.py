@@ -134,7 +134,7 @@ def test_numbers_that_json_has_not_are_left_out() -> None:
         ("", "m is no valid JSON"),
         ("{", "m is no valid JSON"),
         ("[" * 100_000, "m is no valid JSON"),
-        ("[1]", "m is no JSON object"),
+        ("[1]", "m is not a JSON object"),
         ('{"accuracy": "0.9"}', "m: 'accuracy' is no number"),
         ('{"accuracy": true}', "m: 'accuracy' is no number"),
         ('{"accuracy": null}', "m: 'accuracy' is no number"),

@@ -43,7 +43,7 @@ class StorageOutputs:
         """Add an entity, or each of an array; one that is there already is an error, as on Azure.
 
         Raises:
-            ValueError: it is no JSON object and no array of them, or has no keys.
+            ValueError: it is not a JSON object and no array of them, or has no keys.
         """
         table = await self._storage.table(binding.connection, setting("tableName"))
         for entity in table_entities(value, setting("partitionKey"), setting("rowKey")):
