@@ -120,7 +120,7 @@ def _check_role(row: Assignment, custom: AbstractSet[str], line: int) -> Iterato
             message = f"{row.role} is a custom role: no roleId, scope {SUBSCRIPTION}"
             yield Problem(TABLE, line, message)
     elif row.roleId is None or BUILT_IN.get(row.role) != row.roleId:
-        yield Problem(TABLE, line, f"{row.role} with id {row.roleId} is no role that we know")
+        yield Problem(TABLE, line, f"{row.role} with id {row.roleId} is not a role that we know")
 
 
 def json_text(line: str) -> str:

@@ -128,7 +128,7 @@ class _Walker:
         if expected in {kind, "any"}:
             return
         if kind != "string" or expected in PRIMITIVES or self._is_structure(expected):
-            yield line, f"{path}: {text(node)} is no {expected}"
+            yield line, f"{path}: {text(node)} is not {expected}"
             return
         # `A | B | string` is open for later API versions; what we write is one of today's.
         allowed = [each for each in re.split(r" \| ", expected) if each != "string"]

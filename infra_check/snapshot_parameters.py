@@ -53,7 +53,7 @@ def literal(value: Any, environment: Mapping[str, str]) -> str:
             )  # pyright: ignore[reportUnknownVariableType] - of JSON
             return f"{{ {', '.join(pairs)} }}"
         case _:
-            raise TypeError(f"{value!r} is no JSON value without a fraction")
+            raise TypeError(f"{value!r} is not a JSON value without a fraction")
 
 
 def _resolve(found: re.Match[str], environment: Mapping[str, str]) -> str:

@@ -93,7 +93,7 @@ def _local_names(declaration: Node) -> set[str]:
 
 def _is_reference(node: Node) -> bool:
     parent = node.parent
-    assert parent is not None, "a file is no identifier"
+    assert parent is not None, "a file is not an identifier"
     match parent.type:
         case "call_expression":
             return parent.named_children[0].id != node.id

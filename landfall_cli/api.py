@@ -78,7 +78,7 @@ class Api:
         resource, mark, query = path.partition("?")
         url = self.connection.url + quote(resource) + mark + query
         if not url.startswith(("http://", "https://")):
-            raise Unreachable(f"{self.connection.url!r} is no http or https address")
+            raise Unreachable(f"{self.connection.url!r} is not an http or https address")
         headers = {"accept": "application/json", "content-type": "application/json"}
         if self.connection.key:
             # The HTTP client would quote it in its error.

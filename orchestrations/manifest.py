@@ -95,7 +95,7 @@ _WITHOUT_MD5 = re.compile(
 def path_of(line: bytes) -> str:
     """The path of an encoded line, without parsing the rest."""
     match = _PATH.match(line)
-    assert match is not None, f"{line!r} is no line of a manifest"
+    assert match is not None, f"{line!r} is not a line of a manifest"
     return json.loads(match[1])
 
 

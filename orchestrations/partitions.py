@@ -38,7 +38,7 @@ class PartitionPattern:
             text: as it stands in the pipeline file.
 
         Raises:
-            ValueError: it is no path of folders, or its directives do not name a span of time.
+            ValueError: it is not a path of folders, or its directives do not name a span of time.
         """
         directives = _DIRECTIVE.findall(text)
         wanted = list(DIGITS)[: len(directives)]
@@ -48,7 +48,7 @@ class PartitionPattern:
                 f"once; it has {', '.join(directives) or 'none'}"
             )
         if text.startswith("/") or "//" in text or re.search(r"%[YmdH]%", text):
-            raise ValueError(f"{text!r} is no path of folders with a separator between its numbers")
+            raise ValueError(f"{text!r} is not a path of folders with separators between numbers")
         self._text = text.rstrip("/") + "/"
         self._format = _FORMATS[len(directives)]
         self._directives = wanted
@@ -82,7 +82,7 @@ class PartitionPattern:
         """The partition of that key.
 
         Raises:
-            ValueError: it is no key of this pattern.
+            ValueError: it is not a key of this pattern.
         """
         begins_at = datetime.strptime(key, self._format).replace(tzinfo=UTC)
         prefix = self._text

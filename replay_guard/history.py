@@ -139,7 +139,7 @@ def parse_time(text: str) -> datetime:
         moment = datetime.fromisoformat(text)
         return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
     except (TypeError, ValueError, OverflowError) as error:
-        raise CannotCheck(f"{text!r} is no ISO 8601 time; export the history again") from error
+        raise CannotCheck(f"{text!r} is not an ISO 8601 time; export the history again") from error
 
 
 def time_text(moment: datetime) -> str:

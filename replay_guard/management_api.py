@@ -75,7 +75,7 @@ class ManagementApi:
     def __init__(self, url: str, *, key: str | None = None, task_hub: str | None = None) -> None:
         parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise ApiRefused(f"{url!r} is no URL of an app; it begins with https:// or http://")
+            raise ApiRefused(f"{url!r} is not a URL of an app; it begins with https:// or http://")
         if parts.scheme == "http" and key and parts.hostname not in _LOOPBACK:
             raise ApiRefused(f"{parts.hostname} must be asked over https: the key is secret")
         self._base = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"

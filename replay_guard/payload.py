@@ -27,7 +27,7 @@ def digest(value: Any) -> str:
 
 
 def parse(text: str | None) -> Any:
-    """The value of a JSON text; a text that is no JSON (a failure's message) is its own value."""
+    """The value of a JSON text; a text that is not JSON (a failure's message) is its own value."""
     if text is None:
         return None
     try:

@@ -74,7 +74,7 @@ def parse_vault_event(event: EventEnvelope) -> VaultObject:
             expires_at = datetime.fromtimestamp(int(fields["exp"]), UTC)
         except (KeyError, TypeError, ValueError, OverflowError, OSError):
             raise InvalidEvent(
-                f"event {event.id}: data.EXP {fields.get('exp')!r} is no time in seconds",
+                f"event {event.id}: data.EXP {fields.get('exp')!r} is not a time in seconds",
                 cause="no-expiry",
             ) from None
     return VaultObject(

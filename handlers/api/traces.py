@@ -52,7 +52,7 @@ def describe_trace(trace: str, text: str) -> TraceDetail:
 
 def _read(url: str, trace: str) -> TraceDetail:
     if not url.startswith(("http://", "https://")):
-        raise Problem(503, "not-configured", "app setting TRACE_QUERY_ENDPOINT is no http URL")
+        raise Problem(503, "not-configured", "app setting TRACE_QUERY_ENDPOINT is not an http URL")
     try:
         with urllib.request.urlopen(url, timeout=LIMIT_SECONDS) as answer:  # noqa: S310 - see above
             return describe_trace(trace, answer.read().decode())

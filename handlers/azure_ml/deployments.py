@@ -163,7 +163,7 @@ def _load(kind: EndpointKind, file: Path, overrides: list[dict[str, Any]]) -> An
         return load(file, params_override=overrides)
     except Exception as error:  # the SDK raises marshmallow's, its own and built-in ones
         raise DeploymentRejected(
-            f"{file} is no {kind} deployment that Azure ML takes: {shorten(str(error))}"
+            f"{file} is not a deployment ({kind}) that Azure ML takes: {shorten(str(error))}"
         ) from error
 
 

@@ -117,7 +117,7 @@ def parse_metrics(text: bytes, where: str) -> dict[str, float]:
     """The finite numbers of a `metrics.json`.
 
     Raises:
-        InvalidResults: it is no flat object of numbers; the message begins with `where`.
+        InvalidResults: it is not a flat object of numbers; the message begins with `where`.
     """
     document = _parse(text, where, InvalidResults)
     if not isinstance(document, dict):
@@ -125,7 +125,7 @@ def parse_metrics(text: bytes, where: str) -> dict[str, float]:
     metrics: dict[str, float] = {}
     for name, value in cast("Mapping[str, Any]", document).items():
         if not isinstance(value, int | float) or isinstance(value, bool):
-            raise InvalidResults(f"{where}: {name!r} is no number")
+            raise InvalidResults(f"{where}: {name!r} is not a number")
         try:
             number = float(value)
         except OverflowError:  # an integer beyond 1.8e308
@@ -185,7 +185,7 @@ def _parse(text: bytes, where: str, error_type: type[LandfallError]) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise error_type(f"{where} is no valid JSON: {error}") from error
+        raise error_type(f"{where} is not valid JSON: {error}") from error
 
 
 def _read(clients: Clients, request: ReadResults, file: str) -> bytes | None:

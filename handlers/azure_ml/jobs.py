@@ -184,7 +184,7 @@ def _load(clients: Clients, request: SubmitJob, champion: Champion | None) -> Az
         )
     except Exception as error:  # the SDK raises marshmallow's, its own and built-in ones
         raise JobRejected(
-            f"{_within(file)} is no job that Azure ML takes: {shorten(str(error))}"
+            f"{_within(file)} is not a job that Azure ML takes: {shorten(str(error))}"
         ) from error
     if job.type not in {COMMAND, SWEEP, PIPELINE}:
         raise JobRejected(

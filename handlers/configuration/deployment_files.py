@@ -14,7 +14,7 @@ def check_collections(file: Path, deploy: OnlineDeploy) -> None:
     """Refuse a deployment that does not collect the answers that a guard measures.
 
     Raises:
-        InvalidPipeline: it does not, or is no mapping; names file, line and key.
+        InvalidPipeline: it does not, or is not a mapping; names file, line and key.
     """
     wanted = {guard.collection for guard in deploy.guards.answers}
     if not wanted:

@@ -39,7 +39,7 @@ class LocatedYaml:
             invalid: the error to raise.
 
         Raises:
-            PermanentError: of type `invalid`: it is no YAML, or no mapping; names file and line.
+            PermanentError: of type `invalid`: it is not YAML, or no mapping; names file and line.
         """
         try:
             node, document = yaml.compose(text, Loader=yaml.SafeLoader), yaml.safe_load(text)

@@ -80,7 +80,7 @@ def parse_xml(chunks: Iterable[bytes]) -> BlobPage:
     """Parse an answer in XML.
 
     Raises:
-        expat.ExpatError: it is no XML, or cut off.
+        expat.ExpatError: it is not XML, or cut off.
         ValueError, KeyError: a blob lacks an element, or an element has no such value.
     """
     reader = _XmlReader()

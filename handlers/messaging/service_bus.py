@@ -65,7 +65,7 @@ def parse_body(contract: type[Parsed], body: bytes | str, *, queue: str) -> Pars
     except ValidationError as error:
         problems = problems_of(error, whole="body")
         raise InvalidRequest(
-            f"a message on queue {queue} is no {contract.__name__}: {problems}"
+            f"a message on queue {queue} is not a {contract.__name__}: {problems}"
         ) from None
 
 

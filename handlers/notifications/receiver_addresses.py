@@ -73,7 +73,7 @@ def parse_receiver(url: str) -> Receiver:
     """Take a URL apart.
 
     Raises:
-        ReceiverRefused: it is no absolute http(s) URL of visible ASCII, or holds credentials.
+        ReceiverRefused: it is not an absolute http(s) URL of visible ASCII, or holds credentials.
     """
     if len(url) > URL_LIMIT_CHARACTERS or _VISIBLE_ASCII.fullmatch(url) is None:
         raise ReceiverRefused(

@@ -29,7 +29,7 @@ def parse_secrets(value: str, *, setting: str) -> Sequence[Webhook]:
     """The secrets in an app setting: several, separated by spaces, while one replaces another.
 
     Raises:
-        InvalidSetting: one is no secret; the message has its position, not the secret.
+        InvalidSetting: one is not a secret; the message has its position, not the secret.
     """
     secrets = value.split()
     if not secrets:

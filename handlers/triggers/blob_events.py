@@ -78,7 +78,7 @@ def parse_blob_event(event: EventEnvelope) -> BlobEvent:
     account = _ACCOUNT.search(event.source)
     if account is None:
         raise InvalidEvent(
-            f"event {event.id}: topic {event.source!r} is no storage account",
+            f"event {event.id}: topic {event.source!r} is not a storage account",
             cause="no-storage-account",
         )
     blob = match["blob"]
@@ -89,7 +89,7 @@ def parse_blob_event(event: EventEnvelope) -> BlobEvent:
             cause="unsafe-blob-name",
         )
     if not isinstance(event.data, Mapping):
-        raise InvalidEvent(f"event {event.id}: data is no object", cause="no-data")
+        raise InvalidEvent(f"event {event.id}: data is not an object", cause="no-data")
     fields = cast("Mapping[str, Any]", event.data)
     etag = fields.get("eTag")
     if change == "created" and (not isinstance(etag, str) or not etag):
@@ -142,7 +142,7 @@ def parse_blob_address(address: str, account_url: str) -> tuple[str, str]:
         try:
             url = urlsplit(address)
         except ValueError as error:
-            raise InvalidEvent(f"the address is no URL: {error}") from None
+            raise InvalidEvent(f"the address is not a URL: {error}") from None
         if url.netloc != base.netloc or not url.path.startswith(root):
             # Without the query: it can be a shared access signature.
             raise InvalidEvent(

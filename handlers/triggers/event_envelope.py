@@ -89,7 +89,7 @@ def from_message(body: bytes) -> EventEnvelope:
         document: object = json.loads(body)
     except (ValueError, RecursionError) as error:  # the latter of brackets in brackets
         raise InvalidEvent(
-            f"a message of {len(body)} bytes is no JSON: {error}", cause="not-json"
+            f"a message of {len(body)} bytes is not JSON: {error}", cause="not-json"
         ) from None
     if not isinstance(document, Mapping):
         raise InvalidEvent(

@@ -147,5 +147,7 @@ def make(path: str, kind: type[_Made], *arguments: Any, **named: Any) -> _Made:
         raise LaunchInvalid(f"{path} is a {type(factory).__name__}, which cannot be called")
     made = factory(*arguments, **named)
     if not isinstance(made, kind):
-        raise LaunchInvalid(f"{path} returned {type(made).__name__}, which is no {kind.__name__}")
+        raise LaunchInvalid(
+            f"{path} returned {type(made).__name__}, which is not a {kind.__name__}"
+        )
     return made

@@ -52,7 +52,7 @@ ACCEPTED = {
 
 @dataclass(frozen=True)
 class Exchange:
-    """One request to ARM and its answer; a body that is no JSON is None."""
+    """One request to ARM and its answer; a body that is not JSON is None."""
 
     method: str
     url: str

@@ -74,8 +74,8 @@ def test_without_timm_it_says_what_to_install(refuse: Any) -> None:
         ("--model", "no_such_package:factory", "cannot be imported"),
         ("--model", "tests.local.trainers.own_example:Missing", "cannot be imported"),
         ("--model", "tests.local.trainers.own_example:__doc__", "cannot be called"),
-        ("--model", "tests.local.trainers.own_example:not_a_module", "which is no Module"),
-        ("--dataset", "builtins:repr", "which is no Dataset"),
+        ("--model", "tests.local.trainers.own_example:not_a_module", "which is not a Module"),
+        ("--dataset", "builtins:repr", "which is not a Dataset"),
     ],
 )
 def test_a_path_that_leads_nowhere_is_told(option: str, path: str, said: str, refuse: Any) -> None:

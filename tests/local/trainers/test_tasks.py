@@ -60,4 +60,4 @@ def test_an_option_for_classes_is_refused(text: list[str], refuse: Any) -> None:
     error = refuse(*own, "--label-smoothing", "0.1").result("error")
     assert (error["type"], "NextByte" in error["message"]) == ("LaunchInvalid", True)
     missing = refuse("--augment", "builtins:dict").result("error")
-    assert "which is no Callable" in missing["message"]
+    assert "which is not a Callable" in missing["message"]

@@ -44,7 +44,7 @@ def test_what_names_no_day_lies_outside_all(path: str) -> None:
     "text", ["", "date=", "%d", "%Y/%d", "%Y-%m-%m", "%y", "%Y%", "/%Y", "%Y//%m", "%Y%m%d"]
 )
 def test_a_pattern_that_names_no_span_of_time_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"needs %Y|no path of folders"):
+    with pytest.raises(ValueError, match=r"needs %Y|not a path of folders"):
         PartitionPattern(text)
 
 

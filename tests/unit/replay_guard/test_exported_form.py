@@ -112,5 +112,5 @@ def test_equal_values_have_equal_digests_and_others_do_not(value: Any, other: An
 def test_a_key_is_not_sent_over_http_to_another_host() -> None:
     with pytest.raises(ApiRefused, match="must be asked over https"):
         ManagementApi("http://app.example.org", key="secret")
-    with pytest.raises(ApiRefused, match="no URL of an app"):
+    with pytest.raises(ApiRefused, match="not a URL of an app"):
         ManagementApi("ftp://app.example.org")

@@ -68,7 +68,7 @@ def deepspeed_config(settings: Settings, ranks: int) -> dict[str, Any] | None:
         zero.DeepSpeedZeroConfig(**config[ZERO])  # refuses keys and values that it does not know
     except (OSError, ValueError, AttributeError) as error:
         raise LaunchInvalid(
-            f"--deepspeed {settings.deepspeed} is no DeepSpeed config: "
+            f"--deepspeed {settings.deepspeed} is not a DeepSpeed config: "
             f"{type(error).__name__}: {error}"
         ) from error
     return config
@@ -79,7 +79,7 @@ def completed(config: Mapping[str, Any], settings: Settings, ranks: int) -> dict
 
     Raises:
         LaunchInvalid: see `deepspeed_config`.
-        AttributeError: it, or its ZeRO section, is no object.
+        AttributeError: it, or its ZeRO section, is not an object.
     """
     owned = {
         "train_batch_size": settings.batch_size,

@@ -47,7 +47,7 @@ class RankCoordinates:
         """The coordinates of `rank` among `size` ranks.
 
         Raises:
-            LaunchInvalid: `size` is no multiple of stages times tensor ranks.
+            LaunchInvalid: `size` is not a multiple of stages times tensor ranks.
         """
         rest = stages * tensor_ranks
         if size % rest:

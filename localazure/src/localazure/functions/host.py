@@ -108,7 +108,7 @@ class Host:
             client_binding=self._client_binding,
             fetch_input=InputBindings(self._storage).fetch,
             send_output=self._outputs.send,
-            chance=random.Random(),  # noqa: S311 - jitter is no secret
+            chance=random.Random(),  # noqa: S311 - jitter is not a secret
             threads=int(threads) if threads.isdecimal() and int(threads) else None,
             on_timeout=self._recycle,
             cold_start=ColdStart.of(plan, settings),

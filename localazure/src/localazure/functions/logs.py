@@ -89,7 +89,7 @@ class LineFormatter(logging.Formatter):
         return line
 
 
-_chance = random.Random()  # noqa: S311 - an invocation's id is no secret
+_chance = random.Random()  # noqa: S311 - an invocation's id is not a secret
 
 
 @dataclass(eq=False)

@@ -30,7 +30,7 @@ def read_seconds(field: str, duration: str) -> float:
     """Seconds of a duration in a document.
 
     Raises:
-        ArmError: 400, the text is no duration; names the field.
+        ArmError: 400, the text is not a duration; names the field.
     """
     try:
         return parse_seconds(duration)

@@ -300,7 +300,7 @@ def _load(script: Path, arguments: Sequence[str]) -> Callable[..., Any]:
     sys.path.insert(0, str(script.parent.resolve()))
     spec = importlib.util.spec_from_file_location("entry_module", script)
     if spec is None or spec.loader is None:
-        raise MiniBatchError(f"{script} is no Python file")
+        raise MiniBatchError(f"{script} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)

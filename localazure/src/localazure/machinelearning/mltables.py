@@ -57,7 +57,7 @@ class MLTable:
 
         content: Any = yaml.safe_load((folder / FILE_NAME).read_text())
         if not isinstance(content, dict):
-            raise MLTableError(f"{folder / FILE_NAME} is no mapping")
+            raise MLTableError(f"{folder / FILE_NAME} is not a mapping")
         document: dict[str, Any] = content
         files = [file for entry in document.get("paths") or () for file in _files(folder, entry)]
         transformations: list[tuple[str, Any]] = []

@@ -254,7 +254,7 @@ def _compute_id(pipeline: Pipeline, step: str) -> str | None:
         return given
     named = pipeline.inputs.get(binding.name) if isinstance(binding, ParentInput) else None
     if named is None or named.get("jobInputType") != "literal":
-        raise invalid(f"step {step!r}: compute {given!r} is no text input of the pipeline")
+        raise invalid(f"step {step!r}: compute {given!r} is not a text input of the pipeline")
     return f"azureml:{str(named['value']).removeprefix('azureml:')}"
 
 

@@ -104,9 +104,9 @@ def unverified_claims(token: str) -> dict[str, Any]:
         _, claims, _ = token.split(".")
         document = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
     except ValueError:
-        raise InvalidTokenError("the token is no JSON web token") from None
+        raise InvalidTokenError("the token is not a JSON web token") from None
     if not isinstance(document, dict):
-        raise InvalidTokenError("the token is no JSON web token")
+        raise InvalidTokenError("the token is not a JSON web token")
     return document
 
 

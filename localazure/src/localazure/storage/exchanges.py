@@ -22,7 +22,7 @@ IDLE_SECONDS = KEEP_ALIVE_SECONDS / 2
 
 
 class ExchangeFailed(Exception):
-    """Azurite did not answer: it cannot be reached, has ended, or what came is no HTTP."""
+    """Azurite did not answer: it cannot be reached, has ended, or what came is not HTTP."""
 
 
 @dataclass
@@ -156,7 +156,7 @@ class _Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
-            self._fail(f"it is no HTTP: {error}")
+            self._fail(f"it is not HTTP: {error}")
             self.close()
 
     def on_status(self, reason: bytes) -> None:

@@ -49,7 +49,7 @@ def parse_spans(body: bytes) -> list[ReceivedSpan]:
     try:
         request.ParseFromString(body)
     except DecodeError as error:
-        raise InvalidExport(f"the body is no ExportTraceServiceRequest: {error}") from error
+        raise InvalidExport(f"the body is not an ExportTraceServiceRequest: {error}") from error
     return [
         _received(span, _json(each.resource), _json(group.scope))
         for each in request.resource_spans

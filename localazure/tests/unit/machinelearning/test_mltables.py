@@ -56,7 +56,7 @@ transformations:
         ("paths: [{file: https://x/y}]", "'https://x/y' is not covered"),
         ("paths: [{file: ../secret}]", "'../secret' is not covered"),
         ("transformations: [take: 5]", "'take' is not covered; read_delimited, "),
-        ("just text", "is no mapping"),
+        ("just text", "is not a mapping"),
     ],
 )
 def test_what_is_not_covered_is_named(tmp_path: Path, text: str, message: str) -> None:

@@ -202,7 +202,7 @@ def test_an_input_of_a_pipeline_may_name_the_compute(tables: Tables, value: str)
     tables.submit("q", {**inner, "inputs": {}})
     tables.settle()
     assert tables.job("q").status is JobStatus.FAILED
-    assert "${{parent.inputs.where}}' is no text input" in tables.job("q").error_message
+    assert "${{parent.inputs.where}}' is not a text input" in tables.job("q").error_message
 
 
 def test_a_pipeline_runs_its_steps_in_order_and_binds_its_output(tables: Tables) -> None:

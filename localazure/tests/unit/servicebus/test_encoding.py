@@ -201,7 +201,7 @@ def test_values_without_an_encoding_are_refused(value: Any, reason: str) -> None
         (b"\xf0\x00\x00\x00\x05\xff\xff\xff\xff\x40", "at most 65536"),
         (b"\xc0\x03\x01\x40\x40", "should end at byte"),
         (b"\x00\x40" * (MAX_NESTING + 1) + b"\x40", "nested"),
-        (b"\x73\x00\x11\x00\x00", "no Unicode character"),
+        (b"\x73\x00\x11\x00\x00", "not a Unicode character"),
     ],
 )
 def test_malformed_bytes_raise_the_reason(data: bytes, reason: str) -> None:

@@ -49,5 +49,5 @@ def test_what_is_not_there_is_nothing(cloud: Cloud) -> None:
 
 def test_an_empty_file_is_told_as_such(cloud: Cloud) -> None:
     leave(cloud, "read-3", METRICS_FILE, b"")
-    with pytest.raises(InvalidResults, match=r"metrics.json of run read-3 is no valid JSON"):
+    with pytest.raises(InvalidResults, match=r"metrics.json of run read-3 is not valid JSON"):
         read_results(cloud.clients, request("read-3"))

@@ -131,13 +131,13 @@ def test_numbers_that_json_has_not_are_left_out() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "m is no valid JSON"),
-        ("{", "m is no valid JSON"),
-        ("[" * 100_000, "m is no valid JSON"),
+        ("", "m is not valid JSON"),
+        ("{", "m is not valid JSON"),
+        ("[" * 100_000, "m is not valid JSON"),
         ("[1]", "m is not a JSON object"),
-        ('{"accuracy": "0.9"}', "m: 'accuracy' is no number"),
-        ('{"accuracy": true}', "m: 'accuracy' is no number"),
-        ('{"accuracy": null}', "m: 'accuracy' is no number"),
+        ('{"accuracy": "0.9"}', "m: 'accuracy' is not a number"),
+        ('{"accuracy": true}', "m: 'accuracy' is not a number"),
+        ('{"accuracy": null}', "m: 'accuracy' is not a number"),
     ],
 )
 def test_a_malformed_metrics_file_says_so(text: str, said: str) -> None:

@@ -166,7 +166,7 @@ def test_a_refusal_is_permanent_and_a_fault_is_not(world: World) -> None:
 @pytest.mark.parametrize("text", ["type: command", "[", "- 1", "type: nonsense\ncommand: x"])
 def test_a_job_file_that_cannot_be_loaded_is_named(world: World, tmp_path: Path, text: str) -> None:
     write_job(tmp_path, text)
-    with pytest.raises(JobRejected, match=r"pipelines/digits/job\.yml is no job"):
+    with pytest.raises(JobRejected, match=r"pipelines/digits/job\.yml is not a job"):
         submit_job(world.clients, REQUEST)
 
 

@@ -136,7 +136,7 @@ def test_what_deploy_gets_wrong_is_named_by_the_keys_of_the_file(
 def test_a_job_file_must_be_there(tmp_path: Path) -> None:
     write(tmp_path, "digits")
     (tmp_path / "digits" / "job.yml").unlink()
-    with pytest.raises(InvalidPipeline, match=r"job: 'job.yml' is no file"):
+    with pytest.raises(InvalidPipeline, match=r"job: 'job.yml' is not a file"):
         load_pipelines(tmp_path, records_container="landfall")
 
 

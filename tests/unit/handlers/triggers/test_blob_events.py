@@ -67,10 +67,10 @@ def test_a_deletion_is_an_event_without_an_etag() -> None:
     [
         ({"type": "Microsoft.Storage.BlobTierChanged"}, "BlobTierChanged"),
         ({"subject": "/blobServices/default/containers/landing"}, "names no blob"),
-        ({"source": "/subscriptions/s"}, "no storage account"),
+        ({"source": "/subscriptions/s"}, "not a storage account"),
         ({"data": {}}, "eTag is missing"),
-        ({"data": None}, "no object"),
-        ({"data": ["eTag"]}, "no object"),
+        ({"data": None}, "not an object"),
+        ({"data": ["eTag"]}, "not an object"),
         ({"subject": "/blobServices/default/containers/c/blobs/digits/../x"}, "dot segment"),
         ({"subject": "/blobServices/default/containers/c/blobs/digits/%2e%2e/x"}, "dot segment"),
         ({"subject": "/blobServices/default/containers/c/blobs/a\\b"}, "backslash"),

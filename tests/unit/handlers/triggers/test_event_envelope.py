@@ -70,5 +70,5 @@ def test_no_body_breaks_the_parser(body: bytes) -> None:
 
 
 def test_brackets_in_brackets_do_not_break_it_either() -> None:
-    with pytest.raises(InvalidEvent, match="is no JSON"):
+    with pytest.raises(InvalidEvent, match="is not JSON"):
         from_message(b"[" * 100_000)

@@ -111,7 +111,7 @@ def _text(value: Any, format_text: str) -> str:
 def _guid(format_text: str) -> str:
     template = _GUID_FORMATS.get(format_text.upper() or "D")
     if template is None:
-        raise ValueError(f"{format_text!r} is no format of a GUID; N, D, B and P are")
+        raise ValueError(f"{format_text!r} is not a format of a GUID; N, D, B and P are")
     return template.format(uuid.uuid4())
 
 
@@ -138,7 +138,7 @@ def capture_pattern(template: str) -> re.Pattern[str]:
     As in the real host each expression takes as much as it can.
 
     Raises:
-        ValueError: an expression is no plain name, or is there twice.
+        ValueError: an expression is not a plain name, or is there twice.
     """
     pattern, end = "", 0
     for match in _TOKEN.finditer(template):
@@ -147,7 +147,7 @@ def capture_pattern(template: str) -> re.Pattern[str]:
         if match[1] is None:
             pattern += re.escape(match[0][0])
         elif not _PARAMETER.fullmatch(match[1]):
-            raise ValueError(f"{template!r}: {{{match[1]}}} is no plain name")
+            raise ValueError(f"{template!r}: {{{match[1]}}} is not a plain name")
         else:
             pattern += f"(?P<{match[1]}>.*)"
     try:

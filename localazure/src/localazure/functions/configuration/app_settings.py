@@ -54,7 +54,7 @@ class _File(ConfigurationModel):
     model_config = ConfigDict(alias_generator=to_pascal, extra="ignore")
 
     is_encrypted: bool = False
-    # func takes scalars as .NET's configuration does; anything else is no app setting.
+    # func takes scalars as .NET's configuration does; anything else is not an app setting.
     values: dict[str, bool | int | float | str] = Field(default_factory=dict)
     connection_strings: dict[str, _ConnectionString | str] = Field(default_factory=dict)
     host: _Host = Field(default_factory=_Host)
@@ -173,7 +173,7 @@ def time_zone(settings: Mapping[str, str]) -> tzinfo:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError):
         raise AppLoadError(
-            f"the app setting {TIME_ZONE_SETTING} is {name!r}, which is no time zone known here; "
+            f"the app setting {TIME_ZONE_SETTING} is {name!r}, which is not a known time zone; "
             "use a name such as Europe/Berlin"
         ) from None
 

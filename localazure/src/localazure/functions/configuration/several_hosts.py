@@ -34,7 +34,7 @@ class SeveralHosts:
         """As the app settings have it; None for one host that has all to itself.
 
         Raises:
-            AppLoadError: a setting is no number above zero.
+            AppLoadError: a setting is not a number above zero.
         """
         if number_above_zero(settings, HOSTS, 1.0) <= 1:
             return None

@@ -49,7 +49,7 @@ def find_endpoint(connection: str, service: Service, settings: Mapping[str, str]
 def _parse(name: str, text: str, service: Service) -> Endpoint:
     pairs = [part.partition("=") for part in text.strip().strip(";").split(";")]
     if not all(separator for _, separator, _ in pairs):
-        raise ValueError(f"the app setting {name} is no storage connection string")
+        raise ValueError(f"the app setting {name} is not a storage connection string")
     values = {key.strip().lower(): value for key, _, value in pairs}
     if values.get("usedevelopmentstorage", "").lower() == "true":
         return Endpoint(
@@ -68,8 +68,8 @@ def _parse(name: str, text: str, service: Service) -> Endpoint:
     key, sas = values.get("accountkey"), values.get("sharedaccesssignature")
     if not url or not (key or sas):
         raise ValueError(
-            f"the app setting {name} is no connection string for the {service} service: it needs "
-            f"AccountName (or {service.capitalize()}Endpoint), and AccountKey or "
+            f"the app setting {name} is not a connection string for the {service} service: it "
+            f"needs AccountName (or {service.capitalize()}Endpoint), and AccountKey or "
             "SharedAccessSignature"
         )
     return Endpoint(

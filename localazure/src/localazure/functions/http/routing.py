@@ -144,7 +144,7 @@ class _Parameter:
             end = found.end()
         rest = text[end:]
         if rest not in {"", "?"} and not rest.startswith("="):
-            raise ValueError(f"{{{text}}} is no parameter")
+            raise ValueError(f"{{{text}}} is not a parameter")
         default = rest[1:] if rest.startswith("=") else None
         optional = bool(rest) or bool(head[1])
         return cls(head[2], tuple(constraints), bool(head[1]), optional, default)

@@ -55,7 +55,7 @@ class ColdStart:
         """As the app settings want it; None for no delay.
 
         Raises:
-            AppLoadError: the setting is no number, or the plan keeps an instance warm.
+            AppLoadError: the setting is not a number, or the plan keeps an instance warm.
         """
         if not settings.get(COLD_START_SECONDS):
             return None

@@ -243,7 +243,7 @@ def _request_id(request: web.Request) -> uuid.UUID:
     try:
         return uuid.UUID(given) if given else uuid.uuid4()
     except ValueError as error:
-        raise invalid(f"{REQUEST_ID_HEADER} {given!r} is no UUID") from error
+        raise invalid(f"{REQUEST_ID_HEADER} {given!r} is not a UUID") from error
 
 
 def _list_jobs(request: web.Request, is_wanted: Callable[[dict[str, Any]], bool]) -> web.Response:

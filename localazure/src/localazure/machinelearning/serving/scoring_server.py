@@ -46,7 +46,7 @@ def load(script: Path) -> Run:
     sys.path.insert(0, str(script.parent))
     spec = importlib.util.spec_from_file_location("entry_module", script)
     assert spec is not None
-    assert spec.loader is not None, f"{script} is no Python file"
+    assert spec.loader is not None, f"{script} is not a Python file"
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)

@@ -141,7 +141,7 @@ def _char(raw: bytes) -> Char:
     try:
         return Char(raw.decode("utf-32-be"))
     except UnicodeDecodeError:
-        raise DecodeError(f"{raw.hex()} is no Unicode character") from None
+        raise DecodeError(f"{raw.hex()} is not a Unicode character") from None
 
 
 def _compound_decoder(layout: str, read: _Items) -> _Decoder:

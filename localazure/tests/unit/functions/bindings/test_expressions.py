@@ -63,7 +63,7 @@ def test_what_there_is_not_is_named(template: str) -> None:
 
 
 def test_an_unknown_format_of_a_guid() -> None:
-    with pytest.raises(ValueError, match="'Q' is no format of a GUID"):
+    with pytest.raises(ValueError, match="'Q' is not a format of a GUID"):
         filled("{rand-guid:Q}")
 
 

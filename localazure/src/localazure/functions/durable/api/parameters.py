@@ -78,7 +78,7 @@ def _moment(request: web.Request, name: str) -> datetime | None:
     try:
         return history.parse_timestamp(text) if text else None
     except ValueError as error:
-        raise BadRequest(f"{name}: {text!r} is no ISO 8601 time") from error
+        raise BadRequest(f"{name}: {text!r} is not an ISO 8601 time") from error
 
 
 def timeout_seconds(request: web.Request) -> float | None:

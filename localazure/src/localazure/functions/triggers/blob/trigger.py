@@ -137,7 +137,7 @@ class BlobTriggers(QueueListener):
                 new_batch_threshold=parallel - batch_size,
                 max_dequeue_count=options.poison_blob_threshold,
             ),
-            chance=random.Random(),  # noqa: S311 - jitter is no secret
+            chance=random.Random(),  # noqa: S311 - jitter is not a secret
         )
 
     def routes(self) -> list[web.RouteDef]:

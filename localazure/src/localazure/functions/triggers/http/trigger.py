@@ -255,7 +255,7 @@ def _response(function: LoadedFunction, outcome: Outcome) -> web.Response:
         case Datum(value=bytes(body)):
             return web.Response(body=body)
         case _:
-            raise TypeError(f"a {datum.type!r} value is no HTTP response")
+            raise TypeError(f"a {datum.type!r} value is not an HTTP response")
 
 
 def _http_response(value: dict[str, Any]) -> web.Response:

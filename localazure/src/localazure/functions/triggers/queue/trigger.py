@@ -54,7 +54,7 @@ class QueueTrigger(QueueListener):
             open_queue=partial(storage.queue, connection),
             handle=handle,
             options=options,
-            chance=random.Random(),  # noqa: S311 - jitter is no secret
+            chance=random.Random(),  # noqa: S311 - jitter is not a secret
         )
 
 

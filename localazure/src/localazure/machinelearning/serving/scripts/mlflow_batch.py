@@ -31,11 +31,11 @@ def init() -> None:
     """Load the model.
 
     Raises:
-        FileNotFoundError: it is no MLflow model.
+        FileNotFoundError: it is not an MLflow model.
     """
     found = sorted(_files(Path(os.environ["AZUREML_MODEL_DIR"])))
     if not found:
-        raise FileNotFoundError(f"no {MODEL_FILE} in the model: it is no MLflow model")
+        raise FileNotFoundError(f"no {MODEL_FILE} in the model: it is not an MLflow model")
     _loaded[:] = [load_model(str(found[0].parent))]
 
 

@@ -26,12 +26,12 @@ def init() -> None:
     """Load the model.
 
     Raises:
-        FileNotFoundError: it is no MLflow model.
+        FileNotFoundError: it is not an MLflow model.
     """
     folder = Path(os.environ["AZUREML_MODEL_DIR"])
     found = sorted(folder.rglob(MODEL_FILE))
     if not found:
-        raise FileNotFoundError(f"no {MODEL_FILE} in the model: it is no MLflow model")
+        raise FileNotFoundError(f"no {MODEL_FILE} in the model: it is not an MLflow model")
     _loaded[:] = [load_model(str(found[0].parent))]
 
 
