@@ -12,10 +12,10 @@ from harness.part_process import PartProcess
 from hostile.traffic import Sent, Target, attack, huge_headers
 from localazure.runtime.environment import Environment
 
-CONNECTIONS = 400
-"""Without a collection in time, each leaves 256 KiB."""
+CONNECTIONS = 600
+"""Without collections in time, they leave some 60 MiB; with them, 28 to 39 MiB."""
 LANES = 10
-MOST_GROWTH_BYTES = 32 * 2**20
+MOST_GROWTH_BYTES = 48 * 2**20
 
 
 async def test_huge_headers_leave_nothing_in_memory(tmp_path: Path) -> None:

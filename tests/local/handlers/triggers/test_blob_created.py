@@ -211,9 +211,9 @@ async def test_each_partition_is_a_landing_of_its_own(zone: Zone) -> None:
     [
         ({"topic": "/storageAccounts/another"}, "DataStorage"),
         ({"subject": None}, "names no blob"),
-        ({"data": None}, "no object"),
+        ({"data": None}, "not an object"),
         ({"event_type": "Microsoft.Storage.BlobTierChanged"}, "BlobTierChanged"),
-        ({"topic": None, "id": "../" * 400}, "no storage account"),
+        ({"topic": None, "id": "../" * 400}, "not a storage account"),
     ],
 )
 async def test_what_cannot_be_understood_is_kept_as_rejected(
