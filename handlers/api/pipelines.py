@@ -34,11 +34,7 @@ from handlers.landing_zone.batch_records import last_batch
 from handlers.landing_zone.held_batches import is_released, read_held
 from handlers.landing_zone.newest_events import list_newest_events, read_zone_activity
 from handlers.landing_zone.pauses import Pause, read_pause, read_pauses
-from handlers.runs.run_index import (
-    UNFINISHED_STATES,
-    list_runs,
-    list_unfinished_runs,
-)
+from handlers.runs.run_index import UNFINISHED_STATES, list_runs, list_unfinished_runs
 from orchestrations.contracts.landing import LandingStatus, LastBatch, ReadZoneActivity
 from orchestrations.contracts.runs import RunState
 from orchestrations.errors import LandfallError

@@ -228,7 +228,7 @@ def test_a_delayed_event_comes_after_a_later_one(force: Force, running: Environm
 
 def test_latency_delays_one_request_and_not_the_next(force: Force, running: Environment) -> None:
     url = f"http://127.0.0.1:{running.ports.blob}/devstoreaccount1?comp=list"
-    force({"part": "storage", "operation": "blob/*", "fault": "latency", "seconds": 30})
+    force({"part": "storage", "operation": "blob/*", "fault": "latency", "seconds": 3})
     with pytest.raises(requests.ReadTimeout):
         requests.get(url, timeout=0.3)
     take_out(running.state)
