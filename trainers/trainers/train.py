@@ -10,70 +10,25 @@ which error.json in the output folder names. Launchers, options, guarantees: doc
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import os
 import sys
 from collections.abc import Sequence
 
-import torch
-
-from trainers.data.dataset import Dataset
-from trainers.errors import LaunchInvalid, Stopped
+from trainers.errors import Stopped
 from trainers.evaluate import evaluate_champion
 from trainers.failures import report_failure
-from trainers.files import check_writable
+from trainers.inputs import read_inputs
 from trainers.loop import Run, stop_requests
 from trainers.outputs import metrics_of, write_outputs
-from trainers.parallelism.deepspeed import deepspeed_config
-from trainers.parallelism.devices import choose_kernels, prepare_environment
+from trainers.parallelism.devices import prepare_environment
 from trainers.parallelism.launch import Launch
-from trainers.parallelism.mesh import rank_coordinates
 from trainers.parallelism.watchdog import Watchdog
 from trainers.parallelism.world import World
-from trainers.plugins import load_dataset
 from trainers.reports import error_file
 from trainers.reports.tracking import tracking
-from trainers.serving.model_folder import load_model
-from trainers.settings import Settings, check_options, parse_settings
+from trainers.settings import Settings, parse_settings
 from trainers.tracing import traced
-from trainers.warm_start import InitialModel, read_initial_model
-
-
-def _read_inputs(settings: Settings, world: World) -> tuple[Dataset, InitialModel | None]:
-    """Check the options, configure the device, then read the data and, if any, the initial model.
-
-    Every rank does so. Nothing here needs a process group, so that a failure ends all ranks with
-    the same error.
-
-    Raises:
-        LaunchInvalid: options do not fit each other, the ranks or the device, or a folder is not
-            writable.
-        ModelUnreadable: there is no model of ours in the champion's or the initial model's folder.
-        InitialModelMismatch: the initial model does not fit what is trained.
-        DataRejected, DataChanged: see `trainers.plugins.load_dataset`.
-    """
-    check_options(settings, world.size)
-    coordinates = rank_coordinates(settings, world)
-    deepspeed_config(settings, world.size)
-    check_writable(settings.output_dir, "--output-dir")
-    check_writable(settings.checkpoint_dir, "--checkpoint-dir")
-    if settings.champion is not None and world.is_first:
-        load_model(settings.champion, torch.device("cpu"), settings.model)
-    choose_kernels(settings, world.device)
-    initial_model = read_initial_model(settings)
-    request = dataclasses.replace(settings.dataset_request, ranks=coordinates.data_ranks)
-    dataset = load_dataset(settings.dataset, request)
-    given = {"--label-smoothing": settings.label_smoothing > 0, "--augment": settings.augment}
-    for option, is_given in given.items():
-        if is_given and not dataset.task.labels_are_classes:
-            raise LaunchInvalid(
-                f"{option} is for labels that are classes, and the task of --dataset "
-                f"{settings.dataset}, {type(dataset.task).__name__}, has none: leave it out"
-            )
-    if initial_model is not None:
-        initial_model.check_classes(dataset.classes)
-    return dataset, initial_model
 
 
 def train(settings: Settings, world: World) -> None:
@@ -84,7 +39,7 @@ def train(settings: Settings, world: World) -> None:
             sys.stdout.write(line + "\n")
             sys.stdout.flush()  # people and programs read it while the run goes on
 
-    dataset, initial = world.run_on_all_ranks("inputs", lambda: _read_inputs(settings, world))
+    dataset, initial = world.run_on_all_ranks("inputs", lambda: read_inputs(settings, world))
     log(f"dataset {dataset.summary()}; {world.size} ranks on {world.device.type}")
     world.connect()
     watchdog = Watchdog(
