@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 import time
 from collections.abc import Generator, Iterator
@@ -65,7 +66,7 @@ class HttpReceiver:
 
 
 @contextmanager
-def http_receiver() -> Generator[HttpReceiver]:
+def http_receiver(tls: ssl.SSLContext | None = None) -> Generator[HttpReceiver]:
     receiver = HttpReceiver()
 
     class Handler(BaseHTTPRequestHandler):
@@ -90,6 +91,8 @@ def http_receiver() -> Generator[HttpReceiver]:
             """Quiet."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
         receiver.port = server.server_port
         thread = threading.Thread(target=server.serve_forever)
         thread.start()

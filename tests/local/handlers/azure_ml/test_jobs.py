@@ -32,7 +32,7 @@ from orchestrations.contracts.jobs import (
     SubmitJob,
 )
 from orchestrations.contracts.models import RegisterModel
-from orchestrations.errors import JobFailed, JobRejected
+from orchestrations.errors import JobRejected
 from orchestrations.names import run_id
 from orchestrations.pipeline import ComputeOption
 from orchestrations.waiting import ENDED
@@ -201,12 +201,6 @@ def test_a_request_to_cancel_is_seen_and_a_cancel_ends_the_job(prepared: Cloud) 
     cancel_job(clients, CancelJob(job=run))
     assert wait_until(prepared, run, "cancelled").cancel == asked
     cancel_job(clients, CancelJob(job=run))
-
-
-def test_a_job_that_is_gone(prepared: Cloud) -> None:
-    cancel_job(prepared.clients, CancelJob(job="digits-0-1"))
-    with pytest.raises(JobFailed, match="deleted"):
-        get_job(prepared.clients, GetJob(job="digits-0-1"))
 
 
 def test_a_job_that_the_workspace_refuses(prepared: Cloud) -> None:

@@ -11,8 +11,8 @@ import pytest
 from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
 from handlers.messaging.dead_letter_queue import dead_letter, sweep
-from handlers.messaging.message_outbox import flush, send_in_background
-from handlers.messaging.retry_queue import parse_retry, retry_message, schedule_retry
+from handlers.messaging.message_outbox import flush
+from handlers.messaging.retry_queue import parse_retry, schedule_retry
 from handlers.messaging.service_bus import NOTIFICATIONS, REJECTED_RUNS, RETRIES
 from handlers.notifications.outbox import parse_delivery, publish_notification
 from orchestrations.contracts.base import Failure
@@ -68,18 +68,3 @@ def test_what_a_run_sends_waits_in_the_outbox_until_service_bus_is_back(
         each for each in namespace.take_present(REJECTED_RUNS, dead=True) if each.message_id == RUN
     ]
     assert letter.dead_letter_reason == "JobFailed"
-
-
-def test_what_is_kept_twice_is_sent_once(world: World, namespace: Namespace, hung: Clients) -> None:
-    namespace.take_present(RETRIES)  # what tests before have left
-    for _ in range(2):
-        send_in_background(hung, RETRIES, retry_message(run_request(72)))
-    assert flush(world.clients) == 1
-    assert [parse_retry(str(each)).attempt for each in namespace.take(RETRIES)] == [72]
-
-
-def test_a_bus_that_answers_has_the_message_at_once(world: World, namespace: Namespace) -> None:
-    send_in_background(world.clients, RETRIES, retry_message(run_request(73)))
-    assert [parse_retry(str(each)).attempt for each in namespace.take(RETRIES)] == [73]
-    world.clients.background.wait_until_idle()
-    assert flush(world.clients) == 0

@@ -1,10 +1,7 @@
 from __future__ import annotations
 
 import gc
-import json
 import signal
-from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -17,55 +14,8 @@ from harness.part_process import PartProcess
 from tests.local.handlers.world_with_messaging import Namespace, World, make_environment
 
 
-def a_message(message_id: str, body: str = "{}", **more: object) -> Message:
-    return Message(message_id=message_id, body=body, **more)  # type: ignore[arg-type]  # fields by name
-
-
-def test_many_threads_send_through_one_sender(world: World, namespace: Namespace) -> None:
-    queues = world.clients.message_queues
-    sent = [f"thread-{number}" for number in range(40)]
-
-    def send(name: str) -> None:
-        queues.send("retries", a_message(name))
-
-    with ThreadPoolExecutor(8) as threads:
-        list(threads.map(send, sent))
-    received = namespace.take("retries")
-    assert sorted(str(message.message_id) for message in received) == sorted(sent)
-    assert world.clients.message_queues is queues
-
-
-def test_the_same_id_is_taken_once_also_from_a_batch(namespace: Namespace, world: World) -> None:
-    queues = world.clients.message_queues
-    queues.send("retries", a_message("once"), a_message("twice"), a_message("twice"))
-    queues.send("retries", a_message("once"))
-    received = namespace.take("retries")
-    assert sorted(str(message.message_id) for message in received) == ["once", "twice"]
-
-
-def test_subject_properties_and_body_come_through(namespace: Namespace, world: World) -> None:
-    message = a_message(
-        "whole", json.dumps({"a": "ü"}), subject="kind", properties={"run": "r", "attempt": 2}
-    )
-    world.clients.message_queues.send("retries", message)
-    (received,) = namespace.take("retries")
-    assert json.loads(str(received)) == {"a": "ü"}
-    assert received.subject == "kind"
-    assert received.content_type == "application/json"
-    assert received.application_properties == {b"run": b"r", b"attempt": 2}
-
-
-def test_a_scheduled_message_is_not_seen_before_its_time(
-    namespace: Namespace, world: World
-) -> None:
-    at = datetime.now(UTC) + timedelta(seconds=0.5)
-    world.clients.message_queues.send("retries", a_message("later", enqueue_at=at))
-    (waiting,) = namespace.peek("retries")
-    assert waiting.scheduled_enqueue_time_utc is not None
-    assert abs(waiting.scheduled_enqueue_time_utc - at) < timedelta(milliseconds=2)
-    (received,) = namespace.take("retries")
-    assert received.message_id == "later"
-    assert datetime.now(UTC) >= at
+def a_message(message_id: str, body: str = "{}") -> Message:
+    return Message(message_id=message_id, body=body)
 
 
 def test_what_does_not_fit_into_one_transfer_goes_in_several(

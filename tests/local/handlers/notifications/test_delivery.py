@@ -78,7 +78,7 @@ def test_every_channel_is_told_the_same_once(world: World, namespace: Namespace)
 
     alert = namespace.take_alert("succeeded", notification.status.id)
     assert json.loads(str(alert)) == document
-    assert alert.message_id == notification.id
+    assert (alert.message_id, alert.content_type) == (notification.id, "application/json")
     assert alert.application_properties == {
         b"kind": b"succeeded",
         b"severity": b"information",

@@ -7,14 +7,10 @@ import ssl
 import threading
 import time
 from collections.abc import Generator, Sequence
-from contextlib import closing, contextmanager
-from pathlib import Path
+from contextlib import closing
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+import trustme
 
 from handlers.notifications.receiver_addresses import ReceiverRefused
 from handlers.notifications.webhook_client import Answer, ReceiverUnreachable, post
@@ -120,79 +116,43 @@ def test_an_answer_that_drips_is_cut_off_in_time() -> None:
 
 
 @pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Key and self-signed certificate of NAME."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, NAME)])
-    signed = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(dt.datetime.now(dt.UTC) - dt.timedelta(days=1))
-        .not_valid_after(dt.datetime.now(dt.UTC) + dt.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(NAME)]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    file = tmp_path_factory.mktemp("tls") / "both.pem"
-    file.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-        + signed.public_bytes(serialization.Encoding.PEM)
-    )
-    return file
+def authority() -> trustme.CA:
+    return trustme.CA()
 
 
-@contextmanager
-def tls_server(certificate: Path, names: list[str | None]) -> Generator[int]:
-    """Takes one request over TLS, answers 204; keeps the name that the client asked for."""
+def serving_as(name: str, authority: trustme.CA) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate)
+    authority.issue_cert(name).configure_cert(context)
+    return context
+
+
+def trusting(authority: trustme.CA) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    return context
+
+
+def test_tls_asks_for_the_name_and_checks_its_certificate(authority: trustme.CA) -> None:
+    names: list[str | None] = []
 
     def note(_: ssl.SSLObject, name: str | None, __: ssl.SSLContext) -> None:
         names.append(name)
 
+    context = serving_as(NAME, authority)
     context.sni_callback = note
-
-    def serve(listening: socket.socket) -> None:
-        plain, _ = listening.accept()
-        try:
-            with context.wrap_socket(plain, server_side=True) as connection:
-                received = b""
-                while not received.endswith(b"\r\n\r\n{}"):
-                    received += connection.recv(4096)
-                connection.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
-        except OSError:
-            plain.close()
-
-    with closing(socket.create_server(("127.0.0.1", 0))) as listening:
-        thread = threading.Thread(target=serve, args=(listening,))
-        thread.start()
-        try:
-            yield listening.getsockname()[1]
-        finally:
-            thread.join()
-
-
-def test_tls_asks_for_the_name_and_checks_its_certificate(certificate: Path) -> None:
-    names: list[str | None] = []
-    trusting = ssl.create_default_context(cafile=certificate)
-    with tls_server(certificate, names) as port:
-        url = f"https://{NAME}:{port}/"
-        assert send(url, resolver=at_loopback, tls=trusting).accepted
+    with http_receiver(context) as receiver:
+        url = f"https://{NAME}:{receiver.port}/"
+        assert send(url, resolver=at_loopback, tls=trusting(authority)).accepted
     assert names == [NAME]
 
 
 @pytest.mark.parametrize("name", [NAME, "other.example.com"])
-def test_tls_trusts_no_other_issuer_and_no_other_name(certificate: Path, name: str) -> None:
+def test_tls_trusts_no_other_issuer_and_no_other_name(authority: trustme.CA, name: str) -> None:
     # A stranger's certificate for the right name; a trusted one for the wrong name.
-    tls = None if name == NAME else ssl.create_default_context(cafile=certificate)
+    tls = None if name == NAME else trusting(authority)
     with (
-        tls_server(certificate, []) as port,
+        http_receiver(serving_as(NAME, authority)) as receiver,
         pytest.raises(ReceiverUnreachable, match="SSLCertVerificationError"),
     ):
-        send(f"https://{name}:{port}/", resolver=at_loopback, tls=tls)
+        send(f"https://{name}:{receiver.port}/", resolver=at_loopback, tls=tls)
+    assert receiver.posted == []
