@@ -117,16 +117,8 @@ def promote(clients: Clients, pipeline: Pipeline, version: str, *, at: datetime)
 def roll_back(clients: Clients, pipeline: Pipeline, version: str, *, at: datetime) -> str:
     """Take the champion out of service; the version before it is in service again.
 
-    The same request again completes what was interrupted, and changes nothing else.
-
-    Args:
-        clients: for the registry.
-        pipeline: whose champion.
-        version: of the champion that is to go.
-        at: when this is asked for.
-
-    Returns:
-        The version that is in service instead.
+    The same request again completes what was interrupted, and changes nothing else. Returns the
+    version that is in service instead.
 
     Raises:
         ChampionRefused: it is not the champion, or there is none before it.

@@ -28,10 +28,7 @@ _UPLOADED_MEANWHILE = "BlobAlreadyExists"
 
 @contextlib.contextmanager
 def refused_as_job_rejected(action: str) -> Generator[None]:
-    """Turn a refusal inside the block into the error that no retry can help.
-
-    Args:
-        action: what was asked for, as the message's beginning: "submit job x".
+    """Turn a refusal of an action ("submit job x") into the error that no retry can help.
 
     Raises:
         JobRejected: Azure ML, or its SDK before asking, refused.

@@ -29,11 +29,7 @@ class Bindings:
     """Variables of the programs; those that the job file sets itself stay as they are there."""
 
     def overrides(self, document: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """The changes of a job file, in the form of `az ml job create --set`.
-
-        Args:
-            document: the job file.
-        """
+        """The changes of a job file, in the form of `az ml job create --set`."""
         common = [
             {"name": self.request.run},
             {"experiment_name": self.request.request.pipeline.name},

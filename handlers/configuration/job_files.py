@@ -36,11 +36,7 @@ class Problem:
 
 
 def check_job_file(file: Path, text: str) -> None:
-    """Check the job file of a pipeline.
-
-    Args:
-        file: where it is.
-        text: what it holds.
+    """Check the text of a pipeline's job file.
 
     Raises:
         InvalidPipeline: names file, line, key and the remedy.

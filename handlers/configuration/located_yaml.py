@@ -30,13 +30,7 @@ class LocatedYaml:
     def parse(
         cls, file: Path, text: str, *, shape: str, invalid: type[PermanentError]
     ) -> LocatedYaml:
-        """Parse a file's text.
-
-        Args:
-            file: where it is.
-            text: what it holds.
-            shape: what it should be, as a sentence.
-            invalid: the error to raise.
+        """Parse a file's text; `shape` says in a sentence what it should be.
 
         Raises:
             PermanentError: of type `invalid`: it is not YAML, or no mapping; names file and line.

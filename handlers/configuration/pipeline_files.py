@@ -18,18 +18,13 @@ PIPELINE_FILE = "pipeline.yml"
 
 
 def load_pipelines(folder: Path, *, records_container: str) -> Mapping[str, Pipeline]:
-    """Every pipeline below `folder`, by name (the name of its folder).
-
-    Args:
-        folder: holds `<name>/pipeline.yml` files.
-        records_container: Landfall's own, in which no pipeline may watch a place.
+    """Every pipeline in `folder`, by name (the name of its own folder).
 
     Raises:
         InvalidPipeline: a file is unreadable or breaks the schema, its job file is missing or
             lacks something (see `job_files`), its deployment file does not collect what a guard
-            measures, its keys contradict each other or `queues.yml`, it
-            watches Landfall's own records, or two
-            pipelines watch one place; names file, line, key and value.
+            measures, its keys contradict each other or `queues.yml`, it watches Landfall's own
+            records container, or two pipelines watch one place; names file, line, key and value.
         InvalidQueues: `queues.yml` breaks its schema; the same.
     """
     files = sorted(folder.glob(f"*/{PIPELINE_FILE}"))
@@ -45,12 +40,7 @@ def load_pipelines(folder: Path, *, records_container: str) -> Mapping[str, Pipe
 
 
 def parse_pipeline(file: Path, text: str, *, records_container: str) -> Pipeline:
-    """One pipeline file, named after its folder.
-
-    Args:
-        file: where it is.
-        text: what it holds.
-        records_container: see `load_pipelines`.
+    """One pipeline, named after the folder of its file.
 
     Raises:
         InvalidPipeline: see `load_pipelines`.

@@ -58,37 +58,27 @@ def update(
 ) -> None:
     """Read a document and write it changed; again, if another writer changed it in between.
 
-    Args:
-        records: the records container.
-        name: of the document.
-        change: the new document from the old one (None when there is none). None: leave it.
-        metadata: what a listing of the records shall show of a document.
+    `change` makes the new document from the old one, or from None; None: leave it. `metadata` is
+    what a listing of the records shall show of a document.
 
     Raises:
         TransientError: others wrote it each time.
     """
     blob = records.get_blob_client(name)
+    condition: dict[str, Any]
     for _ in range(UPDATE_ROUNDS):
         try:
             download = blob.download_blob()
-            before, etag = json.loads(download.readall()), download.properties.etag
+            before = json.loads(download.readall())
+            condition = {"overwrite": True, **unchanged(download.properties.etag)}
         except ResourceNotFoundError:
-            before, etag = None, None
+            before, condition = None, {"overwrite": False}
         after = change(before)
         if after is None:
             return
         text, shown = json.dumps(after), dict(metadata(after))
         try:
-            if etag is None:
-                blob.upload_blob(text, overwrite=False, metadata=shown)
-            else:
-                blob.upload_blob(
-                    text,
-                    overwrite=True,
-                    metadata=shown,
-                    etag=etag,
-                    match_condition=MatchConditions.IfNotModified,
-                )
+            blob.upload_blob(text, metadata=shown, **condition)
         except (ResourceExistsError, ResourceModifiedError):
             continue
         return
@@ -104,11 +94,14 @@ def delete(
         download = blob.download_blob()
         if unless(json.loads(download.readall())):
             return
-        blob.delete_blob(
-            etag=download.properties.etag, match_condition=MatchConditions.IfNotModified
-        )
+        blob.delete_blob(**unchanged(download.properties.etag))
     except (ResourceNotFoundError, ResourceModifiedError):
         return
+
+
+def unchanged(etag: str) -> dict[str, Any]:
+    """The condition of a request that the blob has not been written since it had this ETag."""
+    return {"etag": etag, "match_condition": MatchConditions.IfNotModified}
 
 
 def read_all(records: ContainerClient, prefix: str) -> Iterator[Any]:

@@ -60,11 +60,7 @@ class BlobPage:
 
 
 def parse_page(chunks: Iterable[bytes], content_type: str) -> BlobPage:
-    """Parse an answer in either of its formats.
-
-    Args:
-        chunks: of the answer, as they come. XML is parsed chunk by chunk and never whole in memory.
-        content_type: of the answer.
+    """Parse an answer in either of its formats. XML is never whole in memory.
 
     Raises:
         TransientError: it is not what the service documents; it may have been cut off.

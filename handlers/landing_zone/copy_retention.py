@@ -97,15 +97,7 @@ def delete_unneeded_copies(
 ) -> int:
     """Do the next steps of a pass, for about `STEP_SECONDS`; begin one when it is time.
 
-    Args:
-        clients: for storage and the model registry.
-        pipeline: whose copies.
-        keep_days: the versions of so many days are kept.
-        now: in UTC.
-        monotonic: a clock, in seconds.
-
-    Returns:
-        How many copies were deleted.
+    The versions of `keep_days` are kept. Returns how many copies were deleted.
     """
     record = f"copy-retention/{pipeline.name}.json"
     document = record_store.read(clients.records, record)
@@ -197,7 +189,7 @@ class _Bitmap:
             metadata={"began_at": self._pass.began_at},
             **self._condition,
         )
-        self._condition = _unchanged(written["etag"])
+        self._condition = record_store.unchanged(written["etag"])
 
     def has(self, path: str) -> bool:
         """Whether a copy is kept; `path` is its place in the folder of copies."""
@@ -210,14 +202,10 @@ class _Bitmap:
             download = self._blob.download_blob()
         except ResourceNotFoundError:
             return bytearray(_BITMAP_BYTES), {"match_condition": MatchConditions.IfMissing}
-        condition = _unchanged(download.properties.etag)
+        condition = record_store.unchanged(download.properties.etag)
         if download.properties.metadata.get("began_at") != self._pass.began_at:
             return bytearray(_BITMAP_BYTES), condition  # of an earlier pass
         return bytearray(download.readall()), condition
-
-
-def _unchanged(etag: str) -> dict[str, Any]:
-    return {"etag": etag, "match_condition": MatchConditions.IfNotModified}
 
 
 def _delete_from_section(clients: Clients, pipeline: str, of: _Pass, bitmap: _Bitmap) -> int:
@@ -234,7 +222,7 @@ def _delete_from_section(clients: Clients, pipeline: str, of: _Pass, bitmap: _Bi
 
     def delete(blob: BlobProperties) -> bool:
         try:
-            clients.records.delete_blob(blob.name, **_unchanged(blob.etag))
+            clients.records.delete_blob(blob.name, **record_store.unchanged(blob.etag))
         except (ResourceModifiedError, ResourceNotFoundError):
             return False  # a freeze has adopted it, or another process deleted it
         return True

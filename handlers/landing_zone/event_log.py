@@ -48,13 +48,9 @@ class Entry:
 def append(
     records: ContainerClient, pipeline: str, entries: Sequence[Entry], *, at: datetime
 ) -> None:
-    """Keep decisions; one request for as many as fit into a block.
+    """Keep the decisions of a moment on events of a pipeline, or of `UNREADABLE`.
 
-    Args:
-        records: the records container.
-        pipeline: whose they are, or `UNREADABLE`.
-        entries: in the order of their decision.
-        at: when they were decided, UTC: names the file.
+    One request for as many as fit into a block.
     """
     for block in _blocks(entries):
         _append_block(records, _hour(pipeline, at), block)

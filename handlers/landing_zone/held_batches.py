@@ -48,14 +48,7 @@ def hold_batch(clients: Clients, request: HoldBatch) -> Done:
 def release_held_batch(clients: Clients, pipeline: str, version: str, why: str) -> HoldBatch | None:
     """Let a held batch be trained on, the next time that its content is frozen.
 
-    Args:
-        clients: for the records.
-        pipeline: whose.
-        version: the dataset version of the batch.
-        why: for the record.
-
-    Returns:
-        The batch; None when there is no such one.
+    Returns the batch; None when there is no such one.
     """
     held = read_held(clients, pipeline, version)
     if held is not None:

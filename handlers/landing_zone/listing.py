@@ -39,13 +39,8 @@ def list_page(
 ) -> BlobPage:
     """Ask for one page, 5,000 blobs at most.
 
-    Args:
-        container: which container.
-        prefix: of the names that are listed.
-        marker: where the last page ended.
-        start_from: the first name that may be listed. A service that does not know it lists from
-            the beginning.
-        delimiter: names are listed up to it.
+    A service that does not know `start_from`, the first name that may be listed, lists from the
+    beginning.
 
     Raises:
         azure.core.exceptions.HttpResponseError: the service refuses.
@@ -85,13 +80,7 @@ def list_page(
 
 
 def is_data(blob: ListedBlob, source: Source, path: str) -> bool:
-    """Whether a listed blob is data of a pipeline.
-
-    Args:
-        blob: as it was listed.
-        source: the pipeline's.
-        path: the blob's name below the source's prefix.
-    """
+    """Whether a listed blob is data of a pipeline; `path` is its name below the source's prefix."""
     return (
         not blob.is_directory
         and not is_stub_name(path, blob.size)

@@ -143,12 +143,7 @@ def read_in_order(
 
     Parts follow each other as a rule, and are passed on as they are. Where they overlap, since the
     service lists in an order of its own, they are merged: only those are in memory that overlap.
-
-    Args:
-        records: the records container.
-        folder: see `parts_folder`.
-        parts: see `list_parts`.
-        after: only lines whose path comes after this one.
+    With `after`: only the lines whose path comes after this one.
     """
     # The path that comes next in a part, the part's number, and where in its lines that path is.
     waiting: list[tuple[str, int, int]] = []

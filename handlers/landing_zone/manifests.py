@@ -56,14 +56,9 @@ class ManifestWriter:
         return self._manifest.exists()
 
     def stage(self, chunks: Iterable[bytes], *, blocks: int = 0) -> int:
-        """Send lines to the service; nothing shows them until `commit`.
+        """Send whole lines in order of path; nothing shows them until `commit`.
 
-        Args:
-            chunks: of whole encoded lines, in order of path.
-            blocks: how many blocks are staged of the lines before them.
-
-        Returns:
-            How many blocks are staged with them.
+        `blocks` are staged of the lines before them; returns how many are with them.
         """
         for block in _in_blocks(chunks):
             self._manifest.stage_block(self._block_id(blocks), block)

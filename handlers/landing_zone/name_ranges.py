@@ -61,17 +61,11 @@ class NameRange:
 def cut(
     container: ContainerClient, prefix: str, *, after: str, marker: str, is_hierarchical: bool
 ) -> Sequence[NameRange]:
-    """Ranges that hold all below a prefix that comes after the pages that have been listed.
+    """Ranges that hold all below a prefix that comes after the last name that has been listed.
 
-    Args:
-        container: which container.
-        prefix: of the names.
-        after: the last name that has been listed.
-        marker: where the service goes on after it.
-        is_hierarchical: the account lists folder by folder, not in order of name: one range then.
-
-    One range, too, where the service lists from the beginning whatever it is asked for, as local
-    services may: each range would cost a listing of all before it.
+    One range where a hierarchical account lists folder by folder, not in order of name. One, too,
+    where the service lists from the beginning whatever it is asked for, as local services may: each
+    range would cost a listing of all before it.
     """
     folders: Sequence[str] = []
     if not is_hierarchical and _starts_from(container, prefix, after):

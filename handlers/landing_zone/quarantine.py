@@ -32,15 +32,9 @@ def keep_quarantine(
     dataset: Dataset,
     reasons: Mapping[str, str],
 ) -> None:
-    """Leave files out of later manifests, until they are written again.
+    """Leave files of a dataset, which a run was to train on, out until they are written again.
 
-    Args:
-        clients: for the records.
-        pipeline: whose dataset.
-        record: names the record.
-        run: the run that trained on the dataset.
-        dataset: the one that holds them.
-        reasons: path in the manifest → why.
+    `record` names the record; `reasons` has path in the manifest → why.
     """
     entries = [
         {

@@ -24,13 +24,8 @@ class FilesUnknown(InvalidRequest):
 def leave_out(clients: Clients, pipeline: str, dataset: Dataset, paths: Sequence[str]) -> Dataset:
     """Freeze what a dataset holds without some files, as a dataset of its own.
 
-    The same files again give the same version and the same manifest.
-
-    Args:
-        clients: for the records.
-        pipeline: whose dataset.
-        dataset: frozen before.
-        paths: as its manifest has them.
+    Paths are as its manifest has them. The same files again give the same version and the same
+    manifest.
 
     Raises:
         FilesUnknown: the dataset lacks one of them, or nothing would be left.

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
-from azure.core import MatchConditions
 from azure.core.exceptions import ResourceModifiedError, ResourceNotFoundError
 
+from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.landing_zone.blob_pages import ListedBlob
 from handlers.triggers.blob_events import MAX_BLOB_NAME_LENGTH, is_safe_path, normal_etag
@@ -65,13 +65,7 @@ class UploadedManifest:
 
 
 def find(clients: Clients, pipeline: Pipeline, partition: str | None) -> UploadedManifest | None:
-    """The manifest of a batch as it is now; None where there is none.
-
-    Args:
-        clients: for storage.
-        pipeline: whose; it has `source.manifest`.
-        partition: key of the partition that is the batch, where each is one.
-    """
+    """The manifest of a batch, of a zone or one partition, as it is now; None: there is none."""
     source = pipeline.source
     own = None if partition is None else source.partition(partition)
     path = source.marker_path(own)
@@ -132,20 +126,11 @@ def read_piece(
 
 
 def _read(blob: BlobClient, etag: str, offset: int) -> bytes:
+    condition = record_store.unchanged(etag)
     try:
-        if (
-            offset == 0
-            and not blob.get_blob_properties(
-                etag=etag, match_condition=MatchConditions.IfNotModified
-            ).size
-        ):
+        if offset == 0 and not blob.get_blob_properties(**condition).size:
             return b""  # of an empty blob no range can be asked for
-        return blob.download_blob(
-            offset=offset,
-            length=PIECE_BYTES,
-            etag=etag,
-            match_condition=MatchConditions.IfNotModified,
-        ).readall()
+        return blob.download_blob(offset=offset, length=PIECE_BYTES, **condition).readall()
     except (ResourceModifiedError, ResourceNotFoundError) as error:
         raise DataChanged(f"{blob.container_name}/{blob.blob_name} was written again") from error
 

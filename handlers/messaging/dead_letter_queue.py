@@ -174,18 +174,10 @@ def _dead_letter_all(clients: Clients, *, until: str | None) -> int:
 
 
 def collect(clients: Clients, queue: str, kind: Kind) -> int:
-    """Bring what Service Bus itself dead-lettered on `queue` to `rejected-runs`, with an alert.
+    """Bring what Service Bus itself dead-lettered on `queue` to `rejected-runs`; how many.
 
-    It does so to a message whose handler failed ten times. If the process dies on the way, the
-    message is still there and is brought again, under the same id.
-
-    Args:
-        clients: for Service Bus.
-        queue: whose dead-letter queue.
-        kind: what its messages are.
-
-    Returns:
-        How many were brought.
+    It does so to a message whose handler failed ten times. Each comes with an alert. If the process
+    dies on the way, the message is still there and is brought again, under the same id.
     """
     collected = 0
     with dead_letters(clients, queue) as letters:
@@ -211,18 +203,11 @@ def collect(clients: Clients, queue: str, kind: Kind) -> int:
 
 
 def give_back(clients: Clients, queue: str) -> int:
-    """Put what Service Bus itself dead-lettered on a queue of events back on that queue.
+    """Put what Service Bus itself dead-lettered on a queue of events back on it; how many.
 
     An outage of storage fails ten deliveries of an event within a minute. The event itself is fine:
     one that cannot be understood is decided on, not raised. If the process dies on the way, the
     event comes twice.
-
-    Args:
-        clients: for Service Bus.
-        queue: whose dead-letter queue.
-
-    Returns:
-        How many were put back.
     """
     count = 0
     with dead_letters(clients, queue) as letters:

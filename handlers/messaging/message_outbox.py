@@ -12,11 +12,10 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable
-from datetime import datetime
-from typing import Any
 from urllib.parse import quote
 
 from azure.core.exceptions import AzureError, ResourceNotFoundError
+from pydantic import TypeAdapter
 
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
@@ -27,24 +26,22 @@ logger = logging.getLogger("landfall")
 
 SEND_LIMIT_SECONDS = 10.0
 _FOLDER = "outbox/"
+_MESSAGE = TypeAdapter(Message)
 
 
 def send_in_background(
     clients: Clients, entity: str, *messages: Message, send: Callable[[], None] | None = None
 ) -> None:
-    """Keep messages, and have them sent; returns as soon as they are kept.
+    """Keep messages, and have them sent (by `send`, if given); returns as soon as they are kept.
 
-    Args:
-        clients: for the records and Service Bus.
-        entity: a queue or topic.
-        messages: with derived ids: the same message again is kept, and taken, once.
-        send: another way to send them.
+    Their ids are derived: the same message again is kept, and taken, once.
 
     Raises:
         AzureError: the storage account of the records is out of reach.
     """
     for message in messages:
-        record_store.create(clients.records, _record(entity, message), _document(message))
+        document = _MESSAGE.dump_python(message, mode="json")
+        record_store.create(clients.records, _record(entity, message), document)
 
     def send_kept() -> None:
         try:
@@ -79,7 +76,8 @@ def flush(clients: Clients) -> int:
         document = record_store.read(clients.records, name)
         if document is None:  # it was sent meanwhile
             continue
-        entity, message = name.removeprefix(_FOLDER).partition("/")[0], _parse(document)
+        entity = name.removeprefix(_FOLDER).partition("/")[0]
+        message = _MESSAGE.validate_python(document)
         within(SEND_LIMIT_SECONDS, lambda e=entity, m=message: clients.message_queues.send(e, m))
         _delete(clients, name)
         count += 1
@@ -93,24 +91,3 @@ def _delete(clients: Clients, record: str) -> None:
 
 def _record(entity: str, message: Message) -> str:
     return f"{_FOLDER}{entity}/{quote(message.message_id, safe='')}.json"
-
-
-def _document(message: Message) -> dict[str, Any]:
-    return {
-        "message_id": message.message_id,
-        "body": message.body,
-        "subject": message.subject,
-        "properties": dict(message.properties),
-        "enqueue_at": None if message.enqueue_at is None else message.enqueue_at.isoformat(),
-    }
-
-
-def _parse(document: dict[str, Any]) -> Message:
-    enqueue_at = document["enqueue_at"]
-    return Message(
-        message_id=document["message_id"],
-        body=document["body"],
-        subject=document["subject"],
-        properties=document["properties"],
-        enqueue_at=None if enqueue_at is None else datetime.fromisoformat(enqueue_at),
-    )

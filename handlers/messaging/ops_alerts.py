@@ -77,16 +77,10 @@ def alert_message(
     run: str | None = None,
     traceparent: str | None = None,
 ) -> Message:
-    """One alert; the same `alert_id` again is dropped by the topic's duplicate detection.
+    """One alert, whose body is the document `{"type", "timestamp", "data"}`.
 
-    Args:
-        alert_id: derived, never drawn.
-        kind: what happened.
-        severity: how bad it is.
-        document: the body: `{"type", "timestamp", "data"}`.
-        pipeline: whose, if it is known.
-        run: which run's, if it is known.
-        traceparent: header of the span that it is sent below, if it is traced.
+    Its id is derived, never drawn: the topic's duplicate detection drops the same one sent again.
+    `traceparent` is the header of the span that it is sent below.
     """
     properties: dict[str, str | int] = {"kind": kind, "severity": severity, **traced(traceparent)}
     if pipeline is not None:
@@ -114,15 +108,7 @@ def trouble(
 ) -> Message:
     """An alert that is about Landfall's own work, not about a run's progress; see `alert_message`.
 
-    Args:
-        kind: what happened.
-        alert_id: derived, never drawn.
-        severity: how bad it is.
-        at: when.
-        data: plain JSON types.
-        pipeline: whose, if it is known.
-        run: which run's, if it is known.
-        traceparent: header of the span that it is sent below, if it is traced.
+    `data` has plain JSON types.
     """
     return alert_message(
         alert_id=alert_id,

@@ -77,10 +77,6 @@ def redrive(clients: Clients, order: RedriveOrder) -> list[str]:
     message starts (`redriven_runs.sent_again_as`). A message that was sent waits on its queue until
     the run has started.
 
-    Args:
-        clients: for Service Bus and the records.
-        order: what is to be sent again.
-
     Returns:
         The ids of the messages sent: of a run, the id of the run that it starts. The same order
         again gets the same answer.

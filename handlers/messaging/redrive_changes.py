@@ -72,15 +72,9 @@ class Changes(_Body):
 def changed_request(
     clients: Clients, request: RunRequest, changes: Changes, redrive: Redrive
 ) -> RunRequest:
-    """The next attempt at a run, with changes.
+    """The next attempt at a dead-lettered run, with changes, which are added to `redrive`.
 
     Nothing comes of it but records that are named by their content: it may be called again.
-
-    Args:
-        clients: for the records.
-        request: of the run that was dead-lettered.
-        changes: what the caller asked for.
-        redrive: who changes it, and why; what is changed is added.
 
     Raises:
         RedriveRefused: the dataset has no such file, or no other one, the compute option does not

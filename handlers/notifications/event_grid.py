@@ -9,9 +9,8 @@ https://learn.microsoft.com/azure/event-grid/post-to-custom-topic
 from __future__ import annotations
 
 import logging
-from typing import Any, Self
+from typing import Any
 
-from azure.core.credentials import AzureKeyCredential, TokenCredential
 from azure.core.messaging import CloudEvent
 from azure.eventgrid import EventGridPublisherClient
 
@@ -21,11 +20,8 @@ TIMEOUT_SECONDS = 15.0
 logging.getLogger("azure.eventgrid._legacy._generated._serialization").setLevel(logging.ERROR)
 
 
-class EventGridTopic:
+class EventGridTopic(EventGridPublisherClient):
     """One custom topic. Nothing connects before the first event; may be used from any thread."""
-
-    def __init__(self, endpoint: str, credential: AzureKeyCredential | TokenCredential) -> None:
-        self._client = EventGridPublisherClient(endpoint, credential)
 
     def publish(self, event: CloudEvent[Any]) -> None:
         """Send one event; returns when Event Grid has taken it.
@@ -35,17 +31,10 @@ class EventGridTopic:
                 `ResourceNotFoundError` has no status.
             azure.core.exceptions.AzureError: no answer came.
         """
-        self._client.send(
+        self.send(
             event,
             retry_total=0,  # the queue `notifications` retries
             connection_timeout=TIMEOUT_SECONDS,
             read_timeout=TIMEOUT_SECONDS,
             permit_redirects=False,  # the key is for this host alone
         )
-
-    def __enter__(self) -> Self:
-        self._client.__enter__()
-        return self
-
-    def __exit__(self, *details: object) -> None:
-        self._client.__exit__(*details)

@@ -109,12 +109,9 @@ def resolve(host: str, port: int) -> Sequence[str]:
 def check_addresses(
     receiver: Receiver, addresses: Sequence[str], networks: Sequence[Network]
 ) -> Sequence[str]:
-    """Return the addresses when a webhook may be sent to every one of them.
+    """Return the receiver's addresses when a webhook may be sent to every one of them.
 
-    Args:
-        receiver: whose addresses.
-        addresses: from `resolve`.
-        networks: what is allowed beside the public internet, and there without TLS too.
+    `networks` are allowed beside the public internet, and there without TLS too.
 
     Raises:
         ReceiverRefused: one of them is neither public nor in `networks`, or the URL is not https.

@@ -71,17 +71,8 @@ def post(
 
     It goes to one of the very addresses that were checked, so that a name which resolves to another
     one a moment later gains nothing; the Host header and the certificate are the name's. Redirects
-    are not followed, proxies not used.
-
-    Args:
-        url: the receiver.
-        headers: from `sign`.
-        body: JSON.
-        networks: `Settings.webhook_networks`.
-        now: to make sense of a Retry-After that is a date.
-        resolver: names to addresses.
-        tls: whom to trust; the machine's roots when None.
-        timeout_seconds: for all that follows DNS, up to the end of the answer's head.
+    are not followed, proxies not used. `timeout_seconds` are for all that follows DNS, up to the
+    end of the answer's head.
 
     Raises:
         ReceiverRefused: it is not public and in no allowed network, or not https.

@@ -53,13 +53,9 @@ def _decode_secret(secret: str, where: str) -> bytes:
 def sign(
     secrets: Sequence[Webhook], *, message_id: str, at: datetime, body: bytes
 ) -> dict[str, str]:
-    """The three headers of a message, with one signature for each secret.
+    """The three headers of a message (UTF-8), with one signature for each secret.
 
-    Args:
-        secrets: from `parse_secrets`.
-        message_id: stays the same whenever the message is sent again.
-        at: when it is sent, timezone-aware.
-        body: UTF-8.
+    `message_id` stays the same whenever the message is sent again; `at` is this time.
     """
     # The library drops the timezone before it takes the seconds.
     sent_at = at.astimezone(UTC)

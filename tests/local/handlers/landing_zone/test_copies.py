@@ -5,27 +5,23 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Generator
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 from azure.core.exceptions import ResourceExistsError
 from azure.storage.blob import BlobBlock, BlobClient, ContentSettings
 
 from handlers.configuration.clients import Clients
-from handlers.durable.activity_adapter import functions
 from handlers.landing_zone import copies
 from handlers.landing_zone.copies import copies_folder
 from handlers.landing_zone.manifests import MANIFEST_FILE, read_manifest_from
 from orchestrations.contracts.datasets import CopyBlobs, Dataset
 from orchestrations.errors import TransientError
-from orchestrations.freezing import freeze, freezing
 from orchestrations.manifest import ManifestLine
+from tests.local.handlers.landing_zone.freezing_process import Process
 from tests.local.handlers.zone_on_storage import Zone
-from tests.unit.orchestrations.driver import Driver
+from tests.spying import spy
 from trainers.data import samples
 from trainers.data.manifest import read_manifest as read_as_trainer
 
@@ -34,58 +30,6 @@ from trainers.data.manifest import read_manifest as read_as_trainer
 def zone(zone: Zone) -> Zone:
     zone.rules("dataset", freeze="copy")
     return zone
-
-
-class Process:
-    """The app: it can die after so many activities."""
-
-    def __init__(self, zone: Zone) -> None:
-        self.zone = zone
-        self.activities = {each.__name__: each for each in functions(zone.clients)}
-        self.before: dict[str, Any] = {}
-        self.driver = Driver(
-            activities={name: self._run(name) for name in self.activities},
-            orchestrators={"landing": self._landing, "freezing": freezing},
-        )
-
-    def _run(self, name: str) -> Any:
-        def run(given: Any) -> Any:
-            if name in self.before:
-                self.before.pop(name)()
-            return self.activities[name](given)
-
-        return run
-
-    def _landing(self, context: Any) -> Any:
-        dataset = yield from freeze(context, self.zone.pipeline)
-        return None if dataset is None else dataset.to_dict()
-
-    def freeze(self) -> Dataset:
-        dataset = self.try_to_freeze()
-        assert dataset is not None, "the zone was overtaken"
-        return dataset
-
-    def try_to_freeze(self) -> Dataset | None:
-        instance = self.driver.start("landing", f"landing-{self.zone.pipeline.name}", None)
-        self.driver.run()
-        if instance.error is not None:
-            raise RuntimeError(instance.error)
-        return None if instance.output is None else Dataset.from_dict(instance.output)
-
-
-@contextmanager
-def copy_requests() -> Generator[list[str]]:
-    """The blobs that the service is asked to copy, while the context lasts."""
-    asked: list[str] = []
-    original = BlobClient.start_copy_from_url
-
-    def start_copy_from_url(self: BlobClient, source_url: str, **options: Any) -> Any:
-        asked.append(source_url.rpartition("/")[2])
-        return original(self, source_url, **options)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(BlobClient, "start_copy_from_url", start_copy_from_url)
-        yield asked
 
 
 def kept(zone: Zone) -> dict[str, datetime]:
@@ -139,10 +83,11 @@ def test_another_version_copies_only_what_is_new(zone: Zone, tmp_path: Path) -> 
     zone.land("9/new.png", b"new")
     zone.land("9/same.png", b"5")
     zone.delete("7/0.png")
-    with copy_requests() as asked:
+    with spy(BlobClient, "start_copy_from_url") as copied:
         second = Process(zone).freeze()
     assert second.version != first.version
-    assert sorted(asked) == ["2.png", "new.png", "same.png"]
+    asked = sorted(call.args[1].rpartition("/")[2] for call in copied.call_args_list)
+    assert asked == ["2.png", "new.png", "same.png"]
     assert before.items() <= kept(zone).items()
     assert len(kept(zone)) == len(before) + 2  # equal content has one copy
     assert trained_on(zone, second, tmp_path / "two")["9/same.png"] == b"5"
@@ -179,7 +124,6 @@ def test_what_is_written_while_it_is_copied_is_no_batch(zone: Zone) -> None:
         process = Process(zone)
         process.before["copy_blobs"] = change
         assert process.try_to_freeze() is None
-        assert not list(zone.clients.records.list_blob_names(name_starts_with="freezing/"))
     dataset = Process(zone).freeze()
     digest = hashlib.md5(b"ONE", usedforsecurity=False).hexdigest()
     assert [(line.path, line.file) for line in read_manifest_from(zone.clients, dataset, "")] == [

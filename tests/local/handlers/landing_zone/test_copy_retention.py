@@ -17,7 +17,8 @@ from handlers.landing_zone.manifests import read_manifest_from
 from handlers.runs.run_index import index_run
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.run_records import RunRecord
-from tests.local.handlers.landing_zone.test_copies import Process, kept
+from tests.local.handlers.landing_zone.freezing_process import Process
+from tests.local.handlers.landing_zone.test_copies import kept
 from tests.local.handlers.zone_on_storage import Zone
 from tests.unit.handlers.azure_ml_fake import Workspace
 from tests.unit.orchestrations.examples import run_status

@@ -37,16 +37,11 @@ from handlers.landing_zone.manifests import (
     find_line,
     read_manifest_from,
 )
-from orchestrations.contracts.datasets import (
-    CommitManifest,
-    Dataset,
-    DiscardParts,
-    FreezeManifest,
-    ListRange,
-)
+from orchestrations.contracts.datasets import Dataset, FreezeManifest
 from orchestrations.errors import PermanentError, TransientError
 from orchestrations.manifest import DatasetVersion, decode_line, encode_line
 from orchestrations.pipeline import Pipeline
+from tests.local.handlers.landing_zone.freezing_process import Process
 from tests.local.handlers.zone_on_storage import Zone
 from tests.unit.orchestrations.examples import with_rules
 from trainers.data import manifest as trainers_manifest
@@ -97,46 +92,18 @@ def pipeline_of(zone: Zone) -> Pipeline:
 
 
 def freeze(clients: Clients, pipeline: Pipeline, *, twice: bool = False) -> Dataset:
-    """The steps of `orchestrations.freezing`, each once or, as after a lost answer, twice."""
-    name = f"freeze-{next(FREEZES)}"
-    times = range(2 if twice else 1)
-    request = FreezeManifest(pipeline=pipeline, freeze=name, frozen_at=AT)
-    starts = [freezing.freeze_manifest(clients, request) for _ in times]
-    assert all(start == starts[0] for start in starts)
-    if starts[0].dataset is not None:
-        return starts[0].dataset
-    parts = [] if starts[0].part is None else [starts[0].part]
-    for number in range(starts[0].ranges):
-        marker: str | None = None
-        while True:
-            piece = ListRange(pipeline=pipeline, freeze=name, range=number, marker=marker)
-            listed = [freezing.list_range(clients, piece) for _ in times]
-            assert all(each == listed[0] for each in listed)
-            parts += [] if listed[0].part is None else [listed[0].part]
-            marker = listed[0].marker
-            if marker is None:
-                break
-    commit = CommitManifest(pipeline=pipeline, freeze=name, frozen_at=AT, parts=parts)
-    while True:
-        steps = [freezing.commit_manifest(clients, commit) for _ in times]
-        assert all(step == steps[0] for step in steps)
-        if steps[0].dataset is not None:
-            break
-        commit = commit.model_copy(update={"progress": steps[0].progress})
-    for _ in times:
-        freezing.discard_parts(clients, DiscardParts(pipeline=pipeline.name, freeze=name))
-    assert not list(
-        clients.records.list_blob_names(name_starts_with=parts_folder(pipeline.name, name))
-    )
-    return steps[0].dataset
+    return Process(Zone(clients, pipeline), twice=twice).freeze()
 
 
 @SLOW
 @given(
-    paths=PATHS, cuts=st.lists(st.text("ab/-&%+= ", max_size=4), max_size=4), twice=st.booleans()
+    paths=PATHS,
+    cuts=st.none() | st.lists(st.text("ab/-&%+= ", max_size=4), max_size=4),
+    ranges=st.integers(1, 4),
+    twice=st.booleans(),
 )
-def test_any_cut_gives_the_same_version_and_the_same_lines(
-    zone: Zone, paths: list[str], cuts: list[str], *, twice: bool
+def test_any_cut_and_the_one_that_is_found_give_the_same_version_and_the_same_lines(
+    zone: Zone, paths: list[str], cuts: list[str] | None, ranges: int, *, twice: bool
 ) -> None:
     pipeline = pipeline_of(zone)
     with listed_from(zone, paths, page_blobs=5000) as clients:
@@ -147,11 +114,13 @@ def test_any_cut_gives_the_same_version_and_the_same_lines(
         assert whole.bytes == sum(size for _, size in lines)
 
     def found_folders(*_: object) -> list[str]:
-        return [zone.blob(cut) for cut in cuts]
+        return [zone.blob(cut) for cut in cuts or []]
 
     with pytest.MonkeyPatch.context() as patch, listed_from(zone, paths) as clients:
         patch.setattr(freezing, "PAGES_PER_PART", 2)
-        patch.setattr(name_ranges, "_find_folders", found_folders)
+        patch.setattr(name_ranges, "RANGES", ranges)
+        if cuts is not None:
+            patch.setattr(name_ranges, "_find_folders", found_folders)
         clients.records.delete_blob(f"{whole.manifest_path}/{MANIFEST_FILE}")
         cut = freeze(clients, pipeline, twice=twice)
         assert cut == whole
@@ -189,19 +158,6 @@ def test_two_writers_of_one_version_leave_one_manifest(zone: Zone) -> None:
     ours.commit(staged[0])
     assert ours.is_written
     assert records.download_blob(f"{folder}/{MANIFEST_FILE}").readall() == b"theirs\n"
-
-
-@SLOW
-@given(paths=PATHS, ranges=st.integers(1, 4))
-def test_the_cut_that_is_found_gives_the_same_version(
-    zone: Zone, paths: list[str], ranges: int
-) -> None:
-    pipeline = pipeline_of(zone)
-    with listed_from(zone, paths, page_blobs=5000) as clients:
-        whole = freeze(clients, pipeline)
-    with pytest.MonkeyPatch.context() as patch, listed_from(zone, paths) as clients:
-        patch.setattr(name_ranges, "RANGES", ranges)
-        assert freeze(clients, pipeline) == whole
 
 
 def test_a_zone_is_cut_at_its_folders(zone: Zone) -> None:

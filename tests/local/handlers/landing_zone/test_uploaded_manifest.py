@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from handlers.landing_zone import uploaded_manifest
-from handlers.landing_zone.freezing import commit_manifest, freeze_manifest, list_range
 from handlers.landing_zone.manifests import read_manifest_from
-from orchestrations.contracts.datasets import CommitManifest, Dataset, FreezeManifest, ListRange
-from orchestrations.errors import DataChanged, InvalidManifest
+from orchestrations.errors import InvalidManifest
+from tests.local.handlers.landing_zone.freezing_process import Process
 from tests.local.handlers.zone_on_storage import Zone
 
 NAME = "manifest.jsonl"
-AT = datetime(2026, 11, 22, 9, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -33,28 +30,6 @@ def line(path: str, content: bytes = b"data", **changes: Any) -> dict[str, Any]:
 
 def upload(zone: Zone, *lines: Any, path: str = NAME) -> None:
     zone.land(path, b"".join(json.dumps(each).encode() + b"\n" for each in lines))
-
-
-def freeze_in_pieces(zone: Zone) -> Dataset:
-    """The steps of `orchestrations.freezing`."""
-    pipeline = zone.pipeline
-    start = freeze_manifest(
-        zone.clients, FreezeManifest(pipeline=pipeline, freeze="pieces", frozen_at=AT)
-    )
-    assert start.ranges == 1
-    assert start.part is not None
-    parts, marker = [start.part], None
-    while True:
-        piece = ListRange(pipeline=pipeline, freeze="pieces", range=0, marker=marker)
-        listed = list_range(zone.clients, piece)
-        parts += [] if listed.part is None else [listed.part]
-        marker = listed.marker
-        if marker is None:
-            break
-    commit = CommitManifest(pipeline=pipeline, freeze="pieces", frozen_at=AT, parts=parts)
-    dataset = commit_manifest(zone.clients, commit).dataset
-    assert dataset is not None
-    return dataset
 
 
 def test_what_it_names_is_the_dataset_and_the_same_version_as_a_listing(zone: Zone) -> None:
@@ -78,23 +53,23 @@ def test_what_it_names_is_the_dataset_and_the_same_version_as_a_listing(zone: Zo
 def test_a_long_one_is_read_in_pieces(zone: Zone, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [line(f"7/{number:04}.png") for number in range(50)]
     upload(zone, *lines)
-    whole = zone.freeze(AT)
+    whole = Process(zone).freeze()
+    assert whole.blobs == 50
     monkeypatch.setattr(uploaded_manifest, "PIECE_BYTES", 700)
-    pieces = freeze_in_pieces(zone)
-    assert pieces == whole
-    assert pieces.blobs == 50
+    process = Process(zone)
+    assert process.freeze() == whole
+    assert process.driver.activities_run > 5
 
 
 def test_one_that_is_written_again_between_two_pieces_is_no_batch(
     zone: Zone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(uploaded_manifest, "PIECE_BYTES", 700)
-    upload(zone, *(line(f"7/{number:04}.png") for number in range(20)))
-    request = FreezeManifest(pipeline=zone.pipeline, freeze="again", frozen_at=AT)
-    freeze_manifest(zone.clients, request)
-    upload(zone, *(line(f"7/{number:04}.png", b"new") for number in range(20)))
-    with pytest.raises(DataChanged, match=f"{NAME} was written again"):
-        list_range(zone.clients, ListRange(pipeline=zone.pipeline, freeze="again", range=0))
+    lines = [line(f"7/{number:04}.png") for number in range(20)]
+    upload(zone, *lines)
+    process = Process(zone)
+    process.before["list_range"] = lambda: upload(zone, *lines)
+    assert process.try_to_freeze() is None
 
 
 @pytest.mark.parametrize("lines", [(), None])
@@ -168,5 +143,5 @@ def test_the_line_is_named_in_a_later_piece_too(
     lines[40] = lines[3]
     upload(zone, *lines)
     monkeypatch.setattr(uploaded_manifest, "PIECE_BYTES", 700)
-    with pytest.raises(InvalidManifest, match=r"line 41: path '7/0003.png' does not come after"):
-        freeze_in_pieces(zone)
+    with pytest.raises(RuntimeError, match=r"line 41: path '7/0003.png' does not come after"):
+        Process(zone).freeze()
