@@ -2,7 +2,7 @@
 
 The code takes its numbers from here. docs/limits.md is this table in words, printed by
 `python -m localazure.limits`; tests/unit/test_limits.py compares the two and checks that each limit
-is used in the module, and shown by the test, that the table names.
+is used, and shown by the test that the table names.
 """
 
 from __future__ import annotations
@@ -42,8 +42,6 @@ class Limit:
     unit: str
     source: str
     """Address of the page or the code that states the limit."""
-    enforced_in: str
-    """The module that enforces it."""
     test: str
     """The test that shows it: file, relative to `localazure/tests`, and function."""
 
@@ -54,8 +52,7 @@ DURABLE_CUSTOM_STATUS: Final = Limit(
     value=16 * 1024,
     unit="bytes",
     source="https://github.com/Azure/azure-functions-durable-extension/pull/3113",
-    enforced_in="localazure.functions.durable.engine.custom_status",
-    test="unit/functions/durable/engine/test_custom_status.py::test_a_larger_one_fails_the_instance",
+    test="local/durable/test_limits.py::test_a_custom_status_over_16_kb_fails_the_instance",
 )
 DURABLE_INSTANCE_ID: Final = Limit(
     service="Durable Functions",
@@ -63,7 +60,6 @@ DURABLE_INSTANCE_ID: Final = Limit(
     value=100,
     unit="UTF-16 characters",
     source=f"{_DURABLE_DOCS}/durable-functions-orchestrations#instance-ids",
-    enforced_in="localazure.functions.durable.engine.instance_id",
     test="unit/functions/durable/engine/test_instance_id.py::test_ids_that_azure_refuses",
 )
 DURABLE_SCHEDULER_PAYLOAD: Final = Limit(
@@ -75,7 +71,6 @@ DURABLE_SCHEDULER_PAYLOAD: Final = Limit(
     unit="bytes",
     source="https://learn.microsoft.com/azure/durable-task/scheduler/"
     "durable-task-scheduler-large-payloads",
-    enforced_in="localazure.functions.durable.options",
     test="local/durable/test_limits.py::test_the_managed_scheduler_takes_no_payload_over_1_mb",
 )
 DURABLE_STORAGE_MESSAGE: Final = Limit(
@@ -85,7 +80,6 @@ DURABLE_STORAGE_MESSAGE: Final = Limit(
     value=45 * 1024,
     unit="bytes",
     source=f"{_DURABLE_DOCS}/durable-functions-azure-storage-provider",
-    enforced_in="localazure.functions.durable.runtime.payloads",
     test="local/durable/test_limits.py::test_azure_storage_moves_large_payloads_to_blobs",
 )
 FUNCTIONS_HTTP_ANSWER: Final = Limit(
@@ -95,7 +89,6 @@ FUNCTIONS_HTTP_ANSWER: Final = Limit(
     value=230,
     unit="seconds",
     source=f"{_FUNCTIONS_DOCS}/functions-scale#timeout",
-    enforced_in="localazure.functions.triggers.http.trigger",
     test="local/functions/test_http.py::test_an_answer_that_takes_too_long",
 )
 FUNCTIONS_BODY: Final = Limit(
@@ -104,7 +97,6 @@ FUNCTIONS_BODY: Final = Limit(
     value=100 * 1024 * 1024,
     unit="bytes",
     source=f"{_FUNCTIONS_DOCS}/functions-bindings-http-webhook-trigger#limits",
-    enforced_in="localazure.functions.triggers.http.trigger",
     test="local/functions/test_http.py::test_a_body_over_the_limit_is_refused",
 )
 FUNCTIONS_URL: Final = Limit(
@@ -113,7 +105,6 @@ FUNCTIONS_URL: Final = Limit(
     value=8192,
     unit="characters",
     source=f"{_FUNCTIONS_DOCS}/functions-scale#service-limits",
-    enforced_in="localazure.functions.http.request_limits",
     test="local/functions/test_http.py::test_addresses_and_headers_over_the_limit",
 )
 FUNCTIONS_QUERY: Final = Limit(
@@ -122,7 +113,6 @@ FUNCTIONS_QUERY: Final = Limit(
     value=4096,
     unit="characters",
     source=f"{_FUNCTIONS_DOCS}/functions-scale#service-limits",
-    enforced_in="localazure.functions.http.request_limits",
     test="local/functions/test_http.py::test_addresses_and_headers_over_the_limit",
 )
 FUNCTIONS_HEADERS: Final = Limit(
@@ -132,7 +122,6 @@ FUNCTIONS_HEADERS: Final = Limit(
     unit="bytes",
     source="https://learn.microsoft.com/dotnet/api/microsoft.aspnetcore.server.kestrel.core."
     "kestrelserverlimits.maxrequestheaderstotalsize",
-    enforced_in="localazure.functions.http.request_limits",
     test="local/functions/test_http.py::test_addresses_and_headers_over_the_limit",
 )
 CONSUMPTION_DEFAULT_TIMEOUT: Final = Limit(
@@ -141,7 +130,6 @@ CONSUMPTION_DEFAULT_TIMEOUT: Final = Limit(
     value=5,
     unit="minutes",
     source=f"{_FUNCTIONS_DOCS}/functions-scale#timeout",
-    enforced_in="localazure.functions.configuration.plan",
     test="unit/functions/configuration/test_plan.py::test_timeouts_on_consumption",
 )
 CONSUMPTION_TIMEOUT: Final = Limit(
@@ -150,7 +138,6 @@ CONSUMPTION_TIMEOUT: Final = Limit(
     value=10,
     unit="minutes",
     source=f"{_FUNCTIONS_DOCS}/functions-scale#timeout",
-    enforced_in="localazure.functions.configuration.plan",
     test="unit/functions/configuration/test_plan.py::test_timeouts_on_consumption",
 )
 SERVICE_BUS_MESSAGE: Final = Limit(
@@ -159,7 +146,6 @@ SERVICE_BUS_MESSAGE: Final = Limit(
     value=256 * 1024,
     unit="bytes",
     source=_SERVICE_BUS_QUOTAS,
-    enforced_in="localazure.servicebus.configuration",
     test="local/servicebus/test_sync_sdk.py::test_large_bodies_pass_and_too_large_ones_are_refused",
 )
 SERVICE_BUS_PREMIUM_MESSAGE: Final = Limit(
@@ -169,7 +155,6 @@ SERVICE_BUS_PREMIUM_MESSAGE: Final = Limit(
     value=1024 * 1024,
     unit="bytes",
     source=_SERVICE_BUS_LARGE_MESSAGES,
-    enforced_in="localazure.servicebus.configuration",
     test="local/servicebus/test_tiers.py::test_the_sizes_of_the_premium_tier",
 )
 SERVICE_BUS_LARGE_MESSAGE: Final = Limit(
@@ -179,7 +164,6 @@ SERVICE_BUS_LARGE_MESSAGE: Final = Limit(
     value=102_400,
     unit="kilobytes",
     source=_SERVICE_BUS_LARGE_MESSAGES,
-    enforced_in="localazure.servicebus.configuration",
     test="unit/servicebus/test_configuration.py::test_errors_name_file_line_key_and_value",
 )
 SERVICE_BUS_LOCK: Final = Limit(
@@ -188,7 +172,6 @@ SERVICE_BUS_LOCK: Final = Limit(
     value=5,
     unit="minutes",
     source="https://learn.microsoft.com/azure/service-bus-messaging/message-transfers-locks-settlement",
-    enforced_in="localazure.servicebus.configuration",
     test="unit/servicebus/test_configuration.py::test_errors_name_file_line_key_and_value",
 )
 SERVICE_BUS_MESSAGE_ID: Final = Limit(
@@ -197,7 +180,6 @@ SERVICE_BUS_MESSAGE_ID: Final = Limit(
     value=128,
     unit="characters",
     source=_SERVICE_BUS_QUOTAS,
-    enforced_in="localazure.servicebus.contents",
     test="unit/servicebus/test_contents.py::test_ids_and_properties_have_limits",
 )
 SERVICE_BUS_PROPERTIES: Final = Limit(
@@ -206,7 +188,6 @@ SERVICE_BUS_PROPERTIES: Final = Limit(
     value=64 * 1024,
     unit="bytes",
     source=_SERVICE_BUS_QUOTAS,
-    enforced_in="localazure.servicebus.contents",
     test="unit/servicebus/test_contents.py::test_ids_and_properties_have_limits",
 )
 SERVICE_BUS_LINK_IDLE: Final = Limit(
@@ -215,7 +196,6 @@ SERVICE_BUS_LINK_IDLE: Final = Limit(
     value=10,
     unit="minutes",
     source=_SERVICE_BUS_TROUBLESHOOTING,
-    enforced_in="localazure.servicebus.server",
     test="unit/servicebus/test_server.py::test_a_link_that_nobody_uses_is_detached",
 )
 SERVICE_BUS_CONNECTION_IDLE: Final = Limit(
@@ -224,7 +204,6 @@ SERVICE_BUS_CONNECTION_IDLE: Final = Limit(
     value=5,
     unit="minutes",
     source=_SERVICE_BUS_TROUBLESHOOTING,
-    enforced_in="localazure.servicebus.server",
     test="unit/servicebus/test_server.py::test_a_connection_without_links_is_closed",
 )
 SERVICE_BUS_CREDITS: Final = Limit(
@@ -234,7 +213,6 @@ SERVICE_BUS_CREDITS: Final = Limit(
     value=1000,
     unit="a second",
     source="https://learn.microsoft.com/azure/service-bus-messaging/service-bus-throttling",
-    enforced_in="localazure.servicebus.credits",
     test="local/servicebus/test_tiers.py::test_a_burst_over_the_credits_of_the_standard_tier",
 )
 STORAGE_ACCOUNT_REQUESTS: Final = Limit(
@@ -244,7 +222,6 @@ STORAGE_ACCOUNT_REQUESTS: Final = Limit(
     value=20_000,
     unit="a second",
     source=f"{_STORAGE_DOCS}/common/scalability-targets-standard-account",
-    enforced_in="localazure.storage.targets",
     test="local/storage/test_accounts.py::test_an_account_is_busy_above_its_rate",
 )
 STORAGE_BLOB_REQUESTS: Final = Limit(
@@ -253,7 +230,6 @@ STORAGE_BLOB_REQUESTS: Final = Limit(
     value=500,
     unit="a second",
     source=f"{_STORAGE_DOCS}/blobs/scalability-targets",
-    enforced_in="localazure.storage.targets",
     test="unit/storage/test_targets.py::test_a_single_blob_is_busy_and_the_others_are_not",
 )
 STORAGE_QUEUE_MESSAGES: Final = Limit(
@@ -262,7 +238,6 @@ STORAGE_QUEUE_MESSAGES: Final = Limit(
     value=2_000,
     unit="a second",
     source=f"{_STORAGE_DOCS}/queues/scalability-targets",
-    enforced_in="localazure.storage.targets",
     test="unit/storage/test_targets.py::test_a_single_queue_is_busy",
 )
 EVENT_GRID_REQUEST: Final = Limit(
@@ -271,7 +246,6 @@ EVENT_GRID_REQUEST: Final = Limit(
     value=1024 * 1024,
     unit="bytes",
     source=_EVENT_GRID_QUOTAS,
-    enforced_in="localazure.eventgrid.server",
     test="local/eventgrid/test_publish_and_deliver.py::test_bad_requests_get_the_reason",
 )
 EVENT_GRID_TIME_TO_LIVE: Final = Limit(
@@ -280,7 +254,6 @@ EVENT_GRID_TIME_TO_LIVE: Final = Limit(
     value=1440,
     unit="minutes",
     source="https://learn.microsoft.com/azure/event-grid/delivery-and-retry",
-    enforced_in="localazure.eventgrid.retry",
     test="unit/eventgrid/test_configuration.py::test_an_error_names_file_line_key_and_value",
 )
 EVENT_GRID_ATTEMPTS: Final = Limit(
@@ -289,7 +262,6 @@ EVENT_GRID_ATTEMPTS: Final = Limit(
     value=30,
     unit="attempts",
     source="https://learn.microsoft.com/azure/event-grid/delivery-and-retry",
-    enforced_in="localazure.eventgrid.retry",
     test="unit/eventgrid/test_configuration.py::test_an_error_names_file_line_key_and_value",
 )
 EVENT_GRID_ADVANCED_FILTERS: Final = Limit(
@@ -298,7 +270,6 @@ EVENT_GRID_ADVANCED_FILTERS: Final = Limit(
     value=25,
     unit="filters",
     source="https://learn.microsoft.com/azure/event-grid/event-filtering",
-    enforced_in="localazure.eventgrid.filters",
     test="unit/eventgrid/test_configuration.py::test_an_error_names_file_line_key_and_value",
 )
 
@@ -308,7 +279,6 @@ ARM_READ_BURST: Final = Limit(
     value=250,
     unit="requests",
     source=_ARM_LIMITS,
-    enforced_in="localazure.machinelearning.request_limits",
     test="local/machinelearning/test_request_limits.py::test_the_sdk_waits_as_long_as_it_is_asked_to",
 )
 ARM_READS: Final = Limit(
@@ -317,7 +287,6 @@ ARM_READS: Final = Limit(
     value=25,
     unit="a second",
     source=_ARM_LIMITS,
-    enforced_in="localazure.machinelearning.request_limits",
     test="local/machinelearning/test_request_limits.py::test_the_sdk_waits_as_long_as_it_is_asked_to",
 )
 ARM_WRITE_BURST: Final = Limit(
@@ -327,7 +296,6 @@ ARM_WRITE_BURST: Final = Limit(
     value=200,
     unit="requests",
     source=_ARM_LIMITS,
-    enforced_in="localazure.machinelearning.request_limits",
     test="unit/machinelearning/test_request_limits.py::test_each_kind_of_request_has_a_bucket_for_each_principal",
 )
 ARM_WRITES: Final = Limit(
@@ -336,7 +304,6 @@ ARM_WRITES: Final = Limit(
     value=10,
     unit="a second",
     source=_ARM_LIMITS,
-    enforced_in="localazure.machinelearning.request_limits",
     test="unit/machinelearning/test_request_limits.py::test_each_kind_of_request_has_a_bucket_for_each_principal",
 )
 

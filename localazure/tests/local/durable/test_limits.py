@@ -44,10 +44,6 @@ def make_app() -> DurableApp:
         context.set_custom_status("x" * (context.get_input() or 0))
         yield context.call_activity("measure", "x")
 
-    @app.orchestrator
-    def parent(context: Context) -> Any:
-        yield context.call_sub_orchestrator("input_of", 1, instance_id=context.get_input())
-
     return app
 
 
@@ -58,15 +54,6 @@ async def test_a_custom_status_over_16_kb_fails_the_instance(tmp_path: Path) -> 
         assert failed.runtime_status.value == "Failed"
         assert "must not exceed 16 KB" in failed.output
         assert failed.custom_status == "first"
-
-
-@pytest.mark.parametrize("bad", ["@entity", "a/b", "x" * 101])
-async def test_the_id_of_a_sub_orchestration_is_checked(tmp_path: Path, bad: str) -> None:
-    async with running(make_app(), tmp_path) as hub:
-        failed = await hub.run("parent", bad)
-    assert failed.runtime_status.value == "Failed"
-    assert "sub-orchestration 'input_of'" in failed.output
-    assert "nstance IDs must" in failed.output
 
 
 async def test_the_managed_scheduler_takes_no_payload_over_1_mb(

@@ -13,7 +13,6 @@ import contextlib
 import json
 import sqlite3
 import tempfile
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any, ClassVar
 from unittest import mock
@@ -44,33 +43,27 @@ class Crash(sqlite3.OperationalError):
     """The process is gone: nothing is committed any more."""
 
 
-class MortalDatabase(Database):
-    """Commits so many transactions, then none; a number below zero: all of them."""
-
-    lives = -1
-
-    def submit(self, transaction: Any, lane: Any = None, *, is_patient: bool = False) -> Any:
-        if MortalDatabase.lives == 0:
-            crashed = asyncio.get_running_loop().create_future()
-            crashed.set_exception(Crash("crashed"))
-            return crashed
-        MortalDatabase.lives -= 1
-        return super().submit(transaction, lane, is_patient=is_patient)
-
-
 class FullDisk(sqlite3.OperationalError):
     """A transaction could not be written."""
 
 
-class FailingDatabase(Database):
-    """Fails the transactions with these numbers, once they are run."""
+class UnreliableDatabase(Database):
+    """Fails the transactions with these numbers, once they are run; and crashes."""
 
+    lives = -1
+    """So many more transactions are taken; below zero: all of them."""
     failing: ClassVar[set[int]] = set()
     handed_in = 0
 
     def submit(self, transaction: Any, lane: Any = None, *, is_patient: bool = False) -> Any:
-        FailingDatabase.handed_in += 1
-        if FailingDatabase.handed_in not in FailingDatabase.failing:
+        kind = UnreliableDatabase
+        if kind.lives == 0:
+            crashed = asyncio.get_running_loop().create_future()
+            crashed.set_exception(Crash("crashed"))
+            return crashed
+        kind.lives -= 1
+        kind.handed_in += 1
+        if kind.handed_in not in kind.failing:
             return super().submit(transaction, lane, is_patient=is_patient)
 
         def fail(connection: sqlite3.Connection) -> None:
@@ -98,7 +91,7 @@ async def live(app: DurableApp, plan: list[Step], folder: Path) -> tuple[Any, An
         async with app.started(folder, drain_seconds=0) as functions, asyncio.timeout(20):
             hub = functions.extension._api._hub  # pyright: ignore[reportPrivateUsage]
             store = functions.extension._store  # pyright: ignore[reportPrivateUsage]
-            while MortalDatabase.lives != 0:
+            while UnreliableDatabase.lives != 0:
                 instance = store.instance("top")
                 if instance is None:
                     with contextlib.suppress(Crash, FullDisk, LaneBroken):
@@ -118,7 +111,7 @@ async def live_through(plan: list[Step], lives: list[int], folder: Path) -> tupl
     """Run a plan with a crash after so many transactions, again and again."""
     app = random_app()
     for crashes, transactions in enumerate([*lives, -1]):
-        MortalDatabase.lives = transactions
+        UnreliableDatabase.lives = transactions
         if ended := await live(app, plan, folder):
             event(f"{crashes} crashes")
             return ended
@@ -134,43 +127,26 @@ def check(folder: Path) -> None:
         store.close()
 
 
-@contextlib.contextmanager
-def kept_in(database: type[Database]) -> Generator[Path]:
-    """A folder whose task hub has such a database."""
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        mock.patch("localazure.functions.durable.store.store.Database", database),
-        mock.patch.object(work_queue, "RETRY_SECONDS", 0.005),
-    ):
-        yield Path(folder)
-
-
-def assert_as_modelled(plan: list[Step], ended: tuple[Any, Any] | None) -> None:
-    assert ended is not None
-    output, total = ended
-    assert json.loads(output) == model(plan)
-    assert json.loads(total or "0") == total_of(plan)
-
-
-EXAMPLES = settings(
-    max_examples=40,
+@settings(
+    max_examples=80,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-
-
-@EXAMPLES
-@given(PLANS, st.lists(st.integers(1, 8), max_size=5))
-def test_crashes_change_no_result(plan: list[Step], lives: list[int]) -> None:
-    with kept_in(MortalDatabase) as folder:
-        ended = asyncio.run(live_through(plan, lives, folder))
-    assert_as_modelled(plan, ended)
-
-
-@EXAMPLES
-@given(PLANS, st.sets(st.integers(1, 30), max_size=5))
-def test_failed_transactions_change_no_result(plan: list[Step], failing: set[int]) -> None:
-    FailingDatabase.failing, FailingDatabase.handed_in = failing, 0
-    with kept_in(FailingDatabase) as folder:
-        ended = asyncio.run(live(random_app(), plan, folder))
-    event(f"{len([number for number in failing if number <= FailingDatabase.handed_in])} failures")
-    assert_as_modelled(plan, ended)
+@given(
+    plan=PLANS,
+    lives=st.lists(st.integers(1, 8), max_size=5),
+    failing=st.sets(st.integers(1, 30), max_size=5),
+)
+def test_crashes_and_failed_transactions_change_no_result(
+    plan: list[Step], lives: list[int], failing: set[int]
+) -> None:
+    UnreliableDatabase.failing, UnreliableDatabase.handed_in = failing, 0
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        mock.patch("localazure.functions.durable.store.store.Database", UnreliableDatabase),
+        mock.patch.object(work_queue, "RETRY_SECONDS", 0.005),
+    ):
+        output, total = asyncio.run(live_through(plan, lives, Path(folder)))
+    failures = sum(number <= UnreliableDatabase.handed_in for number in failing)
+    event(f"{failures} failures")
+    assert json.loads(output) == model(plan)
+    assert json.loads(total or "0") == total_of(plan)

@@ -14,7 +14,7 @@ from localazure.functions.durable.engine import decision, episode, history
 from localazure.functions.durable.engine.decision import Decision
 from localazure.functions.durable.engine.episode import Effects
 from localazure.functions.durable.engine.history import Event, EventType
-from localazure.functions.durable.engine.instance import Execution, Parent, Status
+from localazure.functions.durable.engine.instance import FINISHED, Execution, Parent, Status
 from localazure.functions.durable.engine.invocation import FunctionFailed, KnownFunctions
 from localazure.functions.durable.engine.orchestrator_trigger import OrchestratorTrigger
 from localazure.functions.durable.engine.replay_cursor import ReplayCursor
@@ -46,12 +46,21 @@ def activity(name: str = "act") -> dict[str, Any]:
     return {"actionType": 0, "functionName": name, "input": "1"}
 
 
+def child(name: str, instance_id: str | None = None) -> dict[str, Any]:
+    return {"actionType": 2, "functionName": name, "input": "2", "instanceId": instance_id}
+
+
 def timer(*, canceled: bool = False) -> dict[str, Any]:
     return {"actionType": 5, "fireAt": LATER, "isCanceled": canceled}
 
 
 def waiting(name: str) -> dict[str, Any]:
     return {"actionType": 6, "externalEventName": name}
+
+
+def retried(attempts: int) -> dict[str, Any]:
+    options = {"firstRetryIntervalInMilliseconds": 9000, "maxNumberOfAttempts": attempts}
+    return {**activity(), "actionType": 1, "retryOptions": options}
 
 
 def any_of(*actions: dict[str, Any]) -> dict[str, Any]:
@@ -120,7 +129,7 @@ def test_compound_actions_draw_their_ids_in_order() -> None:
         actions=[
             all_of(
                 activity(),
-                any_of(timer(), {"actionType": 2, "functionName": "child", "input": "2"}),
+                any_of(timer(), child("child")),
                 activity(),
             )
         ]
@@ -131,17 +140,18 @@ def test_compound_actions_draw_their_ids_in_order() -> None:
         (EventType.SUB_ORCHESTRATION_INSTANCE_CREATED, 2),
         (EventType.TASK_SCHEDULED, 3),
     ]
-    child = effects.steps[2]
-    assert (child["InstanceId"], child["Version"], child["Input"]) == ("e:0002", "1.0", '"2"')
+    begun = effects.steps[2]
+    assert (begun["InstanceId"], begun["Version"], begun["Input"]) == ("e:0002", "1.0", '"2"')
 
 
-def test_an_open_task_keeps_the_instance_running() -> None:
+@pytest.mark.parametrize("end", [{"is_done": True, "output": "1"}, {"error": "no"}])
+def test_an_open_task_keeps_the_instance_running(end: dict[str, Any]) -> None:
     story = Story()
     actions = [any_of(activity(), timer())]
     story.episode(actions=actions)
-    done = {"actions": actions, "is_done": True, "output": "1"}
-    assert story.episode(completed(0), **done).status is Status.RUNNING
-    assert story.episode(history.timer_fired(LATER, 1, LATER), **done).status is Status.COMPLETED
+    assert story.episode(completed(0), actions=actions, **end).status is Status.RUNNING
+    fired = history.timer_fired(LATER, 1, LATER)
+    assert story.episode(fired, actions=actions, **end).status in FINISHED
 
 
 def test_a_cancelled_timer_does_not() -> None:
@@ -156,15 +166,7 @@ def test_a_cancelled_timer_does_not() -> None:
 @pytest.mark.parametrize("attempts", [1, 2, 3])
 def test_retries_end_with_a_timer_that_is_due_at_once(attempts: int) -> None:
     story = Story()
-    action = {
-        "actionType": 1,
-        "functionName": "act",
-        "input": "1",
-        "retryOptions": {
-            "firstRetryIntervalInMilliseconds": 9000,
-            "maxNumberOfAttempts": attempts,
-        },
-    }
+    action = retried(attempts)
     effects = story.episode(actions=[action])
     for attempt in range(attempts):
         assert ids(effects.steps) == [(EventType.TASK_SCHEDULED, 2 * attempt)]
@@ -224,23 +226,29 @@ def test_history_and_actions_must_agree(now: dict[str, Any], found: str) -> None
     assert f"replay has {found} there" in message
 
 
-def test_an_unknown_function_fails_the_orchestration() -> None:
-    effects = Story().episode(actions=[activity("nowhere")])
+@pytest.mark.parametrize(
+    ("action", "words"),
+    [
+        (activity("nowhere"), "known activity functions: 'act', 'other'"),
+        (child("nowhere"), "known orchestrator functions: 'orch', 'child'"),
+        (child("child", "@entity"), "sub-orchestration 'child': Orchestration instance IDs must"),
+    ],
+)
+def test_a_step_that_cannot_be_begun_fails_the_orchestration(
+    action: dict[str, Any], words: str
+) -> None:
+    effects = Story().episode(actions=[action])
     assert effects.status is Status.FAILED
-    assert "known activity functions: 'act', 'other'" in (effects.output or "")
+    assert words in (effects.output or "")
 
 
 def test_a_wait_named_once_lets_nothing_run_ahead() -> None:
     """A retry and a wait run at the same time; ids are drawn in the order of the SDK."""
-    retry = {
-        "actionType": 1,
-        "functionName": "act",
-        "retryOptions": {"firstRetryIntervalInMilliseconds": 9000, "maxNumberOfAttempts": 3},
-    }
     story = Story()
-    story.episode(actions=[any_of(retry, waiting("e"), timer())])  # ids 0 and 1
-    story.episode(failed(0), actions=[any_of(retry, waiting("e"), timer())])  # pause: 2
-    then = [any_of(retry, waiting("e"), timer(canceled=True)), activity("other")]
+    actions = [any_of(retried(3), waiting("e"), timer())]
+    story.episode(actions=actions)  # ids 0 and 1
+    story.episode(failed(0), actions=actions)  # pause: 2
+    then = [any_of(retried(3), waiting("e"), timer(canceled=True)), activity("other")]
     effects = story.episode(history.event_raised(AT, "e", "1"), actions=then)
     assert ids(effects.steps) == [(EventType.TASK_SCHEDULED, 3)]
     effects = story.episode(history.timer_fired(LATER, 2, LATER), actions=then)
