@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import azure.durable_functions as df
 import pytest
 from aiohttp import web
@@ -144,6 +145,10 @@ def simple_app() -> DurableApp:
         return (yield context.call_activity("double", 1))
 
     @app.orchestrator
+    def failing(_: df.DurableOrchestrationContext) -> Any:
+        raise ValueError("as told")
+
+    @app.orchestrator
     def waiting(context: df.DurableOrchestrationContext) -> Any:
         name = yield context.wait_for_external_event("go")
         return [name, (yield context.call_activity("double", 21))]
@@ -167,6 +172,7 @@ class RunningHub:
 
     extension: DurableExtension
     client: Any
+    http: aiohttp.ClientSession
     base_url: str
     clock: PushedClock
 
@@ -200,9 +206,12 @@ async def running(
     clock, url = PushedClock(), f"http://127.0.0.1:{port}"
     runner: web.AppRunner | None = None
     try:
-        async with app.started(
-            folder, drain_seconds=drain_seconds, base_url=url, clock=clock, **settings
-        ) as functions:
+        async with (
+            aiohttp.ClientSession() as http,
+            app.started(
+                folder, drain_seconds=drain_seconds, base_url=url, clock=clock, **settings
+            ) as functions,
+        ):
             extension = functions.extension
             server = web.Application()
             server.add_routes(extension.routes())
@@ -210,7 +219,7 @@ async def running(
             await runner.setup()
             await web.TCPSite(runner, "127.0.0.1", port).start()
             client = df.DurableOrchestrationClient(extension.client_binding())
-            yield RunningHub(extension, client, url, clock)
+            yield RunningHub(extension, client, http, url, clock)
     finally:
         if runner is not None:
             await runner.cleanup()

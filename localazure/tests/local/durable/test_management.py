@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import aiohttp
 import azure.durable_functions as df
 import pytest
 
@@ -32,9 +31,7 @@ async def hub(tmp_path: Path) -> AsyncIterator[RunningHub]:
 async def test_start_on_a_live_id_and_on_a_finished_one(hub: RunningHub) -> None:
     await hub.client.start_new("waiting", "one")
     await hub.until("one", "Running")
-    with pytest.raises(
-        Exception, match="An Orchestration instance with the status Running already exists"
-    ):
+    with pytest.raises(Exception, match="instance with the status Running already exists"):
         await hub.client.start_new("waiting", "one")
     await hub.client.raise_event("one", "go", 1)
     await hub.until("one")
@@ -232,7 +229,19 @@ async def test_a_rewind_takes_up_what_was_under_way(tmp_path: Path) -> None:
     assert status.output[2:] == ["2", "1"]
 
 
-async def test_lists_and_purges_are_done_in_pages(
+async def test_restart(hub: RunningHub) -> None:
+    await hub.run("simple", instance_id="one")
+    answer = await hub.client.restart("one")
+    assert (await hub.until(answer["id"])).output == 2
+    assert answer["id"] != "one"
+    same = await hub.client.restart("one", restart_with_new_instance_id=False)
+    assert same["id"] == "one"
+    assert (await hub.until("one")).output == 2
+    with pytest.raises(Exception, match="No instance"):
+        await hub.client.restart("nobody")
+
+
+async def test_queries_and_purges_are_done_in_pages(
     hub: RunningHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("localazure.functions.durable.store.store.PAGE_SIZE", 3)
@@ -245,143 +254,93 @@ async def test_lists_and_purges_are_done_in_pages(
         return found
 
     monkeypatch.setattr(Store, "query", watched)
-    await hub.client.start_new("waiting", "lives")
-    ids = [await hub.client.start_new("simple", f"o{number}") for number in range(7)]
-    for instance_id in ids:
-        await hub.until(instance_id)
-    everything = await hub.client.get_status_all()
-    assert sorted(one.instance_id for one in everything) == ["lives", *ids]
-    assert not await hub.client.get_status_by(created_time_to=datetime(2020, 1, 1, tzinfo=UTC))
-    purged = await hub.client.purge_instance_history_by(
-        created_time_from=datetime(2020, 1, 1, tzinfo=UTC)
-    )
-    assert purged.instances_deleted == 7
-    (left,) = await hub.client.get_status_all()
-    assert left.instance_id == "lives"
-    assert max(lengths) == 3
-
-
-async def test_restart(hub: RunningHub) -> None:
-    await hub.client.start_new("simple", "one")
-    await hub.until("one")
-    answer = await hub.client.restart("one")
-    assert (await hub.until(answer["id"])).output == 2
-    assert answer["id"] != "one"
-    same = await hub.client.restart("one", restart_with_new_instance_id=False)
-    assert same["id"] == "one"
-    assert (await hub.until("one")).output == 2
-    with pytest.raises(Exception, match="No instance"):
-        await hub.client.restart("nobody")
-
-
-async def test_purge(hub: RunningHub) -> None:
-    begun = datetime.now(UTC) - timedelta(minutes=1)
-    for name in ("one", "two", "three"):
-        await hub.client.start_new("simple", name)
-        await hub.until(name)
+    now, hour = datetime.now(UTC), timedelta(hours=1)
     await hub.client.start_new("waiting", "live")
-    assert (await hub.client.purge_instance_history("one")).instances_deleted == 1
-    assert (await hub.client.purge_instance_history("one")).instances_deleted == 0
-    assert not await hub.client.get_status("one")
-    with pytest.raises(Exception, match="412"):
-        await hub.client.purge_instance_history("live")
-    assert (await hub.client.purge_instance_history_by(begun)).instances_deleted == 2
-    assert (await hub.client.purge_instance_history_by(begun)).instances_deleted == 0
-    left = await hub.client.get_status_all()
-    assert [status.instance_id for status in left] == ["live"]
-
-
-async def test_queries(hub: RunningHub) -> None:
-    for n in range(3):
-        await hub.client.start_new("simple", f"done-{n}")
-        await hub.until(f"done-{n}")
-    await hub.client.start_new("waiting", "live-1")
-    await hub.until("live-1", "Running")
+    done = [f"done-{number}" for number in range(7)]
+    for name in done:
+        await hub.run("simple", instance_id=name)
+    await hub.until("live", "Running")
 
     async def ids(**conditions: Any) -> list[str]:
         found = await hub.client.get_status_by(**conditions)
-        return [status.instance_id for status in found]
+        return sorted(status.instance_id for status in found)
 
-    assert len(await hub.client.get_status_all()) == 4
+    everything = await hub.client.get_status_all()
+    assert sorted(one.instance_id for one in everything) == [*done, "live"]
     running_only = [df.OrchestrationRuntimeStatus.Running]
-    assert await ids(runtime_status=running_only) == ["live-1"]
-    assert await ids(instance_id_prefix="done-") == ["done-0", "done-1", "done-2"]
-    hour = timedelta(hours=1)
-    assert await ids(created_time_from=datetime.now(UTC) + hour) == []
-    assert len(await ids(created_time_to=datetime.now(UTC) + hour)) == 4
+    assert await ids(runtime_status=running_only) == ["live"]
+    assert await ids(instance_id_prefix="done-") == done
+    assert await ids(created_time_from=now + hour) == []
+    assert await ids(created_time_to=now + hour) == [*done, "live"]
+
+    assert (await hub.client.purge_instance_history("done-0")).instances_deleted == 1
+    assert (await hub.client.purge_instance_history("done-0")).instances_deleted == 0
+    assert not await hub.client.get_status("done-0")
+    with pytest.raises(Exception, match="412"):
+        await hub.client.purge_instance_history("live")
+    for deleted in (6, 0):
+        purged = await hub.client.purge_instance_history_by(created_time_from=now - hour)
+        assert purged.instances_deleted == deleted
+    assert await ids(created_time_to=now + hour) == ["live"]
+    assert max(lengths) == 3
 
 
 async def test_public_api_pages_and_wants_its_key(hub: RunningHub) -> None:
-    async with aiohttp.ClientSession() as http:
-        url = f"{hub.base_url}/runtime/webhooks/durabletask"
-        for refused in ("", "?code=wrong"):
-            async with http.get(f"{url}/instances{refused}") as answer:
-                assert answer.status == 401
-        headers = {"x-functions-key": KEYS.system}
-        for n in range(5):
-            async with http.post(
-                f"{url}/orchestrators/simple/i{n}", headers=headers, data="3"
-            ) as answer:
-                assert answer.status == 202
-                assert answer.headers["Retry-After"] == "10"
-                assert (await answer.json())["id"] == f"i{n}"
-            await hub.until(f"i{n}")
-        seen: list[str] = []
-        token = ""
-        for _ in range(3):
-            async with http.get(
-                f"{url}/instances?top=2&runtimeStatus=Completed,Failed",
-                headers={**headers, "x-ms-continuation-token": token},
-            ) as answer:
-                seen += [line["instanceId"] for line in await answer.json()]
-                token = answer.headers["x-ms-continuation-token"]
-        async with http.get(f"{url}/instances?top=many", headers=headers) as answer:
-            assert answer.status == 400
-        assert (seen, token) == ([f"i{n}" for n in range(5)], "")
+    url = f"{hub.base_url}/runtime/webhooks/durabletask"
+    for refused in ("", "?code=wrong"):
+        async with hub.http.get(f"{url}/instances{refused}") as answer:
+            assert answer.status == 401
+    headers = {"x-functions-key": KEYS.system}
+    for n in range(5):
+        start = f"{url}/orchestrators/simple/i{n}"
+        async with hub.http.post(start, headers=headers, data="3") as answer:
+            assert answer.status == 202
+            assert answer.headers["Retry-After"] == "10"
+            assert (await answer.json())["id"] == f"i{n}"
+        await hub.until(f"i{n}")
+    seen: list[str] = []
+    token = ""
+    for _ in range(3):
+        async with hub.http.get(
+            f"{url}/instances?top=2&runtimeStatus=Completed,Failed",
+            headers={**headers, "x-ms-continuation-token": token},
+        ) as answer:
+            seen += [line["instanceId"] for line in await answer.json()]
+            token = answer.headers["x-ms-continuation-token"]
+    async with hub.http.get(f"{url}/instances?top=many", headers=headers) as answer:
+        assert answer.status == 400
+    assert (seen, token) == ([f"i{n}" for n in range(5)], "")
 
 
 async def test_links_of_a_start_work_as_they_are(hub: RunningHub) -> None:
-    async with aiohttp.ClientSession() as http:
-        instance_id = await hub.client.start_new("waiting", "one")
-        links = hub.client.create_http_management_payload(instance_id)
-        async with http.get(links["statusQueryGetUri"]) as answer:
-            assert answer.status == 202
-            assert answer.headers["Retry-After"] == "5"
-        event = links["sendEventPostUri"].replace("{eventName}", "go")
-        async with http.post(event, data="plain", headers={"Content-Type": "text/plain"}) as answer:
+    instance_id = await hub.client.start_new("waiting", "one")
+    links = hub.client.create_http_management_payload(instance_id)
+    async with hub.http.get(links["statusQueryGetUri"]) as answer:
+        assert answer.status == 202
+        assert answer.headers["Retry-After"] == "5"
+    event = links["sendEventPostUri"].replace("{eventName}", "go")
+    for content_type, complaint in (
+        ("text/plain", "Only application/json"),
+        ("application/json; charset=klingon", "klingon"),
+    ):
+        headers = {"Content-Type": content_type}
+        async with hub.http.post(event, data=b"1", headers=headers) as answer:
             assert answer.status == 400
-        async with http.post(event, json={"once": "encoded"}) as answer:
-            assert answer.status == 202
-        await hub.until(instance_id)
-        async with http.get(links["statusQueryGetUri"] + "&showInput=false") as answer:
-            assert answer.status == 200
-            assert (await answer.json())["output"] == [{"once": "encoded"}, 42]
-        async with http.delete(links["purgeHistoryDeleteUri"]) as answer:
-            assert await answer.json() == {"instancesDeleted": 1}
-        assert quote(KEYS.system, safe="") in links["statusQueryGetUri"]
+            assert complaint in (await answer.json())["ExceptionMessage"]
+    async with hub.http.post(event, json={"once": "encoded"}) as answer:
+        assert answer.status == 202
+    await hub.until(instance_id)
+    async with hub.http.get(links["statusQueryGetUri"] + "&showInput=false") as answer:
+        assert answer.status == 200
+        assert (await answer.json())["output"] == [{"once": "encoded"}, 42]
+    async with hub.http.delete(links["purgeHistoryDeleteUri"]) as answer:
+        assert await answer.json() == {"instancesDeleted": 1}
+    assert quote(KEYS.system, safe="") in links["statusQueryGetUri"]
 
 
-async def test_failed_instance_as_http_error_when_asked(tmp_path: Path) -> None:
-    app = simple_app()
-
-    @app.orchestrator
-    def broken(_: Context) -> Any:
-        raise ValueError("broken")
-
-    async with running(app, tmp_path) as hub, aiohttp.ClientSession() as http:
-        status = await hub.run("broken", instance_id="b")
-        assert status.output == "Orchestrator function 'broken' failed: ValueError: broken"
-        url = f"{hub.base_url}/durabletask/instances/b"
-        async with http.get(url) as answer:
-            assert answer.status == 200
-        async with http.get(f"{url}?returnInternalServerErrorOnFailure=true") as answer:
-            assert answer.status == 500
-
-
-async def test_an_event_in_an_unknown_charset_is_a_bad_request(hub: RunningHub) -> None:
-    async with aiohttp.ClientSession() as client:
-        url = f"{hub.base_url}/durabletask/instances/one/raiseEvent/go"
-        headers = {"Content-Type": "application/json; charset=klingon"}
-        async with client.post(url, data=b"1", headers=headers) as response:
-            assert response.status == 400
-            assert "klingon" in (await response.json())["ExceptionMessage"]
+async def test_failed_instance_as_http_error_when_asked(hub: RunningHub) -> None:
+    status = await hub.run("failing", instance_id="f")
+    assert status.output == "Orchestrator function 'failing' failed: ValueError: as told"
+    for query, code in (("", 200), ("?returnInternalServerErrorOnFailure=true", 500)):
+        async with hub.http.get(f"{hub.base_url}/durabletask/instances/f{query}") as answer:
+            assert answer.status == code

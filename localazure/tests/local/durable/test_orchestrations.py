@@ -135,7 +135,7 @@ async def test_unknown_functions(tmp_path: Path) -> None:
         yield context.call_activity("nowhere", 1)
 
     async with running(app, tmp_path) as hub:
-        with pytest.raises(Exception, match="known orchestrator functions: 'simple', 'waiting'"):
+        with pytest.raises(Exception, match="known orchestrator functions: 'simple', 'failing'"):
             await hub.client.start_new("nothing")
         status = await hub.run("LOST")
     assert "The function 'nowhere' doesn't exist" in status.output

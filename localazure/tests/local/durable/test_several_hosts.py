@@ -7,7 +7,6 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import azure.durable_functions as df
 
 from harness.task_hub import KEYS, DurableApp, RunningHub, running, simple_app
@@ -47,14 +46,10 @@ def host(app: DurableApp, folder: Path, name: str) -> AbstractAsyncContextManage
 
 async def test_a_start_that_waits_is_answered_by_either_host(tmp_path: Path) -> None:
     app = make_app()
-    async with (
-        host(app, tmp_path, "one") as one,
-        host(app, tmp_path, "two") as two,
-        aiohttp.ClientSession() as client,
-    ):
+    async with host(app, tmp_path, "one") as one, host(app, tmp_path, "two") as two:
         # All partitions are the first host's: the second one has not renewed since it came.
         for hub in (one, two):
-            async with client.post(
+            async with hub.http.post(
                 f"{hub.base_url}/runtime/webhooks/durabletask/orchestrators/chain",
                 params={"code": KEYS.system, "timeout": "20", "pollingInterval": "1"},
             ) as reply:

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import azure.durable_functions as df
 import pytest
 
@@ -21,10 +20,6 @@ LONG = ("3600", "60")
 
 def make_app() -> DurableApp:
     app = simple_app()
-
-    @app.orchestrator
-    def failing(_: Context) -> Any:
-        raise ValueError("as told")
 
     @app.orchestrator
     def starting_anew(context: Context) -> Any:
@@ -44,12 +39,6 @@ async def hub(tmp_path: Path) -> AsyncIterator[RunningHub]:
         yield hub
 
 
-@pytest.fixture
-async def http() -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession() as session:
-        yield session
-
-
 def url(hub: RunningHub, name: str, timeout: str, interval: str) -> str:
     created = json.loads(hub.extension.client_binding())["creationUrls"]
     return (
@@ -62,22 +51,20 @@ def url(hub: RunningHub, name: str, timeout: str, interval: str) -> str:
 
 @pytest.mark.parametrize(("name", "output"), [("simple", 2), ("starting_anew", 6)])
 async def test_the_output_is_the_answer_as_soon_as_it_is_there(
-    name: str, output: int, hub: RunningHub, http: aiohttp.ClientSession
+    name: str, output: int, hub: RunningHub
 ) -> None:
-    async with http.post(url(hub, name, *LONG)) as response:
+    async with hub.http.post(url(hub, name, *LONG)) as response:
         assert (response.status, await response.json()) == (200, output)
 
 
-async def test_a_failure_is_described(hub: RunningHub, http: aiohttp.ClientSession) -> None:
-    async with http.post(url(hub, "failing", *LONG)) as response:
+async def test_a_failure_is_described(hub: RunningHub) -> None:
+    async with hub.http.post(url(hub, "failing", *LONG)) as response:
         assert response.status == 200
         assert (await response.json())["runtimeStatus"] == "Failed"
 
 
-async def test_an_end_that_comes_from_outside_is_told(
-    hub: RunningHub, http: aiohttp.ClientSession
-) -> None:
-    started = asyncio.create_task(http.post(url(hub, "waiting/one", *LONG)))
+async def test_an_end_that_comes_from_outside_is_told(hub: RunningHub) -> None:
+    started = asyncio.create_task(hub.http.post(url(hub, "waiting/one", *LONG)))
     await hub.until("one", "Running", "Pending")
     await hub.client.terminate("one", "enough")
     async with await started as response:
@@ -85,8 +72,8 @@ async def test_an_end_that_comes_from_outside_is_told(
     assert (described["runtimeStatus"], described["output"]) == ("Terminated", "enough")
 
 
-async def test_in_time_or_with_links(hub: RunningHub, http: aiohttp.ClientSession) -> None:
-    async with http.post(url(hub, "waiting/one", "0.05", "0.05")) as response:
+async def test_in_time_or_with_links(hub: RunningHub) -> None:
+    async with hub.http.post(url(hub, "waiting/one", "0.05", "0.05")) as response:
         assert response.status == 202
         assert response.headers["Location"] == (await response.json())["statusQueryGetUri"]
     await hub.client.raise_event("one", "go", "now")
@@ -97,8 +84,8 @@ async def test_in_time_or_with_links(hub: RunningHub, http: aiohttp.ClientSessio
     ("patience", "interval"), [("1", "2"), ("soon", "1"), ("inf", "1"), ("nan", "nan")]
 )
 async def test_times_that_make_no_sense_are_refused(
-    patience: str, interval: str, hub: RunningHub, http: aiohttp.ClientSession
+    patience: str, interval: str, hub: RunningHub
 ) -> None:
-    async with http.post(url(hub, "waiting", patience, interval)) as response:
+    async with hub.http.post(url(hub, "waiting", patience, interval)) as response:
         assert response.status == 400
     assert await hub.client.get_status_all() == []
