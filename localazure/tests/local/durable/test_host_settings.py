@@ -12,8 +12,9 @@ from typing import Any
 import azure.durable_functions as df
 import pytest
 from aiohttp import web
+from aiohttp.test_utils import TestServer
 
-from harness.task_hub import DurableApp, running
+from harness.task_hub import DurableApp, running, simple_app
 from localazure.functions.durable.engine.invocation import Trigger
 from localazure.functions.durable.runtime import work_queue
 from localazure.functions.triggers.durable.functions import DurableFunctions
@@ -21,7 +22,8 @@ from localazure.functions.triggers.durable.functions import DurableFunctions
 Context = df.DurableOrchestrationContext
 
 
-def versioned_app() -> DurableApp:
+@pytest.fixture
+def versioned() -> DurableApp:
     app = DurableApp()
 
     @app.orchestrator
@@ -31,29 +33,25 @@ def versioned_app() -> DurableApp:
     return app
 
 
-async def test_default_and_explicit_version(tmp_path: Path) -> None:
-    async with running(versioned_app(), tmp_path, host_json={"defaultVersion": "2.0"}) as hub:
+async def test_a_newer_instance_waits_for_a_newer_host(
+    versioned: DurableApp, tmp_path: Path
+) -> None:
+    async with running(versioned, tmp_path, host_json={"defaultVersion": "2.0"}) as hub:
+        await hub.client.start_new("versioned", "new", version="3.0")
         assert (await hub.run("versioned")).output == "2.0"
         assert (await hub.run("versioned", version="1.5")).output == "1.5"
-
-
-async def test_a_newer_instance_waits_for_a_newer_host(tmp_path: Path) -> None:
-    app = versioned_app()
-    async with running(app, tmp_path, host_json={"defaultVersion": "2.0"}) as hub:
-        await hub.client.start_new("versioned", "new", version="3.0")
-        await hub.run("versioned")
         assert (await hub.client.get_status("new")).runtime_status.value == "Pending"
-    async with running(app, tmp_path, host_json={"defaultVersion": "3.0"}) as hub:
+    async with running(versioned, tmp_path, host_json={"defaultVersion": "3.0"}) as hub:
         assert (await hub.until("new")).output == "3.0"
 
 
-async def test_strict_match_and_failure(tmp_path: Path) -> None:
+async def test_strict_match_and_failure(versioned: DurableApp, tmp_path: Path) -> None:
     host_json = {
         "defaultVersion": "2.0",
         "versionMatchStrategy": "Strict",
         "versionFailureStrategy": "Fail",
     }
-    async with running(versioned_app(), tmp_path, host_json=host_json) as hub:
+    async with running(versioned, tmp_path, host_json=host_json) as hub:
         status = await hub.run("versioned", version="1.0")
     assert status.runtime_status.value == "Failed"
     assert "VersionMismatch" in status.output
@@ -84,17 +82,7 @@ async def test_a_worker_that_breaks_down_is_asked_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(work_queue, "RETRY_SECONDS", 0.01)
-    app = DurableApp()
-
-    @app.activity
-    def step(number: int) -> int:
-        return number + 1
-
-    @app.orchestrator
-    def fragile(context: Context) -> Any:
-        return (yield context.call_activity("step", 1))
-
-    invoke, broken = DurableFunctions._invoke, {"step": 2, "fragile": 2}
+    invoke, broken = DurableFunctions._invoke, {"double": 2, "simple": 2}
 
     async def unreliable(functions: DurableFunctions, name: str, trigger: Trigger) -> str | None:
         if broken[name]:
@@ -103,47 +91,41 @@ async def test_a_worker_that_breaks_down_is_asked_again(
         return await invoke(functions, name, trigger)
 
     monkeypatch.setattr(DurableFunctions, "_invoke", unreliable)
-    async with running(app, tmp_path) as hub:
-        assert (await hub.run("fragile")).output == 2
+    async with running(simple_app(), tmp_path) as hub:
+        assert (await hub.run("simple")).output == 2
 
 
 async def test_call_http_polls_until_it_is_done(tmp_path: Path) -> None:
     polls = 0
 
+    def accepted() -> web.Response:
+        return web.Response(status=202, headers={"Location": "/poll", "Retry-After": "0"})
+
     async def begin(request: web.Request) -> web.Response:
         assert await request.json() == {"a": 1}
-        return web.Response(status=202, headers={"Location": "/poll", "Retry-After": "0"})
+        return accepted()
 
     async def poll(_: web.Request) -> web.Response:
         nonlocal polls
         polls += 1
-        if polls < 3:
-            return web.Response(status=202, headers={"Location": "/poll", "Retry-After": "0"})
-        return web.json_response({"done": True})
+        return accepted() if polls < 3 else web.json_response({"done": True})
 
     server = web.Application()
     server.add_routes([web.post("/begin", begin), web.get("/poll", poll)])
-    runner = web.AppRunner(server)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    port = runner.addresses[0][1]
     app = DurableApp()
 
     @app.orchestrator
     def calling(context: Context) -> Any:
-        base_url: Any = context.get_input()
-        answer = yield context.call_http("POST", f"{base_url}/begin", '{"a": 1}', is_raw_str=True)
+        answer = yield context.call_http(
+            "POST", f"{context.get_input()}begin", '{"a": 1}', is_raw_str=True
+        )
         try:
             yield context.call_http("GET", "http://127.0.0.1:1/")
         except Exception as error:  # noqa: BLE001 - the SDK raises nothing narrower
             return [answer["statusCode"], answer["content"], str(error)]
 
-    try:
-        async with running(app, tmp_path) as hub:
-            status = await hub.run("calling", f"http://127.0.0.1:{port}")
-    finally:
-        await runner.cleanup()
+    async with TestServer(server) as service, running(app, tmp_path) as hub:
+        status = await hub.run("calling", str(service.make_url("/")))
     assert status.output[:2] == [200, '{"done": true}']
     assert "ClientConnectorError" in status.output[2]
     assert polls == 3

@@ -58,6 +58,10 @@ def waiting(name: str) -> dict[str, Any]:
     return {"actionType": 6, "externalEventName": name}
 
 
+def asking(entity: str) -> dict[str, Any]:
+    return {"actionType": 7, "instanceId": entity, "operation": "get", "input": "null"}
+
+
 def retried(attempts: int) -> dict[str, Any]:
     options = {"firstRetryIntervalInMilliseconds": 9000, "maxNumberOfAttempts": attempts}
     return {**activity(), "actionType": 1, "retryOptions": options}
@@ -192,7 +196,7 @@ def test_events_are_buffered_until_they_are_waited_for() -> None:
 
 def test_entities_are_asked_and_signalled() -> None:
     story = Story()
-    call = {"actionType": 7, "instanceId": "@counter@k", "operation": "get", "input": "null"}
+    call = asking("@counter@k")
     tell = {**call, "actionType": 9, "operation": "add", "input": "1"}
     effects = story.episode(actions=[tell, call])
     assert ids(effects.steps) == [(EventType.EVENT_SENT, 0), (EventType.EVENT_SENT, 1)]
@@ -231,6 +235,7 @@ def test_history_and_actions_must_agree(now: dict[str, Any], found: str) -> None
     [
         (activity("nowhere"), "known activity functions: 'act', 'other'"),
         (child("nowhere"), "known orchestrator functions: 'orch', 'child'"),
+        (asking("@nobody@k"), "The function 'nobody' doesn't exist"),
         (child("child", "@entity"), "sub-orchestration 'child': Orchestration instance IDs must"),
     ],
 )
