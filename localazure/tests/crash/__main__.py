@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import os
 import random
 import shutil
@@ -25,54 +26,29 @@ KILLS_PER_ROUND = 25
 MAX_SHOWN_FAULTS = 20
 
 
-class Progress:
-    """One line that moves on a terminal; elsewhere a line for each round."""
-
-    def __init__(self, kills: int) -> None:
-        self._wanted = kills
-        self._done = 0
-        self._began = time.monotonic()
-
-    def kill(self) -> None:
-        """Another host was killed and its store was checked."""
-        self._done += 1
-        if sys.stdout.isatty():
-            print(f"\r{self._line()}", end="", flush=True)
-        elif self._done % KILLS_PER_ROUND == 0:
-            print(self._line(), flush=True)
-
-    def end(self) -> None:
-        """Leave the line that moved."""
-        if sys.stdout.isatty():
-            print()
-
-    @property
-    def seconds(self) -> float:
-        """Since the beginning."""
-        return time.monotonic() - self._began
-
-    def _line(self) -> str:
-        return f"{self._done}/{self._wanted} kills, {self._done / self.seconds:.1f} a second"
-
-
-async def campaign(kills: int, seed: int, folder: Path, progress: Progress) -> Tally:
+async def campaign(kills: int, seed: int, folder: Path) -> Tally:
     """Run rounds with this number of kills each, one round for each processor at a time."""
     at_once = asyncio.Semaphore(os.cpu_count() or 1)
-    total = Tally()
+    tally = Tally()
+    done = itertools.count(1)
+
+    def on_kill() -> None:
+        number = next(done)
+        if sys.stdout.isatty() or number % KILLS_PER_ROUND == 0:
+            print(f"{number}/{kills} kills", end="\r" if sys.stdout.isatty() else "\n", flush=True)
 
     async def play(number: int, share: int) -> None:
         async with at_once:
-            if total.faults:
+            if tally.faults:
                 return  # more state would not help to find the reason
             chance = random.Random(f"{seed}/{number}")
-            round_ = Round(folder / f"round-{number}", chance, share, progress.kill)
-            total.add(await round_.run())
+            await Round(folder / f"round-{number}", chance, share, tally, on_kill).run()
 
     shares = [KILLS_PER_ROUND] * (kills // KILLS_PER_ROUND)
     if kills % KILLS_PER_ROUND:
         shares.append(kills % KILLS_PER_ROUND)
     await asyncio.gather(*(play(number, share) for number, share in enumerate(shares)))
-    return total
+    return tally
 
 
 def main() -> int:
@@ -84,10 +60,9 @@ def main() -> int:
     seed: int = random.SystemRandom().randrange(10**6) if arguments.seed is None else arguments.seed
     print(f"seed {seed} (SEED={seed} draws the same kills)", flush=True)
     folder = Path(tempfile.mkdtemp(prefix="landfall-crash-"))
-    progress = Progress(arguments.kills)
-    tally = asyncio.run(campaign(arguments.kills, seed, folder, progress))
-    progress.end()
-    _show(tally, progress.seconds)
+    began = time.monotonic()
+    tally = asyncio.run(campaign(arguments.kills, seed, folder))
+    _show(tally, time.monotonic() - began)
     if tally.faults:
         print(f"state, journals and logs are kept in {folder}; seed {seed}")
         return 1
@@ -96,7 +71,7 @@ def main() -> int:
 
 
 def _show(tally: Tally, seconds: float) -> None:
-    print(f"{tally.kills.total()} kills in {seconds:.0f} s:")
+    print(f"\n{tally.kills.total()} kills in {seconds:.0f} s:")
     for kind, count in sorted(tally.kills.items()):
         print(f"  {count:4} {kind}")
     print(f"{tally.instances} orchestrations, sub-orchestrations included")

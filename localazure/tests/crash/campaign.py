@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from crash import invariants
-from crash.client import Client, Refused
+from crash.client import Client, Refused, final_faults
 from crash.host import Folder, HostProcess
 from crash.invariants import Snapshot
 from localazure.functions.durable.store.store import Store
@@ -70,7 +70,7 @@ def _draw(chance: random.Random, kind: str) -> Kill:
 
 @dataclass
 class Tally:
-    """The result of one or several rounds."""
+    """The result of all rounds."""
 
     kills: Counter[str] = field(default_factory=Counter[str])
     instances: int = 0
@@ -81,16 +81,6 @@ class Tally:
     power_losses: int = 0
     faults: list[str] = field(default_factory=list[str])
 
-    def add(self, other: Tally) -> None:
-        """Add the result of another round."""
-        self.kills += other.kills
-        self.instances += other.instances
-        self.activities += other.activities
-        self.begun_again += other.begun_again
-        self.checks += other.checks
-        self.power_losses += other.power_losses
-        self.faults += other.faults
-
 
 class Round:
     """One task hub whose hosts are killed.
@@ -99,13 +89,19 @@ class Round:
         path: a new folder.
         chance: draws the kills.
         kills: how many.
+        tally: counts them, and what is found.
         on_kill: called after each one.
     """
 
     def __init__(
-        self, path: Path, chance: random.Random, kills: int, on_kill: Callable[[], None]
+        self,
+        path: Path,
+        chance: random.Random,
+        kills: int,
+        tally: Tally,
+        on_kill: Callable[[], None],
     ) -> None:
-        self.tally = Tally()
+        self._tally = tally
         self._folder = Folder(path)
         self._chance = chance
         self._kills = draw_kills(chance, kills)
@@ -114,30 +110,32 @@ class Round:
         self._ended: set[str] = set()
         self._journal_read = 0
         self._closed_log = b""
+        self._now = ""
+        """Names the kill in faults."""
 
-    async def run(self) -> Tally:
+    async def run(self) -> None:
         """Kill hosts and check their state; then run one to the end and check all results."""
-        self._folder.make()
-        for kill in self._kills:
+        for number, kill in enumerate(self._kills):
+            self._now = f"kill {number} ({kill})"
             try:
                 await self._die(kill)
             except TimeoutError:
-                self._fault(kill, f"it was not reached within {DEADLINE_SECONDS:.0f} s")
-                return self.tally
-            self.tally.kills[kill.kind] += 1
-            self._check(kill)
+                self._fault(f"it was not reached within {DEADLINE_SECONDS:.0f} s")
+                return
+            self._tally.kills[kill.kind] += 1
+            self._check(is_drained=kill.kind == DRAINING)
             self._on_kill()
-            if self.tally.faults:
-                return self.tally
+            if self._tally.faults:
+                return
+        self._now = "the end"
         await self._run_host()
-        return self.tally
 
     async def _die(self, kill: Kill) -> None:
         """Start a host and kill it; repeat if it ended before the kill."""
         while True:
             label = kill.kind if kill.passes else None
             host = HostProcess(self._folder, label, kill.passes)
-            using = asyncio.create_task(self._use(host, kill))
+            using = asyncio.create_task(self._use(host))
             try:
                 async with asyncio.timeout(DEADLINE_SECONDS):
                     if kill.kind == RANDOM:
@@ -157,51 +155,50 @@ class Round:
             if code == -signal.SIGKILL:
                 return
             if kill.kind != DRAINING or code not in (0, -signal.SIGTERM):
-                self._fault(kill, f"the host ended by itself with status {code}")
+                self._fault(f"the host ended by itself with status {code}")
                 return
 
-    async def _use(self, host: HostProcess, kill: Kill) -> None:
+    async def _use(self, host: HostProcess) -> None:
         if await host.ready():
             try:
                 await self._client.use(host.base_url)
             except Refused as error:
-                self._fault(kill, str(error))
+                self._fault(str(error))
                 host.kill()
 
-    def _check(self, kill: Kill) -> None:
+    def _check(self, *, is_drained: bool) -> None:
         """Check the invariants after a kill."""
         lines = self._new_lines()
         for label in invariants.begun_after_their_end(lines, self._ended):
-            self._fault(kill, f"{label} began again although its end was recorded")
+            self._fault(f"{label} began again although its end was recorded")
         snapshot = self._snapshot()
         for fault in snapshot.faults:
-            self._fault(kill, fault)
+            self._fault(fault)
         self._ended |= snapshot.ended
-        self.tally.checks += 1
-        self._check_power_loss(kill)
+        self._tally.checks += 1
+        self._check_power_loss(is_drained=is_drained)
 
-    def _check_power_loss(self, kill: Kill) -> None:
+    def _check_power_loss(self, *, is_drained: bool) -> None:
         """Check a state after a loss of power: the disk has only the first commits."""
-        path = self._folder.state / "durable.db-wal"
+        path = self._folder.database.with_name("durable.db-wal")
         log = path.read_bytes() if path.exists() else b""
         # A log that is being written back is complete on disk: when it is full, or at the end.
-        if kill.kind == DRAINING:
+        if is_drained:
             self._closed_log = _salt(log)
         frames = _frames(log)
         if 0 < frames < _WRITTEN_BACK_FRAMES and _salt(log) != self._closed_log:
             cut = self._chance.randrange(_LOG_HEADER_BYTES + frames * _FRAME_BYTES)
             for fault in self._snapshot(cut).faults:
-                self._fault(kill, f"with the log cut at byte {cut}: {fault}")
-            self.tally.power_losses += 1
+                self._fault(f"with the log cut at byte {cut}: {fault}")
+            self._tally.power_losses += 1
 
     async def _run_host(self) -> None:
         """The last host completes all work, drains, and leaves nothing pending."""
-        kill = Kill("the end")
         host = HostProcess(self._folder)
         try:
             async with asyncio.timeout(DEADLINE_SECONDS):
                 if not await host.ready():
-                    self._fault(kill, "the last host did not start")
+                    self._fault("the last host did not start")
                     return
                 await self._client.finish(host.base_url)
                 host.end()
@@ -209,48 +206,24 @@ class Round:
         except TimeoutError:
             host.kill()
             await host.wait()
-            self._fault(kill, "not everything came to its end")
+            self._fault("not everything came to its end")
         else:
             if code != 0:
-                self._fault(kill, f"SIGTERM ended the last host with status {code}")
-        self._check(kill)
-        snapshot = self._snapshot()
-        expected = {
-            one.instance_id: (one.scenario.status, one.scenario.output)
-            for one in self._client.started
-        }
-        for fault in invariants.wrong_results(snapshot.instances, expected):
-            self._fault(kill, fault)
-        if not snapshot.is_idle:
-            self._fault(kill, "something is left in inbox, activities or timers")
+                self._fault(f"SIGTERM ended the last host with status {code}")
+        self._check(is_drained=False)
+        with contextlib.closing(self._copy()) as store:
+            for fault in final_faults(store, [self._client]):
+                self._fault(fault)
+            self._tally.instances += len(store.query())
         if not self._ended:
-            self._fault(kill, "no end of an activity was ever seen: the check is blind")
-        self._check_entities(kill)
-        self._count(snapshot)
-
-    def _check_entities(self, kill: Kill) -> None:
-        store = self._copy()
-        shared = int(store.entity_state("@counter@all") or 0)
-        signals = int(store.entity_state("@counter@client") or 0)
-        store.close()
-        wanted = sum(one.scenario.shared_additions for one in self._client.started)
-        if shared != wanted:
-            self._fault(kill, f"the shared entity counted {shared} operations, not {wanted}")
-        least, most = self._client.signals_answered, self._client.signals_sent
-        if not least <= signals <= most:
-            self._fault(
-                kill, f"the client's entity counted {signals} signals: {least} of {most} answered"
-            )
-
-    def _count(self, snapshot: Snapshot) -> None:
+            self._fault("no end of an activity was ever seen: the check is blind")
         began = Counter(
             line.removeprefix("began ")
             for line in self._folder.journal.read_text().splitlines()
             if line.startswith("began ") and "/never" not in line and "/second" not in line
         )
-        self.tally.instances = len(snapshot.instances)
-        self.tally.activities = len(began)
-        self.tally.begun_again = began.total() - len(began)
+        self._tally.activities += len(began)
+        self._tally.begun_again += began.total() - len(began)
 
     def _snapshot(self, cut: int | None = None) -> Snapshot:
         try:
@@ -290,9 +263,8 @@ class Round:
         self._journal_read += len(text)
         return text.splitlines()
 
-    def _fault(self, kill: Kill, text: str) -> None:
-        number = self.tally.kills.total()
-        self.tally.faults.append(f"{self._folder.path.name}, kill {number} ({kill}): {text}")
+    def _fault(self, text: str) -> None:
+        self._tally.faults.append(f"{self._folder.path.name}, {self._now}: {text}")
 
 
 def _salt(log: bytes) -> bytes:

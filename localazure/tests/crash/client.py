@@ -7,13 +7,16 @@ be kept. A request without one may have had its effect; it is repeated if that i
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import aiohttp
 
 from crash.host import KEYS
+from crash.invariants import inspect, wrong_results
 from crash.scenarios import MEND, OPERATIONS, PAYLOAD, SCENARIOS, Scenario
+from localazure.functions.durable.store.store import Store
 
 POLL_SECONDS: Final = 0.02
 _API: Final = "/runtime/webhooks/durabletask"
@@ -150,6 +153,26 @@ async def _post(
             raise Refused(f"{path} was answered {reply.status}: {await reply.text()}")
         if reply.status == 503:  # it is draining, and does not process this
             raise aiohttp.ServerDisconnectedError
+
+
+def final_faults(store: Store, clients: Sequence[Client]) -> list[str]:
+    """What is wrong with a store once everything that its clients started should have ended."""
+    found = inspect(store)
+    started = [one for client in clients for one in client.started]
+    expected = {one.instance_id: (one.scenario.status, one.scenario.output) for one in started}
+    faults = found.faults + wrong_results(found.instances, expected)
+    if not found.is_idle:
+        faults.append("something is left in inbox, activities or timers")
+    shared = int(store.entity_state("@counter@all") or 0)
+    wanted = sum(one.scenario.shared_additions for one in started)
+    if shared != wanted:
+        faults.append(f"the shared entity counted {shared} operations, not {wanted}")
+    signals = int(store.entity_state("@counter@client") or 0)
+    least = sum(client.signals_answered for client in clients)
+    most = sum(client.signals_sent for client in clients)
+    if not least <= signals <= most:
+        faults.append(f"the clients' entity counted {signals} signals: {least} of {most} answered")
+    return faults
 
 
 async def status_of(http: aiohttp.ClientSession, method: str, path: str) -> int:

@@ -7,14 +7,10 @@ It runs the whole host, from the HTTP server to SQLite.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import multiprocessing
 import os
-import random
 import signal
-import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -25,7 +21,7 @@ import psutil
 
 from localazure.functions.app_process import run_app
 from localazure.functions.http.access_keys import KeyRing
-from localazure.runtime.environment import LOOPBACK
+from localazure.processes.ports import LOOPBACK, free_ports
 from localazure.sqlite import crash_points
 
 APP: Final = Path(__file__).parent / "app"
@@ -35,49 +31,28 @@ _processes = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload([__name__, "localazure.functions.triggers.durable.functions"])
 
 
-@dataclass(frozen=True)
 class Folder:
-    """The folder with the host's state and the functions' journal."""
+    """A new folder with the host's state and what the functions write.
 
-    path: Path
+    Attributes:
+        state: the host's state folder.
+        database: the engine's store.
+        journal: of the activities.
+        marks: files of the activities that fail the first time.
+        release: a file that lets the activity `held` return.
+        log: the output of all runs.
+    """
 
-    @property
-    def state(self) -> Path:
-        """The host's state folder."""
-        return self.path / "state"
-
-    @property
-    def database(self) -> Path:
-        """The engine's store."""
-        return self.state / "durable.db"
-
-    @property
-    def journal(self) -> Path:
-        """The journal of the activities."""
-        return self.path / "journal"
-
-    @property
-    def release(self) -> Path:
-        """A file that lets the activity `held` return."""
-        return self.path / "release"
-
-    @property
-    def log(self) -> Path:
-        """The output of all runs."""
-        return self.path / "host.log"
-
-    def make(self) -> None:
-        """Create the files that the functions need."""
-        (self.path / "marks").mkdir(parents=True)
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.state = path / "state"
+        self.database = self.state / "durable.db"
+        self.journal = path / "journal"
+        self.marks = path / "marks"
+        self.release = path / "release"
+        self.log = path / "host.log"
+        self.marks.mkdir(parents=True)
         self.journal.touch()
-
-    def settings(self) -> dict[str, str]:
-        """App settings with these paths."""
-        return {
-            "JOURNAL": str(self.journal),
-            "MARKS": str(self.path / "marks"),
-            "RELEASE": str(self.release),
-        }
 
 
 class HostProcess:
@@ -97,11 +72,16 @@ class HostProcess:
         passes: int = 1,
         settings: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        self._port = _free_port()
+        (self._port,) = free_ports(1)
         self._ready, theirs = _processes.Pipe(duplex=False)
+        paths = {
+            "JOURNAL": str(folder.journal),
+            "MARKS": str(folder.marks),
+            "RELEASE": str(folder.release),
+        }
         self._process: BaseProcess = _processes.Process(
             target=_run_host,
-            args=(folder, self._port, label, passes, folder.settings() | dict(settings), theirs),
+            args=(folder, self._port, label, passes, {**paths, **settings}, theirs),
         )
         self._process.start()
         theirs.close()
@@ -113,9 +93,8 @@ class HostProcess:
 
     async def ready(self) -> bool:
         """Wait until it is ready; False if it died before."""
-        await _readable(self._ready.fileno())
         try:
-            return self._ready.recv_bytes() == b"ready"
+            return await asyncio.to_thread(self._ready.recv_bytes) == b"ready"
         except EOFError:
             return False
 
@@ -139,30 +118,10 @@ class HostProcess:
 
     async def wait(self) -> int:
         """Wait for its end; the exit status, negative for a signal."""
-        await _readable(self._process.sentinel)
-        self._process.join()
+        await asyncio.to_thread(self._process.join)
         code = self._process.exitcode
         assert code is not None
         return code
-
-
-def _free_port() -> int:
-    """A free port, outside the range that the kernel assigns to clients."""
-    while True:
-        port = random.randrange(10_000, 32_000)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind((LOOPBACK, port))
-            return port
-
-
-async def _readable(descriptor: int) -> None:
-    loop = asyncio.get_running_loop()
-    is_readable = asyncio.Event()
-    loop.add_reader(descriptor, is_readable.set)
-    try:
-        await is_readable.wait()
-    finally:
-        loop.remove_reader(descriptor)
 
 
 def _run_host(

@@ -14,17 +14,8 @@ from typing import Any, Final
 from localazure.functions.durable.engine import history
 from localazure.functions.durable.engine.history import Event, EventType
 from localazure.functions.durable.engine.instance import FINISHED, Instance, Status
-from localazure.functions.durable.store.records import Message
 from localazure.functions.durable.store.store import Store
 
-_SCHEDULES: Final = frozenset(
-    {
-        EventType.TASK_SCHEDULED,
-        EventType.SUB_ORCHESTRATION_INSTANCE_CREATED,
-        EventType.TIMER_CREATED,
-        EventType.EVENT_SENT,
-    }
-)
 # The event that ends a step, and the kinds of steps that it can end.
 _ENDS: Final = {
     EventType.TASK_COMPLETED: EventType.TASK_SCHEDULED,
@@ -43,14 +34,12 @@ class Snapshot:
         faults: violations of the invariants.
         ended: labels of activities whose success is recorded: they must never begin again.
         instances: all of them, by id.
-        events: how many events of history there are.
         is_idle: no work is running and no message waits.
     """
 
     faults: list[str] = field(default_factory=list[str])
     ended: set[str] = field(default_factory=set[str])
     instances: dict[str, Instance] = field(default_factory=dict[str, Instance])
-    events: int = 0
     is_idle: bool = False
 
 
@@ -80,12 +69,11 @@ def inspect(store: Store) -> Snapshot:
         if parent is not None and instance.status not in FINISHED:
             live_children.setdefault(parent.execution_id, set()).add(parent.event_id)
     asked = Counter(
-        _request(message.event).get("id", "") for message in inbox if _to_entity(message)
+        _request(message.event).get("id", "") for message in inbox if message.target.startswith("@")
     )
     for instance in found.instances.values():
         execution = instance.execution
         events = history.decode(",".join(store.history(execution.execution_id)))
-        found.events += len(events)
         under_way = UnderWay(
             inbox=[
                 message.event
@@ -118,16 +106,15 @@ def inspect(store: Store) -> Snapshot:
 def faults_of(instance: Instance, events: list[Event], under_way: UnderWay) -> list[str]:
     """The faults of one execution: lost, duplicate or invented steps."""
     faults = [*_order_faults(instance, events)]
-    steps = {event["EventId"]: event for event in events if event["EventType"] in _SCHEDULES}
-    count = sum(event["EventType"] in _SCHEDULES for event in events)
+    steps = {event["EventId"]: event for event in events if event["EventType"] in history.STEPS}
+    count = sum(event["EventType"] in history.STEPS for event in events)
     if sorted(steps) != list(range(count)):
         faults.append(f"its steps are numbered {sorted(steps)}, {count} in all")
     ends = Counter[int]()
     for event in [*events, *under_way.inbox]:
-        kind = _ENDS.get(event["EventType"])
-        if kind is None:
+        kind, number = _ENDS.get(event["EventType"]), history.ended_step(event)
+        if kind is None or number is None:
             continue
-        number = _ended_step(event)
         ends[number] += 1
         if number not in steps or steps[number]["EventType"] != kind:
             faults.append(f"the end of step {number}, which it never took: {event}")
@@ -244,18 +231,9 @@ def wrong_results(
     return faults
 
 
-def _ended_step(event: Event) -> int:
-    is_timer = event["EventType"] == EventType.TIMER_FIRED
-    return event["TimerId" if is_timer else "TaskScheduledId"]
-
-
 def _label(step: Event) -> str | None:
     work: Any = json.loads(step["Input"])
     return work.get("label") if isinstance(work, dict) else None
-
-
-def _to_entity(message: Message) -> bool:
-    return message.target.startswith("@")
 
 
 def _request(event: Event) -> dict[str, Any]:

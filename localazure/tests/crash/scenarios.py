@@ -24,11 +24,8 @@ class Scenario:
     status: str = "Completed"
 
 
-SUSPEND: Final = "suspend"
-RESUME: Final = "resume"
-TERMINATE: Final = "terminate"
 MEND: Final = "rewind"
-OPERATIONS: Final = frozenset({SUSPEND, RESUME, TERMINATE})
+OPERATIONS: Final = frozenset({"suspend", "resume", "terminate"})
 PAYLOAD: Final = {"by": "client"}
 
 # The SDK hands an event's payload to the orchestrator as what it is in JSON text.
@@ -37,12 +34,12 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "fan_out": Scenario([[1, 2, 3, 4, 5, 6, 7, 8], 37]),
     "timers": Scenario(2),
     "approval": Scenario([PAYLOAD, PAYLOAD, 2], ("first", "second")),
-    "suspended": Scenario([PAYLOAD, 2], (SUSPEND, "go", RESUME)),
+    "suspended": Scenario([PAYLOAD, 2], ("suspend", "go", "resume")),
     "counting": Scenario([7, 7], shared_additions=5),
     "family": Scenario([3, 4, 2, "failed"]),
     "again": Scenario(4, shared_additions=4),
     "retried": Scenario([2, "failed"]),
     "mended": Scenario([2, 3], (MEND,)),
     "mixed": Scenario([2, 7, 7, PAYLOAD], ("mixed",)),
-    "stopped": Scenario("enough", (TERMINATE,), status="Terminated"),
+    "stopped": Scenario("enough", ("terminate",), status="Terminated"),
 }

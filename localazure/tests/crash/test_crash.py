@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
@@ -33,7 +34,6 @@ def test_twenty_kills_lose_nothing() -> None:
 
 async def test_a_drain_waits_for_activities_and_records_their_end(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "drained")
-    folder.make()
     async with asyncio.timeout(DEADLINE_SECONDS):
         first = HostProcess(folder)
         assert await first.ready()
@@ -47,14 +47,11 @@ async def test_a_drain_waits_for_activities_and_records_their_end(tmp_path: Path
             assert await status_of(http, "POST", "orchestrators/chain/late") == 503
         folder.release.touch()
         assert await first.wait() == 0
-        store = Store(folder.database)
-        try:
+        with contextlib.closing(Store(folder.database)) as store:
             assert not store.activities()
             (message,) = store.inbox()
             assert message.event["Result"] == "2"
             assert store.instance("late") is None
-        finally:
-            store.close()
         second = HostProcess(folder)
         assert await second.ready()
         async with aiohttp.ClientSession(second.base_url) as http:

@@ -21,19 +21,13 @@ from harness.sdk_scenarios import Scenario, answer_of, scenarios
 from localazure.functions.durable.engine import decision, episode
 from localazure.functions.durable.engine.decision import Decision
 from localazure.functions.durable.engine.episode import Effects
-from localazure.functions.durable.engine.history import Event, EventType
+from localazure.functions.durable.engine.history import STEPS, Event, EventType
 from localazure.functions.durable.engine.instance import FINISHED, Execution, Status
 from localazure.functions.durable.engine.invocation import FunctionFailed, KnownFunctions
 from localazure.functions.durable.engine.orchestrator_trigger import OrchestratorTrigger
 from localazure.functions.durable.engine.replay_cursor import ReplayCursor
 from localazure.functions.worker import orchestrators
 
-STEPS = {
-    EventType.TASK_SCHEDULED,
-    EventType.SUB_ORCHESTRATION_INSTANCE_CREATED,
-    EventType.TIMER_CREATED,
-    EventType.EVENT_SENT,
-}
 MADE_BY_THE_ENGINE = STEPS | {
     EventType.ORCHESTRATOR_STARTED,
     EventType.EXECUTION_STARTED,

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final
 
 Event = dict[str, Any]
 
@@ -44,6 +44,23 @@ class EventType(IntEnum):
     HISTORY_STATE = 18
     EXECUTION_SUSPENDED = 19
     EXECUTION_RESUMED = 20
+
+
+STEPS: Final = frozenset(
+    {
+        EventType.TASK_SCHEDULED,
+        EventType.SUB_ORCHESTRATION_INSTANCE_CREATED,
+        EventType.TIMER_CREATED,
+        EventType.EVENT_SENT,
+    }
+)
+"""The events that record what an orchestrator has begun."""
+
+
+def ended_step(event: Event) -> int | None:
+    """The event id of the step that an event ends; None if it ends none."""
+    is_timer = event["EventType"] == EventType.TIMER_FIRED
+    return event.get("TimerId" if is_timer else "TaskScheduledId")
 
 
 def timestamp(moment: datetime) -> str:

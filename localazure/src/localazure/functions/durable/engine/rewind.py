@@ -11,16 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from localazure.functions.durable.engine.history import Event, EventType
+from localazure.functions.durable.engine.history import STEPS, Event, EventType, ended_step
 
-_STEPS = frozenset(
-    {
-        EventType.TASK_SCHEDULED,
-        EventType.SUB_ORCHESTRATION_INSTANCE_CREATED,
-        EventType.TIMER_CREATED,
-        EventType.EVENT_SENT,
-    }
-)
 _SUCCESSES = frozenset({EventType.TASK_COMPLETED, EventType.SUB_ORCHESTRATION_INSTANCE_COMPLETED})
 _FAILURES = frozenset({EventType.TASK_FAILED, EventType.SUB_ORCHESTRATION_INSTANCE_FAILED})
 
@@ -38,10 +30,10 @@ def rewind(events: Sequence[Event]) -> Rewound:
     own_steps = [
         n
         for n, event in enumerate(events)
-        if event["EventType"] in _STEPS and "RetryOf" not in event
+        if event["EventType"] in STEPS and "RetryOf" not in event
     ]
     last_step = max(own_steps, default=-1)
-    steps = {event["EventId"]: event for event in events if event["EventType"] in _STEPS}
+    steps = {event["EventId"]: event for event in events if event["EventType"] in STEPS}
     policies = {step["RetryOf"] for step in steps.values() if "RetryOf" in step}
     succeeded = {
         _first_attempt(steps[event["TaskScheduledId"]])
@@ -70,21 +62,13 @@ def rewind(events: Sequence[Event]) -> Rewound:
         if event_id in undone or step.get("RetryOf") in undone
     }
     left = [event for event in events if not _removed(event, gone, children, steps)]
-    ended = {_step_ended_by(event) for event in left}
+    ended = {ended_step(event) for event in left}
     return Rewound(
         events=left,
         open_steps=[
-            event
-            for event in left
-            if event["EventType"] in _STEPS and event["EventId"] not in ended
+            event for event in left if event["EventType"] in STEPS and event["EventId"] not in ended
         ],
     )
-
-
-def _step_ended_by(event: Event) -> int | None:
-    if event["EventType"] == EventType.TIMER_FIRED:
-        return event["TimerId"]
-    return event.get("TaskScheduledId")
 
 
 def _first_attempt(step: Event) -> int:
@@ -95,12 +79,9 @@ def _removed(event: Event, gone: set[int], children: list[str], steps: dict[int,
     kind = event["EventType"]
     if kind == EventType.EXECUTION_COMPLETED:
         return True
-    if kind in _STEPS:
+    if kind in STEPS:
         return event["EventId"] in gone
-    if kind == EventType.TIMER_FIRED:
-        return event["TimerId"] in gone
-    scheduled_id = event.get("TaskScheduledId")
-    if scheduled_id is None:
-        return False
-    step = steps[scheduled_id]
-    return scheduled_id in gone or (kind in _FAILURES and step.get("InstanceId") in children)
+    ended = ended_step(event)
+    return ended in gone or (
+        kind in _FAILURES and steps[event["TaskScheduledId"]].get("InstanceId") in children
+    )
