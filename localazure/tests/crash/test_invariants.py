@@ -6,7 +6,6 @@ import dataclasses
 import json
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,42 +13,16 @@ import pytest
 
 from crash import invariants
 from crash.invariants import UnderWay
-from localazure.functions.durable.engine import history
+from harness.durable_records import AT, NOW, an_execution
+from localazure.functions.durable.engine import episode, history
 from localazure.functions.durable.engine.history import Event
-from localazure.functions.durable.engine.instance import Execution, Instance, Status
+from localazure.functions.durable.engine.instance import Instance, Status
 from localazure.functions.durable.store.records import Activity, EpisodeCommit
 from localazure.functions.durable.store.store import Store
 
-AT = "2026-01-01T00:00:00.000000Z"
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
-EXECUTION = Execution(
-    instance_id="i",
-    execution_id="e",
-    name="chain",
-    version=None,
-    input_json=None,
-    created_at=NOW,
-)
-LIVE = Instance(
-    execution=EXECUTION,
-    status=Status.RUNNING,
-    started=True,
-    custom_status=None,
-    output=None,
-    last_updated_at=NOW,
-)
-STARTED = [
-    history.orchestrator_started(AT),
-    history.execution_started(
-        AT,
-        name="chain",
-        version=None,
-        input_json=None,
-        instance_id="i",
-        execution_id="e",
-        parent_instance_id=None,
-    ),
-]
+EXECUTION = an_execution()
+LIVE = dataclasses.replace(Instance.created(EXECUTION), status=Status.RUNNING, started=True)
+STARTED = episode.begin(EXECUTION, AT, started=False, messages=[])
 WORK = json.dumps({"label": "i/0/0", "number": 0})
 ASKED = json.dumps({"op": "add", "signal": False, "id": "request"})
 # A running instance with a step of each sort that has not ended.

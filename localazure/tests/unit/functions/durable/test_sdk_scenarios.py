@@ -11,12 +11,12 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from azure.durable_functions import Orchestrator
 
+from harness.durable_records import an_execution
 from harness.sdk_scenarios import Scenario, answer_of, scenarios
 from localazure.functions.durable.engine import decision, episode
 from localazure.functions.durable.engine.decision import Decision
@@ -130,13 +130,11 @@ def _execution(document: dict[str, Any]) -> Execution:
         event for event in document["history"] if event["EventType"] == EventType.EXECUTION_STARTED
     )
     given = document.get("input")
-    return Execution(
+    return an_execution(
         instance_id=document["instanceId"],
-        execution_id="execution",
         name=start.get("Name") or "orchestrator",
         version=start.get("Version"),
         input_json=None if given is None else json.dumps(given),
-        created_at=datetime(2026, 1, 1, tzinfo=UTC),
     )
 
 

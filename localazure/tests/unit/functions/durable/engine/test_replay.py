@@ -5,21 +5,20 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from harness.durable_records import AT, an_execution
 from localazure.functions.durable.engine import decision, episode, history
 from localazure.functions.durable.engine.decision import Decision
 from localazure.functions.durable.engine.episode import Effects
 from localazure.functions.durable.engine.history import Event, EventType
-from localazure.functions.durable.engine.instance import FINISHED, Execution, Parent, Status
+from localazure.functions.durable.engine.instance import FINISHED, Parent, Status
 from localazure.functions.durable.engine.invocation import FunctionFailed, KnownFunctions
 from localazure.functions.durable.engine.orchestrator_trigger import OrchestratorTrigger
 from localazure.functions.durable.engine.replay_cursor import ReplayCursor
 
-AT = "2026-01-01T00:00:00.000000Z"
 LATER = "2026-01-01T00:00:09.000000Z"
 
 
@@ -31,15 +30,7 @@ def known() -> KnownFunctions:
     return functions
 
 
-EXECUTION = Execution(
-    instance_id="i",
-    execution_id="e",
-    name="orch",
-    version=None,
-    input_json=None,
-    created_at=datetime(2026, 1, 1, tzinfo=UTC),
-    parent=Parent(instance_id="p", execution_id="pe", event_id=7),
-)
+EXECUTION = an_execution(parent=Parent(instance_id="p", execution_id="pe", event_id=7))
 
 
 def activity(name: str = "act") -> dict[str, Any]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from harness.durable_records import AT
 from localazure.functions.durable.engine import history
 from localazure.functions.durable.engine.history import Event
 from localazure.functions.durable.engine.rewind import rewind
 
-AT = "2026-01-01T00:00:00.000000Z"
 END = history.execution_completed(AT, status="Failed", result="x")
 
 

@@ -6,11 +6,12 @@ import asyncio
 import uuid
 from collections.abc import Generator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from harness.durable_records import NOW, an_execution
 from localazure.errors import StartError
 from localazure.functions.durable.engine import history
 from localazure.functions.durable.engine.instance import Execution, Instance, Status
@@ -28,7 +29,7 @@ class Hub:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+        self.now = NOW
         self.stores: list[SharedStore] = []
 
     async def open(self, host: str, partition_count: int = 4) -> SharedStore:
@@ -62,14 +63,7 @@ def hub(tmp_path: Path) -> Generator[Hub]:
 
 
 def execution(instance_id: str) -> Execution:
-    return Execution(
-        instance_id=instance_id,
-        execution_id=uuid.uuid4().hex,
-        name="chain",
-        version=None,
-        input_json=None,
-        created_at=datetime(2026, 1, 1, tzinfo=UTC),
-    )
+    return an_execution(instance_id=instance_id, execution_id=uuid.uuid4().hex)
 
 
 def first_turn(one: Execution, *activities: Activity) -> EpisodeCommit:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from harness.durable_records import AT, NOW, an_execution
 from localazure.functions.durable.engine import history
 from localazure.functions.durable.engine.instance import Execution, Instance, Status
 from localazure.functions.durable.store.records import (
@@ -25,9 +26,6 @@ from localazure.functions.durable.store.records import (
 )
 from localazure.functions.durable.store.store import Store
 
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
-AT = history.timestamp(NOW)
-
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
@@ -37,12 +35,9 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def execution(number: int = 0) -> Execution:
-    return Execution(
+    return an_execution(
         instance_id=f"i{number}",
         execution_id=f"e{number}",
-        name="orch",
-        version=None,
-        input_json='"x"',
         created_at=NOW + timedelta(seconds=number // 2),
     )
 
