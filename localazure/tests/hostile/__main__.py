@@ -17,7 +17,7 @@ from pathlib import Path
 
 from harness.runtime import Runtime
 from harness.small_app import make_app
-from hostile.siege import MOST_GROWTH_MIB, Assault, Siege, add_queue
+from hostile.siege import MOST_GROWTH_MIB, SERVICE_BUS, Assault, Siege
 from hostile.traffic import KINDS
 from localazure.runtime.environment import Environment
 
@@ -35,7 +35,7 @@ def main() -> int:
     logging.disable(logging.WARNING)  # asyncio and the SDKs log each connection that is cut off
     with tempfile.TemporaryDirectory(prefix="localazure-hostile-") as folder:
         app = make_app(Path(folder) / "app")
-        add_queue(app)
+        (app / "infra" / "local" / "Config.json").write_text(SERVICE_BUS)
         with Runtime(app, Path(folder) / "state", "--port-base", "0") as runtime:
             runtime.endpoints()
             environment = Environment.load(runtime.state)

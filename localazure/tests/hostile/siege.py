@@ -10,8 +10,7 @@ import ssl
 import time
 from collections.abc import Collection, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import psutil
 
@@ -22,7 +21,9 @@ from localazure.runtime.environment import AMQPS_PORT, Environment
 from localazure.runtime.supervisor import FUNCTIONS, SERVICES
 
 CONNECTIONS_PER_PORT = 4
-CONFIG = f'{{"UserConfig": {{"Namespaces": [{{"Name": "n", "Queues": [{{"Name": "{QUEUE}"}}]}}]}}}}'
+SERVICE_BUS: Final = (
+    f'{{"UserConfig": {{"Namespaces": [{{"Name": "n", "Queues": [{{"Name": "{QUEUE}"}}]}}]}}}}'
+)
 MIB = 2**20
 POLL_SECONDS = 0.1
 MOST_GROWTH_MIB = 64.0
@@ -72,15 +73,13 @@ class Siege:
         async with clients(self._environment) as operations:
             before = self._memory_mib()
             served = {name: Served() for name in operations}
-            await _all_until(
-                _Enough(seconds, served.values()),
-                *(go_on(each, served[name]) for name, each in operations.items()),
-                *(
-                    attack(script, target, random.Random(self._chance.random()), sent)
-                    for target in targets
-                    for _ in range(CONNECTIONS_PER_PORT)
-                ),
-            )
+            sound = [go_on(each, served[name]) for name, each in operations.items()]
+            hostile = [
+                attack(script, target, random.Random(self._chance.random()), sent)
+                for target in targets
+                for _ in range(CONNECTIONS_PER_PORT)
+            ]
+            await _work([*sound, *hostile], seconds, served.values())
             await asyncio.sleep(0.5)  # the servers see the ends of the connections
             after = self._memory_mib()
         return Assault(
@@ -95,21 +94,14 @@ class Siege:
         environment = self._environment
         tls = ssl.create_default_context(cafile=str(environment.ca_bundle))
         tls_ports = {"blob_tls", "queue_tls", "table_tls", "event_grid_tls", "azure_ml"}
-        amqp_over_tls = Target(
-            "service_bus_tls", AMQPS_PORT, is_amqp=True, tls=tls, host=environment.service_bus_host
-        )
-        return [
-            amqp_over_tls,
-            *(
-                Target(
-                    name,
-                    port,
-                    is_amqp=name == "service_bus",
-                    tls=tls if name in tls_ports else None,
-                )
-                for name, port in dataclasses.asdict(environment.ports).items()
-            ),
+        targets = [
+            Target(
+                name, port, is_amqp=name == "service_bus", tls=tls if name in tls_ports else None
+            )
+            for name, port in dataclasses.asdict(environment.ports).items()
         ]
+        host = environment.service_bus_host
+        return [Target("service_bus_tls", AMQPS_PORT, is_amqp=True, tls=tls, host=host), *targets]
 
     def _memory_mib(self) -> dict[str, float]:
         """Resident memory of each part that still is the process it was, and of its children."""
@@ -124,22 +116,16 @@ class Siege:
         return found
 
 
-class _Enough:
-    """Over after a time, once every client has carried out an operation."""
-
-    def __init__(self, seconds: float, served: Iterable[Served]) -> None:
-        self._end = time.monotonic() + seconds
-        self._last = self._end + OPERATION_SECONDS
-        self._served = list(served)
-
-    def is_reached(self) -> bool:
-        now = time.monotonic()
-        return now > self._last or (now > self._end and all(s.operations for s in self._served))
-
-
-async def _all_until(enough: _Enough, *work: Coroutine[Any, Any, None]) -> None:
+async def _work(
+    work: Iterable[Coroutine[Any, Any, None]], seconds: float, served: Collection[Served]
+) -> None:
+    """Work for a time, and until every client has carried out an operation."""
     tasks = [asyncio.create_task(each) for each in work]
-    while not enough.is_reached():
+    enough = time.monotonic() + seconds
+    last = enough + OPERATION_SECONDS
+    while time.monotonic() < enough or (
+        time.monotonic() < last and not all(each.operations for each in served)
+    ):
         await asyncio.sleep(POLL_SECONDS)
     await _end(tasks)
 
@@ -156,8 +142,3 @@ async def _end(tasks: Collection[asyncio.Task[None]]) -> None:
         for task in done:
             if not task.cancelled():
                 task.result()  # raises what the task has raised
-
-
-def add_queue(app: Path) -> None:
-    """Give an app the queue that the clients use."""
-    (app / "infra" / "local" / "Config.json").write_text(CONFIG)
