@@ -91,7 +91,7 @@ async def run(laptop: Laptop, line: str, exits: int = 0, /, **names: str) -> Any
         arguments.append("--yes")
     done = await laptop.command("--json", *arguments)
     assert done.exit_code == exits, (line, done.output)
-    return json.loads(done.output)
+    return json.loads(done.stdout or "null")
 
 
 async def do(laptop: Laptop, task: int, **names: str) -> list[Any]:
@@ -130,12 +130,21 @@ async def test_the_script_has_these_tasks_and_each_is_done_both_ways() -> None:
 
 async def test_1_command_what_failed_last_night_and_why(laptop: Laptop) -> None:
     evening = (datetime.now(UTC) - timedelta(hours=12)).isoformat(timespec="seconds")
-    (last, *_) = await runs_of(laptop, "hopeless")
+    last, first = await runs_of(laptop, "hopeless")
     listed, shown = await do(laptop, 1, LAST_EVENING=evening, RUN=last["id"])
     assert listed["runs"]
     assert {each["state"] for each in listed["runs"]} <= {"failed", "rejected"}
+    states = [step["state"] for step in shown["timeline"]]
+    assert states[:4] == ["registering", "provisioning", "submitting", "queued"]
+    assert states[-1] == shown["state"] == "failed"
+    assert all(step["ended_at"] for step in shown["timeline"][:-1])
+    assert shown["compute"]["nodes"] == 4
     assert shown["error"]["type"] == "JobFailed"
     assert shown["remedy"]
+    assert shown["links"]["previous_attempt"] == first["id"]
+    _, before, _ = await laptop.get(f"/api/runs/{first['id']}")
+    assert before["links"]["next_attempt"] == last["id"]
+    assert before["next_attempt_at"]
 
 
 async def test_1_page_what_failed_last_night_and_why(laptop: Laptop, page: Page) -> None:
@@ -301,10 +310,20 @@ async def test_6_page_is_my_file_in_the_model(page: Page) -> None:
 
 
 async def test_7_command_roll_the_champion_back(laptop: Laptop) -> None:
-    listed, back, forward = await do(laptop, 7, PIPELINE="batches", VERSION="2")
-    assert listed["champion"] == "2"
-    assert back == {"champion": "1", "changed": True}
+    listing, rollback, promote = commands(7)
+    listed = await run(laptop, listing, PIPELINE="batches")
+    assert [each["stage"] for each in listed["models"]] == ["champion", "former"]
+    back = await run(laptop, rollback, PIPELINE="batches")
+    assert (listed["champion"], back) == ("2", {"champion": "1", "changed": True})
+    again = await run(laptop, f"{rollback} 2", PIPELINE="batches")
+    assert again == {"champion": "1", "changed": False}
+    await run(laptop, rollback, 5, PIPELINE="batches")  # nothing is before version 1
+    await run(laptop, promote, 4, PIPELINE="batches", VERSION="9")
+    forward = await run(laptop, promote, PIPELINE="batches", VERSION="2")
     assert forward == {"champion": "2", "changed": True}
+    _, kept, _ = await laptop.get("/api/actions?limit=3")
+    done = [(each["action"], each["on"]) for each in kept["actions"]]
+    assert done == [(action, "model batches:2") for action in ("promote", "rollback", "rollback")]
 
 
 async def test_7_page_roll_the_champion_back(laptop: Laptop, page: Page) -> None:
@@ -323,6 +342,7 @@ async def test_7_page_roll_the_champion_back(laptop: Laptop, page: Page) -> None
 
 async def test_8_command_why_does_this_run_wait(laptop: Laptop) -> None:
     queues, pipeline = await do(laptop, 8, PIPELINE=WAITING)
+    assert pipeline["state"] == "settling"
     assert pipeline["sentence"].startswith("waits for the marker _SUCCESS, which has not come")
     flavors = {each["name"]: each for each in queues["flavors"]}
     assert flavors["queued"]["price_per_node_hour"] == 100
@@ -347,10 +367,18 @@ async def test_8_page_why_does_this_run_wait(laptop: Laptop, page: Page) -> None
 
 async def test_9_command_what_did_it_cost(laptop: Laptop) -> None:
     (ended,) = await runs_of(laptop, "admitted")
-    queues, pipeline, shown = await do(laptop, 9, PIPELINE="admitted", RUN=ended["id"])
-    assert shown["cost"]["amount"] > 0
-    assert queues["costs"] == pipeline["costs"]
-    assert queues["costs"][0]["amount"] == pytest.approx(shown["cost"]["amount"], abs=0.005)
+    names = {"PIPELINE": "admitted", "RUN": ended["id"]}
+    queues, pipeline, shown = await do(laptop, 9, **names)
+    cost = shown["cost"]
+    amount = cost["node_seconds"] / 3600 * cost["price_per_node_hour"]
+    assert cost["amount"] == pytest.approx(amount)
+    (month,) = queues["costs"]
+    assert (month["pipeline"], month["queue"], month["runs"]) == ("admitted", "open", 1)
+    assert month["amount"] == pytest.approx(amount, abs=0.005)
+    assert (pipeline["costs"], pipeline["currency"]) == ([month], "USD")
+    for line in commands(9):
+        table = await laptop.command(*shlex.split(Template(line).substitute(names)))
+        assert f"{amount:,.2f} USD" in table.output, line
 
 
 async def test_9_page_what_did_it_cost(laptop: Laptop, page: Page) -> None:
