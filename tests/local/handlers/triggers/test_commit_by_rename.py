@@ -63,6 +63,7 @@ async def test_what_spark_commits_by_rename_is_a_landing(
         "BlobRenamed",
         "DirectoryRenamed",
     ]
+    zone.rules("source", include=["*.png"])  # the name of a directory matches no pattern
     hub: Any = TaskHub()
     pipelines = {zone.pipeline.name: zone.pipeline}
     decisions = await handle_blob_events(

@@ -14,10 +14,6 @@ from azure.storage.blob import ContainerClient
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
-from handlers.landing_zone.batch_records import record_batch
-from handlers.landing_zone.dataset_claims import claim_dataset
-from handlers.landing_zone.freezing import freeze_manifest
-from handlers.landing_zone.held_batches import hold_batch
 from handlers.landing_zone.newest_events import advance_newest_event
 from handlers.landing_zone.pauses import Pause, begin_resumption, pause
 from handlers.messaging import dead_letter_queue
@@ -29,21 +25,14 @@ from handlers.runs.run_records import add_to_record
 from handlers.triggers import reconciliation, zone_reconciliation
 from handlers.triggers.reconciliation import BUDGET_SECONDS, PIPELINES_AT_ONCE, Summary, reconcile
 from handlers.triggers.zone_reconciliation import partitions_to_land
-from orchestrations.contracts.datasets import FreezeManifest
-from orchestrations.contracts.landing import (
-    ClaimDataset,
-    HoldBatch,
-    LandingResult,
-    LandingStatus,
-    RecordBatch,
-)
+from orchestrations.contracts.landing import LandingPhase, LandingStatus
 from orchestrations.contracts.retraining import RunInput
 from orchestrations.contracts.run_records import RunRecord
 from orchestrations.contracts.runs import RunRequest, RunState
 from orchestrations.names import batch_id, landing_instance, run_id
 from orchestrations.pipeline import Pipeline
 from tests.local.handlers.world_with_messaging import OF_QUEUES, Namespace, World
-from tests.spying import spy
+from tests.local.handlers.zone_on_storage import Zone
 from tests.unit.handlers.azure_ml_fake import Workspace, a_job
 from tests.unit.handlers.durable_fake import TaskHub
 from tests.unit.orchestrations.examples import DATASET, PIPELINE, run_status, with_rules
@@ -55,11 +44,9 @@ pytestmark = pytest.mark.usefixtures("quiet_queues")
 
 
 @dataclass
-class Scene:
+class Scene(Zone):
     """A pipeline of its own: real zone, records and queues; task hub and workspace in memory."""
 
-    clients: Clients
-    pipeline: Pipeline
     hub: TaskHub
     workspace: Workspace
 
@@ -69,10 +56,6 @@ class Scene:
         pipelines = {each.name: each for each in (self.pipeline, *others)}
         starter: Any = self.hub
         return await reconcile(self.clients, pipelines, starter, now=NOW, monotonic=monotonic)
-
-    def land(self, name: str) -> None:
-        landing = self.clients.blobs.get_container_client("landing")
-        landing.upload_blob(self.pipeline.source.prefix + name, b"data", overwrite=True)
 
     def request(self, *, age: timedelta = timedelta(0)) -> RunRequest:
         dataset = DATASET.model_copy(update={"frozen_at": NOW - age})
@@ -119,16 +102,7 @@ async def test_a_paused_zone_gets_no_landing_and_one_that_was_resumed_half_way_d
     made = Pause(by="ada", reason="wrong upload", at=NOW)
     pause(scene.clients, scene.pipeline.name, made)
     assert (await scene.reconcile()).landings_started == []
-    dataset = freeze_manifest(
-        scene.clients, FreezeManifest(pipeline=scene.pipeline, freeze="f", frozen_at=NOW)
-    ).dataset
-    assert dataset is not None
-    hold_batch(
-        scene.clients,
-        HoldBatch(
-            pipeline=scene.pipeline.name, batch="b", dataset=dataset, reason="paused", message="m"
-        ),
-    )
+    scene.hold(scene.freeze(NOW))
     # The process dies here: nothing was landed.
     begin_resumption(scene.clients, scene.pipeline.name, at=NOW)
     assert scene.landing in (await scene.reconcile()).landings_started
@@ -142,31 +116,8 @@ async def test_a_zone_that_was_never_listed_gets_a_landing(scene: Scene) -> None
     assert (await scene.reconcile()).landings_started == []  # it is under way
 
 
-def close_batch(
-    scene: Scene,
-    at: datetime,
-    *,
-    marker_at: datetime | None = None,
-    partition: str | None = None,
-) -> None:
-    request = FreezeManifest(
-        pipeline=scene.pipeline, partition=partition, freeze="freeze", frozen_at=at
-    )
-    dataset = freeze_manifest(scene.clients, request).dataset
-    assert dataset is not None
-    batch = RecordBatch(
-        batch="b",
-        opened_at=at,
-        opened_by="event",
-        dataset=dataset,
-        marker_at=marker_at,
-        result=LandingResult(pipeline=scene.pipeline.name, outcome="empty"),
-    )
-    record_batch(scene.clients, batch)
-
-
 async def test_a_zone_with_an_event_that_no_listing_saw_gets_a_landing(scene: Scene) -> None:
-    close_batch(scene, NOW)
+    scene.close_batch(NOW)
     assert str(await scene.reconcile()) == "nothing to repair"
     advance_newest_event(scene.clients, scene.pipeline.name, None, NOW - timedelta(seconds=5))
     assert (await scene.reconcile()).landings_started == []
@@ -182,38 +133,31 @@ async def test_a_zone_is_listed_daily_whether_there_was_an_event_or_not(
     scene: Scene, hours: list[float], *, is_due: bool
 ) -> None:
     for each in hours:
-        close_batch(scene, NOW - timedelta(hours=each))
+        scene.close_batch(NOW - timedelta(hours=each))
     assert (await scene.reconcile()).landings_started == [scene.landing] * is_due
 
 
 async def test_a_marker_whose_event_was_lost_opens_a_landing(scene: Scene) -> None:
-    close_batch(scene, NOW, marker_at=NOW - timedelta(hours=1))
+    scene.close_batch(NOW, marker_at=NOW - timedelta(hours=1))
     scene.land("_SUCCESS")
     assert (await scene.reconcile()).landings_started == [scene.landing]
 
 
-async def test_an_unchanged_zone_is_not_listed(scene: Scene) -> None:
-    close_batch(scene, NOW)
-    with spy(ContainerClient, "list_blobs") as listed:
-        await scene.reconcile()
-    containers = {call.args[0].container_name for call in listed.call_args_list}
-    assert scene.pipeline.source.container not in containers
-
-
-async def test_unchanged_zones_cost_no_request_each(scene: Scene) -> None:
-    close_batch(scene, NOW)
-    others = [scene.pipeline]
-    unmarked = with_rules(scene.pipeline, source={"marker": None})
-    for number in range(20):
-        scene.pipeline = unmarked.model_copy(update={"name": f"{unmarked.name}-{number}"})
-        close_batch(scene, NOW)
-        advance_newest_event(scene.clients, scene.pipeline.name, None, NOW - timedelta(hours=1))
-        others.append(scene.pipeline)
-    scene.pipeline = others.pop(0)
+async def test_unchanged_zones_are_not_listed_and_cost_no_read_each(scene: Scene) -> None:
+    scene.close_batch(NOW)
+    marked = scene.pipeline
+    unmarked = with_rules(marked, source={"marker": None})
+    others = [
+        unmarked.model_copy(update={"name": f"{marked.name}-{number}"}) for number in range(20)
+    ]
+    for each in others:
+        scene.pipeline = each
+        scene.close_batch(NOW)
+        advance_newest_event(scene.clients, each.name, None, NOW - timedelta(hours=1))
+    scene.pipeline = marked
     read = zone_reconciliation.read_zone_records(scene.clients)
-    assert read.newest_events.keys() | read.last_batches.keys() == {
-        each.name for each in (scene.pipeline, *others)
-    }
+    known = {each.name for each in (marked, *others)}
+    assert read.newest_events.keys() | read.last_batches.keys() == known
 
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("no zone has news: its records are not read one by one")
@@ -221,7 +165,7 @@ async def test_unchanged_zones_cost_no_request_each(scene: Scene) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ContainerClient, "list_blobs", refuse)
         patch.setattr(record_store, "read", refuse)
-        for each in others:
+        for each in (marked, *others):
             assert partitions_to_land(scene.clients, each, read, now=NOW) == []
     last = others[-1]
     advance_newest_event(scene.clients, last.name, None, NOW + timedelta(seconds=5))
@@ -247,19 +191,21 @@ async def test_zones_are_checked_side_by_side_and_a_fault_of_one_harms_no_other(
     monkeypatch.setattr(reconciliation, "partitions_to_land", due)
     summary = await scene.reconcile(*others)
     assert summary.faults == [f"zone of {scene.pipeline.name}: LookupError"]
+    assert "LookupError" in str(summary)
     assert sorted(summary.landings_started) == sorted(
         landing_instance(each.name) for each in others
     )
 
 
 async def test_every_partition_that_was_never_listed_gets_a_landing(scene: Scene) -> None:
-    changes = {"partitions": "date=%Y-%m-%d", "batch": "partition"}
-    scene.pipeline = with_rules(scene.pipeline, source=changes)
+    scene.rules("source", partitions="date=%Y-%m-%d", batch="partition")
     for day in range(1, 7):
         scene.land(f"date=2026-11-0{day}/1.png")
-    close_batch(scene, NOW, partition="2026-11-05")
-    close_batch(scene, NOW - timedelta(days=2), partition="2026-11-06")
-    close_batch(scene, NOW - timedelta(days=2), partition="2026-11-01")  # old: no longer daily
+    scene.close_batch(NOW, partition="2026-11-05", outcome="empty")
+    scene.close_batch(NOW - timedelta(days=2), partition="2026-11-06", outcome="empty")
+    scene.close_batch(
+        NOW - timedelta(days=2), partition="2026-11-01", outcome="empty"
+    )  # old: no longer daily
     days = ("02", "03", "04", "06")
     assert (await scene.reconcile()).landings_started == [
         f"{scene.landing}_2026-11-{day}" for day in days
@@ -267,10 +213,7 @@ async def test_every_partition_that_was_never_listed_gets_a_landing(scene: Scene
 
 
 def claim(scene: Scene, *, age: timedelta = timedelta(0)) -> None:
-    batch = batch_id(scene.landing, NOW)
-    claim_dataset(
-        scene.clients, ClaimDataset(run=scene.run, batch=batch, request=scene.request(age=age))
-    )
+    scene.claim(scene.request(age=age).dataset, batch_id(scene.landing, NOW))
 
 
 @pytest.mark.parametrize("days", [0, 3])  # also after the app was down for days
@@ -283,22 +226,21 @@ async def test_a_claim_whose_run_never_came_to_be_gets_it_once(scene: Scene, day
     assert (await scene.reconcile()).runs_started == []
 
 
-@pytest.mark.parametrize("phase", ["training", None])
-async def test_a_claim_is_left_to_a_landing_that_is_still_on_it(
-    scene: Scene, phase: str | None
+@pytest.mark.parametrize(
+    ("told", "is_lost"),
+    [(("training", NOW), False), (None, False), (("settling", NOW + timedelta(seconds=5)), True)],
+)
+async def test_a_claim_is_left_to_a_landing_that_is_still_on_it_and_not_in_a_later_batch(
+    scene: Scene, told: tuple[LandingPhase, datetime] | None, *, is_lost: bool
 ) -> None:
     claim(scene)
-    status = LandingStatus(phase="training", pipeline=scene.pipeline.name, opened_at=NOW)
-    scene.hub.add(scene.landing, "landing", custom_status=status.to_dict() if phase else None)
-    assert (await scene.reconcile()).runs_started == []
-
-
-async def test_a_landing_in_a_later_batch_has_forgotten_the_claim(scene: Scene) -> None:
-    claim(scene)
-    later = NOW + timedelta(seconds=5)
-    status = LandingStatus(phase="settling", pipeline=scene.pipeline.name, opened_at=later)
-    scene.hub.add(scene.landing, "landing", custom_status=status.to_dict())
-    assert (await scene.reconcile()).runs_started == [scene.run]
+    status = None
+    if told is not None:
+        phase, opened_at = told
+        landing = LandingStatus(phase=phase, pipeline=scene.pipeline.name, opened_at=opened_at)
+        status = landing.to_dict()
+    scene.hub.add(scene.landing, "landing", custom_status=status)
+    assert (await scene.reconcile()).runs_started == [scene.run] * is_lost
 
 
 async def test_a_run_whose_instance_was_purged_is_not_started_again(scene: Scene) -> None:
@@ -324,11 +266,7 @@ async def test_a_run_whose_job_has_ended_is_told(scene: Scene, status: str, time
 
 async def test_a_claim_that_cannot_be_read_does_not_hide_the_others(scene: Scene) -> None:
     claim(scene)
-    request = scene.request()
-    request = request.model_copy(
-        update={"dataset": request.dataset.model_copy(update={"version": "0000"})}
-    )
-    claim_dataset(scene.clients, ClaimDataset(run="r", batch="b", request=request))
+    scene.claim(DATASET.model_copy(update={"version": "0000"}), "b")
     name = f"dataset-claims/{scene.pipeline.name}/0000.json"
     of_tomorrow = {"claim": {"schema_version": 2}, "request": {}}
     record_store.replace(scene.clients.records, name, of_tomorrow)
@@ -424,16 +362,6 @@ async def test_a_run_that_broke_before_its_end_was_told_is_told_of_once(
     (message,) = [each for each in told if str(each.message_id).startswith(scene.run)]
     assert message.message_id == f"{scene.run}:{kind}:service_bus"
     assert parse_delivery(str(message)).notification.status.state == state
-
-
-async def test_one_fault_does_not_keep_the_rest_from_being_looked_at(scene: Scene) -> None:
-    nowhere = {"container": "no-such-container", "partitions": "%Y", "batch": "partition"}
-    broken = with_rules(scene.pipeline, source=nowhere).model_copy(update={"name": "broken"})
-    scene.land("1.png")
-    summary = await scene.reconcile(broken)
-    assert summary.faults == ["zone of broken: ResourceNotFoundError"]
-    assert summary.landings_started == [scene.landing]
-    assert "ResourceNotFoundError" in str(summary)
 
 
 @pytest.mark.parametrize(
