@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import json
 from datetime import timedelta
 from pathlib import Path
@@ -11,7 +10,7 @@ from handlers.api.documents.queues import QueueList
 from handlers.api.queues import list_queues
 from handlers.capacity.admission_record import RECORD
 from tests.unit.handlers.asking import ask
-from tests.unit.handlers.azure_ml_fake import World, make_world
+from tests.unit.handlers.azure_ml_fake import make_world
 from tests.unit.orchestrations.capacity.examples import (
     START,
     an_admission,
@@ -25,12 +24,9 @@ QUEUES = queues(
 )
 
 
-def a_world(folder: Path) -> World:
-    return make_world({"PIPELINES_FOLDER": str(folder)})
-
-
-def test_without_a_file_there_is_no_queue(tmp_path: Path) -> None:
-    answer = asyncio.run(ask(list_queues, a_world(tmp_path).clients, now=START))
+async def test_without_a_file_there_is_no_queue(tmp_path: Path) -> None:
+    world = make_world({"PIPELINES_FOLDER": str(tmp_path)})
+    answer = await ask(list_queues, world.clients, now=START)
     assert answer.document == {
         "currency": None,
         "prices_as_of": None,
@@ -38,11 +34,12 @@ def test_without_a_file_there_is_no_queue(tmp_path: Path) -> None:
         "queues": [],
         "costs": [],
     }
+    assert (await ask(list_queues, world.clients, query={"queue": "vision"})).status == 400
 
 
-def test_who_holds_who_waits_and_what_was_spent(tmp_path: Path) -> None:
+async def test_who_holds_who_waits_and_what_was_spent(tmp_path: Path) -> None:
     (tmp_path / "queues.yml").write_text(yaml.safe_dump(QUEUES.model_dump(mode="json")))
-    world = a_world(tmp_path)
+    world = make_world({"PIPELINES_FOLDER": str(tmp_path)})
     document = an_admission(
         QUEUES,
         waiting("a", "vision", 3),
@@ -50,7 +47,7 @@ def test_who_holds_who_waits_and_what_was_spent(tmp_path: Path) -> None:
         waiting("c", "speech", 1, since=START + timedelta(seconds=1)),
     )
     world.records.blobs[RECORD] = json.dumps(document.to_dict()).encode()
-    answer = asyncio.run(ask(list_queues, world.clients, now=START))
+    answer = await ask(list_queues, world.clients, now=START)
     assert answer.status == 200
     found = QueueList.model_validate(answer.document)
     vision, speech = found.queues
@@ -68,8 +65,3 @@ def test_who_holds_who_waits_and_what_was_spent(tmp_path: Path) -> None:
     )
     assert list(world.records.blobs) == [RECORD], "reading it decides nothing"
     assert world.records.blobs[RECORD] == json.dumps(document.to_dict()).encode()
-
-
-def test_an_unknown_parameter_is_refused(tmp_path: Path) -> None:
-    answer = asyncio.run(ask(list_queues, a_world(tmp_path).clients, query={"queue": "vision"}))
-    assert answer.status == 400

@@ -50,14 +50,9 @@ def queues(**queue: Any) -> dict[str, Any]:
     }
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    deploy(tmp_path, queues())
-    return tmp_path
-
-
-def deploy(folder: Path, document: dict[str, Any]) -> None:
-    (folder / "queues.yml").write_text(yaml.safe_dump(document))
+def deploy(world: World, document: dict[str, Any]) -> None:
+    text = yaml.safe_dump(document)
+    (world.clients.settings.pipelines_folder / "queues.yml").write_text(text)
 
 
 class Compute:
@@ -93,8 +88,9 @@ class Background:
 
 
 @pytest.fixture
-def world(folder: Path) -> World:
-    made = make_world({"PIPELINES_FOLDER": str(folder)})
+def world(tmp_path: Path) -> World:
+    made = make_world({"PIPELINES_FOLDER": str(tmp_path)})
+    deploy(made, queues())
     workspace: Any = made.workspace
     workspace.compute = Compute()
     vars(made.clients).update(background=Background())
@@ -185,7 +181,7 @@ def test_a_job_that_never_ran_costs_nothing(world: World, *, submitted: bool) ->
 
 def test_a_crash_after_the_settlement_finds_the_cost_in_the_record(world: World) -> None:
     keep_record(world)
-    deploy(world.clients.settings.pipelines_folder, queues(budget={"amount": 100, "days": 7}))
+    deploy(world, queues(budget={"amount": 100, "days": 7}))
     ask(world, "a")
     end(world, "a")
     first = return_nodes(world.clients, ReturnNodes(run="a"))
@@ -203,10 +199,7 @@ def test_a_run_that_is_to_be_cancelled_is_not_admitted(world: World) -> None:
 
 def test_an_option_without_quota_is_skipped(world: World) -> None:
     compute: Any = world.workspace.compute
-    deploy(
-        world.clients.settings.pipelines_folder,
-        queues() | {"flavors": [{**each, "nodes": 2} for each in queues()["flavors"]]},
-    )
+    deploy(world, queues() | {"flavors": [{**each, "nodes": 2} for each in queues()["flavors"]]})
     compute.used["lowPriorityCores"] = 18
     assert ask(world, "a", SPOT, GPU).option == GPU
     waits = ask(world, "b", SPOT)
@@ -229,6 +222,8 @@ def test_a_quota_that_is_too_small_for_every_option_is_an_error(world: World) ->
     compute.limit |= {"standardNCSv3Family": 6}
     with pytest.raises(QuotaExceeded, match=r"gpu \(2 x Standard_NC6s_v3\): 0 of 6 vCPUs"):
         ask(world, "a")
+    one = GPU.model_copy(update={"nodes": 1})
+    assert ask(world, "a", GPU, one).option == one
 
 
 def test_a_refused_option_is_given_up_and_the_next_one_taken(world: World) -> None:
@@ -250,17 +245,10 @@ def test_fewer_nodes_of_the_cluster_that_refused_more_are_another_option(world: 
         assert [(each.run, each.nodes) for each in document(world).admitted] == [("a", 1)]
 
 
-def test_fewer_nodes_of_a_cluster_fit_into_a_quota_that_more_do_not(world: World) -> None:
-    compute: Any = world.workspace.compute
-    compute.limit |= {"standardNCSv3Family": 6}
-    one = GPU.model_copy(update={"nodes": 1})
-    assert ask(world, "a", GPU, one).option == one
-
-
 def test_an_option_whose_nodes_were_taken_away_too_often_is_skipped(world: World) -> None:
     given = queues()
     given["flavors"][0]["evictions_allowed"] = 1
-    deploy(world.clients.settings.pipelines_folder, given)
+    deploy(world, given)
     one = SPOT.model_copy(update={"nodes": 1})
     states: tuple[RunState, ...] = ("queued", "running", "queued", "running", "queued", "running")
     since = datetime.now(UTC) - timedelta(hours=1)
@@ -286,10 +274,11 @@ def test_a_queue_that_left_the_file_is_an_error_that_says_what_to_do(world: Worl
     with pytest.raises(InvalidQueues, match=r"queue vision is not in queues\.yml any more"):
         ask(world, "a")
     assert return_nodes(world.clients, ReturnNodes(run="a")).returned
+    assert known_runs(world.clients, now=STARTED) == []
 
 
 def test_operators_are_alerted_to_a_long_wait_once(world: World) -> None:
-    deploy(world.clients.settings.pipelines_folder, queues() | {"alert_after_seconds": 0.000_001})
+    deploy(world, queues() | {"alert_after_seconds": 0.000_001})
     ask(world, "a")
     for _ in range(3):
         ask(world, "b")
@@ -300,7 +289,7 @@ def test_operators_are_alerted_to_a_long_wait_once(world: World) -> None:
 
 
 def test_operators_are_alerted_to_a_budget_once_a_period(world: World) -> None:
-    deploy(world.clients.settings.pipelines_folder, queues(budget={"amount": 5, "days": 7}))
+    deploy(world, queues(budget={"amount": 5, "days": 7}))
     assert "more than the whole budget of 5.00 USD" in ask(world, "a").reason
     ask(world, "a")
     ask(world, "b")
@@ -333,11 +322,6 @@ def test_reconciliation_wakes_a_run_that_does_not_know_that_it_was_admitted(worl
     (known,) = known_runs(world.clients, now=datetime.now(UTC))
     assert not asyncio.run(reconcile_nodes(world.clients, hub, known))
     assert hub.raised == [("a-v-1", "wake_up")]
-
-
-def test_without_a_file_there_is_nothing_to_reconcile(world: World) -> None:
-    (world.clients.settings.pipelines_folder / "queues.yml").unlink()
-    assert known_runs(world.clients, now=STARTED) == []
 
 
 def test_what_only_time_changes_is_not_written(world: World) -> None:

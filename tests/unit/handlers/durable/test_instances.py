@@ -40,9 +40,8 @@ async def test_what_a_status_says(runtime_status: str, *, live: bool, broken: bo
 
 
 async def test_what_is_missing_neither_lives_nor_exists() -> None:
-    missing = await TaskHub().get_status("a")
-    assert (exists(missing), is_live(missing)) == (False, False)
-    assert (exists(None), is_live(None)) == (False, False)
+    for missing in (await TaskHub().get_status("a"), None):
+        assert (exists(missing), is_live(missing)) == (False, False)
 
 
 async def test_who_lives_is_told_and_who_has_ended_is_not() -> None:

@@ -16,7 +16,7 @@ from handlers.alarms.raising import RECORD, AlarmRecord
 from handlers.configuration.settings import Settings
 from handlers.runs.run_index import index_run
 from handlers.telemetry.exporting import Telemetry
-from handlers.telemetry.measuring import measure
+from handlers.telemetry.measuring import LETTERS_LIMIT, measure
 from tests.unit.handlers.azure_ml_fake import World, make_world
 from tests.unit.handlers.telemetry.test_spans import run_record
 
@@ -26,32 +26,23 @@ QUEUED_FOR_SECONDS = 3600 - 40
 Values = dict[tuple[str, ...], float]
 
 
-class Receiver:
-    """Of a queue with so many dead letters."""
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-    def peek_messages(self, most: int, *, sequence_number: int) -> range:
-        assert sequence_number == 1
-        return range(min(most, self.count))
-
-
 class DeadLetters:
-    """Service Bus, as far as dead letters are counted."""
+    """Service Bus, and a receiver of its three dead letters."""
 
-    def __init__(self, count: int) -> None:
-        self.count = count
-        self.fault: Exception | None = None
+    fault: Exception | None = None
 
-    def get_queue_receiver(self, queue: str, *, sub_queue: str) -> Receiver:
+    def get_queue_receiver(self, queue: str, *, sub_queue: str) -> DeadLetters:
         assert (queue, sub_queue) == ("rejected-runs", "deadletter")
         if self.fault is not None:
             raise self.fault
-        return Receiver(self.count)
+        return self
+
+    def peek_messages(self, most: int, *, sequence_number: int) -> range:
+        assert (most, sequence_number) == (LETTERS_LIMIT, 1)
+        return range(3)
+
+    def close(self) -> None:
+        """Nothing is held."""
 
 
 @pytest.fixture
@@ -63,7 +54,7 @@ def reader() -> InMemoryMetricReader:
 def world(reader: InMemoryMetricReader) -> World:
     world = make_world()
     telemetry = Telemetry(Settings({}), metric_readers=[reader])
-    vars(world.clients).update(telemetry=telemetry, service_bus=DeadLetters(3))
+    vars(world.clients).update(telemetry=telemetry, service_bus=DeadLetters())
     return world
 
 
@@ -82,7 +73,7 @@ def measured(world: World, reader: InMemoryMetricReader) -> Values:
     return found
 
 
-def test_what_waits_what_is_dead_and_which_alarms_are_on(
+def test_what_waits_what_is_dead_and_which_alarms_are_on_until_it_is_over(
     world: World, reader: InMemoryMetricReader
 ) -> None:
     index_run(world.clients.records, run_record("queued"))
@@ -97,21 +88,11 @@ def test_what_waits_what_is_dead_and_which_alarms_are_on(
         **kinds,
         ("landfall.alarm.active", "no-data"): 1,
     }
-
-
-def test_an_alarm_that_is_over_is_measured_as_none(
-    world: World, reader: InMemoryMetricReader
-) -> None:
-    alarm = Alarm(kind="no-data", pipeline="signs", about="signs", since=NOW, message="no data")
-    for active, expected in (((alarm,), 1), ((), 0)):
-        world.records.blobs[RECORD] = json.dumps(AlarmRecord(active=active).to_dict()).encode()
-        assert measured(world, reader)["landfall.alarm.active", "no-data"] == expected
-
-
-def test_a_run_that_has_ended_waits_no_more(world: World, reader: InMemoryMetricReader) -> None:
-    for state in ("queued", "succeeded"):
-        index_run(world.clients.records, run_record(state))
+    # The alarm is over and the run has ended.
+    world.records.blobs[RECORD] = json.dumps(AlarmRecord().to_dict()).encode()
+    index_run(world.clients.records, run_record("succeeded"))
     found = measured(world, reader)
+    assert found["landfall.alarm.active", "no-data"] == 0
     assert ("landfall.run.active", "digits", "queued") not in found
     assert found["landfall.run.wait.age", "digits"] == 0
 

@@ -50,13 +50,14 @@ def test_events_in_any_order_open_one_and_the_same_span(order: random.Random, nu
     assert accepted(events).parent is None
 
 
-def test_the_first_event_gives_the_trace_and_the_others_are_linked() -> None:
+def test_the_first_event_gives_the_trace_and_each_other_upload_is_one_link() -> None:
     other = TraceContext.root("another upload")
-    span = accepted([event(2, other.header), event(1, UPLOAD.header), event(3)])
+    many = [event(number, other.header) for number in range(2, 2 * LINKS_LIMIT)]
+    span = accepted([*many, event(1, UPLOAD.header), event(900)])
     assert span.context.trace_id == UPLOAD.trace_id
     assert span.parent == UPLOAD
     assert span.links == [other]
-    assert span.attributes["messaging.batch.message_count"] == 3
+    assert span.attributes["messaging.batch.message_count"] == 2 * LINKS_LIMIT
 
 
 def test_events_that_join_a_batch_are_in_its_trace_and_linked() -> None:
@@ -64,13 +65,8 @@ def test_events_that_join_a_batch_are_in_its_trace_and_linked() -> None:
     batch = opened.context.child("batch", "b")
     joined = accepted([event(1, UPLOAD.header), event(2)], batch.header)
     assert joined.context.trace_id == opened.context.trace_id
-    assert joined.parent == batch
-    assert joined.links == [UPLOAD]
-
-
-def test_events_that_come_again_after_a_crash_have_the_span_that_the_batch_is_below() -> None:
-    opened = accepted([event(0)])
-    batch = opened.context.child("batch", "b")
+    assert (joined.parent, joined.links) == (batch, [UPLOAD])
+    # They come again after a crash: the span is still the one that the batch is below.
     again = accepted([event(0)], batch.header)
     assert (again.context, again.parent) == (opened.context, None)
 
@@ -79,13 +75,6 @@ def test_a_burst_has_no_more_links_than_a_span_may_have() -> None:
     uploads = [TraceContext.root(str(number)).header for number in range(500)]
     span = accepted([event(number, each) for number, each in enumerate(uploads)])
     assert len(span.links) == LINKS_LIMIT
-
-
-def test_events_of_one_upload_are_one_link() -> None:
-    other = TraceContext.root("another upload")
-    many = [event(number, UPLOAD.header) for number in range(1, 2 * LINKS_LIMIT)]
-    span = accepted([event(0), *many, event(900, other.header)])
-    assert span.links == [UPLOAD, other]
 
 
 def batch_record(trace: BatchTrace | None) -> RecordBatch:
@@ -150,12 +139,9 @@ def test_a_run_that_has_ended_has_a_span_and_one_below_it_for_each_state() -> No
     assert of_run(run_record("succeeded")) == [run, *states]
 
 
-def test_a_run_that_goes_on_or_is_not_traced_has_none() -> None:
+def test_a_run_that_goes_on_or_is_not_traced_has_none_and_an_error_where_it_failed() -> None:
     assert of_run(run_record("running")) == []
     assert of_run(run_record("succeeded", None)) == []
-
-
-def test_an_error_is_one_where_the_run_failed() -> None:
     failure = Failure(type="JobFailed", message="boom", permanent=False)
     assert of_run(run_record("failed", error=failure))[0].error == "JobFailed"
     assert of_run(run_record("cancelled", error=failure))[0].error is None

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from handlers.triggers.event_envelope import EventEnvelope, from_message
@@ -64,11 +64,7 @@ def test_what_is_missing_is_named(changes: dict[str, Any], words: str) -> None:
 
 
 @given(st.binary() | st.text().map(str.encode))
+@example(b"[" * 100_000)
 def test_no_body_breaks_the_parser(body: bytes) -> None:
     with pytest.raises(InvalidEvent):
         from_message(body)
-
-
-def test_brackets_in_brackets_do_not_break_it_either() -> None:
-    with pytest.raises(InvalidEvent, match="is not JSON"):
-        from_message(b"[" * 100_000)

@@ -5,7 +5,6 @@ import ipaddress
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 
@@ -15,10 +14,9 @@ from handlers.triggers import http_api
 from handlers.triggers.problem_details import Answer
 from orchestrations.contracts.jobs import CancelRequest
 from orchestrations.contracts.landing import LandingRequest
-from orchestrations.contracts.runs import RunState
 from orchestrations.names import request_instance
 from tests.unit.handlers.asking import ask, check_problem
-from tests.unit.handlers.azure_ml_fake import make_world
+from tests.unit.handlers.azure_ml_fake import World, make_world
 from tests.unit.handlers.durable_fake import STARTED_AT, TaskHub
 from tests.unit.orchestrations.examples import DATASET, PIPELINE, run_status
 
@@ -90,18 +88,16 @@ async def test_a_recorded_request_under_another_key_starts_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("headers", "body"),
+    "headers",
     [
-        ({"webhook-signature": "v1,AAAA"}, b""),
-        ({"webhook-timestamp": "1614265330"}, b""),
-        ({"webhook-id": "another"}, b""),
+        {"webhook-signature": "v1,AAAA"},
+        {"webhook-timestamp": "1614265330"},
+        {"webhook-id": "another"},
     ],
 )
-async def test_without_a_good_signature_nothing_is_told(
-    headers: dict[str, str], body: bytes
-) -> None:
+async def test_without_a_good_signature_nothing_is_told(headers: dict[str, str]) -> None:
     hub = TaskHub()
-    answer = await start(hub, body, name="unknown", headers=headers)
+    answer = await start(hub, name="unknown", headers=headers)
     check_problem(answer, 401, "bad-signature", "webhook-signature")
     assert hub.started == []
 
@@ -149,28 +145,9 @@ async def test_limits_and_a_missing_secret_are_told() -> None:
     assert hub.started == []
 
 
-def told(run: str, state: RunState) -> dict[str, Any]:
-    return run_status(run, state, STARTED_AT).to_dict()
-
-
-@pytest.fixture
-def hub() -> TaskHub:
+async def test_cancel_keeps_the_request_and_wakes_the_run_up(world: World) -> None:
     hub = TaskHub()
-    hub.add("landing-digits", "landing")
-    runs: list[tuple[str, str, RunState]] = [
-        ("digits-aa-1", "Completed", "retrying"),
-        ("digits-aa-2", "Running", "running"),
-        ("letters-bb-1", "Completed", "succeeded"),
-        ("letters-cc-1", "Terminated", "queued"),
-    ]
-    for run, runtime_status, state in runs:
-        hub.add(run, "retraining", runtime_status, custom_status=told(run, state), output="why")
-    hub.add("letters-dd-1", "retraining", "Pending")
-    return hub
-
-
-async def test_cancel_keeps_the_request_and_wakes_the_run_up(hub: Any) -> None:
-    world = make_world()
+    hub.add("digits-aa-2", "retraining")
     answer = await ask(
         http_api.cancel_run,
         world.clients,
@@ -189,8 +166,12 @@ async def test_cancel_keeps_the_request_and_wakes_the_run_up(hub: Any) -> None:
     assert (action["by"], action["reason"]) == ("ada@example.com", "wrong data")
 
 
-async def test_what_has_ended_or_is_no_run_cannot_be_cancelled(hub: Any) -> None:
-    world = make_world()
+async def test_what_has_ended_or_is_no_run_cannot_be_cancelled(world: World) -> None:
+    hub = TaskHub()
+    hub.add("landing-digits", "landing")
+    hub.add("digits-aa-2", "retraining")
+    succeeded = run_status("letters-bb-1", "succeeded", STARTED_AT).to_dict()
+    hub.add("letters-bb-1", "retraining", "Completed", custom_status=succeeded)
     ended = await ask(http_api.cancel_run, world.clients, hub, run="letters-bb-1")
     check_problem(ended, 409, "run-has-ended", "succeeded")
     for run in ("landing-digits", "digits-zz-1"):

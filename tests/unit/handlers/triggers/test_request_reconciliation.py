@@ -49,11 +49,10 @@ def records(monkeypatch: pytest.MonkeyPatch) -> Records:
     return Records(monkeypatch)
 
 
-async def close(records: Records, hub: TaskHub) -> str | None:
-    starter: Any = hub
-    instance = await starter.get_status(REQUEST)
+async def close(records: Records, hub: Any) -> str | None:
+    instance = await hub.get_status(REQUEST)
     assert is_broken_request(instance)
-    return await close_request(records.clients, starter, instance, now=NOW)
+    return await close_request(records.clients, hub, instance, now=NOW)
 
 
 async def test_a_request_whose_landing_failed_is_started_again_and_then_alerted_once(
@@ -64,19 +63,13 @@ async def test_a_request_whose_landing_failed_is_started_again_and_then_alerted_
     for _ in range(RESTARTS + 2):
         hub.add(REQUEST, "landing", "Failed", document=DOCUMENT, output="storage is out of reach")
         closed.append(await close(records, hub))
+        assert hub.documents[REQUEST]["input"] == DOCUMENT
     assert closed == ["started again"] * RESTARTS + ["alerted", None]
     assert hub.started == [REQUEST] * RESTARTS
     (alert,) = records.alerts
     assert alert.message_id == f"request-failed:{REQUEST}"
     assert alert.properties["severity"] == "error"
     assert "storage is out of reach" in json.loads(alert.body)["data"]["message"]
-
-
-async def test_it_is_started_with_the_input_that_it_had(records: Records) -> None:
-    hub = TaskHub()
-    hub.add(REQUEST, "landing", "Failed", document=DOCUMENT)
-    await close(records, hub)
-    assert hub.documents[REQUEST]["input"] == DOCUMENT
 
 
 @pytest.mark.parametrize(
