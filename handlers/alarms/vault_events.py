@@ -19,7 +19,6 @@ from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.triggers.event_envelope import EventEnvelope, lower_keys
 from orchestrations.contracts.base import Contract
-from orchestrations.errors import InvalidEvent
 
 PREFIX = "microsoft.keyvault."
 _TYPE = re.compile(
@@ -56,16 +55,16 @@ def parse_vault_event(event: EventEnvelope) -> VaultObject:
     """
     found = _TYPE.fullmatch(event.type.lower())
     if found is None:
-        raise InvalidEvent(
-            f"event {event.id}: type {event.type!r} is none of NearExpiry, Expired and "
+        raise event.refusal(
+            f"type {event.type!r} is none of NearExpiry, Expired and "
             "NewVersionCreated of Microsoft.KeyVault: fix the event subscription",
             cause="unknown-vault-event-type",
         )
     fields = lower_keys(event.data)
     vault, name = (str(fields.get(key, "")).strip().lower() for key in ("vaultname", "objectname"))
     if _NAME.fullmatch(vault) is None or _NAME.fullmatch(name) is None:
-        raise InvalidEvent(
-            f"event {event.id}: data.VaultName {vault!r} and data.ObjectName {name!r} name nothing",
+        raise event.refusal(
+            f"data.VaultName {vault!r} and data.ObjectName {name!r} name nothing",
             cause="no-vault-object-named",
         )
     expires_at = None
@@ -73,8 +72,8 @@ def parse_vault_event(event: EventEnvelope) -> VaultObject:
         try:
             expires_at = datetime.fromtimestamp(int(fields["exp"]), UTC)
         except (KeyError, TypeError, ValueError, OverflowError, OSError):
-            raise InvalidEvent(
-                f"event {event.id}: data.EXP {fields.get('exp')!r} is not a time in seconds",
+            raise event.refusal(
+                f"data.EXP {fields.get('exp')!r} is not a time in seconds",
                 cause="no-expiry",
             ) from None
     return VaultObject(

@@ -22,7 +22,7 @@ from handlers.messaging.redrive import MAXIMUM, RedriveOrder
 from handlers.messaging.redrive import redrive as redrive_letters
 from handlers.messaging.redrive_changes import Changes, RedriveRefused
 from handlers.messaging.service_bus import REJECTED_RUNS
-from handlers.triggers.problem_details import Problem
+from handlers.triggers.problem_details import Problem, invalid_request
 
 if TYPE_CHECKING:
     from azure.servicebus import ServiceBusReceivedMessage
@@ -166,7 +166,7 @@ def redrive(clients: Clients, asked: Redrive, *, now: datetime) -> Redriven:
     A run can be started with changes. The same request again gets the same answer.
     """
     if asked.run is None and asked.changes.to_document():
-        raise Problem(400, "invalid-request", "changes are for one run: name it", where="run")
+        raise invalid_request("changes are for one run: name it", where="run")
     order = RedriveOrder(
         run=asked.run,
         maximum=asked.maximum,

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from handlers.triggers.problem_details import Problem
+from handlers.triggers.problem_details import Problem, invalid_request
 from orchestrations.pipeline import Pipeline
 
 LIMIT_BYTES = 20_000
@@ -44,11 +44,8 @@ def parse_parameters(kind: type[Parsed], given: Mapping[str, str]) -> Parsed:
         first = error.errors(include_input=False, include_url=False)[0]
         where = str(first["loc"][0]) if first["loc"] else "query"
         known = ", ".join(field.alias or name for name, field in kind.model_fields.items())
-        raise Problem(
-            400,
-            "invalid-request",
-            f"parameter {where}: {first['msg']}; parameters are: {known or 'none'}",
-            where=where,
+        raise invalid_request(
+            f"parameter {where}: {first['msg']}; parameters are: {known or 'none'}", where=where
         ) from None
 
 
@@ -68,9 +65,7 @@ def parse_body(
         first = error.errors(include_input=False, include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "body"
         known = ", ".join(_model_at(kind, first["loc"]).model_fields)
-        raise Problem(
-            400, "invalid-request", f"{where}: {first['msg']}; keys are: {known}", where=where
-        ) from None
+        raise invalid_request(f"{where}: {first['msg']}; keys are: {known}", where=where) from None
 
 
 def check_length(body: bytes, limit_bytes: int = LIMIT_BYTES) -> None:

@@ -45,7 +45,7 @@ from handlers.runs.run_index import (
 )
 from handlers.runs.run_index import list_runs as read_page
 from handlers.runs.run_records import merge, read_run_record, record_of
-from handlers.triggers.problem_details import Problem
+from handlers.triggers.problem_details import Problem, invalid_request
 from orchestrations.contracts.run_records import RunRecord
 from orchestrations.contracts.runs import RunState
 from orchestrations.pipeline import Name
@@ -90,11 +90,8 @@ class RunFilter(Parameters):
         for name in filter(None, (self.state or "").split(",")):
             if name not in STATES | GROUPS.keys():
                 known = ", ".join(sorted(STATES | GROUPS.keys()))
-                raise Problem(
-                    400,
-                    "invalid-request",
-                    f"there is no state {name!r}; there are: {known}",
-                    where="state",
+                raise invalid_request(
+                    f"there is no state {name!r}; there are: {known}", where="state"
                 )
             found += GROUPS.get(name, (name,))
         return list(dict.fromkeys(found))

@@ -25,7 +25,7 @@ from handlers.landing_zone.newest_events import advance_newest_event
 from handlers.telemetry.current_span import below
 from handlers.telemetry.spans import TracedEvent, accepted_events, opening_context
 from handlers.triggers.blob_events import BlobEvent, parse_blob_event, watching
-from handlers.triggers.event_envelope import Delivered, EventEnvelope, delivery_id, parse_event
+from handlers.triggers.event_envelope import Delivered, delivery_id, parse_event
 from handlers.triggers.rejected_events import RejectedEvent, keep_rejected
 from orchestrations.contracts.landing import BatchTrace, LandingRequest, LandingStatus, OpenedBy
 from orchestrations.errors import InvalidEvent
@@ -69,10 +69,7 @@ async def handle_blob_events(
     """
     intake = _Intake(clients, pipelines, now)
     for event in events:
-        try:
-            intake.take(parse_event(event, now=now))
-        except InvalidEvent as error:
-            intake.reject(delivery_id(event), "", error)
+        intake.take(event)
     return await intake.finish(starter)
 
 
@@ -99,18 +96,22 @@ class _Intake:
         self._rejected: list[RejectedEvent] = []
         self._news: dict[Zone, list[BlobEvent]] = defaultdict(list)
 
-    def take(self, envelope: EventEnvelope) -> None:
+    def take(self, delivered: Delivered) -> None:
         """Steps 1 and 2 for one event."""
+        event_id, subject = delivery_id(delivered), ""
         try:
+            envelope = parse_event(delivered, now=self._now)
+            event_id, subject = envelope.id, envelope.subject
             event = parse_blob_event(envelope)
-            if event.account != self._clients.blobs.account_name:
-                raise InvalidEvent(  # noqa: TRY301 - one exit for all reasons
-                    f"event {event.event_id}: account {event.account!r} is not the one of "
-                    f"connection DataStorage ({self._clients.blobs.account_name!r})",
+            ours = self._clients.blobs.account_name
+            if event.account != ours:
+                raise envelope.refusal(
+                    f"account {event.account!r} is not the one of connection DataStorage "
+                    f"({ours!r})",
                     cause="other-account",
                 )
         except InvalidEvent as error:
-            self.reject(envelope.id, envelope.subject, error)
+            self._rejected.append(RejectedEvent.of(error, event_id, subject))
             return
         pipeline = watching(self._pipelines.values(), event.container, event.blob)
         if pipeline is None:
@@ -128,13 +129,6 @@ class _Intake:
             pipeline=pipeline.name, partition=partition.key if by_partition and partition else None
         )
         self._news[zone].append(event)
-
-    def reject(self, event_id: str, subject: str, error: InvalidEvent) -> None:
-        """Keep an event that cannot be understood."""
-        logger.warning("event rejected: %s", error)
-        self._rejected.append(
-            RejectedEvent(event_id=event_id, subject=subject, cause=error.cause, reason=str(error))
-        )
 
     async def finish(self, starter: DurableOrchestrationClient) -> Decisions:
         """Steps 3 to 5; how many events were decided in which way."""

@@ -66,34 +66,30 @@ def parse_blob_event(event: EventEnvelope) -> BlobEvent:
     """
     change = CHANGES.get(event.type)
     if change is None:
-        raise InvalidEvent(
-            f"event {event.id}: type {event.type!r} is none of {', '.join(CHANGES)}",
-            cause="unknown-type",
+        raise event.refusal(
+            f"type {event.type!r} is none of {', '.join(CHANGES)}", cause="unknown-type"
         )
     match = _SUBJECT.match(event.subject)
     if match is None:
-        raise InvalidEvent(
-            f"event {event.id}: subject {event.subject!r} names no blob", cause="no-blob-named"
-        )
+        raise event.refusal(f"subject {event.subject!r} names no blob", cause="no-blob-named")
     account = _ACCOUNT.search(event.source)
     if account is None:
-        raise InvalidEvent(
-            f"event {event.id}: topic {event.source!r} is not a storage account",
-            cause="no-storage-account",
+        raise event.refusal(
+            f"topic {event.source!r} is not a storage account", cause="no-storage-account"
         )
     blob = match["blob"]
     if not is_safe_path(blob):
-        raise InvalidEvent(
-            f"event {event.id}: blob name {blob!r} holds a dot segment, a backslash or a control "
+        raise event.refusal(
+            f"blob name {blob!r} holds a dot segment, a backslash or a control "
             f"character, or is longer than {MAX_BLOB_NAME_LENGTH} characters",
             cause="unsafe-blob-name",
         )
     if not isinstance(event.data, Mapping):
-        raise InvalidEvent(f"event {event.id}: data is not an object", cause="no-data")
+        raise event.refusal("data is not an object", cause="no-data")
     fields = cast("Mapping[str, Any]", event.data)
     etag = fields.get("eTag")
     if change == "created" and (not isinstance(etag, str) or not etag):
-        raise InvalidEvent(f"event {event.id}: data.eTag is missing", cause="no-etag")
+        raise event.refusal("data.eTag is missing", cause="no-etag")
     size = fields.get("contentLength")
     return BlobEvent(
         event_id=event.id,

@@ -35,20 +35,29 @@ class EventEnvelope:
     traceparent: str | None = None
     """Of a CloudEvent whose sender traces."""
 
+    def refusal(self, why: str, *, cause: str) -> InvalidEvent:
+        """The error to raise where the event is of no use."""
+        return InvalidEvent(f"event {self.id}: {why}", cause=cause)
+
 
 def parse_event(event: Delivered, *, now: datetime) -> EventEnvelope:
     """The event that a trigger was called with.
 
-    Args:
-        event: of the Event Grid trigger, or a message that holds one.
-        now: stands in for a time that the Event Grid trigger does not have; UTC.
+    `now`, in UTC, stands in for a time that the Event Grid trigger does not have.
 
     Raises:
         InvalidEvent: the message holds none.
     """
-    if isinstance(event, EventGridEvent):
-        return from_trigger(event, now=now)
-    return from_message(event.get_body())
+    if not isinstance(event, EventGridEvent):
+        return from_message(event.get_body())
+    return EventEnvelope(
+        id=event.id,
+        type=event.event_type or "",
+        source=event.topic or "",
+        subject=event.subject or "",
+        time=(event.event_time or now).astimezone(UTC),
+        data=event.get_json(),
+    )
 
 
 def lower_keys(fields: object) -> Mapping[str, Any]:
@@ -60,23 +69,6 @@ def lower_keys(fields: object) -> Mapping[str, Any]:
 def delivery_id(event: Delivered) -> str:
     """The id of an event, or of the message that brings it."""
     return event.id if isinstance(event, EventGridEvent) else str(event.message_id)
-
-
-def from_trigger(event: EventGridEvent, *, now: datetime) -> EventEnvelope:
-    """The event that the Event Grid trigger was called with.
-
-    Args:
-        event: in the Event Grid schema.
-        now: stands in for a time that is missing; UTC.
-    """
-    return EventEnvelope(
-        id=event.id,
-        type=event.event_type or "",
-        source=event.topic or "",
-        subject=event.subject or "",
-        time=(event.event_time or now).astimezone(UTC),
-        data=event.get_json(),
-    )
 
 
 def from_message(body: bytes) -> EventEnvelope:

@@ -36,7 +36,7 @@ from handlers.triggers.blob_events import (
     parse_blob_address,
     watching,
 )
-from handlers.triggers.problem_details import Problem
+from handlers.triggers.problem_details import invalid_request
 from orchestrations.contracts.landing import RecordBatch
 from orchestrations.errors import InvalidEvent, LandfallError
 from orchestrations.manifest import ManifestLine
@@ -87,7 +87,7 @@ def explain(
     try:
         container, name = parse_blob_address(asked.blob, clients.blobs.url)
     except InvalidEvent as error:
-        raise Problem(400, "invalid-request", str(error), where="blob") from None
+        raise invalid_request(str(error), where="blob") from None
     pipeline = watching(pipelines.values(), container, name)
     blob = f"{container}/{name}"
     if pipeline is None:

@@ -22,7 +22,7 @@ from handlers.durable.status_documents import run_status
 from handlers.notifications.receiver_addresses import ReceiverRefused, check_literal, parse_receiver
 from handlers.notifications.webhook_signature import ID_HEADER, BadSignature, parse_secrets, verify
 from handlers.telemetry.current_span import below
-from handlers.triggers.problem_details import Problem
+from handlers.triggers.problem_details import Problem, invalid_request
 from orchestrations.contracts.jobs import CancelRequest
 from orchestrations.contracts.landing import BatchTrace, LandingRequest
 from orchestrations.contracts.runs import START_REASON_LIMIT_CHARACTERS
@@ -115,17 +115,12 @@ def parse_start_run(
     asked = parse_body(StartRun, body)
     key = asked.idempotency_key or message_id
     if len(key) > IDEMPOTENCY_KEY_LIMIT_CHARACTERS:
-        raise Problem(
-            400,
-            "invalid-request",
-            f"it has at most {IDEMPOTENCY_KEY_LIMIT_CHARACTERS} characters",
-            where=ID_HEADER,
+        raise invalid_request(
+            f"it has at most {IDEMPOTENCY_KEY_LIMIT_CHARACTERS} characters", where=ID_HEADER
         )
     if fields.get(IDEMPOTENCY_HEADER, key) != key:
         # The header is not signed: a recorded request could be sent again under any key.
-        raise Problem(
-            400,
-            "invalid-request",
+        raise invalid_request(
             "the header is not signed: put the key into the body, as idempotency_key",
             where=IDEMPOTENCY_HEADER,
         )
@@ -179,8 +174,6 @@ def _check_callback(url: str, settings: Settings) -> None:
         receiver = parse_receiver(url)
         check_literal(receiver, settings.webhook_networks)
     except ReceiverRefused as error:
-        raise Problem(400, "invalid-request", str(error), where="callback_url") from None
+        raise invalid_request(str(error), where="callback_url") from None
     if receiver.scheme != "https" and not settings.webhook_networks:
-        raise Problem(
-            400, "invalid-request", "a callback is sent by https only", where="callback_url"
-        )
+        raise invalid_request("a callback is sent by https only", where="callback_url")

@@ -10,7 +10,6 @@ import re
 
 from handlers.configuration.settings import Settings
 from handlers.triggers.event_envelope import EventEnvelope, lower_keys
-from orchestrations.errors import InvalidEvent
 
 EVENT_TYPES = frozenset(
     {
@@ -35,8 +34,8 @@ def parse_job_event(event: EventEnvelope) -> str:
         InvalidEvent: it is of another type, or names no run.
     """
     if event.type.lower() not in EVENT_TYPES:
-        raise InvalidEvent(
-            f"event {event.id}: type {event.type!r} is neither RunCompleted nor RunStatusChanged "
+        raise event.refusal(
+            f"type {event.type!r} is neither RunCompleted nor RunStatusChanged "
             "of Microsoft.MachineLearningServices",
             cause="unknown-job-event-type",
         )
@@ -45,9 +44,8 @@ def parse_job_event(event: EventEnvelope) -> str:
         match = _SUBJECT.match(event.subject)
         run = None if match is None else match["run"]
     if not isinstance(run, str) or _RUN.fullmatch(run) is None:
-        raise InvalidEvent(
-            f"event {event.id}: neither data.runId {run!r} nor subject {event.subject!r} names a "
-            "run",
+        raise event.refusal(
+            f"neither data.runId {run!r} nor subject {event.subject!r} names a run",
             cause="no-run-named",
         )
     return run
@@ -66,8 +64,7 @@ def check_workspace(event: EventEnvelope, settings: Settings) -> None:
         return
     named = (match["subscription"], match["group"], match["workspace"])
     if [each.lower() for each in named] != [each.lower() for each in ours]:
-        raise InvalidEvent(
-            f"event {event.id}: topic {event.source!r} is not workspace {ours[2]!r} of resource "
-            f"group {ours[1]!r}",
+        raise event.refusal(
+            f"topic {event.source!r} is not workspace {ours[2]!r} of resource group {ours[1]!r}",
             cause="other-workspace",
         )

@@ -6,7 +6,6 @@ Events of Key Vault come through the same queue, and are put on record for the a
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
@@ -21,8 +20,6 @@ from handlers.triggers.monitor_signals import MonitorSignal, parse_signal, start
 from handlers.triggers.rejected_events import RejectedEvent, keep_rejected
 from orchestrations.errors import InvalidEvent
 from orchestrations.pipeline import Pipeline
-
-logger = logging.getLogger(__name__)
 
 
 async def handle_job_events(
@@ -62,18 +59,10 @@ async def handle_job_events(
             check_workspace(envelope, clients.settings)
             run = parse_job_event(envelope)
             runs.add(run)
-            signal = parse_signal(run, envelope.data, pipelines)
-            signals |= set() if signal is None else {signal}
+            if (signal := parse_signal(run, envelope.data, pipelines)) is not None:
+                signals.add(signal)
         except InvalidEvent as error:
-            logger.warning("event of Azure ML or Key Vault rejected: %s", error)
-            rejected.append(
-                RejectedEvent(
-                    event_id=delivery_id(event),
-                    subject=subject,
-                    cause=error.cause,
-                    reason=str(error),
-                )
-            )
+            rejected.append(RejectedEvent.of(error, delivery_id(event), subject))
     for signal in sorted(signals, key=lambda each: each.run):
         trace = clients.telemetry.new_trace()
         await start_retraining(starter, pipelines[signal.pipeline], signal, trace)

@@ -78,3 +78,8 @@ class Problem(Exception):
         if self.where is not None:
             document["where"] = self.where
         return Answer(self.status, document, media_type=PROBLEM_TYPE)
+
+
+def invalid_request(detail: str, *, where: str) -> Problem:
+    """400: `where` names the header, parameter or key that is wrong."""
+    return Problem(400, "invalid-request", detail, where=where)

@@ -7,11 +7,12 @@ once a day while it goes on. The events themselves are kept in the event log.
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
@@ -19,10 +20,12 @@ from handlers.landing_zone import event_log
 from handlers.landing_zone.event_log import UNREADABLE, Entry
 from handlers.messaging.ops_alerts import publish_alert, trouble
 from orchestrations.contracts.base import Contract
-from orchestrations.errors import shorten
+from orchestrations.errors import InvalidEvent, shorten
 
 if TYPE_CHECKING:
     from azure.storage.blob import ContainerClient
+
+logger = logging.getLogger(__name__)
 
 ALERT_INTERVAL = timedelta(days=1)
 EXAMPLES_LIMIT = 3
@@ -40,6 +43,12 @@ class RejectedEvent:
     """The event's subject; empty if it has none."""
     cause: str
     reason: str
+
+    @classmethod
+    def of(cls, error: InvalidEvent, event_id: str, subject: str) -> Self:
+        """An event that was refused."""
+        logger.warning("event rejected: %s", error)
+        return cls(event_id=event_id, subject=subject, cause=error.cause, reason=str(error))
 
 
 class _Cause(Contract):

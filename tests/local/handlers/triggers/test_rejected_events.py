@@ -11,7 +11,6 @@ import pytest
 from handlers.landing_zone import event_log
 from handlers.landing_zone.event_log import UNREADABLE
 from handlers.triggers.blob_created import handle_blob_events
-from handlers.triggers.job_state_changed import handle_job_events
 from handlers.triggers.reconciliation import reconcile
 from tests.local.handlers.world_with_messaging import Namespace, World
 from tests.local.handlers.zone_on_storage import queued
@@ -42,17 +41,17 @@ def an_event(number: int, account: str, kind: str = "Microsoft.Storage.BlobCreat
 
 
 async def handle(world: World, *bodies: str, at: datetime = NOW) -> None:
-    starter: Any = TaskHub()
+    hub: Any = TaskHub()
     messages = [queued(body) for body in bodies]
-    decisions = await handle_blob_events(world.clients, {}, starter, messages, now=at)
+    decisions = await handle_blob_events(world.clients, {}, hub, messages, now=at)
     assert decisions == {"rejected": len(bodies)}
 
 
 async def alerts(world: World, namespace: Namespace, at: datetime) -> dict[str, dict[str, Any]]:
     """The alerts of one round of reconciliation, by cause."""
     vars(world.clients).setdefault("ml", Workspace())
-    starter: Any = TaskHub()
-    await reconcile(world.clients, {}, starter, now=at)
+    hub: Any = TaskHub()
+    await reconcile(world.clients, {}, hub, now=at)
     taken = namespace.take_present("ops-alerts")
     documents = [json.loads(str(each)) for each in taken if each.subject == "events-rejected"]
     found = {each["data"]["cause"]: each["data"] for each in documents}
@@ -95,28 +94,3 @@ async def test_many_events_of_one_cause_are_one_alert_and_another_cause_is_anoth
     found = await alerts(world, namespace, NOW + timedelta(days=1) + HOUR)
     assert {cause: each["count"] for cause, each in found.items()} == {"other-account": 10}
     assert await alerts(world, namespace, NOW + timedelta(days=3)) == {}
-
-
-async def test_events_of_another_workspace_are_kept_and_one_alert(
-    world: World, namespace: Namespace
-) -> None:
-    body = json.dumps(
-        {
-            "specversion": "1.0",
-            "id": "job-event",
-            "source": "/subscriptions/s/resourceGroups/g/providers/"
-            "Microsoft.MachineLearningServices/workspaces/another",
-            "subject": "experiments/digits/runs/digits-1-1",
-            "type": "Microsoft.MachineLearningServices.RunCompleted",
-            "time": NOW.isoformat(),
-            "data": {"runId": "digits-1-1"},
-        }
-    )
-    starter: Any = TaskHub()
-    events = [queued(body), queued(body)]
-    assert await handle_job_events(world.clients, {}, starter, events, now=NOW) == 0
-    found = await alerts(world, namespace, NOW + HOUR)
-    assert {cause: each["count"] for cause, each in found.items()} == {"other-workspace": 2}
-    subject = "experiments/digits/runs/digits-1-1"
-    kept = list(event_log.read(world.clients.records, UNREADABLE, subject, since=NOW, until=NOW))
-    assert [entry.decision for entry in kept] == ["rejected", "rejected"]

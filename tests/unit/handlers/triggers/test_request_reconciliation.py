@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
-from handlers.configuration.settings import Settings
 from handlers.messaging.service_bus import Message
 from handlers.triggers import request_reconciliation
 from handlers.triggers.request_reconciliation import RESTARTS, close_request, is_broken_request
 from orchestrations.contracts.landing import LandingRequest
 from orchestrations.names import request_instance
+from tests.unit.handlers.azure_ml_fake import World
 from tests.unit.handlers.durable_fake import TaskHub
 from tests.unit.orchestrations.examples import PIPELINE
 
@@ -22,51 +21,36 @@ REQUEST = request_instance("digits", "a-key")
 DOCUMENT = LandingRequest(pipeline=PIPELINE, opened_by="request", settled=True).to_dict()
 
 
-class Records:
-    """Records in memory, and the alerts that were sent."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.documents: dict[str, Any] = {}
-        self.alerts: list[Message] = []
-        self.clients = Clients(Settings({}))
-        monkeypatch.setattr(Clients, "records", None)
-        monkeypatch.setattr(record_store, "read", self._read)
-        monkeypatch.setattr(record_store, "replace", self._replace)
-        monkeypatch.setattr(request_reconciliation, "publish_alert", self._alert)
-
-    def _read(self, _: object, name: str) -> Any | None:
-        return self.documents.get(name)
-
-    def _replace(self, _: object, name: str, document: Any) -> None:
-        self.documents[name] = document
-
-    def _alert(self, _: Clients, alert: Message) -> None:
-        self.alerts.append(alert)
-
-
 @pytest.fixture
-def records(monkeypatch: pytest.MonkeyPatch) -> Records:
-    return Records(monkeypatch)
+def alerts(monkeypatch: pytest.MonkeyPatch) -> list[Message]:
+    """The alerts that were sent."""
+    sent: list[Message] = []
+
+    def send(_: Clients, alert: Message) -> None:
+        sent.append(alert)
+
+    monkeypatch.setattr(request_reconciliation, "publish_alert", send)
+    return sent
 
 
-async def close(records: Records, hub: Any) -> str | None:
+async def close(world: World, hub: Any) -> str | None:
     instance = await hub.get_status(REQUEST)
     assert is_broken_request(instance)
-    return await close_request(records.clients, hub, instance, now=NOW)
+    return await close_request(world.clients, hub, instance, now=NOW)
 
 
 async def test_a_request_whose_landing_failed_is_started_again_and_then_alerted_once(
-    records: Records,
+    world: World, alerts: list[Message]
 ) -> None:
     hub = TaskHub()
     closed: list[str | None] = []
     for _ in range(RESTARTS + 2):
         hub.add(REQUEST, "landing", "Failed", document=DOCUMENT, output="storage is out of reach")
-        closed.append(await close(records, hub))
+        closed.append(await close(world, hub))
         assert hub.documents[REQUEST]["input"] == DOCUMENT
     assert closed == ["started again"] * RESTARTS + ["alerted", None]
     assert hub.started == [REQUEST] * RESTARTS
-    (alert,) = records.alerts
+    (alert,) = alerts
     assert alert.message_id == f"request-failed:{REQUEST}"
     assert alert.properties["severity"] == "error"
     assert "storage is out of reach" in json.loads(alert.body)["data"]["message"]
@@ -76,14 +60,14 @@ async def test_a_request_whose_landing_failed_is_started_again_and_then_alerted_
     ("status", "document"), [("Terminated", DOCUMENT), ("Failed", {"of": "another release"})]
 )
 async def test_what_a_person_ended_and_what_is_not_understood_is_alerted_at_once(
-    records: Records, status: str, document: Any
+    world: World, alerts: list[Message], status: str, document: Any
 ) -> None:
     hub = TaskHub()
     hub.add(REQUEST, "landing", status, document=document)
-    assert await close(records, hub) == "alerted"
-    assert await close(records, hub) is None
+    assert await close(world, hub) == "alerted"
+    assert await close(world, hub) is None
     assert hub.started == []
-    assert len(records.alerts) == 1
+    assert len(alerts) == 1
 
 
 @pytest.mark.parametrize(
