@@ -73,13 +73,7 @@ def due_alarms(
     *,
     now: datetime,
 ) -> list[Alarm]:
-    """Every alarm that is due now. Pure.
-
-    Args:
-        pipelines: what is known of each.
-        credentials: those that people want to know of.
-        now: in UTC.
-    """
+    """Every alarm that is due now, also of those credentials that people want to know of. Pure."""
     found = [alarm for facts in pipelines for alarm in _of_pipeline(facts, now)]
     found += [
         Alarm(

@@ -64,11 +64,6 @@ async def raise_alarms(
     3. Keep an alert for each alarm that begins or is over; its id is derived from the alarm.
     4. Write the alarms that operators know of now. A process that dies before this keeps the same
        alerts again: they have the same ids, and the topic drops them.
-
-    Args:
-        clients: for the records, the index and Service Bus.
-        pipelines: by name.
-        now: in UTC.
     """
     return await asyncio.to_thread(_raise, clients, pipelines, now)
 

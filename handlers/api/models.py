@@ -170,12 +170,9 @@ def seen_by(
 ) -> list[SeenBy]:
     """The versions of the pipeline's model that were trained on a path, newest first.
 
-    Args:
-        clients: for the model registry and the manifests.
-        pipeline: whose model.
-        path: of a blob, relative to the pipeline's prefix.
-        is_current: whether a line of a manifest has the content that the blob has now.
-        dataset_version: the version that was trained on this one is among them, however old.
+    The path is relative to the pipeline's prefix; `is_current` tells whether a line of a manifest
+    has the content that the blob has now. The version that was trained on `dataset_version` is
+    among them, however old.
 
     Raises:
         AzureError: Azure ML or the storage cannot be asked.

@@ -45,11 +45,7 @@ def change_admission(
 ) -> Division:
     """Change the document, admit what can be admitted then, and write it.
 
-    Args:
-        records: the records container.
-        queues: as they are deployed.
-        change: pure; it is called again when another writer was faster.
-        now: in UTC.
+    The change is pure: it is called again when another writer was faster.
 
     Raises:
         TransientError: others wrote it each time.

@@ -64,12 +64,6 @@ async def start_once(
 ) -> bool:
     """Start `instance` unless there ever was one of that id; returns whether this call did.
 
-    Args:
-        starter: the durable client.
-        orchestrator: the orchestrator's name.
-        instance: a derived id.
-        document: its input.
-
     The durable extension lets a finished id be used again, so that its status is read first. If
     another caller starts it in between, the extension refuses, with an error that has no type.
     """
@@ -98,12 +92,8 @@ async def find_instances(
     stays unseen: more than a page within `SHORTEST_SPAN` (logged), and what a backend holds back
     from a page that is not full (Azure Tables does when a query takes it over five seconds).
 
-    Args:
-        starter: the durable client.
-        created_from: in UTC; the SDK drops the timezone.
-        created_to: the same; both are included.
-        statuses: only with one of these; any when empty.
-        prefix: only ids that begin so; it goes into a URL as it is.
+    Both ends are included and in UTC: the SDK drops the timezone. Without `statuses` they have any.
+    The prefix of the ids goes into a URL as it is.
     """
     page = await starter.get_status_by(
         created_time_from=created_from,

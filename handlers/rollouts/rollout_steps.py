@@ -14,13 +14,9 @@ from handlers.configuration.clients import Clients
 
 
 def record_step(clients: Clients, rollout: str, step: str | int, began_at: datetime) -> None:
-    """Keep when a step began, where traces are sent at all.
+    """Keep when a step first began, where traces are sent at all.
 
-    Args:
-        clients: for the records.
-        rollout: its id.
-        step: `deploying`, `testing`, or the number of a step of `deploy.steps`, from 0.
-        began_at: counts when nothing was kept before.
+    It is `deploying`, `testing`, or the number of a step of `deploy.steps`, from 0.
     """
     name = f"{_folder(rollout)}{step}.json"
     if clients.telemetry.is_on and name not in clients.rollout_steps:

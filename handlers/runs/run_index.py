@@ -99,16 +99,9 @@ def list_runs(
     after: str | None = None,
     limit: int,
 ) -> RunPage:
-    """One page of the runs that were created from one moment to another.
+    """One page of the runs that were created from one moment to another, both included.
 
-    Args:
-        records: the records container.
-        pipeline: only of this one; of every one when None.
-        states: only in one of these; in any when empty.
-        created_from: not before it.
-        created_to: not after it.
-        after: `following` of the page before.
-        limit: how many runs at most.
+    Without `states` they are in any; `after` is `following` of the page before.
     """
     pipelines = [pipeline] if pipeline is not None else _pipelines(records)
     first = max(after or "", "" if created_to is None else countdown(created_to))
@@ -164,13 +157,7 @@ def runs_of_dataset(records: ContainerClient, version: str) -> list[str]:
 
 
 def runs_since(records: ContainerClient, pipeline: str, created_from: datetime) -> Iterator[str]:
-    """The ids of a pipeline's runs that were created since a moment, newest first.
-
-    Args:
-        records: the records container.
-        pipeline: its name.
-        created_from: not before it.
-    """
+    """The ids of a pipeline's runs that were created since a moment, newest first."""
     last = countdown(created_from) + "~"
     folder = _folder(_ALL, pipeline)
     return (run["id"] for _, run in _entries(records, folder, "", None, last, LISTED_AT_ONCE))

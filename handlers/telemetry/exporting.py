@@ -34,13 +34,7 @@ SEND_LIMIT_SECONDS = 5.0
 
 
 class Telemetry:
-    """Exports spans and metrics of the app's work.
-
-    Args:
-        settings: say where to.
-        exporters: in the place of those that the settings ask for.
-        metric_readers: likewise.
-    """
+    """Exports spans and metrics to where the settings say, or to the given exporters or readers."""
 
     def __init__(
         self,

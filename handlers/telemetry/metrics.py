@@ -110,12 +110,9 @@ def of_batch(batch: RecordBatch) -> list[Measurement]:
 def of_unfinished(
     runs: Sequence[Mapping[str, Any]], pipelines: Iterable[str], *, now: datetime
 ) -> list[Measurement]:
-    """How many runs are in which state, and how old the longest wait is.
+    """How many runs of the index are in which state, and how old the longest wait is.
 
-    Args:
-        runs: as the index of runs has them.
-        pipelines: all of them: one that waits for nothing has the age 0.
-        now: in UTC.
+    One of the pipelines that waits for nothing has the age 0.
     """
     ages = dict.fromkeys(pipelines, 0.0)
     for run in runs:

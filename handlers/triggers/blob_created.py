@@ -58,14 +58,9 @@ async def handle_blob_events(
     *,
     now: datetime,
 ) -> Decisions:
-    """Decide on the events that a trigger was called with; how many were decided in which way.
+    """Decide on messages of `blob-events`, or on what Event Grid itself delivers.
 
-    Args:
-        clients: for the records.
-        pipelines: by name.
-        starter: the durable client.
-        events: messages of the queue `blob-events`, or what Event Grid itself delivers.
-        now: in UTC.
+    Returns how many were decided in which way.
     """
     intake = _Intake(clients, pipelines, now)
     for event in events:
@@ -263,13 +258,8 @@ async def ensure_landing(
 ) -> UnderWay:
     """Have a landing under way that will read the newest event's time after now.
 
-    Args:
-        starter: the durable client.
-        pipeline: whose zone.
-        partition: which partition, where each is a batch.
-        opened_by: who asks, for the record.
-        wake: cut the landing's wait short (a marker has landed).
-        trace: of the batch, if this call opens it.
+    `wake` cuts the landing's wait short (a marker has landed). `trace` is of the batch, if this
+    call opens it.
 
     A live landing outside of phase `closing` still has to read the newest event's time, so that a
     burst of events costs a read of the status per block, not an entry each in the landing's

@@ -72,14 +72,6 @@ async def start_run(
     The request is signed as a webhook (`webhook-id`, `webhook-timestamp`, `webhook-signature`) with
     the secret in `INBOUND_WEBHOOK_SECRET`. Its key is the body's `idempotency_key`, or else
     `webhook-id`, which are both signed: the same key again starts nothing and gets the same answer.
-
-    Args:
-        clients: for the settings, which have the secret.
-        pipelines: by name.
-        starter: the durable client.
-        name: of the pipeline.
-        headers: of the request.
-        body: as it came in: the signature is over these very bytes.
     """
     key, request = parse_start_run(clients.settings, pipelines, name, headers, body)
     instance = request_instance(name, key)

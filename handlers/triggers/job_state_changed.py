@@ -32,17 +32,11 @@ async def handle_job_events(
 ) -> int:
     """Wake the runs that events are about, start those that monitors ask for; how many were woken.
 
-    What Key Vault says of an object is put on record.
+    They are messages of `job-events`, or what Event Grid itself delivers. What Key Vault says of an
+    object is put on record.
 
     An event that cannot be understood is kept and counted, and not raised: to deliver it again
     could not help, and the run's next poll finds its job. Operators are alerted to each cause.
-
-    Args:
-        clients: for the settings that name the workspace.
-        pipelines: by name.
-        starter: the durable client.
-        events: messages of the queue `job-events`, or what Event Grid itself delivers.
-        now: in UTC.
     """
     runs: set[str] = set()
     signals: set[MonitorSignal] = set()

@@ -39,13 +39,7 @@ class MonitorSignal:
 
 
 def parse_signal(run: str, data: object, pipelines: Iterable[str]) -> MonitorSignal | None:
-    """The signal that a run's event brings; None where it brings none, or none of a pipeline. Pure.
-
-    Args:
-        run: that the event is about.
-        data: of the event; its keys are compared without case.
-        pipelines: names of those that there are.
-    """
+    """The signal in the data of a run's event; None where there is none of a pipeline. Pure."""
     text = lower_keys(lower_keys(data).get("runtags")).get(THRESHOLD_TAG)
     if not isinstance(text, str) or not text:
         return None

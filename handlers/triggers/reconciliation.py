@@ -13,14 +13,15 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TypeVarTuple
+from functools import partial
+from typing import ParamSpec, TypeVar
 
 from azure.durable_functions import DurableOrchestrationClient
 from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 
 from handlers.api.pausing import land_held_zones
 from handlers.azure_ml.jobs import get_job
-from handlers.capacity.reconciling_nodes import KnownRun, known_runs, reconcile_nodes
+from handlers.capacity.reconciling_nodes import known_runs, reconcile_nodes
 from handlers.configuration.clients import Clients
 from handlers.durable.instances import (
     BROKEN,
@@ -74,7 +75,8 @@ from orchestrations.retraining import retraining
 from orchestrations.waiting import ENDED
 
 logger = logging.getLogger(__name__)
-Given = TypeVarTuple("Given")
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 
 # The app may have been down for days. A claim is kept for ever, but its run's instance and record
 # only for so long: an older claim without them is no sign of a loss.
@@ -163,17 +165,11 @@ async def reconcile(
 
     One fault does not keep the other steps from running: it is logged and returned. No step begins
     after `BUDGET_SECONDS`. Each step gets its turn: the next round passes over what was repaired,
-    and of the runs that wait, the one that has polled longest ago is first.
-
-    Args:
-        clients: for storage, Service Bus and Azure ML.
-        pipelines: by name.
-        starter: the durable client.
-        now: in UTC.
-        monotonic: the clock of the budget, in seconds.
+    and of the runs that wait, the one that has polled longest ago is first. `monotonic` is the
+    clock of the budget, in seconds.
     """
-    summary = Summary()
-    reconciler = _Reconciler(clients, starter, summary, now, monotonic)
+    deadline = monotonic() + BUDGET_SECONDS
+    reconciler = _Reconciler(clients, starter, now, monotonic, deadline)
     await reconciler.attempt("outbox", reconciler.flush_outbox)
     await reconciler.each_pipeline("claims of", pipelines.values(), reconciler.check_claims)
     await reconciler.attempt("records of zones", reconciler.check_zones, pipelines.values())
@@ -186,36 +182,35 @@ async def reconcile(
         copied = [each for each in pipelines.values() if each.dataset.freeze == "copy"]
         await reconciler.each_pipeline("copies of", copied, reconciler.delete_copies)
     await reconciler.attempt("endpoints", reconciler.check_endpoints)
-    return summary
+    return reconciler.summary
 
 
+@dataclass
 class _Reconciler:
-    def __init__(
-        self,
-        clients: Clients,
-        starter: DurableOrchestrationClient,
-        summary: Summary,
-        now: datetime,
-        monotonic: Callable[[], float],
-    ) -> None:
-        self.clients = clients
-        self.starter = starter
-        self.summary = summary
-        self.now = now
-        self.monotonic = monotonic
-        self.deadline = monotonic() + BUDGET_SECONDS
+    clients: Clients
+    starter: DurableOrchestrationClient
+    now: datetime
+    monotonic: Callable[[], float]
+    deadline: float
+    summary: Summary = field(default_factory=Summary)
 
     async def attempt(
-        self, what: str, step: Callable[[*Given], Awaitable[None]], *given: *Given
-    ) -> None:
+        self,
+        what: str,
+        step: Callable[Given, Awaitable[Result]],
+        *given: Given.args,
+        **named: Given.kwargs,
+    ) -> Result | None:
+        """The result of a step; None where it failed, or there is no time for it."""
         if self.monotonic() >= self.deadline:
             self.summary.left_for_later += 1
-            return
+            return None
         try:
-            await step(*given)
+            return await step(*given, **named)
         except Exception as error:
             logger.exception("could not reconcile %s", what)
             self.summary.faults.append(f"{what}: {type(error).__name__}")
+            return None
 
     async def check_endpoints(self) -> None:
         held = await asyncio.to_thread(lambda: list(holders(self.clients)))
@@ -228,23 +223,22 @@ class _Reconciler:
         self,
         what: str,
         pipelines: Iterable[Pipeline],
-        step: Callable[[Pipeline, *Given], Awaitable[None]],
-        *given: *Given,
+        step: Callable[[Pipeline], Awaitable[None]],
     ) -> None:
         """Attempt a step for each of some pipelines, several side by side."""
         turns = asyncio.Semaphore(PIPELINES_AT_ONCE)
 
         async def one(pipeline: Pipeline) -> None:
             async with turns:
-                await self.attempt(f"{what} {pipeline.name}", step, pipeline, *given)
+                await self.attempt(f"{what} {pipeline.name}", step, pipeline)
 
         await asyncio.gather(*map(one, pipelines))
 
     async def check_zones(self, pipelines: Iterable[Pipeline]) -> None:
         records = await asyncio.to_thread(read_zone_records, self.clients)
-        await self.each_pipeline("zone of", pipelines, self._check_zone, records)
+        await self.each_pipeline("zone of", pipelines, partial(self._check_zone, records))
 
-    async def _check_zone(self, pipeline: Pipeline, records: ZoneRecords) -> None:
+    async def _check_zone(self, records: ZoneRecords, pipeline: Pipeline) -> None:
         if await asyncio.to_thread(read_pause, self.clients, pipeline.name) is not None:
             return
         resumed = await land_held_zones(self.clients, self.starter, pipeline)
@@ -320,35 +314,34 @@ class _Reconciler:
             (each for each in found.values() if each.name == retraining.__name__),
             key=lambda each: (not is_broken(each), str(each.last_updated_time)),
         )
+        clients, starter, now = self.clients, self.starter, self.now
         for instance in runs:
-            step = self._check_broken if is_broken(instance) else self._check_waiting
-            await self.attempt(f"run {instance.instance_id}", step, instance)
+            run = str(instance.instance_id)
+            if not is_broken(instance):
+                await self.attempt(f"run {run}", self._check_waiting, instance)
+            elif await self.attempt(f"run {run}", close_run, clients, starter, run, now=now):
+                self.summary.runs_closed.append(run)
         for instance in filter(is_broken_request, found.values()):
             request = str(instance.instance_id)
-            await self.attempt(f"request {request}", self._close_request, instance)
-
-    async def _close_request(self, instance: DurableOrchestrationStatus) -> None:
-        if await close_request(self.clients, self.starter, instance, now=self.now) is not None:
-            self.summary.requests_closed.append(str(instance.instance_id))
+            what = f"request {request}"
+            if await self.attempt(what, close_request, clients, starter, instance, now=now):
+                self.summary.requests_closed.append(request)
 
     async def check_nodes(self) -> None:
         for known in await asyncio.to_thread(known_runs, self.clients, now=self.now):
-            await self.attempt(f"nodes of run {known.run}", self._check_nodes, known)
-
-    async def _check_nodes(self, known: KnownRun) -> None:
-        if await reconcile_nodes(self.clients, self.starter, known):
-            self.summary.nodes_returned.append(known.run)
+            what = f"nodes of run {known.run}"
+            if await self.attempt(what, reconcile_nodes, self.clients, self.starter, known):
+                self.summary.nodes_returned.append(known.run)
 
     async def check_index(self) -> None:
+        clients, starter = self.clients, self.starter
         page = await asyncio.to_thread(
-            list_runs, self.clients.records, states=UNFINISHED_STATES, limit=INDEXED_LIMIT
+            list_runs, clients.records, states=UNFINISHED_STATES, limit=INDEXED_LIMIT
         )
-        for run in page.runs:
-            await self.attempt(f"index of run {run['id']}", self._check_indexed, run["id"])
-
-    async def _check_indexed(self, run: str) -> None:
-        if await complete_record(self.clients, self.starter, run, now=self.now):
-            self.summary.runs_indexed.append(run)
+        for run in (str(each["id"]) for each in page.runs):
+            what = f"index of run {run}"
+            if await self.attempt(what, complete_record, clients, starter, run, now=self.now):
+                self.summary.runs_indexed.append(run)
 
     async def _check_waiting(self, instance: DurableOrchestrationStatus) -> None:
         run, last = str(instance.instance_id), last_status(instance)
@@ -357,11 +350,6 @@ class _Reconciler:
         job = await asyncio.to_thread(get_job, self.clients, GetJob(job=last.job))
         if job.state in ENDED and await wake_up(self.starter, run):
             self.summary.runs_woken.append(run)
-
-    async def _check_broken(self, instance: DurableOrchestrationStatus) -> None:
-        run = str(instance.instance_id)
-        if await close_run(self.clients, self.starter, run, now=self.now):
-            self.summary.runs_closed.append(run)
 
     async def flush_outbox(self) -> None:
         self.summary.messages_sent += await asyncio.to_thread(flush, self.clients)

@@ -71,11 +71,6 @@ def keep_rejected(
     """Append events to the event log, and count them by cause: one write for each cause.
 
     Events that are delivered again, since the process died, are counted again.
-
-    Args:
-        records: the records container.
-        events: in the order of their delivery.
-        at: when they were rejected, UTC.
     """
     entries = [
         Entry(

@@ -58,13 +58,7 @@ async def close_request(
     """Start a request again whose landing failed, or alert operators; None when they know.
 
     If the process dies between record and effect, a restart is used up, or the alert is sent again
-    under the same id.
-
-    Args:
-        clients: for the records and Service Bus.
-        starter: the durable client.
-        instance: of which `is_broken_request` holds.
-        now: in UTC.
+    under the same id. `is_broken_request` holds of the instance.
     """
     request_id = str(instance.instance_id)
     name = f"requests/{request_id}.json"

@@ -32,20 +32,11 @@ from orchestrations.transitions import TERMINAL_RUN_STATES, notification_of
 async def close_run(
     clients: Clients, starter: DurableOrchestrationClient, run: str, *, now: datetime
 ) -> bool:
-    """Close a run whose instance failed or was terminated, unless it was closed before.
+    """Close a run whose instance failed or was terminated; whether that was done now.
 
     1. Its job is cancelled and the run is dead-lettered, if its end was not decided before.
     2. Its channels are notified of the end.
     3. The end is put on record.
-
-    Args:
-        clients: for storage, Service Bus and Azure ML.
-        starter: the durable client.
-        run: its id, which is the instance's.
-        now: in UTC.
-
-    Returns:
-        Whether it was closed now.
     """
     closed = f"runs/{run}/reconciled"
     if await asyncio.to_thread(record_store.read, clients.records, closed) is not None:
@@ -71,16 +62,9 @@ async def close_run(
 async def complete_record(
     clients: Clients, starter: DurableOrchestrationClient, run: str, *, now: datetime
 ) -> bool:
-    """Write the end of a run into its record, if its instance has ended or was purged.
+    """Write the end of a run into its record, if its instance has ended; whether it had.
 
-    Args:
-        clients: for storage.
-        starter: the durable client.
-        run: its id, which is the instance's.
-        now: in UTC, the end of a run whose instance was purged.
-
-    Returns:
-        Whether it was written.
+    A run whose instance was purged ends now.
     """
     instance = await starter.get_status(run)
     if is_live(instance):

@@ -48,12 +48,6 @@ def partitions_to_land(
 
     That is what has a newer event or marker than its last listing could see, what was never listed,
     and what was not listed for a day.
-
-    Args:
-        clients: for storage.
-        pipeline: whose zone.
-        records: as `read_zone_records` gives them.
-        now: in UTC.
     """
     events = records.newest_events.get(pipeline.name, {})
     last_batches = records.last_batches.get(pipeline.name, {})

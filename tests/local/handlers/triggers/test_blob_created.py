@@ -13,7 +13,10 @@ from handlers.landing_zone import event_log
 from handlers.landing_zone.event_log import Entry
 from handlers.landing_zone.newest_events import read_zone_activity
 from handlers.triggers import blob_created
-from handlers.triggers.blob_created import Decisions, handle_blob_events
+from handlers.triggers.blob_created import (
+    Decisions,
+    handle_blob_events,
+)
 from handlers.triggers.event_envelope import Delivered
 from orchestrations.contracts.landing import LandingRequest, LandingStatus, ReadZoneActivity
 from orchestrations.names import landing_instance
