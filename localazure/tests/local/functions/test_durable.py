@@ -1,30 +1,27 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import logging
+import re
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import aiohttp
 import pytest
+import pytest_asyncio
 
 from harness.waiting import eventually
 
 
-@pytest.fixture
-def console() -> Iterator[io.StringIO]:
-    """The host's output through the root logger's handlers, in its format."""
-    stream = io.StringIO()
-    handler = logging.StreamHandler(stream)
-    root = logging.getLogger()
-    level = root.level
-    root.addHandler(handler)
-    root.setLevel(logging.INFO)
-    yield stream
-    root.setLevel(level)
-    root.removeHandler(handler)
+@pytest_asyncio.fixture
+async def client(
+    running_app: Any, caplog: pytest.LogCaptureFixture
+) -> AsyncGenerator[aiohttp.ClientSession]:
+    """The app, running; a client of it."""
+    caplog.set_level(logging.INFO)
+    async with running_app("durable") as (_, client):
+        yield client
 
 
 async def outcome(client: aiohttp.ClientSession, path: str) -> dict[str, Any]:
@@ -41,13 +38,24 @@ async def outcome(client: aiohttp.ClientSession, path: str) -> dict[str, Any]:
     return await eventually(ended)
 
 
+def told_by_the_host(caplog: pytest.LogCaptureFixture, beginning: str) -> list[str]:
+    """What the host has logged that begins so."""
+    lines = [one.getMessage() for one in caplog.records if one.name == "localazure.functions"]
+    return [line for line in lines if line.startswith(beginning)]
+
+
 async def test_an_activity_with_an_output_may_return_plain_text(
-    running_app: Any, caplog: pytest.LogCaptureFixture
+    client: aiohttp.ClientSession, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with running_app("durable") as (_, client):
-        status = await outcome(client, "/api/start/texting")
+    status = await outcome(client, "/api/start/texting")
     assert (status["runtimeStatus"], status["output"]) == ("Completed", "Message sent!")
     assert "twilioSms is not sent from this machine: hello, you" in caplog.text
+
+
+async def test_the_extension_has_a_system_key(client: aiohttp.ClientSession) -> None:
+    async with client.get("/admin/host/systemkeys?code=master-key") as response:
+        names = [key["name"] for key in (await response.json())["keys"]]
+    assert names == ["durabletask_extension"]
 
 
 async def test_orchestrators_queue_behind_blocking_activities(running_app: Any) -> None:
@@ -84,115 +92,86 @@ async def test_activities_run_twice_where_the_setting_says_so(
     async with running_app("durable", LOCALAZURE_RUN_ACTIVITIES_TWICE="true") as (_, client):
         await outcome(client, "/api/start/greetings?input=you")
         failing = await outcome(client, "/api/start/failing")
-    lines = [one.getMessage() for one in caplog.records if one.name == "localazure.functions"]
-    assert len([one for one in lines if one.startswith("Executed 'greet' (Succeeded")]) == 2
+    assert len(told_by_the_host(caplog, "Executed 'greet' (Succeeded")) == 2
     # A failure was recorded: what happened before it cannot be told from a second run.
-    assert len([one for one in lines if one.startswith("Executed 'fail' (Failed")]) == 1
+    assert len(told_by_the_host(caplog, "Executed 'fail' (Failed")) == 1
     assert "ValueError: no x" in str(failing["output"])
 
 
 async def test_replay_is_quiet_and_a_failed_activity_is_loud(
-    running_app: Any, caplog: pytest.LogCaptureFixture
+    client: aiohttp.ClientSession, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO)
-    async with running_app("durable") as (_, client):
-        greetings = await outcome(client, "/api/start/greetings?input=you")
-        await outcome(client, "/api/start/failing")
+    greetings = await outcome(client, "/api/start/greetings?input=you")
+    await outcome(client, "/api/start/failing")
     assert greetings["output"] == ["Hello, you!", {"hello": "async"}]
-    host = [one.getMessage() for one in caplog.records if one.name == "localazure.functions"]
-    assert not [line for line in host if "greetings'" in line]
-    assert [line for line in host if line.startswith("Executed 'greet' (Succeeded")]
-    (failure,) = [line for line in host if line.startswith("Executed 'fail' (Failed")]
+    assert not [line for line in told_by_the_host(caplog, "") if "greetings'" in line]
+    assert told_by_the_host(caplog, "Executed 'greet' (Succeeded")
+    (failure,) = told_by_the_host(caplog, "Executed 'fail' (Failed")
     assert failure.endswith("ValueError: no x")
 
 
-async def test_a_failed_orchestration_is_told_once_with_the_users_own_traceback(
-    running_app: Any, caplog: pytest.LogCaptureFixture
+NOT_JSON = "activity 'give_a_set' returned a set that is not JSON"
+
+
+@pytest.mark.parametrize(
+    ("orchestrator", "in_output", "in_log"),
+    [
+        (
+            "stumbling",
+            "^Orchestrator function 'stumbling' failed: the outcome$",
+            r"(?s)KeyError: 'the reason'.*raise RuntimeError\(\"the outcome\"\) from error",
+        ),
+        ("leaving", "Activity function 'leave' failed: FunctionExitError", "called sys.exit"),
+        ("asks_for_a_set", NOT_JSON, f"{NOT_JSON}.*to_json"),
+        (
+            "gives_an_object",
+            "the input of a step is not JSON. Give dicts, lists",
+            r'context\.call_activity\("greet", object\(\)\)',
+        ),
+        (
+            "forgets_yield",
+            "Object of type AtomicTask is not JSON.*`yield` is missing before its call",
+            "'forgets_yield' failed: ",
+        ),
+    ],
+)
+async def test_a_failure_is_told_once_with_the_users_own_frames(
+    client: aiohttp.ClientSession,
+    caplog: pytest.LogCaptureFixture,
+    orchestrator: str,
+    in_output: str,
+    in_log: str,
 ) -> None:
-    async with running_app("durable") as (_, client):
-        status = await outcome(client, "/api/start/stumbling")
-    assert status["output"] == "Orchestrator function 'stumbling' failed: the outcome"
-    (told,) = [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
-    assert told.startswith(status["output"])
-    assert "KeyError: 'the reason'" in told
-    assert "RuntimeError: the outcome" in told
-    assert 'raise RuntimeError("the outcome") from error' in told
-    assert "$OutOfProcData$" not in told
-    assert "durable_functions" not in told
+    status = await outcome(client, f"/api/start/{orchestrator}")
+    assert len(re.findall(in_output, str(status["output"]))) == 1
+    (told,) = (one.getMessage() for one in caplog.records if one.levelno == logging.ERROR)
+    assert re.search(in_log, told)
+    assert not re.search(r"\$OutOfProcData\$|durable_functions|json/", told)
+    assert ("direct cause" in told) == (orchestrator in {"stumbling", "leaving"})
 
 
 async def test_a_failed_operation_of_an_entity_is_told(
-    running_app: Any, caplog: pytest.LogCaptureFixture
+    client: aiohttp.ClientSession, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with running_app("durable") as (_, client):
-        async with client.post("/api/counter/one?operation=break") as response:
-            assert response.status == 202
-        await eventually(
-            lambda: "operation 'break' of entity @counter@one failed: broken" in caplog.text
-        )
-
-
-async def test_an_activity_that_ends_the_process_fails(running_app: Any) -> None:
-    async with running_app("durable") as (_, client):
-        status = await outcome(client, "/api/start/leaving")
-    assert "Activity function 'leave' failed: FunctionExitError" in str(status["output"])
+    async with client.post("/api/counter/one?operation=break") as response:
+        assert response.status == 202
+    await eventually(
+        lambda: "operation 'break' of entity @counter@one failed: broken" in caplog.text
+    )
 
 
 async def test_lines_carry_the_instance_that_they_belong_to(
-    running_app: Any, console: io.StringIO
+    client: aiohttp.ClientSession, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with running_app("durable") as (_, client):
-        status = await outcome(client, "/api/start/greetings?input=you")
-        async with client.post("/api/counter/one") as response:
-            assert response.status == 202
-        await eventually(lambda: "counting" in console.getvalue())
-    lines = console.getvalue().splitlines()
+    status = await outcome(client, "/api/start/greetings?input=you")
+    async with client.post("/api/counter/one") as response:
+        assert response.status == 202
+    await eventually(lambda: "counting" in caplog.text)
 
-    def correlations(text: str) -> set[str]:
-        ends = (line.partition("[")[2].partition("]")[0] for line in lines if text in line)
-        return {correlation.split()[-1] for correlation in ends}
+    def instances(text: str) -> set[str]:
+        found = (vars(one)["correlation"] for one in caplog.records if text in one.getMessage())
+        return {correlation.strip("[] ").split()[-1] for correlation in found}
 
-    assert correlations("replaying=") == {status["instanceId"]}
-    assert correlations("] greeting") == {status["instanceId"]}
-    assert correlations("Executed 'greet'") == {status["instanceId"]}
-    assert correlations("] counting") == {"@counter@one"}
-
-
-async def test_a_result_that_is_no_json_is_one_sentence(
-    running_app: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with running_app("durable") as (_, client):
-        status = await outcome(client, "/api/start/asks_for_a_set")
-    sentence = "activity 'give_a_set' returned a set that is not JSON"
-    assert sentence in str(status["output"])
-    assert "to_json" in str(status["output"])
-    assert str(status["output"]).count(sentence) == 1
-    (told,) = [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
-    assert sentence in told
-    assert "json/" not in told  # no frames of the json module
-
-
-async def test_an_input_that_is_no_json_names_the_line_and_the_remedy(
-    running_app: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with running_app("durable") as (_, client):
-        status = await outcome(client, "/api/start/gives_an_object")
-    assert "the input of a step is not JSON. Give dicts, lists" in str(status["output"])
-    (told,) = [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
-    assert 'context.call_activity("greet", object())' in told
-    assert "json/" not in told
-    assert "direct cause" not in told
-
-
-async def test_a_forgotten_yield_is_one_sentence(
-    running_app: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with running_app("durable") as (_, client):
-        status = await outcome(client, "/api/start/forgets_yield")
-        async with client.get("/admin/host/systemkeys?code=master-key") as response:
-            names = [key["name"] for key in (await response.json())["keys"]]
-    assert names == ["durabletask_extension"]
-    assert "'forgets_yield' failed: Object of type AtomicTask is not JSON" in str(status["output"])
-    assert "`yield` is missing before its call" in str(status["output"])
-    (told,) = [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
-    assert "json/" not in told
+    for text in ("replaying=", "greeting", "Executed 'greet'"):
+        assert instances(text) == {status["instanceId"]}
+    assert instances("counting") == {"@counter@one"}

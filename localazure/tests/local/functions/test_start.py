@@ -1,10 +1,11 @@
-"""Apps that cannot be started, and starts that fail."""
+"""Starts of apps: what is refused, what the log tells, and what is left behind."""
 
 from __future__ import annotations
 
-import json
-import shutil
+import logging
+import os
 import socket
+import sys
 import textwrap
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -18,22 +19,24 @@ from localazure.functions.app_process import start_host
 from localazure.functions.errors import AppLoadError
 
 MASTER = {"x-functions-key": "master-key"}
-WriteApp = Callable[..., Path]
+RunText = Callable[..., AbstractAsyncContextManager[Any]]
 HEADER = "import azure.functions as func\napp = func.FunctionApp()\n"
+JOB_HOST = "AzureFunctionsJobHost__"
+"""Begins the names of settings that override host.json."""
 
 
 @pytest.fixture
-def write_app(tmp_path: Path) -> WriteApp:
-    """Writes an app into a folder."""
+def run_text(tmp_path: Path, running_app: Any) -> RunText:
+    """Runs an app that is given by its script; see `running_app`."""
 
-    def write(body: str, host_json: str = '{"version": "2.0"}') -> Path:
+    def run(body: str, **settings: Any) -> AbstractAsyncContextManager[Any]:
         folder = tmp_path / "app"
-        folder.mkdir()
-        (folder / "host.json").write_text(host_json)
+        folder.mkdir(exist_ok=True)
+        (folder / "host.json").write_text('{"version": "2.0"}')
         (folder / "function_app.py").write_text(HEADER + textwrap.dedent(body))
-        return folder
+        return running_app(folder, **settings)
 
-    return write
+    return run
 
 
 async def start(app: AbstractAsyncContextManager[object]) -> None:
@@ -42,9 +45,9 @@ async def start(app: AbstractAsyncContextManager[object]) -> None:
 
 
 async def test_functions_in_error_are_named_and_the_others_run(
-    write_app: WriteApp, caplog: pytest.LogCaptureFixture, running_app: Any
+    run_text: RunText, caplog: pytest.LogCaptureFixture
 ) -> None:
-    app = write_app("""
+    app = run_text("""
         @app.timer_trigger(arg_name="timer", schedule="61 * * * * *")
         def tick(timer: func.TimerRequest) -> None: ...
 
@@ -82,7 +85,7 @@ async def test_functions_in_error_are_named_and_the_others_run(
         @app.service_bus_queue_output(arg_name="out", queue_name="q", connection="None2")
         def six(req: func.HttpRequest, out: func.Out[str]) -> str: ...
         """)
-    async with running_app(app) as (host, client):
+    async with app as (host, client):
         client.headers.update(MASTER)
         for method, text in (("GET", "one"), ("PUT", "three")):
             async with client.request(method, "/api/same") as response:
@@ -117,74 +120,102 @@ async def test_functions_in_error_are_named_and_the_others_run(
         assert reason in line
 
 
-async def test_a_disabled_function_may_be_wrong(write_app: WriteApp, running_app: Any) -> None:
-    app = write_app("""
-        @app.timer_trigger(arg_name="timer", schedule="61 * * * * *")
-        def tick(timer: func.TimerRequest) -> None: ...
-        """)
-    settings = {"AzureWebJobs.tick.Disabled": "1"}
-    await start(running_app(app, **settings))
+WRONG_TIMER = """
+@app.timer_trigger(arg_name="timer", schedule="61 * * * * *")
+def tick(timer: func.TimerRequest) -> None: ...
+"""
+POLLING = """
+@app.blob_trigger(arg_name="blob", path="in/{name}", connection="AzureWebJobsStorage")
+def polls(blob: func.InputStream) -> None: ...
+"""
+STORAGE = {"AzureWebJobsStorage": "UseDevelopmentStorage=true"}
+# logging.config.dictConfig does it to every logger that it is not given.
+SILENCING = "import logging\nlogging.getLogger('localazure.functions').disabled = True\n"
+RETRIED = """
+@app.route()
+@app.retry(strategy="fixed_delay", max_retry_count="3", delay_interval="00:00:01")
+def hello(req: func.HttpRequest) -> str: ...
+"""
 
 
-async def test_a_port_that_is_taken(write_app: WriteApp, running_app: Any) -> None:
-    app = write_app("""
+@pytest.mark.parametrize(
+    ("body", "settings", "warning"),
+    [
+        ("", {}, "No job functions found"),
+        (RETRIED, {}, "the retry policy of 'hello' has no effect"),
+        ("", {f"{JOB_HOST}extensions__eventHubs__a": "1"}, "extensions.eventHubs has no effect"),
+        (SILENCING + WRONG_TIMER, {}, "The 'tick' function is in error"),
+        (POLLING, {"LOCALAZURE_PLAN": "flex", **STORAGE}, "has no blob triggers that poll"),
+    ],
+)
+async def test_warnings_do_not_keep_an_app_from_running(
+    run_text: RunText,
+    caplog: pytest.LogCaptureFixture,
+    body: str,
+    settings: dict[str, str],
+    warning: str,
+) -> None:
+    await start(run_text(body, **settings))
+    assert warning in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("body", "settings", "message"),
+    [
+        ("import sys\nsys.exit('no licence')", {}, r"(?s)function_app\.py.*SystemExit: no licence"),
+        ("", {"WEBSITE_TIME_ZONE": "Mars/Olympus"}, "WEBSITE_TIME_ZONE is 'Mars/Olympus'"),
+        (
+            "",
+            {"LOCALAZURE_PLAN": "consumption", f"{JOB_HOST}functionTimeout": "00:10:01"},
+            "on the Consumption plan a function runs for 0:10:00",
+        ),
+        (RETRIED, {"only": ["helo", "hello", "nix"]}, "no function named helo, nix"),
+    ],
+)
+async def test_what_keeps_an_app_from_running(
+    run_text: RunText, body: str, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(AppLoadError, match=message):
+        await start(run_text(body, **settings))
+
+
+async def test_a_disabled_function_may_be_wrong(run_text: RunText) -> None:
+    async with run_text(WRONG_TIMER, **{"AzureWebJobs.tick.Disabled": "1"}) as (host, _):
+        assert host.faults == {}
+
+
+async def test_a_port_that_is_taken(run_text: RunText, running_app: Any) -> None:
+    body = """
         @app.timer_trigger(arg_name="timer", schedule="0 0 0 * * *")
         def tick(timer: func.TimerRequest) -> None: ...
 
         @app.service_bus_queue_trigger(arg_name="m", queue_name="q", connection="Bus")
         def on_message(m: func.ServiceBusMessage) -> None: ...
-        """)
+        """
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with pytest.raises(OSError, match="address already in use"):
-            await start(running_app(app, port=taken.getsockname()[1], Bus="Endpoint=sb://x"))
-        with pytest.raises(OSError, match="address already in use"):
-            await start(running_app("durable", port=taken.getsockname()[1]))
+        port = taken.getsockname()[1]
+        for app in (
+            run_text(body, port=port, Bus="Endpoint=sb://x"),
+            running_app("durable", port=port),
+        ):
+            with pytest.raises(OSError, match="address already in use"):
+                await start(app)
 
 
-async def test_a_function_that_the_app_does_not_have_is_named(running_app: Any) -> None:
-    with pytest.raises(AppLoadError, match="no function named helo, nix"):
-        await start(running_app("http", only=["helo", "item", "nix"]))
-
-
-async def test_a_plan_refuses_what_it_does_not_have(
-    write_app: WriteApp, caplog: pytest.LogCaptureFixture, running_app: Any
+async def test_the_process_is_as_before_afterwards(
+    running_app: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    app = write_app(
-        """
-        @app.blob_trigger(arg_name="blob", path="in/{name}", connection="AzureWebJobsStorage")
-        def polls(blob: func.InputStream) -> None: ...
-        """,
-        '{"version": "2.0", "functionTimeout": "00:10:01"}',
-    )
-    storage = {"AzureWebJobsStorage": "UseDevelopmentStorage=true"}
-    await start(running_app(app, LOCALAZURE_PLAN="flex", **storage))
-    assert "the Flex Consumption plan has no blob triggers that poll" in caplog.text
-    with pytest.raises(AppLoadError, match="on the Consumption plan a function runs for 0:10:00"):
-        await start(running_app(app, LOCALAZURE_PLAN="consumption", **storage))
-
-
-async def test_an_unknown_time_zone(write_app: WriteApp, running_app: Any) -> None:
-    app = write_app("")
-    with pytest.raises(AppLoadError, match="WEBSITE_TIME_ZONE is 'Mars/Olympus'"):
-        await start(running_app(app, WEBSITE_TIME_ZONE="Mars/Olympus"))
-
-
-async def test_warnings_do_not_keep_an_app_from_running(
-    write_app: WriteApp, caplog: pytest.LogCaptureFixture, running_app: Any
-) -> None:
-    app = write_app(
-        """
-        @app.route()
-        @app.retry(strategy="fixed_delay", max_retry_count="3", delay_interval="00:00:01")
-        def hello(req: func.HttpRequest) -> str: ...
-        """,
-        '{"version": "2.0", "extensions": {"eventHubs": {}}}',
-    )
-    await start(running_app(app))
-    assert "extensions.eventHubs has no effect here" in caplog.text
-    assert "the retry policy of 'hello' has no effect" in caplog.text
+    monkeypatch.setenv("GREETING", "Good day")  # wins over local.settings.json
+    before = dict(os.environ), list(sys.path), Path.cwd(), set(sys.modules)
+    async with running_app("http", ONLY_MEANWHILE="1") as (_, client):
+        assert os.environ["ONLY_MEANWHILE"] == "1"
+        assert Path.cwd().name == "http"
+        async with client.get("/api/hello/Ann") as response:
+            assert await response.text() == "Good day, Ann!"
+    assert (dict(os.environ), list(sys.path), Path.cwd()) == before[:3]
+    assert not {"function_app", "more"} & (set(sys.modules) - before[3])
 
 
 @pytest.mark.parametrize(
@@ -213,13 +244,9 @@ async def test_warnings_do_not_keep_an_app_from_running(
     ],
     ids=["ASGI", "WSGI"],
 )
-async def test_web_frameworks(write_app: WriteApp, web_app: str, running_app: Any) -> None:
-    host_json = '{"version": "2.0", "extensions": {"http": {"routePrefix": ""}}}'
-    app = write_app(web_app, host_json)
-    async with (
-        running_app(app) as (_, client),
-        client.get("/some/where") as response,
-    ):
+async def test_web_frameworks(run_text: RunText, web_app: str) -> None:
+    app = run_text(web_app, **{f"{JOB_HOST}extensions__http__routePrefix": ""})
+    async with app as (_, client), client.get("/some/where") as response:
         assert response.status == 203
         assert await response.text() == "/some/where"
 
@@ -227,9 +254,8 @@ async def test_web_frameworks(write_app: WriteApp, web_app: str, running_app: An
 # The SDK asks for types that this programming model has no place for.
 async def test_the_programming_model_v1(tmp_path: Path, running_app: Any) -> None:
     app = tmp_path / "app"
-    (app / "shared").mkdir(parents=True)
-    (app / "shared" / "greeting.py").write_text("def greet(name):\n    return f'Hello, {name}!'\n")
-    (app / "host.json").write_text('{"version": "2.0", "extensions": {"durableTask": {}}}')
+    app.mkdir()
+    (app / "host.json").write_text('{"version": "2.0"}')
 
     def write(name: str, bindings: str, script: str) -> None:
         (app / name).mkdir()
@@ -270,25 +296,12 @@ async def test_the_programming_model_v1(tmp_path: Path, running_app: Any) -> Non
         "Greet",
         '{"name": "name", "type": "activityTrigger", "direction": "in"}',
         """
-        from ..shared.greeting import greet
-
         def main(name: str) -> str:
-            return greet(name)
+            return f"Hello, {name}!"
         """,
     )
-    async with (
-        running_app(app) as (_, client),
-        client.post("/api/start/Ann") as response,
-    ):
+    async with running_app(app) as (_, client), client.post("/api/start/Ann") as response:
         assert await response.text() == "Hello, Ann!"
-
-
-async def test_an_app_that_ends_the_process_at_import(
-    write_app: WriteApp, running_app: Any
-) -> None:
-    app = write_app("import sys\nsys.exit('no licence')\n")
-    with pytest.raises(AppLoadError, match=r"(?s)function_app\.py.*SystemExit: no licence"):
-        await start(running_app(app))
 
 
 async def test_a_folder_that_is_no_app_is_left_as_it_is(tmp_path: Path) -> None:
@@ -298,63 +311,53 @@ async def test_a_folder_that_is_no_app_is_left_as_it_is(tmp_path: Path) -> None:
     assert not app.exists()
 
 
-async def test_the_task_hub_may_be_named_by_a_setting(tmp_path: Path, running_app: Any) -> None:
-    app = tmp_path / "app"
-    shutil.copytree(Path(__file__).parent / "apps" / "durable", app)
-    durable_task = {"hubName": "%TASKHUB%", "maxConcurrentActivityFunctions": 4}
-    (app / "host.json").write_text(
-        json.dumps({"version": "2.0", "extensions": {"durableTask": durable_task}})
-    )
+async def test_the_task_hub_may_be_named_by_a_setting(running_app: Any) -> None:
+    durable_task = f"{JOB_HOST}extensions__durableTask__"
     settings = {
-        "TaskHub": "NightHub",
-        "AzureFunctionsJobHost__extensions__durableTask__maxConcurrentActivityFunctions": "2",
+        f"{durable_task}hubName": "%TASKHUB%",
+        f"{durable_task}maxConcurrentActivityFunctions": "2",
     }
     async with (
-        running_app(app, **settings) as (_, client),
+        running_app("durable", TaskHub="NightHub", **settings) as (_, client),
         client.post("/api/start/echo") as response,
     ):
         assert "taskHub=NightHub" in response.headers["Location"]
     with pytest.raises(AppLoadError, match="%TASKHUB% refers to an app setting that is not set"):
-        await start(running_app(app))
+        await start(running_app("durable", **settings))
 
 
-async def test_an_app_without_functions_says_so(
-    write_app: WriteApp, caplog: pytest.LogCaptureFixture, running_app: Any
-) -> None:
-    await start(running_app(write_app("")))
-    assert "No job functions found" in caplog.text
-
-
-async def test_a_warm_up_function_is_no_fault(write_app: WriteApp, running_app: Any) -> None:
-    app = write_app("""
+async def test_a_warm_up_function_is_no_fault(run_text: RunText) -> None:
+    app = run_text("""
         @app.warm_up_trigger("warmup_context")
         def warm(warmup_context) -> None: ...
         """)
-    async with running_app(app) as (host, _):
+    async with app as (host, _):
         assert host.faults == {}
         assert "warm: warmupTrigger" in host.list_functions()
 
 
-async def test_an_app_that_configures_logging_does_not_silence_the_host(
-    write_app: WriteApp, caplog: pytest.LogCaptureFixture, running_app: Any
+async def test_the_log_has_the_users_frames_of_a_failure_and_no_keys(
+    running_app: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    app = write_app("""
-        import logging
-
-        # logging.config.dictConfig does it to every logger that it is not given.
-        logging.getLogger("localazure.functions").disabled = True
-
-        @app.timer_trigger(arg_name="timer", schedule="61 * * * * *")
-        def tick(timer: func.TimerRequest) -> None: ...
-        """)
-    await start(running_app(app))
-    assert "The 'tick' function is in error" in caplog.text
+    caplog.set_level(logging.DEBUG)
+    async with running_app("http") as (_, client):
+        async with client.get("/api/guarded", params={"code": "host-key"}) as response:
+            assert response.status == 200
+        async with client.get("/api/fails"):
+            pass
+    assert "Executed 'guarded' (Succeeded" in caplog.text
+    assert "host-key" not in caplog.text
+    assert "master-key" not in caplog.text
+    (told,) = (one.getMessage() for one in caplog.records if one.levelno == logging.ERROR)
+    assert "ValueError: as told" in told
+    assert "function_app.py" in told
+    assert "localazure" not in told.replace(str(Path(__file__).parent), "")
 
 
 async def test_lines_of_a_functions_own_threads_belong_to_its_invocation(
-    write_app: WriteApp, caplog: pytest.LogCaptureFixture, running_app: Any
+    run_text: RunText, caplog: pytest.LogCaptureFixture
 ) -> None:
-    app = write_app("""
+    app = run_text("""
         import logging
         import threading
 
@@ -370,43 +373,34 @@ async def test_lines_of_a_functions_own_threads_belong_to_its_invocation(
             thread.join()
             return context.invocation_id
         """)
-    async with (
-        running_app(app) as (_, client),
-        client.get("/api/hello") as response,
-    ):
+    async with app as (_, client), client.get("/api/hello") as response:
         invocation_id = await response.text()
     told = {one.getMessage(): vars(one)["correlation"] for one in caplog.records}
     assert told["before"] == ""
     assert told["after"] == f"[hello {invocation_id}] "
 
 
-DURABLE = """
-import azure.durable_functions as df
-
-durable = df.Blueprint()
-
-@durable.activity_trigger(input_name="name")
-def hello(name: str) -> str: ...
-
-app.register_functions(durable)
-"""
-
-
 async def test_a_durable_sdk_that_is_not_supported_is_named(
-    write_app: WriteApp, running_app: Any
+    run_text: RunText, tmp_path: Path
 ) -> None:
-    app = write_app(DURABLE)
-    about = app / ".python_packages/lib/site-packages/azure_functions_durable-2.0.0rc3.dist-info"
+    packages = tmp_path / "app/.python_packages/lib/site-packages"
+    about = packages / "azure_functions_durable-2.0.0rc3.dist-info"
     about.mkdir(parents=True)
     (about / "METADATA").write_text("Name: azure-functions-durable\nVersion: 2.0.0rc3\n")
+    app = run_text("""
+        import azure.durable_functions as df
 
+        app = df.DFApp()
+
+        @app.activity_trigger(input_name="name")
+        def hello(name: str) -> str: ...
+        """)
     with pytest.raises(AppLoadError, match=r"azure-functions-durable 2\.0\.0rc3.* 1\.2\.9 to 1\.7"):
-        await start(running_app(app))
+        await start(app)
 
 
 async def test_a_durable_sdk_that_keeps_no_http_session_is_stopped(
-    write_app: WriteApp, monkeypatch: pytest.MonkeyPatch, running_app: Any
+    monkeypatch: pytest.MonkeyPatch, running_app: Any
 ) -> None:
     monkeypatch.delattr(http_utils, "_close_session")  # as before version 1.5
-
-    await start(running_app(write_app(DURABLE)))
+    await start(running_app("durable"))

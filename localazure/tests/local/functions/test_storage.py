@@ -18,7 +18,7 @@ from localazure.functions.bindings.storage_clients import StorageClients
 from localazure.functions.triggers.blob.scan import BlobScan, FoundBlob
 from localazure.runtime.environment import Environment
 from localazure.storage.service import serve as serve_storage
-from localazure.storage_client.queue import StorageQueue, encode
+from localazure.storage_client.queue import StorageQueue
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 BLOB_WEBHOOK = "/runtime/webhooks/blobs"
@@ -51,6 +51,13 @@ async def client(shared: Any, storage: StorageClients) -> AsyncGenerator[aiohttp
         yield client
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def blobs(shared: Any, storage: StorageClients) -> AsyncGenerator[BlobServiceClient]:  # noqa: ARG001 - first
+    connection = shared.environment.storage_connection_string()
+    async with BlobServiceClient.from_connection_string(connection) as service:
+        yield service
+
+
 async def received(queue: StorageQueue) -> str:
     messages = await eventually(lambda: queue.receive(1, 1))
     await queue.delete(messages[0].id, messages[0].pop_receipt)
@@ -71,11 +78,7 @@ async def test_queue_message_to_blob_and_table_and_back(
     found = await eventually(receipts)
     assert found["receipt"] == "receipt of 17"
     (row,) = json.loads(found["rows"])
-    assert {key: row[key] for key in ("PartitionKey", "RowKey", "total")} == {
-        "PartitionKey": "order",
-        "RowKey": "17",
-        "total": 3,
-    }
+    assert row.items() >= {"PartitionKey": "order", "RowKey": "17", "total": 3}.items()
     (seen,) = shared.seen.of("on_order")
     assert seen["order"] == {"id": "17", "item": {"sku": "a/b"}}
     assert seen["dequeue_count"] == 1
@@ -100,17 +103,6 @@ async def test_an_entity_that_is_there_already_fails_the_function(
     assert order["id"] == "twice"
     counts = [n["dequeue_count"] for n in shared.seen.of("on_order") if n["order"] == order]
     assert sorted(counts) == [1, 1, 2]
-
-
-async def test_a_message_that_fails_goes_to_the_poison_queue(
-    shared: Any, client: aiohttp.ClientSession, storage: StorageClients
-) -> None:
-    async with client.post("/api/many", json=["fails", "works"]) as response:
-        assert response.status == 200
-    poison = await storage.queue(CONNECTION, "tasks-poison")
-    assert await received(poison) == encode("fails", is_base64=True)
-    assert len(shared.seen.of("on_task", text="fails")) == 2
-    assert len(shared.seen.of("on_task", text="works", state="ended")) == 1
 
 
 @pytest.mark.usefixtures("client")
@@ -161,23 +153,23 @@ async def tell(
         return response.status
 
 
-async def test_a_blob_triggers_its_function(shared: Any, client: aiohttp.ClientSession) -> None:
-    connection = shared.environment.storage_connection_string()
+async def test_a_blob_triggers_its_function(
+    shared: Any, client: aiohttp.ClientSession, blobs: BlobServiceClient
+) -> None:
     name = "a/b/ü c.txt"
-    async with BlobServiceClient.from_connection_string(connection) as service:
-        blob = service.get_blob_client("landing", name)
-        await blob.upload_blob(b"hello", metadata={"who": "me"})
-        # The deletion, the other path and the blob that is gone trigger nothing.
-        events = (
-            blob_event(name, "Microsoft.Storage.BlobDeleted"),
-            blob_event("a/other.csv"),
-            blob_event("gone/away.txt"),
-            blob_event(name),
-        )
-        assert await tell(client, *events) == 202
-        copy = service.get_blob_client("landed", "a/b-ü c.copy")
-        await eventually(copy.exists)
-        assert await (await copy.download_blob()).readall() == b"HELLO"
+    blob = blobs.get_blob_client("landing", name)
+    await blob.upload_blob(b"hello", metadata={"who": "me"})
+    # The deletion, the other path and the blob that is gone trigger nothing.
+    events = (
+        blob_event(name, "Microsoft.Storage.BlobDeleted"),
+        blob_event("a/other.csv"),
+        blob_event("gone/away.txt"),
+        blob_event(name),
+    )
+    assert await tell(client, *events) == 202
+    copy = blobs.get_blob_client("landed", "a/b-ü c.copy")
+    await eventually(copy.exists)
+    assert await (await copy.download_blob()).readall() == b"HELLO"
     assert shared.seen.of("on_blob", content="hello") == [
         {
             "function": "on_blob",
@@ -192,11 +184,9 @@ async def test_a_blob_triggers_its_function(shared: Any, client: aiohttp.ClientS
 
 
 async def test_a_blob_that_fails_goes_to_the_poison_queue(
-    shared: Any, client: aiohttp.ClientSession, storage: StorageClients
+    shared: Any, client: aiohttp.ClientSession, storage: StorageClients, blobs: BlobServiceClient
 ) -> None:
-    connection = shared.environment.storage_connection_string()
-    async with BlobServiceClient.from_connection_string(connection) as service:
-        await service.get_blob_client("landing", "x/bad.txt").upload_blob(b"bad")
+    await blobs.get_blob_client("landing", "x/bad.txt").upload_blob(b"bad")
     assert await tell(client, blob_event("x/bad.txt")) == 202
     poison = await storage.queue(CONNECTION, "webjobs-blobtrigger-poison")
     message = json.loads(base64.b64decode(await received(poison)))
@@ -206,18 +196,18 @@ async def test_a_blob_that_fails_goes_to_the_poison_queue(
 
 
 @pytest.mark.usefixtures("client")
-async def test_a_blob_is_found_by_looking(shared: Any) -> None:
-    connection = shared.environment.storage_connection_string()
-    async with BlobServiceClient.from_connection_string(connection) as service:
-        polled = await service.create_container("polled")
-        await polled.upload_blob("a.txt", b"one")
-        await polled.upload_blob("b.csv", b"not for it")
+async def test_a_blob_is_found_by_looking(shared: Any, blobs: BlobServiceClient) -> None:
+    polled = await blobs.create_container("polled")
+    await polled.upload_blob("a.txt", b"one")
+    await polled.upload_blob("b.csv", b"not for it")
     notes = {"name": "polled/a.txt", "content": "one"}
     await eventually(lambda: shared.seen.of("on_polled_blob", **notes))
     assert len(shared.seen.of("on_polled_blob")) == 1
 
 
-async def test_each_version_of_a_blob_is_found_once(shared: Any, storage: StorageClients) -> None:
+async def test_each_version_of_a_blob_is_found_once(
+    storage: StorageClients, blobs: BlobServiceClient
+) -> None:
     found: list[str] = []
 
     async def announce(blob: FoundBlob) -> None:
@@ -235,25 +225,23 @@ async def test_each_version_of_a_blob_is_found_once(shared: Any, storage: Storag
 
     first = scan()
     await first.scan()  # the container is not there yet
-    connection = shared.environment.storage_connection_string()
-    async with BlobServiceClient.from_connection_string(connection) as service:
-        container = await service.create_container("versions")
-        await container.upload_blob("a/b.txt", b"1")
-        await container.upload_blob("c.csv", b"1")
-        await first.scan()
-        await first.scan()
-        assert found == ["a/b.txt"]
-        await container.upload_blob("a/b.txt", b"2", overwrite=True)
-        await first.scan()
-        assert found == ["a/b.txt"] * 2
-        await scan().scan()  # after a restart
-        assert found == ["a/b.txt"] * 2
-        receipts = service.get_container_client("azure-webjobs-hosts")
-        names = [name async for name in receipts.list_blob_names() if name.endswith("/a/b.txt")]
-        for name in names:
-            await receipts.delete_blob(name)
-        await scan().scan()
-        assert found == ["a/b.txt"] * 3
+    container = await blobs.create_container("versions")
+    await container.upload_blob("a/b.txt", b"1")
+    await container.upload_blob("c.csv", b"1")
+    await first.scan()
+    await first.scan()
+    assert found == ["a/b.txt"]
+    await container.upload_blob("a/b.txt", b"2", overwrite=True)
+    await first.scan()
+    assert found == ["a/b.txt"] * 2
+    await scan().scan()  # after a restart
+    assert found == ["a/b.txt"] * 2
+    receipts = blobs.get_container_client("azure-webjobs-hosts")
+    names = [name async for name in receipts.list_blob_names() if name.endswith("/a/b.txt")]
+    for name in names:
+        await receipts.delete_blob(name)
+    await scan().scan()
+    assert found == ["a/b.txt"] * 3
 
 
 async def test_the_blob_webhook_takes_its_own_functions_and_the_system_key(

@@ -9,17 +9,19 @@ from harness.waiting import eventually
 HOURLY = {"STARTUP_SCHEDULE": "0 0 * * * *"}
 
 
-async def test_a_schedule_fires_again_and_again(running_app: Any, seen: Any) -> None:
-    async with running_app("timers", **HOURLY):
+async def test_a_schedule_and_a_start_and_a_hand_fire_timers(running_app: Any, seen: Any) -> None:
+    key = {"x-functions-key": "master-key"}
+    async with running_app("timers", **HOURLY) as (_, client):
         await eventually(lambda: len(seen.of("every_second")) >= 2)
-    assert not any(note["past_due"] for note in seen.of("every_second"))
-    assert seen.of("yearly") == []
-
-
-async def test_run_on_startup_and_the_retry_policy(running_app: Any, seen: Any) -> None:
-    async with running_app("timers", **HOURLY):
         await eventually(lambda: len(seen.of("on_startup")) == 3)
-    assert [note["retry"] for note in seen.of("on_startup")] == [0, 1, 2]
+        assert seen.of("yearly") == []
+        async with client.post(
+            "/admin/functions/yearly", headers=key, json={"input": ""}
+        ) as response:
+            assert response.status == 202
+        await eventually(lambda: len(seen.of("yearly")) == 1)
+    assert not any(note["past_due"] for note in seen.of("every_second"))
+    assert [note["retry"] for note in seen.of("on_startup")] == [0, 1, 2]  # by its retry policy
 
 
 async def test_a_missed_occurrence_is_made_up_for_once(
@@ -43,16 +45,3 @@ async def test_a_missed_occurrence_is_made_up_for_once(
     (note,) = seen.of("yearly")
     assert note["past_due"]
     assert note["status"]["Next"] == "2020-01-01T00:00:00+00:00"
-
-
-async def test_by_hand(running_app: Any, seen: Any) -> None:
-    async with (
-        running_app("timers", **HOURLY) as (_, client),
-        client.post(
-            "/admin/functions/yearly",
-            headers={"x-functions-key": "master-key"},
-            json={"input": ""},
-        ) as response,
-    ):
-        assert response.status == 202
-        await eventually(lambda: len(seen.of("yearly")) == 1)

@@ -93,11 +93,6 @@ def echo(context: df.DurableOrchestrationContext):
     yield
 
 
-@app.orchestration_trigger(context_name="context")
-def waiting(context: df.DurableOrchestrationContext):
-    return (yield context.wait_for_external_event("go"))
-
-
 @app.activity_trigger(input_name="name")
 def greet(name: str) -> str:
     logging.getLogger("app").info("greeting")
