@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from conformance.scenarios import SCENARIOS
+from conformance import scenarios
 from harness.child_process import REPOSITORY
 from harness.wheel import Installed, build_wheel, started
 from localazure.functions.worker.orchestrators import PROVED_VERSIONS
@@ -78,9 +78,9 @@ def examine(durable: str, functions: str, wheel: Path, folder: Path) -> Result:
     shutil.copytree(APP, app)
     failures: list[str] = []
     with started(installed, app, folder / "host.log") as host:
-        for name, scenario in SCENARIOS.items():
+        for name in scenarios.SCENARIOS:
             try:
-                scenario(host)
+                scenarios.run(name, host)
             except Exception as error:  # noqa: BLE001 - any error is a result
                 failures.append(name)
                 print(f"{durable} {functions} {name}: {error}", file=sys.stderr)

@@ -2,72 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from harness.waiting import until
 from harness.wheel import ANSWER_SECONDS, Host
 
-
-def _expect(actual: object, expected: object) -> None:
-    assert actual == expected, f"{actual!r} is not {expected!r}"
-
-
-def _http(host: Host) -> None:
-    _expect(host.get("/api/hello?name=you"), "hello, you")
-
-
-def _activities(host: Host) -> None:
-    _expect(host.outcome(host.start("squares", [1, 2, 3])), [1, 4, 9])
-
-
-def _retries(host: Host) -> None:
-    _expect(host.outcome(host.start("retries")), "attempt 3")
-
-
-def _failures(host: Host) -> None:
-    _expect(host.outcome(host.start("failures")), "caught")
-
-
-def _sub_orchestrations(host: Host) -> None:
-    _expect(host.outcome(host.start("children")), [[1, 4], [4, 9]])
-
-
-def _timers(host: Host) -> None:
-    _expect(host.outcome(host.start("timers")), [True, 9])
-
-
-def _external_events(host: Host) -> None:
-    status_url = host.start("events")
-    until(
-        lambda: host.get(status_url)["customStatus"] == "waiting", ANSWER_SECONDS, "custom status"
-    )
-    host.get(f"/api/approve/{host.get(status_url)['instanceId']}", {})
-    _expect(host.outcome(status_url), {"by": "the boss"})
-
-
-def _entities(host: Host) -> None:
-    _expect(host.outcome(host.start("entities")), 42)
-
-
-def _http_calls(host: Host) -> None:
-    given = f"{host.url}/api/hello?name=orchestrator"
-    _expect(host.outcome(host.start("calls", given)), "hello, orchestrator")
-
-
-def _continue_as_new(host: Host) -> None:
-    _expect(host.outcome(host.start("again", 3)), "done")
-
-
-SCENARIOS: Final[dict[str, Callable[[Host], None]]] = {
-    "HTTP trigger": _http,
-    "activities": _activities,
-    "retries": _retries,
-    "failures": _failures,
-    "sub-orchestrations": _sub_orchestrations,
-    "timers": _timers,
-    "external events": _external_events,
-    "entities": _entities,
-    "HTTP calls": _http_calls,
-    "continue as new": _continue_as_new,
+_ORCHESTRATIONS: Final[dict[str, tuple[str, Any, Any]]] = {
+    "activities": ("squares", [1, 2, 3], [1, 4, 9]),
+    "retries": ("retries", None, "attempt 3"),
+    "failures": ("failures", None, "caught"),
+    "sub-orchestrations": ("children", None, [[1, 4], [4, 9]]),
+    "timers": ("timers", None, [True, 9]),
+    "external events": ("events", None, {"by": "the boss"}),
+    "entities": ("entities", None, 42),
+    "HTTP calls": ("calls", "/api/hello?name=orchestrator", "hello, orchestrator"),
+    "continue as new": ("again", 3, "done"),
 }
+"""The orchestrator, its input and its output."""
+SCENARIOS: Final = ("HTTP trigger", *_ORCHESTRATIONS)
+
+
+def run(scenario: str, host: Host) -> None:
+    """Run a scenario.
+
+    Raises:
+        AssertionError: its result is not the expected one.
+    """
+    if scenario == "HTTP trigger":
+        actual, expected = host.get("/api/hello?name=you"), "hello, you"
+    else:
+        orchestrator, given, expected = _ORCHESTRATIONS[scenario]
+        if orchestrator == "calls":
+            given = host.url + given
+        status_url = host.start(orchestrator, given)
+        if orchestrator == "events":
+            until(
+                lambda: host.get(status_url)["customStatus"] == "waiting",
+                ANSWER_SECONDS,
+                "custom status",
+            )
+            host.get(f"/api/approve/{host.get(status_url)['instanceId']}", {})
+        actual = host.outcome(status_url)
+    assert actual == expected, f"{actual!r} is not {expected!r}"

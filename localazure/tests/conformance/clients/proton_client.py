@@ -35,7 +35,6 @@ def _connect(**options: Any) -> Any:
 
 
 def fields_of_a_message_come_back(connection: Any) -> None:
-    sender = connection.create_sender("proton")
     sent = Message(
         id="one",
         subject="subject",
@@ -45,32 +44,26 @@ def fields_of_a_message_come_back(connection: Any) -> None:
         body="body",
         durable=True,
     )
-    sender.send(sent)
+    connection.create_sender("proton").send(sent)
     receiver = connection.create_receiver("proton", credit=1)
     got = receiver.receive(SECONDS)
     receiver.accept()
     for name in ("id", "subject", "correlation_id", "content_type", "properties", "body"):
         assert getattr(got, name) == getattr(sent, name), name
     assert got.annotations["x-opt-sequence-number"] > 0
-    receiver.close()
-    sender.close()
 
 
 def a_released_message_comes_again(connection: Any) -> None:
-    sender = connection.create_sender("proton")
-    sender.send(Message(body="again"))
+    connection.create_sender("proton").send(Message(body="again"))
     receiver = connection.create_receiver("proton", credit=1)
     receiver.receive(SECONDS)
     receiver.release(delivered=False)
     assert receiver.receive(SECONDS).body == "again"
     receiver.accept()
-    receiver.close()
-    sender.close()
 
 
 def a_rejected_message_is_dead(connection: Any) -> None:
-    sender = connection.create_sender("proton")
-    sender.send(Message(body="bad"))
+    connection.create_sender("proton").send(Message(body="bad"))
     receiver = connection.create_receiver("proton", credit=1)
     receiver.receive(SECONDS)
     receiver.reject()
@@ -78,8 +71,6 @@ def a_rejected_message_is_dead(connection: Any) -> None:
     dead = connection.create_receiver("proton/$DeadLetterQueue", credit=1)
     assert dead.receive(SECONDS).body == "bad"
     dead.accept()
-    dead.close()
-    sender.close()
 
 
 def credit_is_kept(connection: Any) -> None:
@@ -96,8 +87,6 @@ def credit_is_kept(connection: Any) -> None:
     rest = connection.create_receiver("proton", credit=1)
     assert rest.receive(SECONDS).body == 2
     rest.accept()
-    rest.close()
-    sender.close()
 
 
 def an_unknown_entity_is_refused(connection: Any) -> None:

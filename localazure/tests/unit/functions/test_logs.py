@@ -2,10 +2,8 @@ from __future__ import annotations
 
 import io
 import logging
-import re
 import sys
 import uuid
-from collections.abc import Iterator
 
 import pytest
 
@@ -14,15 +12,6 @@ from localazure.functions import logs
 
 def record(name: str, level: int) -> logging.LogRecord:
     return logging.LogRecord(name, level, "file", 1, "text", None, None)
-
-
-@pytest.fixture
-def in_hello() -> Iterator[None]:
-    correlation = logs.Correlation("hello")
-    correlation.invocation_id = "id-1"
-    token = logs.invocation.set(correlation)
-    yield
-    logs.invocation.reset(token)
 
 
 LEVELS = {
@@ -35,35 +24,35 @@ LEVELS = {
 }
 
 
-@pytest.mark.usefixtures("in_hello")
-def test_levels_within_a_function() -> None:
+@pytest.mark.parametrize(
+    ("function", "name", "lowest"),
+    [
+        ("hello", "app", logging.DEBUG),
+        ("hello", "localazure.functions", logging.INFO),
+        ("hello2", "app", logging.ERROR),  # by the shorter prefix
+        (None, "localazure.functions.timer", logging.DEBUG),
+        (None, "localazure.functions.http", logging.WARNING),
+        (None, "anything", logging.WARNING),
+        (None, "azureish", logging.WARNING),
+        (None, "azure.core", logging.CRITICAL),
+    ],
+)
+def test_levels(function: str | None, name: str, lowest: int) -> None:
     by_category = logs.CategoryFilter(LEVELS)
-    assert by_category.filter(record("app", logging.DEBUG))
-    assert by_category.filter(record("localazure.functions", logging.INFO))
-    assert not by_category.filter(record("localazure.functions", logging.DEBUG))
-
-
-def test_levels_elsewhere() -> None:
-    by_category = logs.CategoryFilter(LEVELS)
-    assert by_category.filter(record("localazure.functions.timer", logging.DEBUG))
-    assert not by_category.filter(record("localazure.functions.http", logging.INFO))
-    assert not by_category.filter(record("anything", logging.INFO))
-    assert by_category.filter(record("azureish", logging.ERROR))
-    assert not by_category.filter(record("azure.core", logging.ERROR))
-
-
-def test_other_functions_take_the_shorter_prefix() -> None:
-    token = logs.invocation.set(logs.Correlation("hello2"))
-    assert not logs.CategoryFilter(LEVELS).filter(record("app", logging.WARNING))
+    token = logs.invocation.set(logs.Correlation(function) if function else None)
+    levels = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL)
+    written = [level for level in levels if by_category.filter(record(name, level))]
     logs.invocation.reset(token)
+    assert written[0] == lowest
 
 
-@pytest.mark.usefixtures("in_hello")
 def test_lines_tell_what_they_belong_to() -> None:
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     root = logging.getLogger()
     root.addHandler(handler)
+    correlation = logs.Correlation("hello")
+    token = logs.invocation.set(correlation)
     try:
         with logs.configured({}):
             logging.getLogger("app").warning("one")
@@ -71,32 +60,30 @@ def test_lines_tell_what_they_belong_to() -> None:
                 logging.getLogger("app").warning("two")
         logging.getLogger("app").warning("three")
     finally:
+        logs.invocation.reset(token)
         root.removeHandler(handler)
     one, two, three = stream.getvalue().splitlines()
-    assert one.endswith("WARNING app: [hello id-1] one")
-    assert two.endswith("WARNING app: [hello id-1 instance-7] two")
+    assert one.endswith(f"WARNING app: [hello {correlation.invocation_id}] one")
+    assert two.endswith(f"WARNING app: [hello {correlation.invocation_id} instance-7] two")
     assert three == "three"
 
 
-def test_a_terminal_shows_colours_and_a_file_does_not() -> None:
-    warned = record("app", logging.WARNING)
-    in_a_file = logs.LineFormatter(logs.PLAIN).format(warned)
-    on_a_terminal = logs.LineFormatter(logs.Colours(is_on=True)).format(warned)
-    assert "\x1b" not in in_a_file
-    assert "\x1b[33mWARNING\x1b[0m" in on_a_terminal
-    assert re.sub(r"\x1b\[\d+m", "", on_a_terminal) == in_a_file
-
-
-def test_colours_are_for_terminals_whose_users_want_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminals_show_colours_unless_their_users_want_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
 
+    def line(stream: io.StringIO) -> str:
+        formatter = logs.LineFormatter(logs.colours_for(stream))
+        return formatter.format(record("app", logging.WARNING)).partition("WARNING")[2]
+
     monkeypatch.delenv("NO_COLOR", raising=False)
-    assert logs.colours_for(Terminal()).is_on
-    assert not logs.colours_for(io.StringIO()).is_on
+    assert line(Terminal()) == "\x1b[0m app: text"
+    assert line(io.StringIO()) == " app: text"
     monkeypatch.setenv("NO_COLOR", "1")
-    assert not logs.colours_for(Terminal()).is_on
+    assert line(Terminal()) == " app: text"
 
 
 def test_a_traceback_follows_its_line() -> None:

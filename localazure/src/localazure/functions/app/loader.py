@@ -7,7 +7,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,13 +37,13 @@ class LoadedFunction:
     name: str
     directory: Path
     call: Callable[..., Any]
-    is_async: bool
+    is_async: bool = False
     trigger: Binding
-    bindings: tuple[Binding, ...]
+    bindings: tuple[Binding, ...] = ()
     """The trigger among them."""
-    signature: Signature
-    retry_policy: RetryPolicy | None
-    is_disabled: bool
+    signature: Signature = field(default_factory=Signature)
+    retry_policy: RetryPolicy | None = None
+    is_disabled: bool = False
     faults: tuple[str, ...] = ()
     """The reasons why it cannot run although the rest of the app can, one sentence each."""
 
@@ -158,11 +158,7 @@ def _check_alone(definition: Definition, settings: Mapping[str, str]) -> LoadedF
         name=definition.name,
         directory=definition.directory,
         call=_cannot_run,
-        is_async=False,
-        trigger=Binding(definition.trigger, kind, is_output=False, settings={}),
-        bindings=(),
-        signature=Signature({}, {}, None, takes_context=False),
-        retry_policy=None,
+        trigger=Binding(definition.trigger, kind),
         is_disabled=definition.is_disabled or is_disabled(definition.name, settings),
         faults=(fault,),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import GenericAlias, UnionType
 from typing import Any
 
@@ -32,8 +32,8 @@ class Binding:
     """The parameter that it is bound to, or `$return`."""
     kind: str
     """Its `type`, such as `httpTrigger`."""
-    is_output: bool
-    settings: Mapping[str, Any]
+    is_output: bool = False
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Every field of its JSON form, app settings already resolved."""
     is_reference: bool = False
     """Whether the argument is a reference instead of the content."""
@@ -64,11 +64,11 @@ class Parameter:
 class Signature:
     """The inputs and outputs of a function, by parameter name."""
 
-    inputs: Mapping[str, Parameter]
-    outputs: Mapping[str, Parameter]
-    result: Parameter | None
+    inputs: Mapping[str, Parameter] = field(default_factory=dict[str, Parameter])
+    outputs: Mapping[str, Parameter] = field(default_factory=dict[str, Parameter])
+    result: Parameter | None = None
     """None: the function must return None."""
-    takes_context: bool
+    takes_context: bool = False
 
 
 def check(function: Callable[..., Any], bound_to: list[Binding]) -> Signature:

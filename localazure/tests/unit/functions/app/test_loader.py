@@ -127,16 +127,6 @@ def test_results_that_do_not_fit(tmp_path: Path, annotation: str, message: str) 
     assert message in text
 
 
-def test_an_output_must_be_annotated_out(tmp_path: Path) -> None:
-    output = 'queue_name="q", connection="c"'
-    body = f"""
-    @app.route()
-    @app.service_bus_queue_output(arg_name="out", {output})
-    def hello(req: func.HttpRequest, out: str) -> str: ...
-    """
-    assert "out is an output, but it is not annotated" in fault(tmp_path, body)
-
-
 def test_what_only_the_host_refuses_leaves_the_other_functions_alone(tmp_path: Path) -> None:
     functions = load_text(
         tmp_path,
@@ -177,6 +167,11 @@ def test_what_only_the_host_refuses_leaves_the_other_functions_alone(tmp_path: P
             "does not have a unique function name",
         ),
         ("@app.function_name('a')\ndef a(req): ...", "does not have a trigger"),
+        (
+            "@app.route()\n@app.queue_output('out', 'q', 'c')\ndef a(req, out: str) -> str: ...",
+            "out is an output, but it is not annotated",
+        ),
+        ("def f(:\n", "def f(:\n          ^\nSyntaxError: invalid syntax"),
     ],
 )
 def test_apps_that_cannot_be_indexed(tmp_path: Path, body: str, message: str) -> None:
@@ -195,12 +190,6 @@ def test_an_import_that_fails_shows_the_users_traceback_only(tmp_path: Path) -> 
     assert text.endswith("ModuleNotFoundError: No module named 'no_such_module'")
     assert "importlib" not in text
     assert "localazure" not in text
-
-
-def test_a_syntax_error_shows_its_line(tmp_path: Path) -> None:
-    text = fault(tmp_path, "def f(:\n")
-    assert "SyntaxError" in text
-    assert "def f(:" in text
 
 
 def test_an_empty_folder_is_no_app(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ import pytest
 
 from localazure.errors import ConfigurationError
 from localazure.functions.configuration.host_json import (
-    BlobOptions,
     HostOptions,
     HttpOptions,
     QueueOptions,
+    ServiceBusOptions,
 )
 from localazure.functions.errors import AppLoadError
 
@@ -21,16 +21,6 @@ from localazure.functions.errors import AppLoadError
 def read(folder: Path, document: dict[str, Any]) -> HostOptions:
     (folder / "host.json").write_text(json.dumps({"version": "2.0", **document}, indent=1))
     return HostOptions.read(folder)
-
-
-def test_defaults_are_those_of_the_real_host(tmp_path: Path) -> None:
-    options = read(tmp_path, {})
-    assert options.extensions.http == HttpOptions(route_prefix="api")
-    assert options.function_timeout == timedelta(minutes=30)
-    assert options.extensions.service_bus.max_concurrent_calls == 16
-    assert options.extensions.service_bus.max_auto_lock_renewal_duration == timedelta(minutes=5)
-    assert options.extensions.service_bus.auto_complete_messages
-    assert options.warnings == ()
 
 
 def test_what_is_set_is_heeded(tmp_path: Path) -> None:
@@ -43,57 +33,34 @@ def test_what_is_set_is_heeded(tmp_path: Path) -> None:
             "logging": {"logLevel": {"default": "Warning", "Function.hello": "Trace"}},
             "extensions": {
                 "http": {
-                    "routePrefix": "",
-                    "maxOutstandingRequests": 20,
-                    "maxConcurrentRequests": 5,
+                    "routePrefix": "/",
                     "dynamicThrottlesEnabled": False,
                     "hsts": {"isEnabled": True, "maxAge": "10"},
-                    "customHeaders": {"X-Content-Type-Options": "nosniff"},
                 },
-                "serviceBus": {
-                    "prefetchCount": 5,
-                    "maxConcurrentCalls": 2,
-                    "autoCompleteMessages": False,
-                    "maxAutoLockRenewalDuration": "00:01:00",
-                },
+                "serviceBus": {"prefetchCount": 5, "maxAutoLockRenewalDuration": "00:01:00"},
                 "durableTask": {"hubName": "hub"},
                 "queues": {
                     "batchSize": 32,
-                    "maxDequeueCount": 1,
                     "visibilityTimeout": "00:00:30",
-                    "maxPollingInterval": "00:00:05",
                     "messageEncoding": "None",
                 },
-                "blobs": {"maxDegreeOfParallelism": 4, "poisonBlobThreshold": 1},
             },
         },
     )
+    extensions = options.extensions
     assert options.function_timeout == timedelta(minutes=10)
     assert options.functions == ("one",)
     assert options.log_levels == {"default": logging.WARNING, "Function.hello": logging.DEBUG}
-    assert options.extensions.http.model_dump(include=set(HttpOptions.model_fields)) == {
-        "route_prefix": "",
-        "max_outstanding_requests": 20,
-        "max_concurrent_requests": 5,
-        "custom_headers": {"X-Content-Type-Options": "nosniff"},
-    }
-    assert options.extensions.service_bus.prefetch_count == 5
-    assert options.extensions.service_bus.max_concurrent_calls == 2
-    assert not options.extensions.service_bus.auto_complete_messages
-    assert options.extensions.service_bus.max_auto_lock_renewal_duration == timedelta(minutes=1)
-    assert options.extensions.durable_task.hub_name == "hub"
-    assert options.extensions.queues == QueueOptions(
-        batch_size=32,
-        max_dequeue_count=1,
-        visibility_timeout=timedelta(seconds=30),
-        max_polling_interval=timedelta(seconds=5),
-        message_encoding="none",
+    assert extensions.http.route_prefix == ""
+    assert extensions.service_bus == ServiceBusOptions(
+        prefetch_count=5, max_auto_lock_renewal_duration=timedelta(minutes=1)
     )
-    assert options.extensions.queues.new_batch_threshold == 16
-    assert not options.extensions.queues.is_base64
-    assert options.extensions.blobs == BlobOptions(
-        max_degree_of_parallelism=4, poison_blob_threshold=1
+    assert extensions.durable_task.hub_name == "hub"
+    assert extensions.queues == QueueOptions(
+        batch_size=32, visibility_timeout=timedelta(seconds=30), message_encoding="none"
     )
+    assert extensions.queues.new_batch_threshold == 16
+    assert not extensions.queues.is_base64
     assert options.warnings == ()
 
 
@@ -167,10 +134,6 @@ def test_a_key_without_effect_is_warned_about_with_its_line(tmp_path: Path) -> N
         (
             {"extensions": {"http": {"maxOutstandingRequests": -2}}},
             "extensions.http.maxOutstandingRequests: input should be greater than 0, found -2",
-        ),
-        (
-            {"extensions": {"serviceBus": {"maxConcurrentCalls": 0}}},
-            "extensions.serviceBus.maxConcurrentCalls: input should be greater than 0, found 0",
         ),
     ],
 )

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from importlib import metadata
+from types import SimpleNamespace
 from typing import Any
 
 import azure.durable_functions as df
@@ -17,28 +18,21 @@ def orchestrator(_context: df.DurableOrchestrationContext) -> Generator[Any, Any
 HANDLE: Any = df.Orchestrator.create(orchestrator)
 
 
-def install(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def find(distribution: str) -> str:
-        assert distribution == orchestrators.SDK
-        return version
-
-    monkeypatch.setattr(metadata, "version", find)
-
-
-@pytest.mark.parametrize("version", sorted(orchestrators.PROVED_VERSIONS))
-def test_a_proved_version_takes_the_short_cut(
-    version: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("version", "is_proved"),
+    [
+        *((version, True) for version in sorted(orchestrators.PROVED_VERSIONS)),
+        *((version, False) for version in ("1.2.9", "1.5.0", "1.7.0rc1", "1.7.1")),
+    ],
+)
+def test_proved_versions_take_the_short_cut_and_others_the_way_of_the_sdk(
+    version: str,
+    is_proved: bool,  # noqa: FBT001 - a table
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    install(version, monkeypatch)
-    assert orchestrators.wrap(HANDLE) is not HANDLE
-
-
-@pytest.mark.parametrize("version", ["1.2.9", "1.5.0", "1.7.0rc1", "1.7.1"])
-def test_another_version_goes_the_way_of_the_sdk(
-    version: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    install(version, monkeypatch)
-    assert orchestrators.wrap(HANDLE) is HANDLE
+    versions = {orchestrators.SDK: version}
+    monkeypatch.setattr(orchestrators, "metadata", SimpleNamespace(version=versions.__getitem__))
+    assert (orchestrators.wrap(HANDLE) is not HANDLE) == is_proved
 
 
 def test_the_installed_version_is_proved() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
+from collections.abc import Iterator
 
 import pytest
 
@@ -10,39 +11,44 @@ from localazure.functions.worker.thread_pool import WorkerPool
 
 
 @pytest.fixture
-def pool() -> WorkerPool:
-    return WorkerPool("test", 2)
+def pool() -> Iterator[WorkerPool]:
+    pool = WorkerPool("test", 2)
+    yield pool
+    pool.close()
 
 
 async def test_results_and_errors_come_back(pool: WorkerPool) -> None:
     def fail() -> None:
         raise KeyError("x")
 
+    def stop() -> None:
+        raise StopIteration
+
     assert await pool.run(lambda: 1) == 1
     with pytest.raises(KeyError):
         await pool.run(fail)
+    with pytest.raises(RuntimeError, match="StopIteration"):  # no future takes that one
+        await pool.run(stop)
     assert await pool.run(lambda: 2) == 2
-    pool.close()
 
 
 async def test_it_grows_to_its_size_and_no_further(pool: WorkerPool) -> None:
     meeting = threading.Barrier(2)
-    names: set[str] = set()
+    threads: set[threading.Thread] = set()
 
     def meet() -> None:
         meeting.wait(30)
-        names.add(threading.current_thread().name)
+        threads.add(threading.current_thread())
 
     await asyncio.gather(*(pool.run(meet) for _ in range(6)))
-    assert names == {"test-1", "test-2"}
-    pool.close()
+    assert {thread.name for thread in threads} == {"test-1", "test-2"}
+    assert all(thread.daemon for thread in threads)  # they do not hold up the process
 
 
 async def test_context_variables_come_along(pool: WorkerPool) -> None:
     variable = contextvars.ContextVar("variable", default="none")
     variable.set("mine")
     assert await pool.run(variable.get) == "mine"
-    pool.close()
 
 
 async def test_a_cancelled_call_frees_its_thread_when_it_returns(pool: WorkerPool) -> None:
@@ -60,26 +66,3 @@ async def test_a_cancelled_call_frees_its_thread_when_it_returns(pool: WorkerPoo
     waiting = asyncio.create_task(pool.run(lambda: "next"))
     release.set()
     assert await waiting == "next"
-    pool.close()
-
-
-async def test_a_stop_iteration_is_an_error_like_any_other(pool: WorkerPool) -> None:
-    def stop() -> None:
-        raise StopIteration
-
-    with pytest.raises(RuntimeError, match="StopIteration"):
-        await pool.run(stop)
-    pool.close()
-
-
-def test_its_threads_do_not_hold_up_the_end_of_the_process(pool: WorkerPool) -> None:
-    async def main() -> None:
-        release = threading.Event()
-        call = asyncio.create_task(pool.run(release.wait))
-        await asyncio.sleep(0)
-        assert all(thread.daemon for thread in threading.enumerate() if "test-" in thread.name)
-        release.set()
-        await call
-
-    asyncio.run(main())
-    pool.close()

@@ -19,57 +19,50 @@ from localazure.functions.triggers.timer.schedule import (
 
 HOURLY = parse_schedule("0 0 * * * *")
 NOON = datetime(2026, 8, 8, 12, 0, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+FIRED = TimerStatus(NOON, NOON + HOUR, NOON)
+NEW = TimerStatus(NEVER, NOON + HOUR, NOON + 10 * MINUTE)
+OF_ANOTHER_SCHEDULE = TimerStatus(NOON, NOON + 5 * MINUTE, NOON)
 
 
-def start(
-    remembered: TimerStatus | None, now: datetime, *, run_on_startup: bool = False
-) -> tuple[TimerStatus, Startup | None]:
-    return at_start(remembered, now, HOURLY, run_on_startup=run_on_startup)
-
-
-def test_a_new_timer_waits_for_its_first_occurrence() -> None:
-    now = NOON + timedelta(minutes=10)
-    status, startup = start(None, now)
-    assert status == TimerStatus(NEVER, NOON + timedelta(hours=1), now)
-    assert startup is None
-
-
-def test_a_missed_occurrence_is_past_due() -> None:
-    status = TimerStatus(NOON, NOON + timedelta(hours=1), NOON)
-    assert start(status, NOON + timedelta(hours=1, seconds=1)) == (status, Startup.PAST_DUE)
-
-
-def test_one_missed_before_the_first_firing_is_past_due_too() -> None:
-    status, _ = start(None, NOON + timedelta(minutes=10))
-    _, startup = start(status, NOON + timedelta(hours=3))
-    assert startup is Startup.PAST_DUE
-
-
-def test_another_schedule_is_reckoned_anew_and_not_past_due() -> None:
-    status = TimerStatus(NOON, NOON + timedelta(minutes=5), NOON)
-    now = NOON + timedelta(hours=2, minutes=30)
-    anew, startup = start(status, now)
-    assert anew == TimerStatus(NEVER, NOON + timedelta(hours=3), now)
-    assert startup is None
-
-
-def test_run_on_startup_gives_way_to_past_due() -> None:
-    status = TimerStatus(NOON, NOON + timedelta(hours=1), NOON)
-    assert start(status, NOON, run_on_startup=True)[1] is Startup.RUN_ON_STARTUP
-    late = NOON + timedelta(hours=2)
-    assert start(status, late, run_on_startup=True)[1] is Startup.PAST_DUE
+@pytest.mark.parametrize(
+    ("remembered", "minutes", "run_on_startup", "status", "startup"),
+    [
+        (None, 10, False, NEW, None),
+        (FIRED, 61, False, FIRED, Startup.PAST_DUE),
+        (NEW, 180, False, NEW, Startup.PAST_DUE),
+        # It is reckoned anew, and not past due.
+        (
+            OF_ANOTHER_SCHEDULE,
+            150,
+            False,
+            TimerStatus(NEVER, NOON + 3 * HOUR, NOON + 150 * MINUTE),
+            None,
+        ),
+        (FIRED, 0, True, FIRED, Startup.RUN_ON_STARTUP),
+        (FIRED, 120, True, FIRED, Startup.PAST_DUE),
+    ],
+)
+def test_the_status_at_the_start(
+    remembered: TimerStatus | None,
+    minutes: int,
+    run_on_startup: bool,  # noqa: FBT001 - a table
+    status: TimerStatus,
+    startup: Startup | None,
+) -> None:
+    now = NOON + minutes * MINUTE
+    assert at_start(remembered, now, HOURLY, run_on_startup=run_on_startup) == (status, startup)
 
 
 def test_firing_early_does_not_fire_twice() -> None:
-    status = TimerStatus(NOON, NOON + timedelta(hours=1), NOON)
-    early = status.next - timedelta(milliseconds=3)
-    assert after_firing(status, early, HOURLY, None).next == NOON + timedelta(hours=2)
+    early = FIRED.next - timedelta(milliseconds=3)
+    assert after_firing(FIRED, early, HOURLY, None).next == NOON + 2 * HOUR
 
 
 def test_many_missed_occurrences_fire_once() -> None:
-    status = TimerStatus(NOON, NOON + timedelta(hours=1), NOON)
-    late = NOON + timedelta(hours=5, minutes=30)
-    assert after_firing(status, late, HOURLY, Startup.PAST_DUE).next == NOON + timedelta(hours=6)
+    late = NOON + 5.5 * HOUR
+    assert after_firing(FIRED, late, HOURLY, Startup.PAST_DUE).next == NOON + 6 * HOUR
 
 
 @given(

@@ -20,6 +20,7 @@ from localazure.functions.worker.invocation import Invoker
 from localazure.sqlite.database import Database
 
 START = datetime(2026, 8, 8, 10, 2, tzinfo=UTC)
+MakeTimer = Callable[[Callable[..., object], str], TimerTrigger]
 
 
 class Clock:
@@ -37,21 +38,6 @@ class Clock:
             await asyncio.Event().wait()
         self.time += timedelta(seconds=seconds)
         await asyncio.sleep(0)
-
-
-def timer_function(call: Callable[..., object], schedule: str) -> LoadedFunction:
-    binding = Binding("timer", "timerTrigger", False, {"schedule": schedule})  # noqa: FBT003 - an input
-    return LoadedFunction(
-        name="tick",
-        directory=Path(),
-        call=call,
-        is_async=True,
-        trigger=binding,
-        bindings=(binding,),
-        signature=check(call, [binding]),
-        retry_policy=None,
-        is_disabled=False,
-    )
 
 
 @pytest.fixture
@@ -82,8 +68,28 @@ def invoker() -> Invoker:
     )
 
 
+@pytest.fixture
+def make_timer(clock: Clock, database: Database, invoker: Invoker) -> MakeTimer:
+    """Makes a timer of a function and its schedule."""
+
+    def make(call: Callable[..., object], schedule: str) -> TimerTrigger:
+        binding = Binding("timer", "timerTrigger", settings={"schedule": schedule})
+        function = LoadedFunction(
+            name="tick",
+            directory=Path(),
+            call=call,
+            is_async=True,
+            trigger=binding,
+            bindings=(binding,),
+            signature=check(call, [binding]),
+        )
+        return TimerTrigger(function, invoker, database, now=clock.now, sleep=clock.sleep)
+
+    return make
+
+
 async def test_it_fires_at_each_occurrence(
-    clock: Clock, database: Database, invoker: Invoker
+    clock: Clock, database: Database, make_timer: MakeTimer
 ) -> None:
     fired: list[tuple[datetime, bool]] = []
 
@@ -94,9 +100,7 @@ async def test_it_fires_at_each_occurrence(
         if len(fired) == 4:
             clock.enough.set()
 
-    timer = TimerTrigger(
-        timer_function(tick, "0 */5 * * * *"), invoker, database, now=clock.now, sleep=clock.sleep
-    )
+    timer = make_timer(tick, "0 */5 * * * *")
     await timer.start()
     async with asyncio.timeout(30):
         await clock.enough.wait()
@@ -108,7 +112,7 @@ async def test_it_fires_at_each_occurrence(
 
 
 async def test_a_run_that_is_cut_off_is_past_due_at_the_next_start(
-    clock: Clock, database: Database, invoker: Invoker
+    clock: Clock, invoker: Invoker, make_timer: MakeTimer
 ) -> None:
     began = asyncio.Event()
     past_due: list[bool] = []
@@ -120,13 +124,7 @@ async def test_a_run_that_is_cut_off_is_past_due_at_the_next_start(
 
     for _ in range(2):
         began.clear()
-        timer = TimerTrigger(
-            timer_function(hang, "0 0 11 * * *"),
-            invoker,
-            database,
-            now=clock.now,
-            sleep=clock.sleep,
-        )
+        timer = make_timer(hang, "0 0 11 * * *")
         await timer.start()
         async with asyncio.timeout(30):
             await began.wait()
@@ -138,7 +136,7 @@ async def test_a_run_that_is_cut_off_is_past_due_at_the_next_start(
 
 
 async def test_a_run_that_ends_in_the_drain_is_remembered(
-    clock: Clock, database: Database, invoker: Invoker
+    database: Database, invoker: Invoker, make_timer: MakeTimer
 ) -> None:
     began, release = asyncio.Event(), asyncio.Event()
 
@@ -147,9 +145,7 @@ async def test_a_run_that_ends_in_the_drain_is_remembered(
         began.set()
         await release.wait()
 
-    timer = TimerTrigger(
-        timer_function(wait, "0 0 11 * * *"), invoker, database, now=clock.now, sleep=clock.sleep
-    )
+    timer = make_timer(wait, "0 0 11 * * *")
     await timer.start()
     async with asyncio.timeout(30):
         await began.wait()
