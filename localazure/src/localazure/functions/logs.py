@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Generator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partialmethod
 from typing import Final, TextIO
 
 HOST_LOGGER: Final = "localazure.functions"
@@ -33,29 +33,15 @@ class Colours:
 
     is_on: bool
 
-    def error(self, text: str) -> str:
-        """Errors."""
-        return self._paint(text, 31)
-
-    def warning(self, text: str) -> str:
-        """Warnings."""
-        return self._paint(text, 33)
-
-    def link(self, text: str) -> str:
-        """URLs."""
-        return self._paint(text, 32)
-
-    def name(self, text: str) -> str:
-        """Names of functions."""
-        return self._paint(text, 36)
-
-    def faint(self, text: str) -> str:
-        """Details."""
-        return self._paint(text, 2)
-
-    def _paint(self, text: str, code: int) -> str:
+    def _paint(self, code: int, text: str) -> str:
         # Source: ECMA-48, 8.3.117 (SGR)
         return f"\x1b[{code}m{text}\x1b[0m" if self.is_on and text else text
+
+    faint = partialmethod(_paint, 2)
+    error = partialmethod(_paint, 31)
+    link = partialmethod(_paint, 32)
+    warning = partialmethod(_paint, 33)
+    name = partialmethod(_paint, 36)
 
 
 PLAIN: Final = Colours(is_on=False)

@@ -7,8 +7,9 @@ the error of one of them: the others would meet it, too.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -46,6 +47,23 @@ async def run_hosts(
     return max(host.result() for host in hosts)
 
 
+@contextlib.asynccontextmanager
+async def host_process(
+    command: Sequence[str], variables: Mapping[str, str]
+) -> AsyncGenerator[asyncio.subprocess.Process]:
+    """A host as a child process, with variables of its own; ended afterwards."""
+    host = await asyncio.create_subprocess_exec(
+        *command,
+        env={**os.environ, **variables},
+        start_new_session=True,  # Ctrl-C is for this process, which then ends the host
+        preexec_fn=die_with_parent(),
+    )
+    try:
+        yield host
+    finally:
+        await end(host, within_seconds=STOP_SECONDS)
+
+
 async def _keep_running(
     command: Sequence[str],
     count: int,
@@ -55,18 +73,10 @@ async def _keep_running(
 ) -> int:
     stopping = asyncio.create_task(stop.wait())
     while not stop.is_set():
-        host = await asyncio.create_subprocess_exec(
-            *command,
-            env={**os.environ, HOSTS: str(count)},
-            start_new_session=True,  # Ctrl-C is for this process, which then ends the hosts
-            preexec_fn=die_with_parent(),
-        )
-        notify(f"host {number} is process {host.pid}")
-        try:
+        async with host_process(command, {HOSTS: str(count)}) as host:
+            notify(f"host {number} is process {host.pid}")
             ended = asyncio.create_task(host.wait())
             await asyncio.wait({stopping, ended}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            await end(host, within_seconds=STOP_SECONDS)
         if stop.is_set():
             break
         if (status := host.returncode or 0) > 0:

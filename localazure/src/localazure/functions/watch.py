@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from localazure.processes.lifetime import die_with_parent, end
+from localazure.functions.several_processes import host_process
+from localazure.processes.interruption import end_on_signals
 from localazure.processes.pauses import wait_at_most
 
 POLL_SECONDS: Final = 0.5
-# The host itself takes 8 s at most to drain.
-STOP_SECONDS: Final = 15.0
 
 _WATCHED_NAMES: Final = frozenset({"host.json", "local.settings.json", "function.json"})
 _WATCHED_SUFFIXES: Final = frozenset({".py", ".pyi", ".env"})
@@ -58,27 +56,13 @@ def _files(app: Path) -> Iterator[Path]:
 
 
 async def keep_running(command: Sequence[str], app: Path) -> int:
-    """Run a command, again after each change, until SIGTERM or SIGINT; the exit status is 0.
-
-    Args:
-        command: what runs the host; it ends on SIGTERM.
-        app: the app's folder.
-    """
+    """Run an app's host, again after each change, until SIGTERM or SIGINT; the exit status is 0."""
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signum, stop.set)
+    end_on_signals(stop.set)
     while not stop.is_set():
         snapshot = take_snapshot(app)
-        host = await asyncio.create_subprocess_exec(
-            *command,
-            start_new_session=True,  # Ctrl-C is for this process, which then ends the host
-            preexec_fn=die_with_parent(),
-        )
-        try:
+        async with host_process(command, {}) as host:
             await _wait_for_change(app, snapshot, stop, host)
-        finally:
-            await end(host, within_seconds=STOP_SECONDS)
     return 0
 
 

@@ -10,21 +10,12 @@ Source: https://github.com/Azure/azure-functions-python-worker (bindings)
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol, cast
+from typing import Any
 
 import azure.functions
 from azure.functions.meta import Datum
 
 GENERIC = "generic"
-
-
-class Converter(Protocol):
-    """A converter of the registry for one kind of binding: a class of class methods."""
-
-    def check_input_type_annotation(self, pytype: type) -> bool: ...  # noqa: D102 - the SDK's
-    def check_output_type_annotation(self, pytype: type) -> bool: ...  # noqa: D102 - the SDK's
-    def decode(self, data: Datum, *, trigger_metadata: Mapping[str, Datum]) -> Any: ...  # noqa: D102 - the SDK's
-    def encode(self, obj: Any, *, expected_type: type | None) -> Datum: ...  # noqa: D102 - the SDK's
 
 
 class GenericConverter:
@@ -66,10 +57,9 @@ class GenericConverter:
         return True
 
 
-def converter(kind: str) -> Converter:
-    """The converter of a kind of binding."""
-    registry: Any = azure.functions.get_binding_registry()
-    return cast("Converter", registry.get(kind) or GenericConverter)
+def converter(kind: str) -> Any:
+    """The converter of a kind of binding: a class with the methods of `GenericConverter`."""
+    return azure.functions.get_binding_registry().get(kind) or GenericConverter
 
 
 def has_implicit_output(kind: str) -> bool:

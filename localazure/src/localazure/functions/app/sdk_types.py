@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, Final
 
 from azure.functions.meta import Datum
@@ -20,16 +20,6 @@ REFERENCE: Final = "model_binding_data"
 """Type of a Datum that refers to a blob, as in the worker's protocol."""
 
 _BASE: Final = "azurefunctions.extensions.base"
-
-
-@dataclass(frozen=True)
-class _ModelBindingData:
-    """The fields that the extension reads, named as in the worker's protocol."""
-
-    content: str
-    version: str = "1.0"
-    source: str = "AzureStorageBlobs"
-    content_type: str = "application/json"
 
 
 def is_sdk_type(python_type: object) -> bool:
@@ -47,13 +37,7 @@ def accepts(kind: str, python_type: type) -> bool:
 
 
 def blob_reference(connection: str, container: str, name: str) -> Datum:
-    """The reference to a blob that replaces its content.
-
-    Args:
-        connection: the app setting, or prefix of settings, that the binding names.
-        container: the blob's container.
-        name: of the blob; empty for the container itself.
-    """
+    """The reference to a blob that replaces its content; without a name, to its container."""
     content = {"Connection": connection, "ContainerName": container, "BlobName": name}
     return Datum(json.dumps(content), REFERENCE)
 
@@ -65,6 +49,12 @@ def decode(kind: str, python_type: type, reference: Datum) -> Any:
         ValueError: the extension cannot make it.
     """
     base = sys.modules[_BASE]
-    data = base.Datum(_ModelBindingData(reference.value), REFERENCE)
+    # The fields that the extension reads, named as in the worker's protocol.
+    data = SimpleNamespace(
+        content=reference.value,
+        version="1.0",
+        source="AzureStorageBlobs",
+        content_type="application/json",
+    )
     converter = base.get_binding_registry().get(kind)
-    return converter.decode(data, trigger_metadata=None, pytype=python_type)
+    return converter.decode(base.Datum(data, REFERENCE), trigger_metadata=None, pytype=python_type)

@@ -7,19 +7,14 @@ https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-tab
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 
 from azure.functions.meta import Datum
 
 from localazure.functions.app import binding_kinds, sdk_types
 from localazure.functions.app.signature import Binding
-from localazure.functions.bindings.expressions import resolve
 from localazure.functions.bindings.storage_clients import StorageClients
 from localazure.functions.bindings.storage_table import quoted
-from localazure.functions.worker.invocation import BindingData
-
-Setting = Callable[[str], str]
-"""A field of the binding by name, its expressions resolved."""
+from localazure.functions.worker.invocation import Setting
 
 NOTHING = Datum(None, None)
 
@@ -34,22 +29,13 @@ class InputBindings:
             binding_kinds.TABLE: self._fetch_table,
         }
 
-    async def fetch(self, binding: Binding, data: BindingData, function: str) -> Datum:
-        """The value of a binding.
-
-        Args:
-            binding: an input other than the trigger.
-            data: of the trigger, for binding expressions.
-            function: name of the function.
+    async def fetch(self, binding: Binding, setting: Setting) -> Datum:
+        """The value of an input other than the trigger.
 
         Raises:
             ValueError: the connection is not configured, or an expression names missing data.
             Exception: the service refused, or could not be reached.
         """
-
-        def setting(name: str) -> str:
-            return resolve(str(binding.settings.get(name) or ""), data, function)
-
         return await self._fetchers[binding.kind](binding, setting)
 
     async def _fetch_blob(self, binding: Binding, setting: Setting) -> Datum:

@@ -23,11 +23,9 @@ from azure.functions.meta import Datum
 from localazure.functions import logs
 from localazure.functions.app import binding_kinds
 from localazure.functions.app.signature import Binding
-from localazure.functions.bindings.expressions import resolve
-from localazure.functions.bindings.inputs import Setting
 from localazure.functions.bindings.storage_outputs import StorageOutputs
 from localazure.functions.configuration import connections
-from localazure.functions.worker.invocation import BindingData
+from localazure.functions.worker.invocation import Setting
 
 if TYPE_CHECKING:
     from azure.eventgrid.aio import EventGridPublisherClient
@@ -54,23 +52,13 @@ class OutputBindings:
             binding_kinds.SEND_GRID: self._show,
         }
 
-    async def send(self, binding: Binding, value: Datum, data: BindingData, function: str) -> None:
-        """Send one value.
-
-        Args:
-            binding: an output other than http.
-            value: of the function, encoded.
-            data: of the trigger, for binding expressions.
-            function: name of the function.
+    async def send(self, binding: Binding, value: Datum, setting: Setting) -> None:
+        """Send an encoded value to an output other than http.
 
         Raises:
             ValueError: the connection is not configured, or the value is not what it takes.
             Exception: the service refused it.
         """
-
-        def setting(name: str) -> str:
-            return resolve(str(binding.settings.get(name) or ""), data, function)
-
         await self._senders[binding.kind](binding, value, setting)
 
     async def close(self) -> None:

@@ -13,9 +13,10 @@ from typing import Any, cast
 from azure.functions.meta import Datum
 
 from localazure.functions.app.signature import Binding
-from localazure.functions.bindings.inputs import Setting, split_path
+from localazure.functions.bindings.inputs import split_path
 from localazure.functions.bindings.storage_clients import StorageClients, upload_blob
 from localazure.functions.configuration.host_json import QueueOptions
+from localazure.functions.worker.invocation import Setting
 
 
 class StorageOutputs:

@@ -10,6 +10,7 @@ https://learn.microsoft.com/dotnet/api/microsoft.aspnetcore.http.pathstring
 
 from __future__ import annotations
 
+import math
 import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -55,41 +56,25 @@ def _plain(check: Constraint) -> Callable[[str], Constraint]:
     return make
 
 
-def _numbers(argument: str, *counts: int) -> list[int]:
-    values = [int(part) for part in argument.split(",")]
-    if len(values) not in counts:
-        raise ValueError(f"takes {' or '.join(map(str, counts))} numbers")
-    return values
+def _bounded(
+    measure: Callable[[str], float], *counts: int, has_least: bool = True, has_most: bool = True
+) -> Callable[[str], Constraint]:
+    """A constraint whose argument has so many numbers: the least and the most that it takes."""
+
+    def make(argument: str) -> Constraint:
+        bounds = [int(part) for part in argument.split(",")]
+        if len(bounds) not in counts:
+            raise ValueError(f"takes {' or '.join(map(str, counts))} numbers")
+        least = bounds[0] if has_least else -math.inf
+        most = bounds[-1] if has_most else math.inf
+        return lambda value: least <= measure(value) <= most
+
+    return make
 
 
-def _length(argument: str) -> Constraint:
-    values = _numbers(argument, 1, 2)
-    return lambda value: values[0] <= len(value) <= values[-1]
-
-
-def _min_length(argument: str) -> Constraint:
-    (least,) = _numbers(argument, 1)
-    return lambda value: len(value) >= least
-
-
-def _max_length(argument: str) -> Constraint:
-    (most,) = _numbers(argument, 1)
-    return lambda value: len(value) <= most
-
-
-def _min(argument: str) -> Constraint:
-    (least,) = _numbers(argument, 1)
-    return lambda value: _whole(64)(value) and int(value) >= least
-
-
-def _max(argument: str) -> Constraint:
-    (most,) = _numbers(argument, 1)
-    return lambda value: _whole(64)(value) and int(value) <= most
-
-
-def _range(argument: str) -> Constraint:
-    least, most = _numbers(argument, 2)
-    return lambda value: _whole(64)(value) and least <= int(value) <= most
+def _number(value: str) -> float:
+    """A whole number; anything else is NaN, which is within no bounds."""
+    return int(value) if _whole(64)(value) else math.nan
 
 
 def _regex(argument: str) -> Constraint:
@@ -107,12 +92,12 @@ CONSTRAINTS: Final[Mapping[str, Callable[[str], Constraint]]] = {
     "double": _plain(_parses(float)),
     "float": _plain(_parses(float)),
     "datetime": _plain(_parses(datetime.fromisoformat)),
-    "length": _length,
-    "minlength": _min_length,
-    "maxlength": _max_length,
-    "min": _min,
-    "max": _max,
-    "range": _range,
+    "length": _bounded(len, 1, 2),
+    "minlength": _bounded(len, 1, has_most=False),
+    "maxlength": _bounded(len, 1, has_least=False),
+    "min": _bounded(_number, 1, has_most=False),
+    "max": _bounded(_number, 1, has_least=False),
+    "range": _bounded(_number, 2),
     "regex": _regex,
     "required": _plain(bool),
 }

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import tzinfo
-from typing import Final, Protocol
+from typing import Final
 
 from localazure.functions.app import binding_kinds
 from localazure.functions.app.loader import LoadedFunction
@@ -18,26 +18,10 @@ from localazure.functions.bindings.storage_clients import StorageClients
 from localazure.functions.configuration.host_json import HostOptions
 from localazure.functions.configuration.plan import Plan
 from localazure.functions.triggers.event_grid.trigger import event_data
-from localazure.functions.triggers.timer.one_host import DatabaseInTurn, ListenerInTurn
+from localazure.functions.triggers.timer.one_host import DatabaseInTurn, Listener, ListenerInTurn
 from localazure.functions.triggers.timer.trigger import TimerTrigger, timer_data
 from localazure.functions.worker.invocation import Invoker, TriggerData
 from localazure.sqlite.database import Database
-
-
-class Listener(Protocol):
-    """Waits for what triggers one function."""
-
-    async def start(self) -> None:
-        """Begin; what it waits for may be away as yet."""
-        ...
-
-    async def stop(self) -> None:
-        """Begin nothing new; what runs goes on."""
-        ...
-
-    async def finish(self) -> None:
-        """End, after the drain: cancel what still runs and release every resource."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)

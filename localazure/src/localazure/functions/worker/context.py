@@ -61,52 +61,28 @@ class RetryContext:
     exception: Any = None
 
 
-class InvocationContext(azure.functions.Context):
+@azure.functions.Context.register
+@dataclass(eq=False)
+class InvocationContext:
     """The context of an invocation."""
 
-    def __init__(
-        self,
-        *,
-        correlation: logs.Correlation,
-        function_directory: str,
-        trace: TraceContext,
-        retry: RetryContext,
-    ) -> None:
-        self._correlation = correlation
-        self._function_directory = function_directory
-        self._trace = trace
-        self._retry = retry
-        self._storage = _ThreadLocalStorage(correlation)
+    correlation: logs.Correlation
+    function_directory: str
+    trace_context: TraceContext
+    retry_context: RetryContext
+
+    def __post_init__(self) -> None:
+        self.thread_local_storage = _ThreadLocalStorage(self.correlation)
 
     @property
     def invocation_id(self) -> str:
         """Id of this invocation, a GUID."""
-        return self._correlation.invocation_id
-
-    @property
-    def thread_local_storage(self) -> Any:
-        """Holds `invocation_id` for threads that the function starts."""
-        return self._storage
+        return self.correlation.invocation_id
 
     @property
     def function_name(self) -> str:
         """Name of the function."""
-        return self._correlation.function
-
-    @property
-    def function_directory(self) -> str:
-        """Folder of the app."""
-        return self._function_directory
-
-    @property
-    def trace_context(self) -> Any:
-        """W3C trace context."""
-        return self._trace
-
-    @property
-    def retry_context(self) -> Any:
-        """State of the retry policy."""
-        return self._retry
+        return self.correlation.function
 
 
 class Output(azure.functions.Out[Any]):

@@ -28,6 +28,7 @@ from azure.functions.meta import Datum
 
 from localazure.functions import logs
 from localazure.functions.app import binding_kinds, converters, sdk_types
+from localazure.functions.app.expressions import resolve
 from localazure.functions.app.loader import LoadedFunction
 from localazure.functions.app.signature import RETURN, Binding
 from localazure.functions.app.user_traceback import users_traceback
@@ -53,6 +54,8 @@ SLOW_REPLAY_SECONDS: Final = 1.0
 _DEFAULT_THREADS: Final = min(32, (os.cpu_count() or 1) + 4)
 
 BindingData = Callable[[], Mapping[str, Any]]
+Setting = Callable[[str], str]
+"""A field of a binding by name, with its expressions resolved by the trigger's data."""
 
 
 @dataclass(frozen=True)
@@ -76,11 +79,8 @@ class Outcome:
     outputs: Mapping[str, Datum]
 
 
-SendOutput = Callable[[Binding, Datum, BindingData, str], Awaitable[None]]
-"""Sends a value; given the trigger's data, for binding expressions, and the function's name."""
-
-FetchInput = Callable[[Binding, BindingData, str], Awaitable[Datum]]
-"""Gets the value of an input; given the same."""
+SendOutput = Callable[[Binding, Datum, Setting], Awaitable[None]]
+FetchInput = Callable[[Binding, Setting], Awaitable[Datum]]
 
 
 class Invoker:
@@ -241,15 +241,15 @@ class Invoker:
             context = arguments["context"] = InvocationContext(
                 correlation=correlation,
                 function_directory=str(function.directory),
-                trace=data.trace,
-                retry=retry or RetryContext(),
+                trace_context=data.trace,
+                retry_context=retry or RetryContext(),
             )
         result = await self._call(function, arguments, context)
         if data.datum is not None and data.datum.type == NATIVE:
             returned = Datum(result, NATIVE)
         else:
             returned = _encode_result(function, result)
-        return await self._send_outputs(function, data.binding_data, returned, outputs)
+        return await self._send_outputs(function, data, returned, outputs)
 
     async def _decode_inputs(self, function: LoadedFunction, data: TriggerData) -> dict[str, Any]:
         arguments: dict[str, Any] = {}
@@ -265,7 +265,7 @@ class Invoker:
             elif binding.kind == binding_kinds.DURABLE_CLIENT:
                 datum = Datum(self._client_binding(), "string")
             else:
-                datum = await self._fetch_input(binding, data.binding_data, function.name)
+                datum = await self._fetch_input(binding, _setting(binding, data, function))
             if datum is not None and datum.type == NATIVE:
                 arguments[binding.name] = datum.value
                 continue
@@ -310,7 +310,7 @@ class Invoker:
     async def _send_outputs(
         self,
         function: LoadedFunction,
-        data: BindingData,
+        data: TriggerData,
         returned: Datum | None,
         outputs: Mapping[str, Output],
     ) -> Outcome:
@@ -322,8 +322,16 @@ class Invoker:
         for binding in function.bindings:
             value = returned if binding.name == RETURN else encoded.get(binding.name)
             if binding.is_output and binding.kind != binding_kinds.HTTP and value is not None:
-                await self._send_output(binding, value, data, function.name)
+                await self._send_output(binding, value, _setting(binding, data, function))
         return Outcome(returned, encoded)
+
+
+def _setting(binding: Binding, data: TriggerData, function: LoadedFunction) -> Setting:
+    def setting(name: str) -> str:
+        text = str(binding.settings.get(name) or "")
+        return resolve(text, data.binding_data, function.name)
+
+    return setting
 
 
 def _encode_result(function: LoadedFunction, result: Any) -> Datum | None:

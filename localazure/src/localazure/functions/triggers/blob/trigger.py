@@ -28,8 +28,8 @@ from azure.storage.blob import BlobProperties, BlobType
 
 from localazure.functions import logs
 from localazure.functions.app import sdk_types
+from localazure.functions.app.expressions import capture_pattern
 from localazure.functions.app.loader import LoadedFunction
-from localazure.functions.bindings.expressions import capture_pattern
 from localazure.functions.bindings.inputs import blob_datum
 from localazure.functions.bindings.storage_clients import StorageClients
 from localazure.functions.configuration.host_json import BlobOptions, QueueOptions

@@ -18,8 +18,8 @@ from azure.functions.meta import Datum
 from localazure import limits
 from localazure.functions import logs
 from localazure.functions.app import binding_kinds
+from localazure.functions.app.expressions import json_properties
 from localazure.functions.app.loader import LoadedFunction
-from localazure.functions.bindings.expressions import json_properties
 from localazure.functions.http import access_keys
 from localazure.functions.http.access_keys import KeyRing
 from localazure.functions.http.routing import RouteTable, RouteTemplate

@@ -12,8 +12,8 @@ from typing import Any
 
 from azure.functions.meta import Datum
 
+from localazure.functions.app.expressions import json_properties
 from localazure.functions.app.loader import LoadedFunction
-from localazure.functions.bindings.expressions import json_properties
 from localazure.functions.bindings.storage_clients import StorageClients
 from localazure.functions.configuration.host_json import QueueOptions
 from localazure.functions.triggers.queue.listener import QueueListener, Work

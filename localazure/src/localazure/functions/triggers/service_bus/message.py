@@ -15,7 +15,7 @@ from azure.functions.meta import Datum
 from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.amqp import AmqpMessageBodyType
 
-from localazure.functions.bindings.expressions import json_properties
+from localazure.functions.app.expressions import json_properties
 from localazure.functions.worker.invocation import TriggerData
 
 _SCALAR_TYPES: Final = {str: "string", int: "int"}

@@ -26,6 +26,22 @@ _LOG = logging.getLogger(f"{logs.HOST_LOGGER}.timer")
 RETRY_SECONDS: Final = 1.0
 
 
+class Listener(Protocol):
+    """Waits for what triggers one function."""
+
+    async def start(self) -> None:
+        """Begin; what it waits for may be away as yet."""
+        ...
+
+    async def stop(self) -> None:
+        """Begin nothing new; what runs goes on."""
+        ...
+
+    async def finish(self) -> None:
+        """End, after the drain: cancel what still runs and release every resource."""
+        ...
+
+
 class DatabaseInTurn:
     """The database of timers, once the host that had it has ended."""
 
@@ -59,18 +75,10 @@ class DatabaseInTurn:
             self._database.close()
 
 
-class _Listener(Protocol):
-    async def start(self) -> None: ...
-
-    async def stop(self) -> None: ...
-
-    async def finish(self) -> None: ...
-
-
 class ListenerInTurn:
     """A listener that starts when this host has the database."""
 
-    def __init__(self, listener: _Listener, database: DatabaseInTurn) -> None:
+    def __init__(self, listener: Listener, database: DatabaseInTurn) -> None:
         self._listener = listener
         self._database = database
         self._starting: asyncio.Task[None] | None = None

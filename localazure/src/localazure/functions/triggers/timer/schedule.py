@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final
 
 from localazure.functions.configuration.timespan import parse_timespan
 from localazure.ncrontab import NCrontab
@@ -19,19 +19,6 @@ NEVER: Final = datetime.min.replace(tzinfo=UTC)
 _MINUTE: Final = timedelta(minutes=1)
 
 
-class Schedule(Protocol):
-    """The occurrences of a timer."""
-
-    def next_after(self, moment: datetime) -> datetime:
-        """The first occurrence strictly after a moment; both in UTC."""
-        ...
-
-    @property
-    def is_sub_minute(self) -> bool:
-        """Whether it is too frequent for its status to be stored."""
-        ...
-
-
 @dataclass(frozen=True)
 class CronSchedule:
     """An NCRONTAB expression on the wall clock of a time zone."""
@@ -40,7 +27,7 @@ class CronSchedule:
     zone: tzinfo = UTC
 
     def next_after(self, moment: datetime) -> datetime:
-        """The first occurrence strictly after a moment.
+        """The first occurrence strictly after a moment; both in UTC.
 
         A wall clock time that a zone skips in spring fires as much later as was skipped; one
         that it passes twice in autumn fires the first time only.
@@ -54,7 +41,7 @@ class CronSchedule:
 
     @property
     def is_sub_minute(self) -> bool:
-        """Whether it may occur more than once in a minute."""
+        """Whether it may occur more than once in a minute: too often to store its status."""
         return self.crontab.is_sub_minute
 
 
@@ -72,6 +59,9 @@ class ConstantSchedule:
     def is_sub_minute(self) -> bool:
         """Whether the period is below a minute."""
         return self.period < _MINUTE
+
+
+Schedule = CronSchedule | ConstantSchedule
 
 
 def parse_schedule(expression: str, zone: tzinfo = UTC) -> Schedule:

@@ -13,9 +13,9 @@ import contextlib
 import json
 import logging
 import sqlite3
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, tzinfo
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from azure.functions.meta import Datum
 
@@ -30,6 +30,10 @@ from localazure.functions.triggers.timer.schedule import (
     parse_schedule,
 )
 from localazure.functions.worker.invocation import Invoker, TriggerData
+from localazure.sqlite.database import Database
+
+if TYPE_CHECKING:
+    from localazure.functions.triggers.timer.one_host import DatabaseInTurn
 
 _LOG = logging.getLogger(f"{logs.HOST_LOGGER}.timer")
 
@@ -48,18 +52,6 @@ MIGRATIONS: Final = (
 _LONGEST_SLEEP_SECONDS: Final = 60.0
 
 
-class TimerDatabase(Protocol):
-    """Keeps what timers remember; `Database` is one."""
-
-    def read(self, sql: str, parameters: Sequence[Any] = ()) -> list[sqlite3.Row]:
-        """Rows of a query."""
-        ...
-
-    async def write(self, transaction: Callable[[sqlite3.Connection], None]) -> None:
-        """Run a transaction; it is durable then."""
-        ...
-
-
 class TimerTrigger:
     """One timer."""
 
@@ -67,7 +59,7 @@ class TimerTrigger:
         self,
         function: LoadedFunction,
         invoker: Invoker,
-        database: TimerDatabase,
+        database: Database | DatabaseInTurn,
         *,
         zone: tzinfo = UTC,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localazure.functions.bindings.expressions import capture_pattern, json_properties, resolve
+from localazure.functions.app.expressions import capture_pattern, json_properties, resolve
 
 DATA: dict[str, Any] = {
     "Name": "x",
