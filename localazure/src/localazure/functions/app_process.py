@@ -89,7 +89,9 @@ async def run_app(  # noqa: PLR0913 - one for each choice of the two commands
     own = {INSTANCE_ID: uuid.uuid4().hex}  # wins: it must be no other process's
     with contextlib.ExitStack() as surroundings:
         surroundings.enter_context(
-            process_environment({**platform, **local.values, **os.environ, **app_settings, **own})
+            process_environment(
+                {**platform, **local.app_settings, **os.environ, **app_settings, **own}
+            )
         )
         options = HostOptions.read(app)
         state.mkdir(parents=True, exist_ok=True)
@@ -110,7 +112,7 @@ async def run_app(  # noqa: PLR0913 - one for each choice of the two commands
             state=state,
             keys=keys,
             settings=settings,
-            cors=local.cors if cors is None else cors,
+            cors=local.host.cors if cors is None else cors,
             injector=Injector(faults or state, Part.FUNCTIONS),
         )
         try:
@@ -171,17 +173,9 @@ async def start_host(
     Returns:
         Whether the process is to be started anew, because a function exceeded functionTimeout.
 
-    Args:
-        app: folder with host.json and function_app.py.
-        port: TCP port, None for that of local.settings.json or else 7071.
-        state: folder for keys, timers and orchestrations, made when missing.
-        enable_auth: ask for keys, which `func start` does not either unless it is told to.
-        only: the functions to run, empty for those that host.json says.
-        cors: which web pages may call; None for what local.settings.json says.
-
-    Raises:
-        AppLoadError: the app is broken; says where and how.
-        OSError: the port is taken.
+    See `run_app` for the arguments and errors. Without a port it is that of local.settings.json, or
+    else 7071. The keys are in the state folder; as by `func start` nobody is asked for them unless
+    `enable_auth` says so.
     """
     logging.basicConfig(level=logging.INFO)  # nothing, if the caller has done so
     HostOptions.read(app)  # so that nothing is written into a folder that is no app's
@@ -198,7 +192,7 @@ async def start_host(
     end_on_signals(end)
     async with run_app(
         app,
-        port=port or LocalSettings.read(app).http_port or DEFAULT_PORT,
+        port=port or LocalSettings.read(app).host.local_http_port or DEFAULT_PORT,
         state=state,
         keys=ring.kept_in(state),
         app_settings={},

@@ -21,15 +21,7 @@ def list_functions(
     route_prefix: str,
     colours: logs.Colours = logs.PLAIN,
 ) -> str:
-    """The list that `func start` prints: HTTP functions with their URLs, then the others.
-
-    Args:
-        functions: all of the app's.
-        faults: by the names of those in error.
-        base_url: of the host, without a trailing slash.
-        route_prefix: host.json's.
-        colours: PLAIN for a log or a file.
-    """
+    """The list that `func start` prints: HTTP functions with their URLs, then the others."""
     lines = [colours.warning("Functions:")]
     for function in sorted(
         functions, key=lambda one: (one.trigger.kind != binding_kinds.HTTP_TRIGGER, one.name)

@@ -21,9 +21,7 @@ from localazure.functions.bindings.inputs import InputBindings
 from localazure.functions.bindings.outputs import OutputBindings
 from localazure.functions.bindings.storage_clients import StorageClients
 from localazure.functions.bindings.storage_outputs import StorageOutputs
-from localazure.functions.configuration.app_settings import (
-    time_zone,
-)
+from localazure.functions.configuration.app_settings import time_zone
 from localazure.functions.configuration.host_json import HostOptions
 from localazure.functions.configuration.plan import Plan
 from localazure.functions.configuration.several_hosts import SeveralHosts
@@ -64,17 +62,7 @@ class Host:
         cors: CorsPolicy,
         injector: Injector,
     ) -> None:
-        """A host that is yet to be started.
-
-        Args:
-            functions: the app's, disabled ones included.
-            options: its host.json.
-            port: TCP port on the loopback interface.
-            state: folder for timers and orchestrations.
-            keys: who may call what.
-            settings: app settings.
-            cors: which web pages may call.
-            injector: of the faults that the plan wants.
+        """A host that is yet to be started, of all functions of an app; see `run_app`.
 
         Raises:
             AppLoadError: a setting of the app as a whole is wrong, or its Durable Functions SDK

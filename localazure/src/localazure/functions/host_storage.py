@@ -48,9 +48,7 @@ class _Creation(NamedTuple):
 async def make_ready(settings: Mapping[str, str], hub_name: str | None) -> None:
     """Make what the host and its Durable backend need in the account of AzureWebJobsStorage.
 
-    Args:
-        settings: app settings.
-        hub_name: the task hub in Azure Storage; None where the app has none.
+    The name of the hub is None where the app has no task hub in Azure Storage.
 
     Raises:
         AppLoadError: the identity lacks a role; names the service and its error.

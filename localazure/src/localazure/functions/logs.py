@@ -169,8 +169,7 @@ def undo_silencing() -> None:
 def configured(levels: Mapping[str, int]) -> Generator[None]:
     """Give the root logger's handlers the categories and the correlation, for a while.
 
-    Args:
-        levels: host.json's; where they say nothing, the root logger's own level holds.
+    Where host.json's levels say nothing, the root logger's own level holds.
     """
     global _written  # noqa: PLW0603 - like the root logger, for which it speaks
     root = logging.getLogger()

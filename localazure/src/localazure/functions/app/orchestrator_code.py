@@ -27,11 +27,7 @@ _BEGIN: Final = frozenset(
 
 
 def faults(call: Callable[..., Any]) -> list[str]:
-    """Why an orchestrator cannot run; empty if nothing speaks against it.
-
-    Args:
-        call: the function that the SDK's decorator made; of any other, nothing is known.
-    """
+    """Why an orchestrator cannot run; of one that the SDK's decorator did not make, nothing."""
     function = getattr(call, "orchestrator_function", None)
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         return ["an orchestrator must not be async: write `def`, and `yield` instead of `await`"]

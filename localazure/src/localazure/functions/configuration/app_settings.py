@@ -10,7 +10,6 @@ import math
 import os
 import re
 from collections.abc import Generator, Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import Self
@@ -39,17 +38,25 @@ class _Host(ConfigurationModel):
     model_config = ConfigDict(alias_generator=to_pascal, extra="ignore")
 
     local_http_port: int | None = None
-    cors: str = Field(default="", alias="CORS")
+    origins: str = Field(default="", alias="CORS")
     cors_credentials: bool = Field(default=False, alias="CORSCredentials")
 
     @model_validator(mode="after")
     def _cors_is_a_policy(self) -> Self:
-        CorsPolicy.parse(self.cors, allows_credentials=self.cors_credentials)
+        _ = self.cors
         return self
 
+    @property
+    def cors(self) -> CorsPolicy:
+        """Which web pages may call."""
+        return CorsPolicy.parse(self.origins, allows_credentials=self.cors_credentials)
 
-class _File(ConfigurationModel):
-    """local.settings.json, as func takes it: other keys are those of other tools."""
+
+class LocalSettings(ConfigurationModel):
+    """local.settings.json, as func takes it: other keys are those of other tools.
+
+    An absent file is one without keys.
+    """
 
     model_config = ConfigDict(alias_generator=to_pascal, extra="ignore")
 
@@ -66,18 +73,6 @@ class _File(ConfigurationModel):
             raise ValueError("the file is encrypted; run `func settings decrypt` on it first")
         return value
 
-
-@dataclass(frozen=True)
-class LocalSettings:
-    """The content of local.settings.json; all defaults for an absent file."""
-
-    values: dict[str, str] = field(default_factory=dict[str, str])
-    """App settings, connection strings among them as `ConnectionStrings:NAME`."""
-    http_port: int | None = None
-    """`Host.LocalHttpPort`."""
-    cors: CorsPolicy = field(default_factory=CorsPolicy)
-    """`Host.CORS` and `Host.CORSCredentials`."""
-
     @classmethod
     def read(cls, app: Path) -> LocalSettings:
         """Read an app folder's file.
@@ -86,15 +81,18 @@ class LocalSettings:
             ConfigurationError: the file is malformed or encrypted; no value is shown.
         """
         try:
-            file = read_configuration(app / FILE_NAME, _File, shows_values=False)
+            return read_configuration(app / FILE_NAME, cls, shows_values=False)
         except FileNotFoundError:
             return cls()
-        values = {name: _as_text(value) for name, value in file.values.items()}
-        for name, one in file.connection_strings.items():
+
+    @property
+    def app_settings(self) -> dict[str, str]:
+        """Connection strings among them as `ConnectionStrings:NAME`."""
+        settings = {name: _as_text(value) for name, value in self.values.items()}
+        for name, one in self.connection_strings.items():
             text = one.connection_string if isinstance(one, _ConnectionString) else one
-            values[f"ConnectionStrings:{name}"] = text
-        cors = CorsPolicy.parse(file.host.cors, allows_credentials=file.host.cors_credentials)
-        return cls(values, file.host.local_http_port, cors)
+            settings[f"ConnectionStrings:{name}"] = text
+        return settings
 
 
 def _as_text(value: bool | float | str) -> str:  # noqa: FBT001 - a scalar of JSON

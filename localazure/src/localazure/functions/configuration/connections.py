@@ -64,12 +64,7 @@ def check_service_bus(connection: str, settings: Mapping[str, str]) -> None:
 async def service_bus_client(
     connection: str, settings: Mapping[str, str], **options: Any
 ) -> AsyncGenerator[ServiceBusClient]:
-    """A client for a Service Bus connection, closed afterwards.
-
-    Args:
-        connection: the name that a binding gives.
-        settings: app settings.
-        options: further arguments of ServiceBusClient.
+    """A client for a Service Bus connection, by the name that a binding gives; closed afterwards.
 
     Raises:
         ValueError: it is not configured, or the connection string is malformed.

@@ -46,11 +46,7 @@ class Plan(StrEnum):
     def function_timeout(
         self, configured: timedelta | None, *, is_default: bool
     ) -> timedelta | None:
-        """How long a function may run on this plan.
-
-        Args:
-            configured: host.json's `functionTimeout`, None for no limit.
-            is_default: whether host.json does not say.
+        """How long a function may run on this plan; None is no limit, as in host.json.
 
         Raises:
             AppLoadError: the plan does not allow it.

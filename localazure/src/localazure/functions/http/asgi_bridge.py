@@ -32,11 +32,7 @@ class AsgiBridge:
         self._response: web.StreamResponse | None = None
 
     async def respond(self, application: AsgiApp, **extra: Any) -> web.StreamResponse:
-        """Have the application answer.
-
-        Args:
-            application: called once.
-            extra: further members of its scope.
+        """Have the application answer, with these members in its scope, too.
 
         A body over the limit fails the application where it reads it, and is answered with 413.
 

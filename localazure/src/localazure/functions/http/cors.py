@@ -41,12 +41,7 @@ class CorsPolicy:
         return cls(parsed, allows_credentials)
 
     def headers(self, method: str, request: Mapping[str, str]) -> dict[str, str]:
-        """The headers of a response; none for an origin that may not call.
-
-        Args:
-            method: the request's.
-            request: its headers.
-        """
+        """The headers of the response to a request's; none for an origin that may not call."""
         origin = request.get("Origin")
         if origin is None or not self.origins & {origin, ANY_ORIGIN}:
             return {}

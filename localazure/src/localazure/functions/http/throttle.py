@@ -22,12 +22,7 @@ SCALE_OUT_HEADER: Final = "X-FUNCTION-SCALEOUT"
 
 
 class HttpThrottle:
-    """Counts requests and delays or refuses those above the limits.
-
-    Args:
-        max_outstanding: requests that run or wait; None is no limit.
-        max_concurrent: requests that run; None is no limit.
-    """
+    """Counts requests, and delays or refuses those above the limits; None is no limit."""
 
     def __init__(self, *, max_outstanding: int | None, max_concurrent: int | None) -> None:
         self._max_outstanding = max_outstanding

@@ -62,23 +62,14 @@ class WebExtension:
 
     @classmethod
     def find(cls, max_request_bytes: int) -> Self | None:
-        """The one that is loaded, if any.
-
-        Args:
-            max_request_bytes: the largest body that is taken.
-        """
+        """The one that is loaded, if any; it takes bodies up to this size."""
         base = _base()
         return None if base is None else cls(base, max_request_bytes)
 
     async def respond(
         self, request: web.Request, parameters: dict[str, str], invoke: Invoke
     ) -> web.StreamResponse:
-        """Have a function answer a request.
-
-        Args:
-            request: as it came.
-            parameters: of the route.
-            invoke: runs the function.
+        """Have a function answer a request, given the parameters of the route.
 
         Raises:
             Exception: the framework failed before it answered anything.

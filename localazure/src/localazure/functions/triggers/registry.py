@@ -47,13 +47,7 @@ class Triggers:
 
 
 def build(functions: list[LoadedFunction], keys: KeyRing, host: Surroundings) -> Triggers:
-    """Make the triggers of an app, yet to be started.
-
-    Args:
-        functions: all of them.
-        keys: open HTTP functions and webhooks.
-        host: what listeners need.
-    """
+    """Make the triggers of all functions of an app, yet to be started."""
     running: list[LoadedFunction] = []
     faults: dict[str, str] = {}
     parts = _Parts(host)

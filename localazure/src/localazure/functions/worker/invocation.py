@@ -103,12 +103,12 @@ class Invoker:
         Args:
             timeout: host.json's functionTimeout, None for no limit.
             client_binding: gives the JSON of durableClient inputs.
-            fetch_input: gets the value of an input other than trigger and durableClient.
+            fetch_input: gets the value of any other input.
             send_output: sends a value of an output binding other than http.
             chance: decides on the jitter of retries.
             threads: synchronous functions, orchestrators and entities at a time.
             on_timeout: called when an invocation exceeded the limit.
-            cold_start: delays invocations after an idle time, None for no delay.
+            cold_start: None for no delay.
         """
         self._timeout = timeout
         self._client_binding = client_binding

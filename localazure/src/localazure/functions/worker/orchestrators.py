@@ -36,11 +36,7 @@ class TriggerContext(OrchestrationContext):
 
 
 def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function to call for an orchestrator: faster, or the same one.
-
-    Args:
-        function: of one argument, a `TriggerContext`.
-    """
+    """The function to call for an orchestrator with a `TriggerContext`: faster, or the same one."""
     if metadata.version(SDK) not in PROVED_VERSIONS:
         return function
     # Its import already depends on private attributes of the SDK.

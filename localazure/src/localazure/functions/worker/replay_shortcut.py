@@ -36,11 +36,7 @@ from localazure.functions.durable.engine.orchestrator_trigger import CONSTANTS, 
 
 
 def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
-    """An orchestrator that gives the same answers sooner.
-
-    Args:
-        function: of one argument, an `orchestrators.TriggerContext`.
-    """
+    """An orchestrator that gives the same answers sooner, of an `orchestrators.TriggerContext`."""
     # functools.wraps copies attributes too: a decorated function is not the SDK's own.
     if hasattr(function, "__wrapped__") or not hasattr(function, "orchestrator_function"):
         return function

@@ -66,7 +66,7 @@ class BlobScan:
             receipts: folder of the function's receipts.
             concerns: whether the function is for a blob of that name.
             announce: puts what was found where it is not lost.
-            storage: clients.
+            storage: clients of both accounts.
         """
         self._connection = connection
         self._container = container

@@ -101,16 +101,7 @@ class BlobTriggers(QueueListener):
         storage: StorageClients,
         host_id: str,
     ) -> None:
-        """Triggers that are yet to be started.
-
-        Args:
-            functions: those with a blob trigger.
-            keys: the system key opens the webhook.
-            invoker: runs them.
-            options: host.json's `extensions.blobs`.
-            storage: clients.
-            host_id: names the queue; see `find_host_id`.
-        """
+        """Triggers that are yet to be started; see `find_host_id` for what names their queue."""
         self._functions = {one.function.name.lower(): one for one in functions}
         self._receipts = f"blobreceipts/{host_id}"
         self._invoker = invoker
@@ -203,12 +194,7 @@ class BlobTriggers(QueueListener):
 
 
 def blob_message(one: BlobFunction, event: Any) -> dict[str, str] | None:
-    """An event as the queue keeps it, in the real extension's form; None for other events.
-
-    Args:
-        one: the function that the event is for.
-        event: in either schema.
-    """
+    """An event (of either schema) for a function as the queue keeps it; None for other events."""
     kind = event.get("eventType") or event.get("type")
     subject = _SUBJECT.fullmatch(str(event.get("subject")))
     if kind != _BLOB_CREATED or subject is None:

@@ -47,18 +47,9 @@ class DurableFunctions:
         faults: Injector,
         clock: Clock = utc_now,
     ) -> None:
-        """An engine that is yet to be started.
+        """An engine that is yet to be started, for the functions with a durable trigger.
 
-        Args:
-            functions: those with a durable trigger.
-            invoker: runs them.
-            database_path: where the engine keeps its state.
-            base_url: of this host, without a trailing slash.
-            keys: open the management API.
-            options: host.json's `extensions.durableTask`.
-            app_settings: for `%NAME%` in these.
-            faults: decide which activities are run twice, which signals delivered twice.
-            clock: the current time, UTC.
+        The faults decide which activities are run twice, and which signals delivered twice.
 
         Raises:
             AppLoadError: two functions go by one name, or a setting is wrong.

@@ -24,13 +24,7 @@ Receiver = Callable[[list[Any]], Awaitable[bool]]
 
 
 class EventGridWebhook:
-    """One webhook.
-
-    Args:
-        path: of the webhook.
-        receivers: by the name that the query parameter functionName gives, in lower case.
-        keys: the system key opens it.
-    """
+    """One webhook: its receivers by the query parameter functionName, in lower case."""
 
     def __init__(self, path: str, receivers: Mapping[str, Receiver], keys: KeyRing) -> None:
         self._path = path

@@ -44,16 +44,7 @@ Open = Callable[[str], Awaitable[StorageQueue]]
 
 
 class QueueListener:
-    """One queue.
-
-    Args:
-        name: of the queue.
-        poison_name: of the queue of what failed too often.
-        open_queue: gives both.
-        handle: does the work of a message; it failed if this raises.
-        options: host.json's `extensions.queues`.
-        chance: decides on the jitter of polling.
-    """
+    """One queue, and its poison queue. The work of a message failed if `handle` raises."""
 
     def __init__(
         self,
