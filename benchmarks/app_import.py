@@ -10,7 +10,7 @@ import zipfile
 from functools import partial
 from pathlib import Path
 
-from benchmarks.harness import Bench, Contender, Sample
+from benchmarks.harness import Bench, Sample
 from tests.unit.deployment.package import ROOT, build_package, packaged_files, repository_files
 
 # Time and memory of the imports alone: the interpreter is up before the clock starts.
@@ -37,15 +37,15 @@ def measure(bench: Bench) -> None:
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder)
         build_package(package)
-        sizes = [
-            Contender("package", lambda: _size(packaged_files(), package / "package.zip")),
-            Contender("repository", lambda: _size(repository_files(), package / "all.zip")),
-        ]
+        sizes = {
+            "package": lambda: _size(packaged_files(), package / "package.zip"),
+            "repository": lambda: _size(repository_files(), package / "all.zip"),
+        }
         bench.compare(sizes, 1)
         imports = ("import function_app", "import azure.functions, azure.durable_functions")
-        contenders = [Contender(each, partial(_turn, each, package)) for each in imports]
-        for contender in contenders:  # writes byte code, fills the page cache
-            contender.measure()
+        contenders = {each: partial(_turn, each, package) for each in imports}
+        for turn in contenders.values():  # writes byte code, fills the page cache
+            turn()
         bench.compare(contenders, bench.rounds(9, 2))
 
 

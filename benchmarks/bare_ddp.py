@@ -1,6 +1,6 @@
 """The loop that anyone writes: DDP and nothing else. One rank, started as Azure ML starts ranks.
 
-`python -m benchmarks.bare_ddp DATA MANIFEST STEPS BATCH`; rank 0 prints images per second. Same
+`python -m benchmarks.bare_ddp DATA STEPS BATCH`; rank 0 prints images per second. Same
 model, same global batch and same optimizer as trainers.train, images in memory, no order to keep,
 no augmentation, no agreement between ranks, no checkpoint.
 """
@@ -26,10 +26,10 @@ from trainers.models.resnet import build
 
 def main() -> None:
     """Run the command line above."""
-    data, manifest, steps, batch = sys.argv[1:]
+    data, steps, batch = sys.argv[1:]
     form = ImageFormat(size=8, mode="grey")
-    request = DatasetRequest(image_format=form, data=Path(data), manifest=Path(manifest))
-    dataset = load_folder(request)
+    images, manifest = Path(data) / "images", Path(data) / "manifest.jsonl"
+    dataset = load_folder(DatasetRequest(image_format=form, data=images, manifest=manifest))
     dist.init_process_group("gloo")
     share = int(batch) // dist.get_world_size()
     device = torch.device("cpu")

@@ -14,7 +14,7 @@ from typing import Protocol
 import psutil
 
 from benchmarks.floors import commits_per_second
-from benchmarks.harness import Bench, Contender, Sample, Skipped, percentile
+from benchmarks.harness import Bench, Sample, Skipped, percentile
 from benchmarks.host_process import HostProcess
 from benchmarks.peer_process import PeerProcess
 from benchmarks.peers import line_protocol
@@ -90,17 +90,13 @@ def measure(bench: Bench) -> None:
         _start_up(bench, folder / "start-up")
         engines = _enter_all(bench, stack, folder / "running")
         rounds = bench.rounds(5, 1)
-        floor = Contender(
-            "SQLite floor", lambda: {"commits/s": commits_per_second(folder / "floor")}
-        )
+        floor = {"SQLite floor": lambda: {"commits/s": commits_per_second(folder / "floor")}}
         for one in (_throughput, _latency, _fan_out, _events):
             for engine, load in engines:  # code is loaded, files are made, caches are filled
                 with contextlib.suppress(Skipped):
                     one(engine, load)
-            contenders = [
-                Contender(engine.name, partial(one, engine, load)) for engine, load in engines
-            ]
-            bench.compare([*contenders, floor] if one is _throughput else contenders, rounds)
+            contenders = {engine.name: partial(one, engine, load) for engine, load in engines}
+            bench.compare(contenders | floor if one is _throughput else contenders, rounds)
     for line in bench.result.lines:
         if line.metric == "chains/s" and line.contender == HostProcess.name:
             steps = line.spread.median * STEPS_OF_A_CHAIN
@@ -130,17 +126,10 @@ def _start_up(bench: Bench, folder: Path) -> None:
     def start(enter: Callable[[Path], contextlib.AbstractContextManager[EngineProcess]]) -> Sample:
         with enter(folder / str(next(turns))) as engine:
             time.sleep(idle_seconds)  # what a start leaves behind to be done is no idling
-            usage = idle_usage(engine.process, idle_seconds)
-            return {
-                "ready s": engine.ready_seconds,
-                "idle RSS MiB": usage.rss_mib,
-                "idle CPU %": usage.cpu_percent,
-            }
+            return {"ready s": engine.ready_seconds, **idle_usage(engine.process, idle_seconds)}
 
-    contenders = [
-        Contender(HostProcess.name, lambda: start(HostProcess)),
-        *(Contender(peer.name, partial(start, peer.process)) for peer in PEERS),
-    ]
+    contenders = {HostProcess.name: partial(start, HostProcess)}
+    contenders |= {peer.name: partial(start, peer.process) for peer in PEERS}
     bench.compare(contenders, bench.rounds(3, 1))
 
 

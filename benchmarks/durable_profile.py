@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.durable import IN_FLIGHT
-from benchmarks.harness import Bench, Contender, Sample
+from benchmarks.harness import Bench, Sample
 from benchmarks.host_process import HostProcess
 from benchmarks.profile_shares import IDLE, OWNERS
 
@@ -29,10 +29,8 @@ def measure(bench: Bench) -> None:
         state = Path(folder)
         with HostProcess(state, command=SAMPLED_HOST) as host:
             host.chains(50)
-            bench.compare(
-                [Contender("host", lambda: _one_turn(host, state / "profile.json"))],
-                bench.rounds(5, 1),
-            )
+            contenders = {"host": lambda: _one_turn(host, state / "profile.json")}
+            bench.compare(contenders, bench.rounds(5, 1))
     bench.result.lines.sort(key=lambda line: -line.spread.median)
 
 

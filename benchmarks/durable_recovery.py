@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.harness import Bench, Contender, Sample
+from benchmarks.harness import Bench, Sample
 from benchmarks.host_process import HostProcess
 from localazure.functions.durable.engine import history
 from localazure.functions.durable.engine.history import EventType
@@ -37,10 +37,8 @@ def measure(bench: Bench) -> None:
     """
     with tempfile.TemporaryDirectory() as folder:
         turns = iter(range(1000))
-        bench.compare(
-            [Contender(HostProcess.name, lambda: _one_turn(Path(folder) / str(next(turns))))],
-            bench.rounds(5, 1),
-        )
+        contenders = {HostProcess.name: lambda: _one_turn(Path(folder) / str(next(turns)))}
+        bench.compare(contenders, bench.rounds(5, 1))
 
 
 @dataclass(frozen=True)

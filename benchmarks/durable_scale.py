@@ -6,10 +6,12 @@ import contextlib
 import sqlite3
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from benchmarks.durable import IN_FLIGHT, STEPS_OF_A_CHAIN
-from benchmarks.harness import Bench, Contender, Sample
+from benchmarks.harness import Bench, Sample
 from benchmarks.host_process import HostProcess
 from benchmarks.usage import cpu_seconds
 
@@ -28,34 +30,22 @@ def measure(bench: Bench) -> None:
     """
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        hosts: list[tuple[int, HostProcess]] = []
+        contenders: dict[str, Callable[[], Sample]] = {}
         for count in (FEW, MANY):
             _fill(folder / str(count), count)
             host = stack.enter_context(HostProcess(folder / str(count)))
             host.chains(IN_FLIGHT)
-            hosts.append((count, host))
-        bench.compare(
-            [
-                Contender(f"{count:,} instances", lambda host=host: _beside(host))
-                for count, host in hosts
-            ],
-            bench.rounds(5, 1),
-        )
+            contenders[f"{count:,} instances"] = partial(_beside, host)
+        bench.compare(contenders, bench.rounds(5, 1))
     with tempfile.TemporaryDirectory() as name:
         total = 2 * AT_ONCE if bench.is_quick else ORCHESTRATIONS
         warm_up = AT_ONCE if bench.is_quick else WARM_UP
-        bench.compare(
-            [
-                Contender(
-                    "purged" if purges else "kept",
-                    lambda purges=purges: _grow(
-                        Path(name) / str(purges), warm_up, total, purges=purges
-                    ),
-                )
-                for purges in (False, True)
-            ],
-            1,
-        )
+        grow = partial(_grow, warm_up=warm_up, total=total)
+        contenders = {
+            "kept": partial(grow, Path(name) / "kept", purges=False),
+            "purged": partial(grow, Path(name) / "purged", purges=True),
+        }
+        bench.compare(contenders, 1)
 
 
 def _fill(state: Path, count: int) -> None:
@@ -92,7 +82,7 @@ def _beside(host: HostProcess) -> Sample:
     }
 
 
-def _grow(state: Path, warm_up: int, total: int, *, purges: bool) -> Sample:
+def _grow(state: Path, *, warm_up: int, total: int, purges: bool) -> Sample:
     sample: dict[str, float] = {}
     with HostProcess(state) as host:
         for done in range(AT_ONCE, total + 1, AT_ONCE):

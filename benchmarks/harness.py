@@ -24,12 +24,8 @@ class Skipped(Exception):
     """A benchmark or contender cannot run here; the message says why and what would fix it."""
 
 
-@dataclass(frozen=True)
-class Contender:
-    """Somebody who is measured: a name and how to take one turn."""
-
-    name: str
-    measure: Callable[[], Sample]
+class ProcessFailed(Exception):
+    """A process that is measured did not start, ended, or failed; the message has its output."""
 
 
 @dataclass(frozen=True)
@@ -104,23 +100,25 @@ class Bench:
         self.say(f"{self.result.name}: {text}")
         self.result.notes.append(text)
 
-    def compare(self, contenders: Sequence[Contender], rounds: int) -> None:
+    def compare(self, contenders: Mapping[str, Callable[[], Sample]], rounds: int) -> None:
         """Let contenders take turns; the first one is whom the others are compared with.
 
         A contender whose turn raises `Skipped` takes no further turn and is noted.
+
+        Args:
+            contenders: name to what takes one turn.
+            rounds: turns of each.
         """
-        samples: dict[str, list[Sample]] = {contender.name: [] for contender in contenders}
-        waiting = list(contenders)
+        samples: dict[str, list[Sample]] = {name: [] for name in contenders}
         for number in range(1, rounds + 1):
-            for contender in list(waiting):
-                self.say(f"{self.result.name}: round {number} of {rounds}, {contender.name}")
+            for name in list(samples):
+                self.say(f"{self.result.name}: round {number} of {rounds}, {name}")
                 try:
-                    samples[contender.name].append(contender.measure())
+                    samples[name].append(contenders[name]())
                 except Skipped as reason:
-                    self.note(f"{contender.name} skipped: {reason}")
-                    waiting.remove(contender)
-        taken = {contender.name: samples[contender.name] for contender in waiting}
-        self.result.lines += table(taken)
+                    self.note(f"{name} skipped: {reason}")
+                    del samples[name]
+        self.result.lines += table(samples)
 
 
 def table(samples: Mapping[str, Sequence[Sample]]) -> list[Line]:
@@ -210,12 +208,8 @@ def number(value: float) -> str:
     """With three significant digits, and never in scientific notation."""
     if value == 0:
         return "0"
-    digits = max(0, 2 - _exponent(value))
-    return f"{value:,.{digits}f}"
-
-
-def _exponent(value: float) -> int:
-    return int(f"{value:e}".partition("e")[2])
+    exponent = int(f"{value:e}".partition("e")[2])
+    return f"{value:,.{max(0, 2 - exponent)}f}"
 
 
 def to_stderr(line: str) -> None:

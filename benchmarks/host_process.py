@@ -11,13 +11,13 @@ import uuid
 from collections.abc import Coroutine, Sequence
 from http import HTTPStatus
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import aiohttp
 import psutil
 
 from benchmarks.child_process import wait_or_kill
+from benchmarks.harness import ProcessFailed
 from localazure.processes.ports import free_ports
 
 T = TypeVar("T")
@@ -35,10 +35,6 @@ LIST_POLL_SECONDS = 0.005
 UNPOLLED_FRACTION = 0.8
 # A start with a response at the end: seconds to wait, and between polls.
 WAIT = {"timeout": "60", "pollingInterval": "1"}
-
-
-class HostFailed(Exception):
-    """The host ended or did not get ready; the message holds the end of its log."""
 
 
 class HostProcess:
@@ -87,12 +83,7 @@ class HostProcess:
         self.ready_seconds = time.monotonic() - began
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._run(self._session.close())
         self._stop()
 
@@ -156,7 +147,7 @@ class HostProcess:
             except aiohttp.ClientConnectionError:
                 pass
             await asyncio.sleep(0.005)
-        raise HostFailed(
+        raise ProcessFailed(
             f"the host did not get ready:\n{log.read_text('utf-8', 'replace')[-2000:]}"
         )
 
@@ -174,7 +165,7 @@ class HostProcess:
             if status.get("runtimeStatus") == "Completed":
                 return status["output"]
             if status.get("runtimeStatus") == "Failed":
-                raise HostFailed(f"{instance}: {status['output']}")
+                raise ProcessFailed(f"{instance}: {status['output']}")
             await asyncio.sleep(POLL_SECONDS)
 
     async def _begin(self, orchestrator: str, count: int) -> list[str]:
@@ -213,7 +204,7 @@ class HostProcess:
         path = f"/durabletask/orchestrators/{orchestrator}"
         async with self._session.post(path, json=body, params=WAIT) as response:
             if response.status != HTTPStatus.OK:
-                raise HostFailed(f"{orchestrator}: {response.status} {await response.text()}")
+                raise ProcessFailed(f"{orchestrator}: {response.status} {await response.text()}")
             await response.read()
         return time.monotonic() - began
 

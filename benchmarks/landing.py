@@ -7,12 +7,14 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator
+import uuid
+from collections.abc import Callable, Generator
+from functools import partial
 from pathlib import Path
 
 from azure.storage.blob import ContainerClient
 
-from benchmarks.harness import Bench, Contender, Sample
+from benchmarks.harness import Bench, Sample
 from benchmarks.host_process import REPOSITORY
 from benchmarks.list_blobs_server import serving
 from benchmarks.part_process import draw_environment, running
@@ -45,22 +47,24 @@ def measure(bench: Bench) -> None:
     """
     blobs = bench.rounds(BLOBS, 60_000)
     with storage_for_records() as records, serving(blobs) as zone:
-        contenders = [
-            *_freeze_and_floor(zone, records),
-            Contender("fetch (floor)", lambda: turn("fetch", zone)),
-            Contender(
-                f"list_blobs of the SDK, {SDK_BLOBS:,} blobs",
-                lambda: turn("sdk", zone, str(min(blobs, SDK_BLOBS))),
+        rounds = bench.rounds(3, 1)
+        contenders = {
+            **_freeze_and_floor(zone, records),
+            "fetch (floor)": partial(turn, "fetch", zone),
+            f"list_blobs of the SDK, {SDK_BLOBS:,} blobs": partial(
+                turn, "sdk", zone, str(min(blobs, SDK_BLOBS))
             ),
-        ]
-        bench.compare(contenders, bench.rounds(3, 1))
-        _compare_events(bench, records)
+        }
+        bench.compare(contenders, rounds)
+        events = str(bench.rounds(EVENTS, 1_000))
+        contenders = {
+            "decide on events": partial(_decide, records, events),
+            "parse them (floor)": partial(turn, "parse", events, module=EVENTS_TURN),
+        }
+        bench.compare(contenders, rounds)
         zones = bench.rounds(ZONES, 5)
-        reconcile = Contender(
-            f"reconcile {zones} zones",
-            lambda: turn("reconcile", records, CONTAINER, str(zones), module=EVENTS_TURN),
-        )
-        bench.compare([reconcile], bench.rounds(3, 1))
+        reconcile = partial(turn, "reconcile", records, CONTAINER, str(zones), module=EVENTS_TURN)
+        bench.compare({f"reconcile {zones} zones": reconcile}, rounds)
 
 
 def measure_large(bench: Bench) -> None:
@@ -77,30 +81,17 @@ def measure_large(bench: Bench) -> None:
         bench.compare(_freeze_and_floor(zone, records), 1)
 
 
-def _freeze_and_floor(zone: str, records: str) -> list[Contender]:
-    return [
-        Contender("freeze", lambda: turn("freeze", zone, records, CONTAINER)),
-        Contender("fetch and xml.etree (floor)", lambda: turn("parse", zone)),
-    ]
+def _freeze_and_floor(zone: str, records: str) -> dict[str, Callable[[], Sample]]:
+    return {
+        "freeze": partial(turn, "freeze", zone, records, CONTAINER),
+        "fetch and xml.etree (floor)": partial(turn, "parse", zone),
+    }
 
 
-def _compare_events(bench: Bench, records: str) -> None:
-    events = bench.rounds(EVENTS, 1_000)
-    turns = iter(range(1000))
-
-    def decide() -> Sample:
-        container = f"{CONTAINER}-{next(turns)}"  # so that no turn finds another's records
-        ContainerClient.from_connection_string(records, container).create_container()
-        return turn("decide", records, container, str(events), module=EVENTS_TURN)
-
-    contenders = [
-        Contender("decide on events", decide),
-        Contender(
-            "parse them (floor)",
-            lambda: turn("parse", str(events), module=EVENTS_TURN),
-        ),
-    ]
-    bench.compare(contenders, bench.rounds(3, 1))
+def _decide(records: str, events: str) -> Sample:
+    container = f"{CONTAINER}-{uuid.uuid4().hex}"  # so that no turn finds another's records
+    ContainerClient.from_connection_string(records, container).create_container()
+    return turn("decide", records, container, events, module=EVENTS_TURN)
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 import numpy as np
 import psutil
-from azure.storage.blob import ContainerSasPermissions, generate_container_sas
+from azure.storage import blob
 from azure.storage.blob.aio import ContainerClient
 from PIL import Image, PngImagePlugin
 from yarl import URL
@@ -183,7 +183,7 @@ class Zone:
     async def _upload(self, files: Iterator[File]) -> datetime:
         """Upload files, then the marker; returns when that began to be written."""
         container = self.cloud.blobs.get_container_client(LANDING_CONTAINER)
-        signature = _write_signature(container)
+        signature = write_signature(container)
         done, shown_at = 0, time.monotonic()
 
         async def upload_some() -> None:
@@ -266,13 +266,13 @@ class Zone:
         return seconds
 
 
-def _write_signature(container: ContainerClient) -> str:
+def write_signature(container: ContainerClient | blob.ContainerClient) -> str:
     """A shared access signature that lets blobs be written, for as long as the benchmark lasts."""
-    return generate_container_sas(
+    return blob.generate_container_sas(
         str(container.account_name),
         container.container_name,
         account_key=container.credential.account_key,
-        permission=ContainerSasPermissions(create=True, write=True),
+        permission=blob.ContainerSasPermissions(create=True, write=True),
         expiry=datetime.now(UTC) + timedelta(seconds=TIMEOUT_SECONDS),
     )
 

@@ -14,13 +14,11 @@ import contextlib
 import json
 import subprocess
 import sys
-from abc import abstractmethod
 from bisect import bisect_left
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import overload
 from urllib.parse import parse_qsl, urlsplit
 from xml.sax.saxutils import escape
 
@@ -39,47 +37,24 @@ _BLOB = (
 )
 
 
-class ComputedNames(Sequence[str]):
-    """Names that are computed when they are asked for."""
-
-    @abstractmethod
-    def name(self, number: int) -> str:
-        """The name of that number, from 0 to `len(self) - 1`."""
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-    def __getitem__(self, index: int | slice) -> str | list[str]:
-        """The name of that number, from 0."""
-        if isinstance(index, slice):
-            return [self[number] for number in range(*index.indices(len(self)))]
-        if not 0 <= index < len(self):
-            raise IndexError(index)
-        return self.name(index)
-
-
-class ImageNames(ComputedNames):
+def image_names(blobs: int) -> Callable[[int], str]:
     """`train/n00000042/n00000042_00001234.JPEG`: ImageNet's names, of 1,000 classes, in order."""
+    each = max(1, -(-blobs // CLASSES))
 
-    def __init__(self, blobs: int) -> None:
-        self._blobs = blobs
-        self._each = max(1, -(-blobs // CLASSES))
+    def name(number: int) -> str:
+        kind, of_kind = divmod(number, each)
+        return f"train/n{kind:08}/n{kind:08}_{of_kind:08}.JPEG"
 
-    def __len__(self) -> int:
-        return self._blobs
-
-    def name(self, number: int) -> str:
-        """See the class."""
-        kind, number = divmod(number, self._each)
-        return f"train/n{kind:08}/n{kind:08}_{number:08}.JPEG"
+    return name
 
 
 @dataclass(frozen=True)
 class ListedZone:
-    """All blobs of the server: their names, sorted, and how many make a page."""
+    """All blobs of the server: how many there are and make a page, and their names, in order."""
 
-    names: Sequence[str]
+    blobs: int
+    name: Callable[[int], str]
+    """Of the blob of a number, from 0."""
     page_blobs: int = PAGE_BLOBS
     metadata: Callable[[str], Mapping[str, str]] | None = None
     """Of the blob of a name."""
@@ -91,25 +66,15 @@ class ListedZone:
         prefix, delimiter = asked.get("prefix", ""), asked.get("delimiter")
         page_blobs = min(self.page_blobs, int(asked.get("maxresults", PAGE_BLOBS)))
         start = asked.get("startFrom", "") if self.knows_start_from else ""
-        first = bisect_left(self.names, max(prefix, start))
-        end = bisect_left(self.names, prefix + _LAST) if prefix else len(self.names)
-        index = max(first, int(asked.get("marker", "0")))
+        end = self._first_from(prefix + _LAST) if prefix else self.blobs
+        index = max(self._first_from(max(prefix, start)), int(asked.get("marker", "0")))
         entries: list[str] = []
         while index < end and len(entries) < page_blobs:
-            if delimiter is None:
-                stop = min(end, index + page_blobs)
-                entries = [
-                    self._blob(name, number)
-                    for number, name in enumerate(self.names[index:stop], index)
-                ]
-                index = stop
-                continue
-            name = self.names[index]
-            folder, found, _ = name.removeprefix(prefix).partition(delimiter)
-            if found:
-                common = prefix + folder + delimiter
+            name = self.name(index)
+            if delimiter and delimiter in name.removeprefix(prefix):
+                common = prefix + name.removeprefix(prefix).partition(delimiter)[0] + delimiter
                 entries.append(f"<BlobPrefix><Name>{escape(common)}</Name></BlobPrefix>")
-                index = bisect_left(self.names, common + _LAST, index)
+                index = self._first_from(common + _LAST)
             else:
                 entries.append(self._blob(name, index))
                 index += 1
@@ -120,6 +85,10 @@ class ListedZone:
             f"<MaxResults>{page_blobs}</MaxResults><Blobs>{''.join(entries)}</Blobs>"
             f"{marker}</EnumerationResults>"
         )
+
+    def _first_from(self, name: str) -> int:
+        """Number of the first blob whose name is not less."""
+        return bisect_left(range(self.blobs), name, key=self.name)
 
     def _blob(self, name: str, number: int) -> str:
         metadata = "<Metadata />"
@@ -193,4 +162,5 @@ def serve(zone: ListedZone) -> None:
 
 
 if __name__ == "__main__":
-    serve(ListedZone(ImageNames(int(sys.argv[1]))))
+    asked_blobs = int(sys.argv[1])
+    serve(ListedZone(asked_blobs, image_names(asked_blobs)))

@@ -8,21 +8,16 @@ import shutil
 import tempfile
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
-from azure.storage.blob import (
-    AccountSasPermissions,
-    BlobServiceClient,
-    ResourceTypes,
-    generate_account_sas,
-)
+from azure.storage.blob import ContainerClient
 
-from benchmarks.harness import Bench, Contender, Sample, Skipped
-from benchmarks.run_index_server import PIPELINES, IndexNames, metadata
+from benchmarks.harness import Bench, Sample, Skipped
+from benchmarks.landing_real import write_signature
+from benchmarks.run_index_server import PIPELINES, index_zone, metadata
 from localazure.runtime.endpoints import describe_endpoints
 from localazure.runtime.environment import Environment
 from localazure.runtime.supervisor import running
@@ -112,7 +107,7 @@ async def _measure(bench: Bench, chromium: str) -> None:
 
         for app in apps.values():  # the app's modules are loaded at the first request
             await app.open(browser)
-        contenders = [Contender(name, partial(turn, name, app)) for name, app in apps.items()]
+        contenders = {name: partial(turn, name, app) for name, app in apps.items()}
         await asyncio.to_thread(bench.compare, contenders, bench.rounds(3, 1))
         await browser.close()
 
@@ -135,17 +130,11 @@ async def _write_index(environment: Environment, connection: str, runs: int) -> 
 
     Straight into Azurite, past the proxy and the SDK, which cost more than Azurite itself.
     """
-    with BlobServiceClient.from_connection_string(connection) as service:
-        account = str(service.account_name)
-        token = generate_account_sas(
-            account,
-            service.credential.account_key,
-            ResourceTypes(object=True),
-            AccountSasPermissions(write=True, create=True),
-            datetime.now(UTC) + timedelta(hours=1),
-        )
-    container = f"http://127.0.0.1:{environment.ports.azurite_blob}/{account}/landfall"
-    names = iter(IndexNames(runs))
+    with ContainerClient.from_connection_string(connection, "landfall") as container:
+        token = write_signature(container)
+    url = f"http://127.0.0.1:{environment.ports.azurite_blob}/{container.account_name}/landfall"
+    zone = index_zone(runs)
+    names = map(zone.name, range(zone.blobs))
     async with aiohttp.ClientSession() as http:
 
         async def write_some() -> None:
@@ -155,7 +144,7 @@ async def _write_index(environment: Environment, connection: str, runs: int) -> 
                     "x-ms-version": "2021-12-02",
                     "x-ms-meta-summary": metadata(name)["summary"],
                 }
-                async with http.put(f"{container}/{name}?{token}", headers=headers) as answer:
+                async with http.put(f"{url}/{name}?{token}", headers=headers) as answer:
                     answer.raise_for_status()
 
         async with asyncio.TaskGroup() as tasks:

@@ -11,15 +11,12 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 
 from benchmarks.child_process import wait_or_kill
+from benchmarks.harness import ProcessFailed
 from benchmarks.host_process import REPOSITORY
 from localazure.runtime.environment import LOOPBACK, Environment
 
 READY_TIMEOUT_SECONDS = 60.0
 STOP_TIMEOUT_SECONDS = 20.0
-
-
-class PartFailed(Exception):
-    """A part ended or did not listen in time; the message holds the end of its log."""
 
 
 def draw_environment(state: Path, config: Path, app: Path = REPOSITORY) -> Environment:
@@ -41,16 +38,17 @@ def running(environment: Environment, parts: Sequence[tuple[str, int]]) -> Gener
     """Have parts running: (name, the port that it listens on when it is ready).
 
     Raises:
-        PartFailed: one of them does not start.
+        ProcessFailed: one of them does not start.
     """
     state = environment.state
     with contextlib.ExitStack() as stack:
-        started = [
-            (name, port, stack.enter_context(_process(name, _command(name, state), state)))
-            for name, port in parts
-        ]
-        for name, port, process in started:
-            _wait_for(name, port, process, state)
+        program = (sys.executable, "-m", "localazure.runtime.part")
+        started = {
+            name: stack.enter_context(_process(name, [*program, name, state], state))
+            for name, _ in parts
+        }
+        for name, port in parts:
+            _wait_for(name, port, started[name], state)
         yield
 
 
@@ -61,15 +59,11 @@ def running_command(
     """Have a program running that listens on a port; its log is in the folder.
 
     Raises:
-        PartFailed: it does not start.
+        ProcessFailed: it does not start.
     """
     with _process(name, command, folder) as process:
         _wait_for(name, port, process, folder)
         yield
-
-
-def _command(part: str, state: Path) -> Sequence[str | Path]:
-    return sys.executable, "-m", "localazure.runtime.part", part, state
 
 
 @contextlib.contextmanager
@@ -97,4 +91,4 @@ def _wait_for(name: str, port: int, process: subprocess.Popen[bytes], folder: Pa
         else:
             return
     tail = (folder / f"{name}.log").read_text("utf-8", "replace")[-2000:]
-    raise PartFailed(f"{name} did not start:\n{tail}")
+    raise ProcessFailed(f"{name} did not start:\n{tail}")

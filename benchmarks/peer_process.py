@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import psutil
@@ -50,6 +50,8 @@ class PeerProcess:
             self.process = psutil.Popen(
                 [str(python), "-m", f"benchmarks.peers.{self._module}", str(self._state)],
                 cwd=REPOSITORY,
+                # localazure is not installed there; what peers use of it needs no packages.
+                env={**os.environ, "PYTHONPATH": str(REPOSITORY / "localazure" / "src")},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -63,12 +65,7 @@ class PeerProcess:
         self.ready_seconds = time.monotonic() - began
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop()
 
     def chains(self, count: int) -> float:

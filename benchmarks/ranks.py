@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
+from typing import Self
 
+from benchmarks.harness import ProcessFailed
 from benchmarks.host_process import REPOSITORY
 from localazure.processes.ports import free_ports
 
 RANKS = 2
 
 
-class RanksFailed(Exception):
-    """Training ended when it should not have; the message holds the end of its output."""
-
-
 class Ranks:
-    """Processes that train together; only rank 0 speaks.
+    """Processes that train together; only rank 0 speaks. What is left of them at exit is killed.
 
     Args:
         arguments: of Python.
@@ -53,7 +50,7 @@ class Ranks:
             self.said += line
             if match := pattern.search(line):
                 return match
-        raise RanksFailed(f"no line matches {pattern.pattern}:\n{self.said[-2000:]}")
+        raise ProcessFailed(f"no line matches {pattern.pattern}:\n{self.said[-2000:]}")
 
     def finish(self) -> str:
         """Wait for the end; what rank 0 said."""
@@ -62,11 +59,13 @@ class Ranks:
             if process is self.processes[0]:
                 self.said += output
             if process.returncode:
-                raise RanksFailed(f"exit code {process.returncode}:\n{self.said[-2000:]}{output}")
+                raise ProcessFailed(f"exit code {process.returncode}:\n{self.said[-2000:]}{output}")
         return self.said
 
-    def kill(self) -> None:
-        """End whatever is left of them."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         for process in self.processes:
             process.kill()
         for process in self.processes:
@@ -84,13 +83,3 @@ def _variables(rank: int, ranks: int, port: str) -> dict[str, str]:
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": port,
     }
-
-
-@contextlib.contextmanager
-def running(arguments: Sequence[str], ranks: int = RANKS) -> Generator[Ranks]:
-    """Ranks that are killed at the end, unless they have finished."""
-    started = Ranks(arguments, ranks)
-    try:
-        yield started
-    finally:
-        started.kill()

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from itertools import accumulate
 
-from benchmarks.list_blobs_server import ComputedNames, ListedZone, serve
+from benchmarks.list_blobs_server import ListedZone, serve
 from handlers.configuration.newest_first import countdown
 from handlers.runs.run_index import summary
 from orchestrations.contracts.base import Failure
@@ -26,27 +26,22 @@ PAUSE = timedelta(minutes=5)
 ENDS: Mapping[RunState, int] = {"failed": 5, "not_promoted": 35, "succeeded": 60}
 
 
-class IndexNames(ComputedNames):
-    """The names of all entries, in order: group, pipeline, and time counted down."""
+def index_zone(runs: int) -> ListedZone:
+    """All entries of so many runs, in order: group, pipeline, and time counted down."""
+    each = runs // PIPELINES
+    folders = [
+        (group, f"pipeline-{number}", each * share // 100)
+        for group, share in sorted({"all": 100, **ENDS}.items())
+        for number in range(PIPELINES)
+    ]
+    ends = list(accumulate(count for _, _, count in folders))
 
-    def __init__(self, runs: int) -> None:
-        each = runs // PIPELINES
-        self._folders = [
-            (group, f"pipeline-{number}", each * share // 100)
-            for group, share in sorted({"all": 100, **ENDS}.items())
-            for number in range(PIPELINES)
-        ]
-        self._ends = list(accumulate(count for _, _, count in self._folders))
+    def name(number: int) -> str:
+        folder = bisect_right(ends, number)
+        group, pipeline, count = folders[folder]
+        return f"run-index/{group}/{pipeline}/{run_key(pipeline, number - ends[folder] + count)}"
 
-    def __len__(self) -> int:
-        return self._ends[-1]
-
-    def name(self, number: int) -> str:
-        """See the class."""
-        folder = bisect_right(self._ends, number)
-        group, pipeline, count = self._folders[folder]
-        of_folder = number - self._ends[folder] + count
-        return f"run-index/{group}/{pipeline}/{run_key(pipeline, of_folder)}"
+    return ListedZone(ends[-1], name, metadata=metadata)
 
 
 def run_key(pipeline: str, number: int) -> str:
@@ -58,10 +53,7 @@ def metadata(name: str) -> dict[str, str]:
     """The summary in a run's entry."""
     _, group, _, key = name.split("/")
     run = key.partition("_")[2]
-    state: RunState = "succeeded"
-    for end in ENDS:
-        if end == group:
-            state = end
+    state = next((end for end in ENDS if end == group), "succeeded")
     shown = _summary(state) | {"id": run, "pipeline": run.rsplit("-", 2)[0]}
     return {"summary": json.dumps(shown)}
 
@@ -85,4 +77,4 @@ def _summary(state: RunState) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    serve(ListedZone(IndexNames(int(sys.argv[1])), metadata=metadata))
+    serve(index_zone(int(sys.argv[1])))

@@ -9,13 +9,14 @@ import tempfile
 import time
 from collections.abc import Callable, Generator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from azure.storage.blob import BlobServiceClient, ContainerClient
 
 from benchmarks import run_index_server
-from benchmarks.harness import Bench, Contender
+from benchmarks.harness import Bench, Sample
 from benchmarks.list_blobs_server import serving
 from benchmarks.run_index_server import ENDS, NEWEST, PAUSE, PIPELINES, metadata, run_key
 from handlers.runs.run_index import list_runs
@@ -38,21 +39,16 @@ def measure(bench: Bench) -> None:
     """
     runs = bench.rounds(1_000_000, 20_000)
     with contextlib.ExitStack() as stack:
-        contenders = [
-            Contender(
-                f"{count:,} runs", _timed(_pages(stack.enter_context(_container(count)), count))
-            )
-            for count in (runs, 1_000)
-        ]
-        contenders.append(
-            Contender(
-                "one List Blobs request",
-                _timed(_one_request(stack.enter_context(_container(runs)))),
-            )
-        )
+        many, few = (stack.enter_context(_container(count)) for count in (runs, 1_000))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         database = stack.enter_context(contextlib.closing(_database(folder, runs)))
-        contenders.append(Contender(f"SQLite, {runs:,} runs", _timed(_rows(database, runs))))
+        queries = {
+            f"{runs:,} runs": _pages(many, runs),
+            "1,000 runs": _pages(few, 1_000),
+            "one List Blobs request": _one_request(many),
+            f"SQLite, {runs:,} runs": _rows(database, runs),
+        }
+        contenders = {name: partial(_turn, each) for name, each in queries.items()}
         bench.compare(contenders, bench.rounds(9, 2))
 
 
@@ -65,48 +61,34 @@ def _container(runs: int) -> Generator[ContainerClient]:
         yield service.get_container_client("landfall")
 
 
-def _timed(queries: dict[str, Query]) -> Callable[[], dict[str, float]]:
-    def turn() -> dict[str, float]:
-        taken: dict[str, float] = {}
-        for name, query in queries.items():
-            began = time.perf_counter()
-            found = query()
-            taken[f"{name} ms"] = (time.perf_counter() - began) * 1000
-            assert found == PAGE, f"{name}: {found} of {PAGE} runs"
-        return taken
-
-    return turn
+def _turn(queries: dict[str, Query]) -> Sample:
+    taken: dict[str, float] = {}
+    for name, query in queries.items():
+        began = time.perf_counter()
+        found = query()
+        taken[f"{name} ms"] = (time.perf_counter() - began) * 1000
+        assert found == PAGE, f"{name}: {found} of {PAGE} runs"
+    return taken
 
 
 def _pages(records: ContainerClient, runs: int) -> dict[str, Query]:
     each = runs // PIPELINES
-    middle = run_key(PIPELINE, each // 3)
+
+    def page(**query: Any) -> Query:
+        return lambda: len(list_runs(records, limit=PAGE, **query).runs)
+
+    of_one = partial(page, pipeline=PIPELINE)
     # Of the newest runs, so that every size of the index has them.
     day_ends = NEWEST - 10 * PAUSE
-    return {
-        "newest page": lambda: len(list_runs(records, limit=PAGE).runs),
-        "one pipeline": lambda: len(list_runs(records, pipeline=PIPELINE, limit=PAGE).runs),
-        "middle page": lambda: len(
-            list_runs(records, pipeline=PIPELINE, after=middle, limit=PAGE).runs
-        ),
-        "one day": lambda: len(
-            list_runs(
-                records,
-                pipeline=PIPELINE,
-                created_from=day_ends - timedelta(days=1),
-                created_to=day_ends,
-                limit=PAGE,
-            ).runs
-        ),
-    } | (
-        {
-            "failed": lambda: len(
-                list_runs(records, pipeline=PIPELINE, states=["failed"], limit=PAGE).runs
-            )
-        }
-        if each * ENDS["failed"] // 100 >= PAGE
-        else {}
-    )
+    queries = {
+        "newest page": page(),
+        "one pipeline": of_one(),
+        "middle page": of_one(after=run_key(PIPELINE, each // 3)),
+        "one day": of_one(created_from=day_ends - timedelta(days=1), created_to=day_ends),
+    }
+    if each * ENDS["failed"] // 100 >= PAGE:
+        queries["failed"] = of_one(states=["failed"])
+    return queries
 
 
 def _one_request(records: ContainerClient) -> dict[str, Query]:

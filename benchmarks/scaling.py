@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import statistics
 import tempfile
 import uuid
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from benchmarks.harness import Bench, Contender, Sample
-from benchmarks.ranks import RANKS, running
+from benchmarks.harness import Bench, Sample
+from benchmarks.ranks import RANKS, Ranks
 
 IMAGES_OF_A_RANK = 64  # in a step
 
@@ -24,11 +24,6 @@ class Work:
     model: str
     image_size: int
     steps: int
-
-    @property
-    def name(self) -> str:
-        """As the table has it."""
-        return f"{self.model}, {self.image_size} px"
 
 
 # From the least to the most that is computed for each image; some seconds a window.
@@ -49,13 +44,11 @@ def measure(bench: Bench) -> None:
     more nodes bring.
     """
     with tempfile.TemporaryDirectory() as name:
-        bench.compare(
-            [
-                Contender(work.name, functools.partial(_scaling, Path(name), work, bench))
-                for work in WORKS
-            ],
-            bench.rounds(3, 1),
-        )
+        contenders = {
+            f"{work.model}, {work.image_size} px": partial(_scaling, Path(name), work, bench)
+            for work in WORKS
+        }
+        bench.compare(contenders, bench.rounds(3, 1))
 
 
 def _scaling(folder: Path, work: Work, bench: Bench) -> Sample:
@@ -78,7 +71,7 @@ def _speeds(folder: Path, work: Work, steps: int, *, runs: int, ranks: int) -> l
     results = [folder / uuid.uuid4().hex for _ in range(runs)]
     with contextlib.ExitStack() as stack:
         started = [
-            stack.enter_context(running(_arguments(each, work, steps, ranks), ranks))
+            stack.enter_context(Ranks(_arguments(each, work, steps, ranks), ranks))
             for each in results
         ]
         for run in started:

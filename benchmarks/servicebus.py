@@ -6,18 +6,12 @@ import json
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
-from azure.servicebus import (
-    ServiceBusClient,
-    ServiceBusMessage,
-    ServiceBusReceiver,
-    ServiceBusSender,
-)
+from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceiver
 
 from benchmarks.floors import commits_per_second
-from benchmarks.harness import Bench, Contender
+from benchmarks.harness import Bench
 from benchmarks.part_process import draw_environment, running
 
 QUEUE = "benchmark"
@@ -49,71 +43,46 @@ def measure(bench: Bench) -> None:
 
 
 def _compare(bench: Bench, client: ServiceBusClient, floor: Path) -> None:
+    few, many = bench.rounds(200, 20), bench.rounds(2000, 200)  # `many` is a multiple of BATCH
     with client.get_queue_sender(QUEUE) as sender, client.get_queue_receiver(QUEUE) as receiver:
-        traffic = Traffic(sender, receiver, bench.rounds(200, 20), bench.rounds(2000, 200))
-        # In this order: what the first two send, the third receives.
-        steps: list[tuple[str, Callable[[], int]]] = [
-            ("send one by one /s", traffic.send_one_by_one),
-            ("send in batches of 100 /s", traffic.send_batches),
-            ("receive 100 and complete each /s", traffic.receive_and_complete),
-            ("round trip /s", traffic.round_trips),
-        ]
 
-        def turn() -> dict[str, float]:
-            return {metric: _rate(step) for metric, step in steps}
+        def send_one_by_one() -> int:
+            for _ in range(few):
+                sender.send_messages(ServiceBusMessage(BODY))
+            return few
 
-        def floor_turn() -> dict[str, float]:
-            rate = commits_per_second(floor)
-            return {metric: rate for metric, _ in steps}
+        def send_batches() -> int:
+            for _ in range(many // BATCH):
+                sender.send_messages([ServiceBusMessage(BODY) for _ in range(BATCH)])
+            return many
 
-        bench.compare(
-            [Contender("localazure", turn), Contender("SQLite floor, commits/s", floor_turn)],
-            bench.rounds(5, 1),
-        )
+        def receive_and_complete() -> int:
+            """All that was sent; each completion is acknowledged before the next."""
+            left = few + many
+            while left:
+                left -= _complete(receiver, BATCH)
+            return few + many
 
+        def round_trips() -> int:
+            for _ in range(few):
+                sender.send_messages(ServiceBusMessage(BODY))
+                while not _complete(receiver, 1):
+                    pass
+            return few
 
-@dataclass(frozen=True)
-class Traffic:
-    """The work of one client; each method returns its number of messages.
-
-    Attributes:
-        sender: of the queue.
-        receiver: of the same queue, with locks.
-        few: messages where each waits for the one before.
-        many: messages in batches, a multiple of BATCH.
-    """
-
-    sender: ServiceBusSender
-    receiver: ServiceBusReceiver
-    few: int
-    many: int
-
-    def send_one_by_one(self) -> int:
-        """Each is acknowledged before the next."""
-        for _ in range(self.few):
-            self.sender.send_messages(ServiceBusMessage(BODY))
-        return self.few
-
-    def send_batches(self) -> int:
-        """Each batch is acknowledged before the next."""
-        for _ in range(self.many // BATCH):
-            self.sender.send_messages([ServiceBusMessage(BODY) for _ in range(BATCH)])
-        return self.many
-
-    def receive_and_complete(self) -> int:
-        """All that was sent; each completion is acknowledged before the next."""
-        left = self.few + self.many
-        while left:
-            left -= _complete(self.receiver, BATCH)
-        return self.few + self.many
-
-    def round_trips(self) -> int:
-        """Send, receive, complete."""
-        for _ in range(self.few):
-            self.sender.send_messages(ServiceBusMessage(BODY))
-            while not _complete(self.receiver, 1):
-                pass
-        return self.few
+        # Metric to what returns its number of messages. In this order: what the first two send, the
+        # third receives.
+        steps = {
+            "send one by one /s": send_one_by_one,
+            "send in batches of 100 /s": send_batches,
+            "receive 100 and complete each /s": receive_and_complete,
+            "round trip /s": round_trips,
+        }
+        contenders = {
+            "localazure": lambda: {metric: _rate(step) for metric, step in steps.items()},
+            "SQLite floor, commits/s": lambda: dict.fromkeys(steps, commits_per_second(floor)),
+        }
+        bench.compare(contenders, bench.rounds(5, 1))
 
 
 def _complete(receiver: ServiceBusReceiver, count: int) -> int:

@@ -2,48 +2,43 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import hashlib
 import io
 import json
-import multiprocessing
 import os
+import resource
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
-from benchmarks.harness import Bench, Contender, Sample
-from benchmarks.ranks import running
+from benchmarks.harness import Bench, Sample
+from benchmarks.ranks import Ranks
 from trainers.data.image_file import ImageFormat, decode
 from trainers.data.manifest import read_manifest
 from trainers.data.order import BLOCK
 from trainers.data.samples import in_order
 from trainers.data.shard_formats import FORMATS
 from trainers.data.shard_index import GROUP, ShardIndex
-from trainers.pack import ShardTask, pack_shard, plan
 
 IMAGES = 20_000
 SIZE = 64
 PER_SHARD = 2_000
-PROCESSES = 2
 RGB = ImageFormat(size=SIZE, mode="rgb")
 
 
 def measure(bench: Bench) -> None:
     """20,000 JPEG crops of 64x64 pixels in 10 folders, some 1.6 kB each: `NAME=shards`.
 
-    * packed images/s: of two processes that run already: every file is read, compared with the
-      manifest's size and MD5, decoded, and written into shards of 2,000, on disk with fsync.
-    * packed images/CPU s: the same work by the time that a core spent on it, which other programs
-      disturb less.
-    * packing program s: `python -m trainers.pack` on two ranks, from start to exit.
+    * packed images/s: what `python -m trainers.pack` tells, on two ranks: every file is read,
+      compared with the manifest's size and MD5, decoded, and written into shards of 2,000, on disk
+      with fsync.
+    * packing s and packing CPU s: of both ranks, from their start to their exit.
     * cold and warm images/s: the bytes of all images, in the order of the samples, in one thread:
       file by file, or in blocks of 256 from shards. Cold: the files' pages have been dropped by
       posix_fadvise (directory entries stay in memory). Warm: read just before.
@@ -53,34 +48,13 @@ def measure(bench: Bench) -> None:
         folder = Path(name)
         make_crops(folder / "files", folder / "manifest.jsonl", bench.rounds(IMAGES, 2_000))
         rounds = bench.rounds(5, 1)
-        with ProcessPoolExecutor(
-            PROCESSES, mp_context=multiprocessing.get_context("spawn")
-        ) as pool:
-            packed = functools.partial(_pack, folder, pool)
-            list(pool.map(_nothing, range(PROCESSES * 4)))
-            bench.compare(
-                [
-                    Contender("Parquet", functools.partial(packed, "parquet")),
-                    Contender("TFRecord", functools.partial(packed, "tfrecord")),
-                ],
-                rounds,
-            )
-        bench.compare(
-            [
-                Contender(storage, functools.partial(_program, folder, storage))
-                for storage in ("parquet", "tfrecord")
-            ],
-            rounds,
-        )
-        shards = {storage: _shards(folder, storage) for storage in ("parquet", "tfrecord")}
-        bench.compare(
-            [
-                Contender("Parquet", lambda: _read(*shards["parquet"])),
-                Contender("TFRecord", lambda: _read(*shards["tfrecord"])),
-                Contender("small files", lambda: _read(*_files(folder))),
-            ],
-            rounds,
-        )
+        formats = {"Parquet": "parquet", "TFRecord": "tfrecord"}
+        packing = {label: partial(_pack, folder, each) for label, each in formats.items()}
+        bench.compare(packing, rounds)
+        stored = {label: _shards(folder, each) for label, each in formats.items()}
+        stored["small files"] = _files(folder)
+        reading = {label: partial(_read, *each) for label, each in stored.items()}
+        bench.compare(reading, rounds)
 
 
 def make_crops(files: Path, manifest: Path, count: int) -> None:
@@ -103,53 +77,29 @@ def make_crops(files: Path, manifest: Path, count: int) -> None:
     manifest.write_text("\n".join(lines) + "\n")
 
 
-def _nothing(number: int) -> int:
-    time.sleep(0.2)  # so that each process gets one
-    return number
-
-
-def _pack(folder: Path, pool: ProcessPoolExecutor, storage: str) -> Sample:
-    target = folder / "packed"
-    with contextlib.suppress(FileNotFoundError):
-        shutil.rmtree(target)
-    target.mkdir()
-    tasks = plan(
-        read_manifest(folder / "manifest.jsonl"),
-        storage=storage,
-        shard_images=PER_SHARD,
-        shard_bytes=2**26,
-    )
-    work = functools.partial(pack_shard, folder / "files", target)
+def _pack(folder: Path, storage: str) -> Sample:
+    target = folder / f"{storage}-{time.monotonic_ns()}"
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.perf_counter()
-    cpu_seconds = sum(pool.map(functools.partial(_cpu_seconds, work), tasks))
+    said = _run_program(folder, target, storage)
     seconds = time.perf_counter() - began
-    images = sum(len(task.entries) for task in tasks)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    shutil.rmtree(target)
     return {
-        "packed images/s": images / seconds,
-        "packed images/CPU s": images / cpu_seconds,
+        "packed images/s": float(said.split()[-1]),
+        "packing s": seconds,
+        "packing CPU s": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
     }
 
 
-def _cpu_seconds(work: Callable[[ShardTask], object], task: ShardTask) -> float:
-    began = time.process_time()
-    work(task)
-    return time.process_time() - began
-
-
-def _program(folder: Path, storage: str) -> Sample:
-    began = time.perf_counter()
-    _run_program(folder, folder / f"by-program-{time.monotonic_ns()}", storage)
-    return {"packing program s": time.perf_counter() - began}
-
-
-def _run_program(folder: Path, target: Path, storage: str) -> None:
+def _run_program(folder: Path, target: Path, storage: str) -> str:
     arguments = [
         *("-m", "trainers.pack", str(folder / "files"), str(target)),
         *("--manifest", str(folder / "manifest.jsonl"), "--format", storage),
         *("--shard-images", str(PER_SHARD)),
     ]
-    with running(arguments, PROCESSES) as ranks:
-        ranks.finish()
+    with Ranks(arguments) as ranks:
+        return ranks.finish()
 
 
 Contents = Callable[[], Iterator[Sequence[bytes]]]

@@ -11,11 +11,12 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 
-from azure.storage.blob import BlobServiceClient, ContainerClient
+from azure.storage.blob import ContainerClient
 
-from benchmarks.harness import Bench, Contender
+from benchmarks.harness import Bench
 from benchmarks.part_process import draw_environment, running, running_command
 from localazure.runtime.environment import LOOPBACK, Environment
 from localazure.storage.azurite_installation import find_entry, find_node
@@ -74,38 +75,25 @@ def measure(bench: Bench) -> None:
         ]
         released = draw_environment(folder / "released", folder)
         with running(environment, parts), _released_azurite(released):
-            clients = {
+            access = {
                 "proxy": environment.storage_connection_string(),
                 "Azurite": environment.storage_connection_string(direct=True),
                 "Azurite as released": released.storage_connection_string(direct=True),
             }
-            BlobServiceClient.from_connection_string(
-                clients["Azurite as released"]
-            ).create_container(CONTAINER)
-            contenders = [
-                Contender(
-                    name,
-                    lambda access=access: _turn(
-                        BlobServiceClient.from_connection_string(access).get_container_client(
-                            CONTAINER
-                        ),
-                        puts=bench.rounds(300, 20),
-                        large=bench.rounds(128, 8) * MIB,
-                    ),
-                )
-                for name, access in clients.items()
-            ]
+            clients = {
+                name: ContainerClient.from_connection_string(connection, CONTAINER)
+                for name, connection in access.items()
+            }
+            clients["Azurite as released"].create_container()
+            puts, large = bench.rounds(300, 20), bench.rounds(128, 8) * MIB
+            contenders = {
+                name: partial(_turn, container, puts=puts, large=large)
+                for name, container in clients.items()
+            }
             bench.compare(contenders, bench.rounds(5, 1))
-            container = BlobServiceClient.from_connection_string(
-                clients["proxy"]
-            ).get_container_client(CONTAINER)
-            delivery = Contender(
-                "put to function",
-                lambda: _delivered(
-                    container, f"{environment.functions_url}/api/count", bench.rounds(300, 20)
-                ),
-            )
-            bench.compare([delivery], bench.rounds(5, 1))
+            count_url = f"{environment.functions_url}/api/count"
+            delivery = partial(_delivered, clients["proxy"], count_url, puts)
+            bench.compare({"put to function": delivery}, bench.rounds(5, 1))
 
 
 def _released_azurite(environment: Environment) -> AbstractContextManager[None]:

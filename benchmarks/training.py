@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import re
 import runpy
@@ -11,14 +10,14 @@ import statistics
 import tempfile
 import time
 import uuid
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import psutil
 
-from benchmarks.harness import Bench, Contender, Sample
+from benchmarks.harness import Bench, ProcessFailed, Sample
 from benchmarks.host_process import REPOSITORY
-from benchmarks.ranks import RANKS, Ranks, RanksFailed, running
+from benchmarks.ranks import RANKS, Ranks
 
 SHARES = (64, 32)  # images of a rank, of whose steps the loop itself takes more and more
 TRAIN_IMAGES = 1433  # of 1,797 digits, less those held out
@@ -47,58 +46,42 @@ def measure(bench: Bench) -> None:
       to its end, and fails the benchmark if its weights differ in a bit from the undisturbed run's.
     """
     with tempfile.TemporaryDirectory() as name:
-        data = Dataset.make(Path(name) / "data")
+        data = make_dataset(Path(name) / "data")
         steps = bench.rounds(880, 66)
         rounds = bench.rounds(5, 1)
         work = Path(name) / "work"
         for share in SHARES:
-            speed = functools.partial(_trainer_speed, data, work, steps, share)
-            bench.compare(
-                [
-                    Contender("trainers.train", functools.partial(speed, EVERY)),
-                    Contender("without checkpoints", functools.partial(speed, NEVER)),
-                    Contender("bare DDP loop", functools.partial(_bare_speed, data, steps, share)),
-                ],
-                rounds,
-            )
-        bench.compare(
-            [
-                Contender("trainers.train", lambda: _launch(data, work)),
-                Contender("bare DDP loop", lambda: _bare_launch(data)),
-            ],
-            rounds,
-        )
-        bench.compare([Contender("trainers.train", lambda: _checkpoint(work))], rounds)
+            speed = partial(_trainer_speed, data, work, steps, share)
+            contenders = {
+                "trainers.train": partial(speed, EVERY),
+                "without checkpoints": partial(speed, NEVER),
+                "bare DDP loop": partial(_bare_speed, data, steps, share),
+            }
+            bench.compare(contenders, rounds)
+        launches = {
+            "trainers.train": partial(_launch, data, work),
+            "bare DDP loop": partial(_bare_launch, data),
+        }
+        bench.compare(launches, rounds)
+        bench.compare({"trainers.train": partial(_checkpoint, work)}, rounds)
         undisturbed = _undisturbed(data, work)
-        bench.compare(
-            [
-                Contender("torchrun restarts", lambda: _kill(data, work, undisturbed)),
-                Contender("started anew", lambda: _kill_and_start_anew(data, work, undisturbed)),
-            ],
-            bench.rounds(10, 1),
-        )
+        kills = {
+            "torchrun restarts": partial(_kill, data, work, undisturbed),
+            "started anew": partial(_kill_and_start_anew, data, work, undisturbed),
+        }
+        bench.compare(kills, bench.rounds(10, 1))
 
 
-@dataclass(frozen=True)
-class Dataset:
-    """Images and their manifest."""
-
-    images: Path
-    manifest: Path
-
-    @classmethod
-    def make(cls, folder: Path) -> Dataset:
-        """scikit-learn's digits, frozen as Landfall freezes what landed."""
-        images = folder / "images"
-        program = REPOSITORY / "pipelines" / "digits" / "make_dataset.py"
-        make = runpy.run_path(str(program))
-        make["make_dataset"](images, limit=None)
-        make["write_manifest"](images, folder)
-        return cls(images, folder / "manifest.jsonl")
+def make_dataset(folder: Path) -> Path:
+    """scikit-learn's digits in `images`, frozen as Landfall freezes what landed; the folder."""
+    make = runpy.run_path(str(REPOSITORY / "pipelines" / "digits" / "make_dataset.py"))
+    make["make_dataset"](folder / "images", limit=None)
+    make["write_manifest"](folder / "images", folder)
+    return folder
 
 
 def _trainer(
-    data: Dataset,
+    data: Path,
     folder: Path,
     epochs: int,
     *,
@@ -108,7 +91,7 @@ def _trainer(
 ) -> list[str]:
     return [
         *("-m", "trainers.train"),
-        *("--data", str(data.images), "--manifest", str(data.manifest)),
+        *("--data", str(data / "images"), "--manifest", str(data / "manifest.jsonl")),
         *("--output-dir", str(folder / "results"), "--checkpoint-dir", str(folder / "checkpoints")),
         *("--image-size", "8", "--image-mode", "grey", "--model", "resnet8"),
         *("--epochs", str(epochs), "--batch-size", str(RANKS * share), "--learning-rate", "0.05"),
@@ -117,7 +100,7 @@ def _trainer(
     ]
 
 
-def _trainer_speed(data: Dataset, work: Path, steps: int, share: int, every: int) -> Sample:
+def _trainer_speed(data: Path, work: Path, steps: int, share: int, every: int) -> Sample:
     folder = work / uuid.uuid4().hex
     arguments = _trainer(
         data,
@@ -127,42 +110,41 @@ def _trainer_speed(data: Dataset, work: Path, steps: int, share: int, every: int
         log_every=NEVER,
         share=share,
     )
-    with running(arguments) as ranks:
+    with Ranks(arguments) as ranks:
         ranks.finish()
     metrics = json.loads((folder / "results" / "metrics.json").read_text())
     return {f"images/s, {share} a rank": metrics["images_per_second"]}
 
 
-def _bare(data: Dataset, steps: int, share: int) -> list[str]:
-    arguments = (str(data.images), str(data.manifest), str(steps), str(RANKS * share))
-    return ["-m", "benchmarks.bare_ddp", *arguments]
+def _bare(data: Path, steps: int, share: int) -> list[str]:
+    return ["-m", "benchmarks.bare_ddp", str(data), str(steps), str(RANKS * share)]
 
 
-def _bare_speed(data: Dataset, steps: int, share: int) -> Sample:
-    with running(_bare(data, steps, share)) as ranks:
+def _bare_speed(data: Path, steps: int, share: int) -> Sample:
+    with Ranks(_bare(data, steps, share)) as ranks:
         said = ranks.finish()
     found = re.search(r"images/s (\S+)", said)
     if found is None:
-        raise RanksFailed(f"the bare loop told no speed:\n{said[-2000:]}")
+        raise ProcessFailed(f"the bare loop told no speed:\n{said[-2000:]}")
     return {f"images/s, {share} a rank": float(found[1])}
 
 
-def _launch(data: Dataset, work: Path) -> Sample:
+def _launch(data: Path, work: Path) -> Sample:
     folder = work / uuid.uuid4().hex
-    with running(_trainer(data, folder, 1, checkpoint_every=NEVER, log_every=1)) as ranks:
+    with Ranks(_trainer(data, folder, 1, checkpoint_every=NEVER, log_every=1)) as ranks:
         ranks.read_until(STEP_LINE)
         return {"first step s": time.monotonic() - ranks.began}
 
 
-def _bare_launch(data: Dataset) -> Sample:
-    with running(_bare(data, 1, SHARES[-1])) as ranks:
+def _bare_launch(data: Path) -> Sample:
+    with Ranks(_bare(data, 1, SHARES[-1])) as ranks:
         ranks.read_until(re.compile("images/s"))
         return {"first step s": time.monotonic() - ranks.began}
 
 
 def _checkpoint(work: Path) -> Sample:
     folder = work / uuid.uuid4().hex
-    with running(["-m", "benchmarks.checkpoint_stall", str(folder), str(SAVES)]) as ranks:
+    with Ranks(["-m", "benchmarks.checkpoint_stall", str(folder), str(SAVES)]) as ranks:
         found = json.loads(ranks.finish().splitlines()[-1])
     shutil.rmtree(folder)
     return {
@@ -173,7 +155,7 @@ def _checkpoint(work: Path) -> Sample:
     }
 
 
-def _to_be_killed(data: Dataset, folder: Path) -> list[str]:
+def _to_be_killed(data: Path, folder: Path) -> list[str]:
     return _trainer(data, folder, KILLED_EPOCHS, checkpoint_every=KILLED_EVERY, log_every=1)
 
 
@@ -181,17 +163,17 @@ def _weights(folder: Path) -> bytes:
     return (folder / "results" / "model" / "model.safetensors").read_bytes()
 
 
-def _undisturbed(data: Dataset, work: Path) -> bytes:
+def _undisturbed(data: Path, work: Path) -> bytes:
     folder = work / "undisturbed"
-    with running(_to_be_killed(data, folder)) as ranks:
+    with Ranks(_to_be_killed(data, folder)) as ranks:
         ranks.finish()
     return _weights(folder)
 
 
-def _kill(data: Dataset, work: Path, undisturbed: bytes) -> Sample:
+def _kill(data: Path, work: Path, undisturbed: bytes) -> Sample:
     folder = work / uuid.uuid4().hex
     arguments = [*TORCHRUN, "--max-restarts=1", *_to_be_killed(data, folder)]
-    with running(arguments, ranks=1) as torchrun:
+    with Ranks(arguments, ranks=1) as torchrun:
         last_step = _read_until_second_checkpoint(torchrun)
         workers = psutil.Process(torchrun.processes[0].pid).children()
         killed = time.monotonic()
@@ -202,16 +184,16 @@ def _kill(data: Dataset, work: Path, undisturbed: bytes) -> Sample:
     return sample
 
 
-def _kill_and_start_anew(data: Dataset, work: Path, undisturbed: bytes) -> Sample:
+def _kill_and_start_anew(data: Path, work: Path, undisturbed: bytes) -> Sample:
     folder = work / uuid.uuid4().hex
     arguments = _to_be_killed(data, folder)
-    with running(arguments) as ranks:
+    with Ranks(arguments) as ranks:
         last_step = _read_until_second_checkpoint(ranks)
         killed = time.monotonic()
         ranks.processes[1].kill()
         ranks.processes[0].communicate()  # a full pipe would block it
         noticed_seconds = time.monotonic() - killed
-    with running(arguments) as ranks:
+    with Ranks(arguments) as ranks:
         sample = _resumption(ranks, killed, last_step)
         ranks.finish()
     _check_same(folder, undisturbed)
@@ -236,4 +218,4 @@ def _resumption(ranks: Ranks, killed: float, last_step: int) -> Sample:
 
 def _check_same(folder: Path, undisturbed: bytes) -> None:
     if _weights(folder) != undisturbed:
-        raise RanksFailed("the killed run's weights differ from the undisturbed run's")
+        raise ProcessFailed("the killed run's weights differ from the undisturbed run's")

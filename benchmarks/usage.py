@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 import psutil
 
+from benchmarks.harness import Sample
 
-@dataclass(frozen=True)
-class IdleUsage:
-    """Of a process and all its descendants.
 
-    Attributes:
-        rss_mib: resident set, MiB; pages shared between the processes count for each.
-        cpu_percent: CPU time over wall time; 100 is one core.
+def idle_usage(process: psutil.Process, seconds: float) -> Sample:
+    """Watch a process and its descendants, which have nothing to do for so long.
+
+    Returns:
+        The resident set, to which shared pages count for each process, and the CPU time, of which
+        100 % is one core.
     """
-
-    rss_mib: float
-    cpu_percent: float
-
-
-def idle_usage(process: psutil.Process, seconds: float) -> IdleUsage:
-    """Watch a tree of processes that has nothing to do for so long."""
     before = cpu_seconds(process)
     began = time.monotonic()
     time.sleep(seconds)
     used = cpu_seconds(process) - before
     rss_bytes = sum(each.memory_info().rss for each in _tree(process))
-    return IdleUsage(rss_bytes / 2**20, 100 * used / (time.monotonic() - began))
+    cpu_percent = 100 * used / (time.monotonic() - began)
+    return {"idle RSS MiB": rss_bytes / 2**20, "idle CPU %": cpu_percent}
 
 
 def cpu_seconds(process: psutil.Process) -> float:

@@ -13,9 +13,9 @@ import sys
 from pathlib import Path
 
 import dagster
-from dagster import DagsterInstance, DynamicOut, DynamicOutput, JobDefinition, OpExecutionContext
+from dagster import DagsterInstance, DynamicOut, DynamicOutput, OpExecutionContext
 
-from benchmarks.peers.line_protocol import NotOffered, milliseconds, serve
+from benchmarks.peers.line_protocol import NotOffered, Peer, serve
 
 STEPS = 6
 
@@ -59,8 +59,8 @@ def fan_out() -> None:
     count(numbers().map(step).collect())  # pyright: ignore[reportCallIssue] - Dagster passes the context
 
 
-class Dagster:
-    """The engine, in this process.
+class Dagster(Peer):
+    """The engine, in this process: a job has ended when its start returns.
 
     Args:
         instance: where runs and their events are kept.
@@ -69,25 +69,18 @@ class Dagster:
     def __init__(self, instance: DagsterInstance) -> None:
         self._instance = instance
 
-    def _run(self, job: JobDefinition, config: object = None) -> None:
+    def start(self, workflow: str, argument: int = 0) -> None:
+        """See `Peer`."""
+        job, config = chain, None
+        if workflow == "fan_out":
+            job, config = fan_out, {"ops": {"numbers": {"config": {"width": argument}}}}
         job.execute_in_process(instance=self._instance, run_config=config)
 
-    def chains(self, count: int) -> float:
-        """See `Engine`."""
-        return sum(self.serial(count)) / 1000
+    def end(self, started: None) -> None:
+        """See `Peer`."""
 
-    def serial(self, count: int) -> list[float]:
-        """See `Engine`."""
-        return [milliseconds(lambda: self._run(chain)) for _ in range(count)]
-
-    def fan_out(self, width: int) -> float:
-        """See `Engine`."""
-        config = {"ops": {"numbers": {"config": {"width": width}}}}
-        return milliseconds(lambda: self._run(fan_out, config)) / 1000
-
-    def events(self, count: int) -> list[float]:
-        """See `Engine`."""
-        del count
+    def trigger(self) -> None:
+        """See `Peer`."""
         raise NotOffered("Dagster starts runs by schedules and by sensors that poll, not by events")
 
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from aiohttp import web
 from dbos import DBOS, SetWorkflowID, WorkflowHandle
 
-from benchmarks.peers.line_protocol import milliseconds, serve
+from benchmarks.peers.line_protocol import Peer, milliseconds, serve
 
 STEPS = 6
 
@@ -108,44 +108,34 @@ class EventServer:
         return self._started
 
 
-class Dbos:
+class Dbos(Peer):
     """The engine, in this process."""
 
     @functools.cached_property
     def _events(self) -> EventServer:
         return EventServer()
 
-    def chains(self, count: int) -> float:
-        """See `Engine`."""
-        began = time.monotonic()
-        handles = [DBOS.start_workflow(chain) for _ in range(count)]
-        for handle in handles:
-            handle.get_result()
-        return time.monotonic() - began
+    def start(self, workflow: str, argument: int = 0) -> WorkflowHandle[int]:
+        """See `Peer`, of `chain`."""
+        del workflow, argument
+        return DBOS.start_workflow(chain)
 
-    def serial(self, count: int) -> list[float]:
-        """See `Engine`."""
-        return [milliseconds(lambda: DBOS.start_workflow(chain).get_result()) for _ in range(count)]
+    def end(self, started: WorkflowHandle[int]) -> int:
+        """See `Peer`."""
+        return started.get_result()
+
+    def trigger(self) -> WorkflowHandle[int]:
+        """See `Peer`."""
+        return self._events.send(uuid.uuid4().hex)
 
     def fan_out(self, width: int) -> float:
-        """See `Engine`."""
+        """See `Engine`: of steps that are coroutines."""
 
         async def run() -> None:
             handle = await DBOS.start_workflow_async(fan_out, width)
             await handle.get_result()
 
-        began = time.monotonic()
-        asyncio.run(run())
-        return time.monotonic() - began
-
-    def events(self, count: int) -> list[float]:
-        """See `Engine`."""
-        result: list[float] = []
-        for _ in range(count):
-            workflow = uuid.uuid4().hex
-            began_ns = time.monotonic_ns()
-            result.append((self._events.send(workflow).get_result() - began_ns) / 1e6)
-        return result
+        return milliseconds(lambda: asyncio.run(run())) / 1000
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ import time
 from durabletask import client, task, worker
 from durabletask.testing import create_test_backend
 
-from benchmarks.peers.line_protocol import milliseconds, serve
+from benchmarks.peers.line_protocol import Peer, serve
 
 STEPS = 6
 
@@ -49,7 +49,7 @@ def first_step(context, _):  # noqa: ANN001, ANN201 - the same
     return (yield context.call_activity(clock))
 
 
-class DurableTask:
+class DurableTask(Peer):
     """Client of the engine.
 
     Args:
@@ -59,37 +59,16 @@ class DurableTask:
     def __init__(self, address: str) -> None:
         self._client = client.TaskHubGrpcClient(host_address=address)
 
-    def _start(self, orchestrator, argument=None) -> str:  # noqa: ANN001 - of its SDK
-        return self._client.schedule_new_orchestration(orchestrator, input=argument)
+    def start(self, workflow: str, argument: int = 0) -> str:
+        """See `Peer`."""
+        return self._client.schedule_new_orchestration(workflow, input=argument)
 
-    def _end(self, instance: str) -> str:
-        state = self._client.wait_for_orchestration_completion(instance, timeout=120)
+    def end(self, started: str) -> str:
+        """See `Peer`."""
+        state = self._client.wait_for_orchestration_completion(started, timeout=120)
         if state is None or state.runtime_status != client.OrchestrationStatus.COMPLETED:
-            raise RuntimeError(f"{instance}: {state}")
+            raise RuntimeError(f"{started}: {state}")
         return state.serialized_output or ""
-
-    def chains(self, count: int) -> float:
-        """See `Engine`."""
-        began = time.monotonic()
-        for instance in [self._start(chain) for _ in range(count)]:
-            self._end(instance)
-        return time.monotonic() - began
-
-    def serial(self, count: int) -> list[float]:
-        """See `Engine`."""
-        return [milliseconds(lambda: self._end(self._start(chain))) for _ in range(count)]
-
-    def fan_out(self, width: int) -> float:
-        """See `Engine`."""
-        return milliseconds(lambda: self._end(self._start(fan_out, width))) / 1000
-
-    def events(self, count: int) -> list[float]:
-        """See `Engine`."""
-        result: list[float] = []
-        for _ in range(count):
-            began_ns = time.monotonic_ns()
-            result.append((int(self._end(self._start(first_step))) - began_ns) / 1e6)
-        return result
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import aiohttp
 
-from benchmarks.peers.line_protocol import serve
+from benchmarks.peers.line_protocol import Peer, serve
 from localazure.processes.lifetime import die_with_parent
 from localazure.processes.ports import free_ports
 
@@ -26,7 +26,7 @@ SERVER = "restate-server-*/bin/restate-server"
 READY_SECONDS = 30.0
 
 
-class Restate:
+class Restate(Peer):
     """Client of the ingress.
 
     Args:
@@ -35,62 +35,25 @@ class Restate:
     """
 
     def __init__(self, runner: asyncio.Runner, url: str) -> None:
-        self._runner = runner
+        self._loop = runner.get_loop()
         self._session = runner.run(_session(url))
 
-    async def _call(self, handler: str, argument: int = 0) -> Any:
+    async def _call(self, handler: str, argument: int) -> Any:
         async with self._session.post(f"/bench/{handler}", json=argument) as response:
             response.raise_for_status()
             return await response.json()
 
     def close(self) -> None:
         """Let go of the connections."""
-        self._runner.run(self._session.close())
+        self._loop.run_until_complete(self._session.close())
 
-    def chains(self, count: int) -> float:
-        """See `Engine`."""
+    def start(self, workflow: str, argument: int = 0) -> asyncio.Task[Any]:
+        """See `Peer`. Whatever was started goes on while the end of one is waited for."""
+        return self._loop.create_task(self._call(workflow, argument))
 
-        async def run() -> float:
-            began = time.monotonic()
-            await asyncio.gather(*(self._call("chain") for _ in range(count)))
-            return time.monotonic() - began
-
-        return self._runner.run(run())
-
-    def serial(self, count: int) -> list[float]:
-        """See `Engine`."""
-
-        async def run() -> list[float]:
-            result: list[float] = []
-            for _ in range(count):
-                began = time.monotonic()
-                await self._call("chain")
-                result.append((time.monotonic() - began) * 1000)
-            return result
-
-        return self._runner.run(run())
-
-    def fan_out(self, width: int) -> float:
-        """See `Engine`."""
-
-        async def run() -> float:
-            began = time.monotonic()
-            await self._call("fan_out", width)
-            return time.monotonic() - began
-
-        return self._runner.run(run())
-
-    def events(self, count: int) -> list[float]:
-        """See `Engine`."""
-
-        async def run() -> list[float]:
-            result: list[float] = []
-            for _ in range(count):
-                began_ns = time.monotonic_ns()
-                result.append((int(await self._call("first_step")) - began_ns) / 1e6)
-            return result
-
-        return self._runner.run(run())
+    def end(self, started: asyncio.Task[Any]) -> Any:
+        """See `Peer`."""
+        return self._loop.run_until_complete(started)
 
 
 async def _session(url: str) -> aiohttp.ClientSession:

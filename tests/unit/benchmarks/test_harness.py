@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import statistics
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,6 @@ from hypothesis import strategies as st
 
 from benchmarks.harness import (
     Bench,
-    Contender,
     Sample,
     Skipped,
     median_ratio,
@@ -43,7 +43,7 @@ def test_contenders_take_turns_round_by_round() -> None:
         return {"ms": float(len(order))}
 
     said: list[str] = []
-    bench(said).compare([Contender(name, lambda name=name: turn(name)) for name in "ab"], 3)
+    bench(said).compare({name: partial(turn, name) for name in "ab"}, 3)
     assert order == ["a", "b"] * 3
     assert said[0] == "example: round 1 of 3, a"
 
@@ -75,7 +75,7 @@ def test_who_is_skipped_is_noted_with_the_reason_and_not_in_the_table() -> None:
     def missing() -> Sample:
         raise Skipped("it is not installed")
 
-    one.compare([Contender("ours", lambda: {"x": 1.0}), Contender("peer", missing)], 2)
+    one.compare({"ours": lambda: {"x": 1.0}, "peer": missing}, 2)
     assert one.result.notes == ["peer skipped: it is not installed"]
     assert {line.contender for line in one.result.lines} == {"ours"}
     assert sum("peer skipped" in line for line in said) == 1
@@ -133,9 +133,7 @@ def test_numbers_as_they_are_read() -> None:
 def test_results_as_text_and_as_json() -> None:
     said: list[str] = []
     one = bench(said)
-    one.compare(
-        [Contender("ours", lambda: {"ms": 2.0}), Contender("theirs", lambda: {"ms": 4.0})], 1
-    )
+    one.compare({"ours": lambda: {"ms": 2.0}, "theirs": lambda: {"ms": 4.0}}, 1)
     one.note("a remark")
     text = to_text(FACTS, [one.result])
     assert "2 cores" in text

@@ -75,7 +75,9 @@ def listed_from(
 ) -> Generator[Clients]:
     """Clients whose zone holds `paths`, of which a page shows `page_blobs`."""
     names = sorted(map(zone.blob, paths))
-    listed_zone = ListedZone(names, page_blobs, knows_start_from=knows_start_from)
+    listed_zone = ListedZone(
+        len(names), names.__getitem__, page_blobs, knows_start_from=knows_start_from
+    )
     with ListBlobsServer(listed_zone) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
