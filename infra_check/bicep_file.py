@@ -14,6 +14,8 @@ from typing import Self
 import tree_sitter_bicep
 from tree_sitter import Language, Node, Parser
 
+from infra_check.problem import Problem
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Declaration:
@@ -21,11 +23,6 @@ class _Declaration:
     body: Node | None
     """The object, inside `if` and `for`; None if there is none."""
     node: Node
-
-    @property
-    def line(self) -> int:
-        """Line of the declaration, from 1."""
-        return self.node.start_point[0] + 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +106,10 @@ class BicepFile:
         """Every name that an expression may refer to."""
         declared = [*self.resources, *self.modules]
         return {each.symbol for each in declared} | self.parameters.keys() | self.variables.keys()
+
+    def problem(self, node: Node, message: str) -> Problem:
+        """A finding at a node."""
+        return Problem(self.path.name, node.start_point[0] + 1, message)
 
     def syntax_errors(self) -> Iterator[Node]:
         """Nodes that are no Bicep, or that lack something."""

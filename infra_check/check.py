@@ -14,7 +14,7 @@ def check(root: Path) -> list[Problem]:
     paths = sorted((root / "infra").glob("*.bicep"))
     files = {path.resolve(): BicepFile.read(path) for path in paths}
     found = [
-        Problem(file.path.name, node.start_point[0] + 1, "this is no Bicep")
+        file.problem(node, "this is no Bicep")
         for file in files.values()
         for node in file.syntax_errors()
     ]

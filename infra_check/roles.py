@@ -134,12 +134,12 @@ def _check_assignments(file: BicepFile) -> Iterator[Problem]:
             continue
         values = {key: value for key, value, _ in properties(resource.body)}
         if not text(values["name"]).startswith("guid("):
-            yield Problem(file.path.name, resource.line, "the name must be derived, by guid(…)")
+            yield file.problem(resource.node, "the name must be derived, by guid(…)")
         inner = {key: value for key, value, _ in properties(values["properties"])}
         if "principalType" not in inner:  # without it Azure looks new identities up too early
-            yield Problem(file.path.name, resource.line, "principalType is missing")
+            yield file.problem(resource.node, "principalType is missing")
         if not re.search(r"\brow\.role(Id)?\b", text(inner["roleDefinitionId"])):
-            yield Problem(file.path.name, resource.line, f"the role must be a row of {TABLE}")
+            yield file.problem(resource.node, f"the role must be a row of {TABLE}")
 
 
 def _principals(files: Mapping[Path, BicepFile]) -> set[str]:

@@ -25,21 +25,21 @@ def check(file: BicepFile) -> Iterator[Problem]:
 
 
 def _check_resource(file: BicepFile, resource: Resource) -> Iterator[Problem]:
-    def at(line: int, message: str) -> Problem:
-        return Problem(file.path.name, line, f"{resource.symbol}: {message}")
+    def at_resource(message: str) -> Problem:
+        return file.problem(resource.node, f"{resource.symbol}: {message}")
 
     schema = schemas.find(resource.type)
     if schema is None:
-        yield at(resource.line, f"no data on type {resource.type}: refresh infra_check/schemas")
+        yield at_resource(f"no data on type {resource.type}: refresh infra_check/schemas")
         return
     if resource.api_version not in schema.api_versions:
         known = ", ".join(schema.api_versions)
-        yield at(resource.line, f"API version {resource.api_version} is not the pinned {known}")
+        yield at_resource(f"API version {resource.api_version} is not the pinned {known}")
     if resource.existing or resource.body is None:
         return
     walker = _Walker(file, schema.types)
     for line, message in walker.check_object(resource.body, schema.types[""], "", DECORATIONS):
-        yield at(line, message)
+        yield Problem(file.path.name, line, f"{resource.symbol}: {message}")
 
 
 class _Walker:

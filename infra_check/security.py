@@ -51,8 +51,7 @@ def check(file: BicepFile) -> Iterator[Problem]:
     for node in walk(file.root):
         called = text(node.named_children[0]) if node.type == "call_expression" else ""
         if called.rpartition(".")[2] in KEY_FUNCTIONS:
-            line = node.start_point[0] + 1
-            yield Problem(file.path.name, line, f"{called}: no key is ever read, use an identity")
+            yield file.problem(node, f"{called}: no key is ever read, use an identity")
     for resource in file.resources:
         if resource.existing or resource.body is None:
             continue
@@ -64,4 +63,4 @@ def check(file: BicepFile) -> Iterator[Problem]:
             if value is UNKNOWN or value != wanted:
                 said = "an expression" if value is UNKNOWN else repr(value)
                 message = f"{resource.symbol}: {path} must be {wanted!r}, it is {said}"
-                yield Problem(file.path.name, resource.line, message)
+                yield file.problem(resource.node, message)

@@ -24,13 +24,13 @@ def check(file: BicepFile, files: Mapping[Path, BicepFile]) -> Iterator[Problem]
                 name = text(node)
                 used.add(name)
                 if name not in file.symbols | local | NAMESPACES:
-                    yield _at(file, node, f"{name} is not declared")
+                    yield file.problem(node, f"{name} is not declared")
     for name, parameter in file.parameters.items():
         if name not in used:
-            yield _at(file, parameter.node, f"parameter {name} is not used")
+            yield file.problem(parameter.node, f"parameter {name} is not used")
     for name, value in file.variables.items():
         if name not in used:
-            yield _at(file, value, f"variable {name} is not used")
+            yield file.problem(value, f"variable {name} is not used")
     for module in file.modules:
         yield from _check_module(file, module, files)
     yield from _check_outputs(file, files)
@@ -41,15 +41,17 @@ def _check_module(
 ) -> Iterator[Problem]:
     target = files.get((file.path.parent / module.path).resolve())
     if target is None:
-        yield _at(file, module.node, f"module {module.symbol}: there is no file {module.path}")
+        yield file.problem(module.node, f"module {module.symbol}: there is no file {module.path}")
         return
     given = module_parameters(module)
     for name, value in given.items():
         if name not in target.parameters:
-            yield _at(file, value, f"module {module.symbol}: {module.path} has no parameter {name}")
+            yield file.problem(
+                value, f"module {module.symbol}: {module.path} has no parameter {name}"
+            )
     for name, parameter in target.parameters.items():
         if parameter.default is None and name not in given:
-            yield _at(file, module.node, f"module {module.symbol}: parameter {name} is missing")
+            yield file.problem(module.node, f"module {module.symbol}: parameter {name} is missing")
 
 
 def _check_outputs(file: BicepFile, files: Mapping[Path, BicepFile]) -> Iterator[Problem]:
@@ -63,7 +65,7 @@ def _check_outputs(file: BicepFile, files: Mapping[Path, BicepFile]) -> Iterator
         owner, member = node.named_children[0], node.named_children[-1]
         target = targets.get(text(owner).replace("!", ""))
         if target is not None and text(member) not in target.outputs:
-            yield _at(file, node, f"{target.path.name} has no output {text(member)}")
+            yield file.problem(node, f"{target.path.name} has no output {text(member)}")
 
 
 def module_parameters(module: Module) -> dict[str, Node]:
@@ -95,12 +97,10 @@ def _is_reference(node: Node) -> bool:
     parent = node.parent
     assert parent is not None, "a file is not an identifier"
     match parent.type:
-        case "call_expression":
-            return parent.named_children[0].id != node.id
-        case "object_property":
-            return parent.named_children[0].id != node.id
         case (
-            "parameter_declaration"
+            "call_expression"
+            | "object_property"
+            | "parameter_declaration"
             | "variable_declaration"
             | "resource_declaration"
             | "module_declaration"
@@ -110,7 +110,3 @@ def _is_reference(node: Node) -> bool:
             return parent.named_children[0].id != node.id
         case _:
             return True
-
-
-def _at(file: BicepFile, node: Node, message: str) -> Problem:
-    return Problem(file.path.name, node.start_point[0] + 1, message)

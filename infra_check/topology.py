@@ -37,12 +37,10 @@ def check(root: Path, files: Mapping[str, BicepFile]) -> Iterator[Problem]:
     yield from _compare(
         "event-grid-topic.bicep", {"custom topic": topic_schemas(files)}, {"custom topic": schemas}
     )
-    main = files[MAIN]
-    modules = {each.symbol: module_parameters(each) for each in main.modules}
-    yield from _compare(
-        MAIN, accounts(files), laptop_accounts(laptop("storage.json"), laptop("scopes.json"))
-    )
-    datastores = evaluate(modules["workspaceContents"]["datastores"], main)
+    uses = laptop_accounts(laptop("storage.json"), laptop("scopes.json"))
+    yield from _compare(MAIN, accounts(files), uses)
+    contents = next(each for each in files[MAIN].modules if each.symbol == "workspaceContents")
+    datastores = evaluate(module_parameters(contents)["datastores"], files[MAIN])
     yield from _compare(
         MAIN,
         {"datastores": _by_name(datastores)},
@@ -76,12 +74,11 @@ def accounts(files: Mapping[str, BicepFile]) -> dict[str, Any]:
 def laptop_accounts(config: Any, scopes: Any) -> dict[str, Any]:
     """Use of an account -> its kind and containers, of storage.json."""
     by_name = {each["name"]: each for each in config["accounts"]}
-    uses = {"appAccount": "app", "landing": "data", "workspaceAccount": "workspace"}
+    uses = {"appAccount": "the app", "landing": "data", "workspaceAccount": "the workspace"}
     found: dict[str, Any] = {}
     for scope, use in uses.items():
         account = by_name.get(scopes["scopes"][scope].split("/")[1], {})
-        name = f"account of {'data' if use == 'data' else f'the {use}'}"
-        found[name] = (account.get("kind"), sorted(account.get("containers", [])))
+        found[f"account of {use}"] = (account.get("kind"), sorted(account.get("containers", [])))
     return found
 
 
@@ -145,18 +142,11 @@ def laptop_subscriptions(config: Any) -> dict[str, Any]:
     """Name -> what event-grid.json says of it."""
     found: dict[str, Any] = {}
     for each in config["eventSubscriptions"]:
-        properties_ = each["properties"]
-        delivery = properties_.get("deliveryWithResourceIdentity", properties_)
-        by_identity = properties_.get("deadLetterWithResourceIdentity", properties_)
-        dead_letters = by_identity.get("deadLetterDestination", {}).get("properties", {})
+        delivery = each["properties"].get("deliveryWithResourceIdentity", each["properties"])
         found[each["name"]] = {
             "source": each["topic"],
-            "identities": [delivery.get("identity"), by_identity.get("identity")],
             "queue": delivery["destination"]["properties"]["resourceId"].rpartition("/")[2],
-            "schema": properties_["eventDeliverySchema"],
-            "filter": properties_["filter"],
-            "retry": properties_["retryPolicy"],
-            "dead letters": dead_letters.get("blobContainerName"),
+            **_delivery(each["properties"]),
         }
     return found
 
@@ -172,20 +162,26 @@ def event_subscriptions(files: Mapping[str, BicepFile]) -> dict[str, Any]:
             continue
         nodes = module_parameters(module)
         given = {name: evaluate(node, main) for name, node in nodes.items()}
-        body = evaluate(resource.body, target, given)["properties"]
-        delivery = body["deliveryWithResourceIdentity"]
-        by_identity = body["deadLetterWithResourceIdentity"]
-        dead_letters = by_identity["deadLetterDestination"]
         found[given["subscriptionName"]] = {
             "source": SOURCES.get(text(nodes["topicName"]).partition(".")[0]),
-            "identities": [delivery["identity"], by_identity["identity"]],
             "queue": _queue(files, main, nodes["queueId"]),
-            "schema": body["eventDeliverySchema"],
-            "filter": {key: value for key, value in body["filter"].items() if value != ""},
-            "retry": body["retryPolicy"],
-            "dead letters": dead_letters["properties"]["blobContainerName"],
+            **_delivery(evaluate(resource.body, target, given)["properties"]),
         }
     return found
+
+
+def _delivery(subscription: Mapping[str, Any]) -> dict[str, Any]:
+    """Part of a subscription's properties, which both sides write alike."""
+    delivery = subscription.get("deliveryWithResourceIdentity", subscription)
+    by_identity = subscription.get("deadLetterWithResourceIdentity", subscription)
+    dead_letters = by_identity.get("deadLetterDestination", {}).get("properties", {})
+    return {
+        "identities": [delivery.get("identity"), by_identity.get("identity")],
+        "schema": subscription["eventDeliverySchema"],
+        "filter": {key: value for key, value in subscription["filter"].items() if value != ""},
+        "retry": subscription["retryPolicy"],
+        "dead letters": dead_letters.get("blobContainerName"),
+    }
 
 
 def _queue(files: Mapping[str, BicepFile], main: BicepFile, node: Node) -> Any:

@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.only is not None and check.name not in options.only:
             continue
         passed = time.monotonic() - began
-        result = _run(check, machine["device"], late=passed > options.seconds)
+        result = _run(check, late=passed > options.seconds)
         results.append(result)
         print(f"{MARKS[result['outcome']]} {check.name:<28} {_line(result)}", flush=True)
         if options.json is not None:  # after each check: a rented machine may end
@@ -67,15 +67,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if names["failed"] else 0
 
 
-def _run(check: Any, device: str, *, late: bool) -> dict[str, Any]:
+def _run(check: Any, *, late: bool) -> dict[str, Any]:
     result: dict[str, Any] = {"name": check.name, "outcome": "skipped"}
-    why_not = "the time is over" if late else check.why_not_on(device)
+    why_not = "the time is over" if late else check.why_not
     if why_not is not None:
         return result | {"why": why_not}
     began = time.monotonic()
     try:
         with tempfile.TemporaryDirectory() as folder:
-            result |= {"outcome": "passed", "figures": check.run(Path(folder), device)}
+            result |= {"outcome": "passed", "figures": check.run(Path(folder))}
     except Exception as error:  # noqa: BLE001 - the other checks run all the same
         traceback.print_exc()
         result |= {"outcome": "failed", "why": f"{type(error).__name__}: {error}"}

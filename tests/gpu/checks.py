@@ -1,7 +1,7 @@
 """The checks of `python -m tests.gpu`, in the order in which they are run.
 
-Each gets a folder and the device (`cuda` or `cpu`) and returns figures by name; it fails with an
-exception. Tolerances are relative, of losses over the first steps.
+Each gets a folder and returns figures by name; it fails with an exception. Tolerances are
+relative, of losses over the first steps.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.gpu.machine import DEVICE
 from tests.gpu.runs import (
     LIMIT_SECONDS,
     REPOSITORY,
@@ -51,14 +52,15 @@ class Check:
     """One check: its name, its function, and what it needs."""
 
     name: str
-    run: Callable[[Path, str], Figures]
+    run: Callable[[Path], Figures]
     needs_gpu: bool = False
     needs_packages: tuple[str, ...] = ()
     needs_compiler: bool = False
 
-    def why_not_on(self, device: str) -> str | None:
+    @property
+    def why_not(self) -> str | None:
         """The reason why it cannot run here; None if it can."""
-        if self.needs_gpu and device != "cuda":
+        if self.needs_gpu and DEVICE != "cuda":
             return "needs a GPU"
         missing = [name for name in self.needs_packages if not importlib.util.find_spec(name)]
         if missing:
@@ -85,12 +87,12 @@ def largest_difference(losses: Sequence[float], others: Sequence[float]) -> floa
     return max(abs(mine - other) / abs(other) for mine, other in pairs)
 
 
-def check_losses(folder: Path, device: str) -> Figures:
+def check_losses(folder: Path) -> Figures:
     """Each precision against 32 bits on the CPU."""
     on_cpu = train(folder / "cpu", *SMALL, "--device", "cpu", "--precision", "fp32").losses
     figures: Figures = {}
     for precision, tolerance in TOLERANCE.items():
-        where = ("--device", device, "--precision", precision)
+        where = ("--device", DEVICE, "--precision", precision)
         figures[precision] = largest_difference(
             train(folder / precision, *SMALL, *where).losses, on_cpu
         )
@@ -98,9 +100,8 @@ def check_losses(folder: Path, device: str) -> Figures:
     return figures
 
 
-def check_repeatable(folder: Path, device: str) -> Figures:
+def check_repeatable(folder: Path) -> Figures:
     """Two deterministic runs have the same weights. Two fast ones may differ: see the figures."""
-    del device
     model = (*SMALL, "--model", "resnet18-batchnorm")
     first, second = (train(folder / name, *model, "--deterministic") for name in ("a", "b"))
     assert first.weights == second.weights
@@ -111,18 +112,16 @@ def check_repeatable(folder: Path, device: str) -> Figures:
     }
 
 
-def check_transformer_repeatable(folder: Path, device: str) -> Figures:
+def check_transformer_repeatable(folder: Path) -> Figures:
     """The same with attention, forward and backward."""
-    del device
     model = (*SMALL, "--model", "vit-tiny", "--deterministic")
     first, second = (train(folder / name, *model) for name in ("a", "b"))
     assert first.weights == second.weights
     return {"last_loss": first.losses[-1]}
 
 
-def check_refusal(folder: Path, device: str) -> Figures:
+def check_refusal(folder: Path) -> Figures:
     """The error names a kernel without a deterministic form; a fast run uses it."""
-    del device
     model = (*SMALL, "--model", "tests.gpu.networks:Averaging")
     error = train(folder / "a", *model, "--deterministic", code=1).document("error")
     assert error["type"] == "LaunchInvalid", error
@@ -131,9 +130,8 @@ def check_refusal(folder: Path, device: str) -> Figures:
     return {"named": error["message"].split()[0]}
 
 
-def check_kill_and_resume(folder: Path, device: str) -> Figures:
+def check_kill_and_resume(folder: Path) -> Figures:
     """kill -9 after a checkpoint; the run goes on to the weights of an undisturbed one."""
-    del device
     options = (*SMALL, "--epochs", "8", "--deterministic", "--checkpoint-every", "4")
     undisturbed = train(folder / "a", *options)
     train_and_kill(folder / "b", *options, at="checkpoint step 8")
@@ -143,9 +141,8 @@ def check_kill_and_resume(folder: Path, device: str) -> Figures:
     return {"resumed_from_step": resumed.document("metrics")["resumed_from_step"]}
 
 
-def check_options(folder: Path, device: str) -> Figures:
+def check_options(folder: Path) -> Figures:
     """Options that change speed or memory keep the loss."""
-    del device
     model = (*SMALL, "--model", "resnet18-batchnorm", "--precision", "fp32")
     plain = train(folder / "plain", *model, "--no-channels-last").losses
     figures = {
@@ -161,9 +158,8 @@ def check_options(folder: Path, device: str) -> Figures:
     return figures
 
 
-def check_compile(folder: Path, device: str) -> Figures:
+def check_compile(folder: Path) -> Figures:
     """torch.compile's own backend."""
-    del device
     plain = train(folder / "plain", *SMALL, "--precision", "fp32")
     compiled = train(folder / "compiled", *SMALL, "--precision", "fp32", "--compile", "inductor")
     figures = {"difference": largest_difference(compiled.losses, plain.losses)}
@@ -171,20 +167,19 @@ def check_compile(folder: Path, device: str) -> Figures:
     return figures
 
 
-def check_one_rank(folder: Path, device: str) -> Figures:
+def check_one_rank(folder: Path) -> Figures:
     """FSDP and a pipeline in a process group of one: see `tests.gpu.one_rank`."""
     del folder
     found = _json_of("-m", "tests.gpu.one_rank")
-    assert found["backend"] == ("nccl" if device == "cuda" else "gloo")
+    assert found["backend"] == ("nccl" if DEVICE == "cuda" else "gloo")
     for name in ("fsdp", "pipeline"):
         assert largest_difference([found[name]], [found["plain"]]) < TOLERANCE["fp32"], found
         assert found[f"{name}_difference"] < TOLERANCE["fp32"], found
     return found
 
 
-def check_no_gpu_is_visible(folder: Path, device: str) -> Figures:
+def check_no_gpu_is_visible(folder: Path) -> Figures:
     """With an empty CUDA_VISIBLE_DEVICES a run takes the CPU, or fails with --device cuda."""
-    del device
     hidden = {"CUDA_VISIBLE_DEVICES": ""}
     assert "1 ranks on cpu" in train(folder / "a", *SMALL, variables=hidden).output
     error = train(folder / "b", *SMALL, "--device", "cuda", code=1, variables=hidden).document(
@@ -194,18 +189,16 @@ def check_no_gpu_is_visible(folder: Path, device: str) -> Figures:
     return {"error": error["type"]}
 
 
-def check_too_many_ranks(folder: Path, device: str) -> Figures:
+def check_too_many_ranks(folder: Path) -> Figures:
     """Two ranks that see one GPU fail with the number of ranks to start."""
-    del device
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
     error = _two_ranks(folder, "--device", "cuda", variables={"CUDA_VISIBLE_DEVICES": visible})
     assert "has 2 ranks and 1 GPUs" in error["message"], error
     return {"error": error["type"]}
 
 
-def check_hang(folder: Path, device: str) -> Figures:
+def check_hang(folder: Path) -> Figures:
     """The watchdog ends a run whose kernel does not end, and writes the stacks."""
-    del device
     model = (*SMALL, "--model", "tests.gpu.networks:Hanging", "--step-timeout-seconds", "5")
     ended = train(folder, *model, code=124)
     stacks = (folder / "results" / "stacks-rank-0.txt").read_text()
@@ -213,19 +206,8 @@ def check_hang(folder: Path, device: str) -> Figures:
     return {"error": ended.document("error")["type"]}
 
 
-def measure_resnet50(folder: Path, device: str) -> Figures:
+def measure_resnet50(folder: Path, *options: str) -> Figures:
     """ResNet-50, bf16, synthetic images of 224 pixels, against the goal."""
-    del device
-    return _resnet50(folder)
-
-
-def measure_compiled_resnet50(folder: Path, device: str) -> Figures:
-    """The same through torch.compile."""
-    del device
-    return _resnet50(folder, "--compile", "inductor")
-
-
-def _resnet50(folder: Path, *options: str) -> Figures:
     images = synthetic(images=256 * 100, size=224, classes=1000)
     ended = train(folder, *images, *RESNET50, "--precision", "bf16", *options)
     report = ended.document("report")["speed"]
@@ -239,9 +221,13 @@ def _resnet50(folder: Path, *options: str) -> Figures:
     }
 
 
-def measure_modes(folder: Path, device: str) -> Figures:
+def measure_compiled_resnet50(folder: Path) -> Figures:
+    """The same through torch.compile."""
+    return measure_resnet50(folder, "--compile", "inductor")
+
+
+def measure_modes(folder: Path) -> Figures:
     """The speed of other modes as a fraction of that of the fast run."""
-    del device
     images = synthetic(images=256 * 30, size=224, classes=1000)
 
     def rate(name: str, *options: str) -> float:
@@ -256,9 +242,8 @@ def measure_modes(folder: Path, device: str) -> Figures:
     }
 
 
-def measure_mask_rcnn(folder: Path, device: str) -> Figures:
+def measure_mask_rcnn(folder: Path) -> Figures:
     """Mask R-CNN with ResNet-50, eight drawn images of 512 pixels a step."""
-    del device
     from tests.local.trainers.drawn_shapes import draw_shapes  # noqa: PLC0415 - needs pillow only
     from tests.unit.trainers.small_datasets import freeze  # noqa: PLC0415 - the same
 
@@ -274,9 +259,8 @@ def measure_mask_rcnn(folder: Path, device: str) -> Figures:
     return {"steps_per_second": ended.steady_images_per_second / 8}
 
 
-def measure_checkpoint(folder: Path, device: str) -> Figures:
+def measure_checkpoint(folder: Path) -> Figures:
     """How long training waits for a checkpoint of ResNet-50 and its momentum."""
-    del device
     found = _json_of("-m", "benchmarks.checkpoint_stall", str(folder / "saves"), "5")
     return {
         "megabytes": found["megabytes"],

@@ -8,12 +8,14 @@ from typing import Any
 import torch
 from torch.cuda import nccl
 
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
 
 def describe_machine() -> dict[str, Any]:
-    """Device (`cuda` or `cpu`), its name, and versions."""
-    on_cuda = torch.cuda.is_available()
+    """The device, its name, and versions."""
+    on_cuda = DEVICE == "cuda"
     described: dict[str, Any] = {
-        "device": "cuda" if on_cuda else "cpu",
+        "device": DEVICE,
         "name": torch.cuda.get_device_name(0) if on_cuda else platform.processor() or "CPU",
         "python": platform.python_version(),
         "torch": torch.__version__,

@@ -62,12 +62,6 @@ def test_a_network_of_timm_learns_and_begins_with_published_weights(
     assert done.losses[6] < 0.7 * done.losses[1]
 
 
-def test_without_timm_it_says_what_to_install(refuse: Any) -> None:
-    error = refuse("--model", "timm/no_such_network").result("error")
-    assert error["type"] == "LaunchInvalid"
-    assert "timm" in error["message"]
-
-
 @pytest.mark.parametrize(
     ("option", "path", "said"),
     [
@@ -75,7 +69,9 @@ def test_without_timm_it_says_what_to_install(refuse: Any) -> None:
         ("--model", "tests.local.trainers.own_example:Missing", "cannot be imported"),
         ("--model", "tests.local.trainers.own_example:__doc__", "cannot be called"),
         ("--model", "tests.local.trainers.own_example:not_a_module", "which is not a Module"),
+        ("--model", "timm/no_such_network", "install timm"),
         ("--dataset", "builtins:repr", "which is not a Dataset"),
+        ("--augment", "builtins:dict", "which is not a Callable"),
     ],
 )
 def test_a_path_that_leads_nowhere_is_told(option: str, path: str, said: str, refuse: Any) -> None:
@@ -86,6 +82,12 @@ def test_a_path_that_leads_nowhere_is_told(option: str, path: str, said: str, re
     assert said in error["message"]
 
 
-def test_files_need_a_folder_and_a_manifest(refuse: Any) -> None:
-    failed = refuse("--dataset", "folder")
-    assert "--data and --manifest" in failed.result("error")["message"]
+@pytest.mark.parametrize(
+    ("dataset", "said"),
+    [("colourless", "images of shape (1, 1, 8, 8)"), ("unlabelled", "the label -1")],
+)
+def test_an_own_dataset_of_other_images_is_refused(dataset: str, said: str, refuse: Any) -> None:
+    own = f"tests.local.trainers.own_example:{dataset}"
+    error = refuse("--dataset", own, "--image-mode", "rgb", code=65).result("error")
+    assert error["type"] == "DataRejected"
+    assert said in error["message"]

@@ -59,5 +59,3 @@ def test_an_option_for_classes_is_refused(text: list[str], refuse: Any) -> None:
     own = ("--dataset", f"{EXAMPLE}:pieces", "--model", f"{EXAMPLE}:Trigrams", *text)
     error = refuse(*own, "--label-smoothing", "0.1").result("error")
     assert (error["type"], "NextByte" in error["message"]) == ("LaunchInvalid", True)
-    missing = refuse("--augment", "builtins:dict").result("error")
-    assert "which is not a Callable" in missing["message"]

@@ -1,9 +1,5 @@
 from __future__ import annotations
 
-import os
-
-import pytest
-
 from installation.package_sources import install_options, read_pip_settings, uv_variables
 
 CONFIG = """\
@@ -58,12 +54,3 @@ def test_without_an_index_there_is_none_for_uv_either() -> None:
     assert install_options(read_pip_settings([], {"PIP_NO_INDEX": "true"})) == ["--no-index"]
     assert install_options(read_pip_settings(["global.no-index='0'"], {})) == []
     assert install_options({}) == []
-
-
-def test_the_environment_of_the_process_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("UV_FIND_LINKS", "/own")
-    monkeypatch.setenv("PIP_FIND_LINKS", "/theirs")
-
-    variables = uv_variables(read_pip_settings([], os.environ), os.environ)
-
-    assert "UV_FIND_LINKS" not in variables

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import io
 import json
@@ -25,22 +26,22 @@ def good_files(count: int, *, size: int = 4) -> dict[str, bytes]:
     return {f"{seed % 3}/{seed:03d}.png": image_file(seed, size=size) for seed in range(count)}
 
 
+def entry_of(path: str, content: bytes, etag: str | None = None) -> Entry:
+    md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    return Entry(path=path, size=len(content), md5=md5, etag=etag)
+
+
 def lay_down(folder: Path, files: dict[str, bytes]) -> Manifest:
-    entries: list[Entry] = []
-    for name, content in sorted(files.items()):
+    for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-        md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
-        entries.append(Entry(path=name, size=len(content), md5=md5))
+    entries = (entry_of(name, content) for name, content in sorted(files.items()))
     return Manifest(version="v1", entries=tuple(entries))
 
 
 def write_manifest(path: Path, manifest: Manifest) -> Path:
-    lines = [
-        json.dumps({"path": entry.path, "size": entry.size, "md5": entry.md5, "etag": None}) + "\n"
-        for entry in manifest.entries
-    ]
+    lines = [json.dumps(dataclasses.asdict(entry)) + "\n" for entry in manifest.entries]
     path.write_text("".join(lines))
     return path
 
@@ -48,15 +49,9 @@ def write_manifest(path: Path, manifest: Manifest) -> Path:
 def freeze(data: Path, manifest: Path) -> Path:
     """Write manifest.jsonl of all files in `data`, as Landfall does."""
     manifest.mkdir(parents=True, exist_ok=True)
-    lines: list[str] = []
-    for path in sorted(data.rglob("*.*"), key=lambda path: path.relative_to(data).as_posix()):
-        content = path.read_bytes()
-        line = {
-            "path": path.relative_to(data).as_posix(),
-            "size": len(content),
-            "md5": hashlib.md5(content, usedforsecurity=False).hexdigest(),
-            "etag": "0x1",
-        }
-        lines.append(json.dumps(line) + "\n")
-    (manifest / "manifest.jsonl").write_text("".join(lines))
+    files = {path.relative_to(data).as_posix(): path.read_bytes() for path in data.rglob("*.*")}
+    entries = (entry_of(path, content, "0x1") for path, content in sorted(files.items()))
+    write_manifest(
+        manifest / "manifest.jsonl", Manifest(version="of the lines", entries=tuple(entries))
+    )
     return manifest

@@ -179,3 +179,5 @@ def test_a_folder_that_is_not_there_is_no_folder_of_deleted_files(tmp_path: Path
         load_folder(request)
     with pytest.raises(LaunchInvalid, match=r"--manifest .* cannot be read"):
         load_folder(dataclasses.replace(request, data=tmp_path, manifest=tmp_path / "none"))
+    with pytest.raises(LaunchInvalid, match="needs --data and --manifest"):
+        load_folder(dataclasses.replace(request, manifest=None))
