@@ -13,7 +13,9 @@ from PIL import Image
 from torch import Tensor, nn
 
 from tests.unit.trainers.small_datasets import lay_down, write_manifest
+from trainers.data.dataset import Dataset, DatasetRequest
 from trainers.data.image_file import ImageFormat
+from trainers.detection.dataset import load
 from trainers.serving.model_folder import new_model, save_model
 
 COLOURS = ("red", "green")
@@ -76,6 +78,19 @@ def image_with(boxes: dict[str, Box], *, brightness: int = 255) -> bytes:
     stream = io.BytesIO()
     Image.fromarray(pixels).save(stream, "BMP")
     return stream.getvalue()
+
+
+def load_dataset(folder: Path, *, size: int) -> Dataset:
+    """The dataset that `write_dataset` writes, as images of `size` pixels."""
+    write_dataset(folder)
+    return load(
+        DatasetRequest(
+            image_format=ImageFormat(size=size, mode="rgb"),
+            data=folder / "data",
+            manifest=folder / "manifest.jsonl",
+            annotations="boxes.json",
+        )
+    )
 
 
 def write_dataset(folder: Path, *, images: int = 20) -> list[str]:

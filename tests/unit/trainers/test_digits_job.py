@@ -26,16 +26,16 @@ REPOSITORY = Path(__file__).parents[3]
 PIPELINE = REPOSITORY / "pipelines" / "digits"
 
 
-def rest_object(overrides: list[dict[str, Any]]) -> dict[str, Any]:
+def rest_object() -> dict[str, Any]:
     """The SDK's request, except for the code and the environment, which it uploads first."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the same
-        job: Any = load_job(PIPELINE / "job.yml", params_override=overrides)
+        job: Any = load_job(PIPELINE / "job.yml")
         return job._to_job()._to_rest_object().as_dict()["properties"]
 
 
 def test_the_job_is_a_command_job_of_two_ranks() -> None:
-    job = rest_object([])
+    job = rest_object()
     assert job["jobType"] == "Command"
     assert job["distribution"] == {"distributionType": "PyTorch", "processCountPerInstance": 2}
     assert "resources" not in job  # the compute option sets the nodes
@@ -45,18 +45,8 @@ def test_the_job_is_a_command_job_of_two_ranks() -> None:
     assert job["outputs"]["results"]["mode"] == "ReadWriteMount"
 
 
-def test_inputs_and_outputs_can_be_replaced() -> None:
-    folder = "azureml://datastores/landfall/paths/x/"
-    champion = {"type": "uri_folder", "path": folder, "mode": "ro_mount"}
-    results = {"type": "uri_folder", "path": folder, "mode": "rw_mount"}
-    job = rest_object([{"inputs.champion": champion}, {"outputs.results": results}])
-    assert job["inputs"]["champion"]["uri"] == folder
-    assert job["inputs"]["champion"]["mode"] == "ReadOnlyMount"
-    assert job["outputs"]["results"]["uri"] == folder
-
-
 def test_the_command_is_one_that_the_trainer_takes() -> None:
-    command: str = rest_object([])["command"]
+    command: str = rest_object()["command"]
     program, flag, module, *options = re.sub(
         r"\$\{\{(in|out)puts\.(\w+)\}\}", r"/mnt/\2", command
     ).split()

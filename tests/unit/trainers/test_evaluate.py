@@ -12,10 +12,9 @@ from torch import Tensor, nn
 from tests.unit.trainers import drawn_boxes
 from tests.unit.trainers.small_datasets import good_files, lay_down, write_manifest
 from trainers import evaluate as program
-from trainers.data.dataset import Dataset, DatasetRequest
+from trainers.data.dataset import Dataset
 from trainers.data.image_file import ImageFormat
 from trainers.data.images import Samples
-from trainers.detection.dataset import load as load_annotated
 from trainers.evaluate import evaluate, evaluate_champion
 from trainers.parallelism.launch import Launch
 from trainers.parallelism.world import World
@@ -159,16 +158,9 @@ def test_a_detectors_classes_are_matched_by_name(
 
 
 def test_a_champion_detector_is_read_at_its_own_size(tmp_path: Path, world: World) -> None:
-    drawn_boxes.write_dataset(tmp_path)
     model = drawn_boxes.save_finder(tmp_path / "model", "red", "green", size=64)
     ours = ImageFormat(size=16, mode="rgb")
-    request = DatasetRequest(
-        image_format=ours,
-        data=tmp_path / "data",
-        manifest=tmp_path / "manifest.jsonl",
-        annotations="boxes.json",
-    )
-    dataset = load_annotated(request)
+    dataset = drawn_boxes.load_dataset(tmp_path, size=16)
     evaluation = evaluate_champion(model, dataset, ours, drawn_boxes.ARCHITECTURE, world)
     assert evaluation.headline_name == "average_precision"
     assert evaluation.headline == 1

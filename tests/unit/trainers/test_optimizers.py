@@ -98,9 +98,3 @@ def test_a_step_schedule_takes_a_tenth_at_the_end_of_each_epoch_named() -> None:
 def test_a_constant_schedule_stays_at_its_peak() -> None:
     found = rates(1, 9, "--schedule", "constant", "--warm-up-epochs", "2", peak=0.1)
     assert found == [0.05, *[0.1] * 8]
-
-
-def test_warm_up_follows_the_global_batch() -> None:
-    for steps_per_epoch in (100, 10):
-        found = rates(steps_per_epoch, 90, "--warm-up-epochs", "5")
-        assert found.index(1.0) == 5 * steps_per_epoch - 1

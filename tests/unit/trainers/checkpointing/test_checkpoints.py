@@ -55,11 +55,6 @@ def save(folder: CheckpointFolder, *steps: int) -> None:
         folder.commit(Checkpoint(step=step, files=files))
 
 
-def test_nothing_is_found_in_an_empty_or_missing_folder(tmp_path: Path, said: list[str]) -> None:
-    assert CheckpointFolder(tmp_path / "missing", IDENTITY, said.append).committed() == []
-    assert said == []
-
-
 def test_the_newest_is_found_and_two_are_kept(
     folder: CheckpointFolder, tmp_path: Path, said: list[str]
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from tests.unit.trainers.folder_datasets import load
-from tests.unit.trainers.small_datasets import image_file, lay_down
+from tests.unit.trainers.small_datasets import good_files, image_file, lay_down
 from trainers import errors
 from trainers.data import samples
 from trainers.data.dataset import DatasetRequest
@@ -23,14 +23,10 @@ from trainers.errors import DataChanged, DataRejected, LaunchInvalid
 GREY_4 = ImageFormat(size=4, mode="grey")
 
 
-def good_files(count: int = 40) -> dict[str, bytes]:
-    return {f"{seed % 2}/{seed:03d}.png": image_file(seed) for seed in range(count)}
-
-
 def test_images_are_read_labelled_and_split(tmp_path: Path) -> None:
-    manifest = lay_down(tmp_path, good_files() | {"_SUCCESS": b"", "1/.DS_Store": b"x"})
+    manifest = lay_down(tmp_path, good_files(40) | {"_SUCCESS": b"", "1/.DS_Store": b"x"})
     dataset = load(manifest, tmp_path, GREY_4)
-    assert dataset.classes == ("0", "1")
+    assert dataset.classes == ("0", "1", "2")
     assert isinstance(dataset.train, Samples)
     assert isinstance(dataset.held_out, Samples)
     assert len(dataset.train) + len(dataset.held_out) == 40
@@ -98,15 +94,15 @@ def test_what_differs_from_the_manifest_is_changed_data(tmp_path: Path) -> None:
     manifest = lay_down(tmp_path, files)
     (tmp_path / "0/000.png").unlink()
     (tmp_path / "1/001.png").write_bytes(files["1/001.png"] + b"x")
-    same_size = bytearray(files["0/002.png"])
+    same_size = bytearray(files["2/002.png"])
     same_size[-20] ^= 1
-    (tmp_path / "0/002.png").write_bytes(same_size)
+    (tmp_path / "2/002.png").write_bytes(same_size)
     with pytest.raises(DataChanged, match="3 of 10") as caught:
         load(manifest, tmp_path, GREY_4, max_bad_fraction=1)
     reasons = {problem.path: problem.reason for problem in caught.value.problems}
     assert reasons["0/000.png"] == "missing"
     assert reasons["1/001.png"] == f"more than {len(files['1/001.png'])} bytes"
-    assert "MD5" in reasons["0/002.png"]
+    assert "MD5" in reasons["2/002.png"]
 
 
 @pytest.mark.parametrize(

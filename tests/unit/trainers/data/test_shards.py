@@ -93,37 +93,29 @@ def test_shards_of_another_version_are_refused(tmp_path: Path) -> None:
     [
         (None, "FileNotFoundError"),
         (b"{", "not an index"),
-        (b'{"format": 9}', "format is another"),
-    ],
-)
-def test_without_an_index_there_are_no_shards(
-    index: bytes | None, reason: str, tmp_path: Path
-) -> None:
-    if index is not None:
-        (tmp_path / "index.json").write_bytes(index)
-    with pytest.raises(DataRejected, match=reason):
-        load_shards(DatasetRequest(image_format=GREY_4, data=tmp_path))
-    with pytest.raises(LaunchInvalid, match="--data"):
-        load_shards(DatasetRequest(image_format=GREY_4))
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
+        ({"format": 9}, "format is another"),
         ({"storage": "tar"}, "format is another"),
         ({"shards": [{"train": -1}]}, "not an index"),
         ({"shards": 3}, "not an index"),
         ({"more": 3}, "not an index"),
     ],
 )
-def test_an_index_of_odd_values_is_none(
-    change: dict[str, object], reason: str, tmp_path: Path
+def test_without_an_index_of_ours_there_are_no_shards(
+    index: bytes | dict[str, object] | None, reason: str, tmp_path: Path
 ) -> None:
     request = pack(tmp_path, good_files(30))
-    index = tmp_path / "shards" / "index.json"
-    index.write_text(json.dumps(json.loads(index.read_bytes()) | change))
+    path = tmp_path / "shards" / "index.json"
+    match index:
+        case None:
+            path.unlink()
+        case bytes():
+            path.write_bytes(index)
+        case dict():
+            path.write_text(json.dumps(json.loads(path.read_bytes()) | index))
     with pytest.raises(DataRejected, match=reason):
         load_shards(request)
+    with pytest.raises(LaunchInvalid, match="--data"):
+        load_shards(DatasetRequest(image_format=GREY_4))
 
 
 def test_the_threshold_is_the_trainings_own(tmp_path: Path) -> None:

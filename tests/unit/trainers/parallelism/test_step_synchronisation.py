@@ -34,7 +34,23 @@ def synchronise(
     return synchronisation.begin(step, torch.tensor(loss), stop=stop)()
 
 
-def synchronised_steps(seconds_per_step: float, steps: int) -> list[int]:
+@pytest.mark.parametrize(
+    ("seconds_per_step", "steps", "expected"),
+    [
+        (0.2, 5, [1, 2, 3, 4, 5]),
+        # Ten a second is what is assumed before the first time is known.
+        (0.01, 40, [1, 2, 12, 22, 32]),
+        (
+            0.0,
+            2 + 2 * MOST_STEPS_BETWEEN,
+            [1, *range(2, 3 + 2 * MOST_STEPS_BETWEEN, MOST_STEPS_BETWEEN)],
+        ),
+    ],
+    ids=["long", "short", "no time"],
+)
+def test_ranks_agree_ten_times_a_second_at_most(
+    seconds_per_step: float, steps: int, expected: list[int]
+) -> None:
     clock = Clock()
     synchronisation = StepSynchronisation(World.join(Launch(), timeout_seconds=1), clock=clock)
     found: list[int] = []
@@ -43,25 +59,7 @@ def synchronised_steps(seconds_per_step: float, steps: int) -> list[int]:
         if synchronisation.is_due(step):
             synchronise(synchronisation, step)
             found.append(step)
-    return found
-
-
-def test_long_steps_are_agreed_on_one_by_one() -> None:
-    assert synchronised_steps(0.2, 5) == [1, 2, 3, 4, 5]
-
-
-def test_short_steps_are_agreed_on_ten_times_a_second() -> None:
-    # Ten a second is what is assumed before the first time is known.
-    assert synchronised_steps(0.01, 40) == [1, 2, 12, 22, 32]
-
-
-def test_however_short_they_are_not_many_steps_pass() -> None:
-    assert synchronised_steps(0.0, 2 + 2 * MOST_STEPS_BETWEEN) == [
-        1,
-        2,
-        2 + MOST_STEPS_BETWEEN,
-        2 + 2 * MOST_STEPS_BETWEEN,
-    ]
+    assert found == expected
 
 
 @pytest.mark.parametrize("stop", [False, True])

@@ -7,9 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.unit.trainers import drawn_boxes
-from trainers.data.dataset import DatasetRequest
 from trainers.data.image_file import ImageFormat
-from trainers.detection.dataset import load
 from trainers.evaluate import evaluate
 from trainers.parallelism.launch import Launch
 from trainers.parallelism.world import World
@@ -33,15 +31,7 @@ class Normalised(drawn_boxes.ColourFinder):
 
 
 def test_scoring_changes_nothing_and_finds_the_same_again(tmp_path: Path) -> None:
-    drawn_boxes.write_dataset(tmp_path)
-    dataset = load(
-        DatasetRequest(
-            image_format=FORMAT,
-            data=tmp_path / "data",
-            manifest=tmp_path / "manifest.jsonl",
-            annotations="boxes.json",
-        )
-    )
+    dataset = drawn_boxes.load_dataset(tmp_path, size=FORMAT.size)
     network = Normalised()
     model = Model(
         network=network, architecture="own", classes=drawn_boxes.COLOURS, image_format=FORMAT
