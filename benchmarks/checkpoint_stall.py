@@ -22,10 +22,6 @@ from trainers.parallelism.world import Launch, World
 from trainers.plugins import build_network
 
 
-def _silent(line: str) -> None:
-    del line
-
-
 def main() -> None:
     """Run the command line above."""
     folder, saves = Path(sys.argv[1]), int(sys.argv[2])
@@ -43,7 +39,7 @@ def main() -> None:
         network_fingerprint="",
         seed=0,
     )
-    saver = Saver(CheckpointFolder(folder, nothing, _silent), world)
+    saver = Saver(CheckpointFolder(folder, nothing, lambda _: None), world)
     saver.start(0, network, optimizer)  # the first save allocates the memory that later ones take
     saver.finish()
     stalls: list[float] = []

@@ -19,7 +19,6 @@ _OWNERS: tuple[tuple[str, str], ...] = (
     ("/localazure/sqlite/database.py", "engine"),
     ("/aiohttp/", "HTTP"),
 )
-_JSON = "/json/"
 _LOOP = "event loop"
 _SDK_JSON = "SDK: JSON"
 _ENGINE_JSON = "engine (JSON)"
@@ -41,7 +40,7 @@ def classify(stack: Iterable[tuple[str, str]]) -> str:
     for depth, (file, function) in enumerate(stack):
         if depth == 0 and file.endswith("selectors.py") and function == "select":
             return IDLE
-        is_json = is_json or _JSON in file
+        is_json = is_json or "/json/" in file
         for mark, owner in _OWNERS:
             if mark in file:
                 if is_json and owner.startswith("SDK"):

@@ -12,7 +12,7 @@ from infra_check.problem import Problem
 def check(root: Path) -> list[Problem]:
     """Everything that is wrong with `azure.yaml` and `infra/` of an app's folder."""
     paths = sorted((root / "infra").glob("*.bicep"))
-    files = {path.resolve(): BicepFile.read(path) for path in paths}
+    files = {path.name: BicepFile.read(path) for path in paths}
     found = [
         file.problem(node, "this is no Bicep")
         for file in files.values()
@@ -20,12 +20,11 @@ def check(root: Path) -> list[Problem]:
     ]
     if found:
         return sorted(found)
-    named = {file.path.name: file for file in files.values()}
     for file in files.values():
         found += [*schema_check.check(file), *symbols.check(file, files), *security.check(file)]
     found += roles.check(root, files)
-    found += topology.check(root, named)
-    found += app_settings.check(root, named["function-app.bicep"])
-    found += azd.check_azure_yaml(root, named)
-    found += azd.check_parameters(root, named["main.bicep"])
+    found += topology.check(root, files)
+    found += app_settings.check(root, files["function-app.bicep"])
+    found += azd.check_azure_yaml(root, files)
+    found += azd.check_parameters(root, files["main.bicep"])
     return sorted(found)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from annotated_types import Len
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
@@ -77,7 +77,7 @@ class Table(BaseModel):
     assignments: tuple[Assignment, ...]
 
 
-def check(root: Path, files: Mapping[Path, BicepFile]) -> Iterator[Problem]:
+def check(root: Path, files: Mapping[str, BicepFile]) -> Iterator[Problem]:
     """Every row is known, needed once, and assigned by a file; every assignment is of the table."""
     path = root / "infra" / TABLE
     try:
@@ -90,7 +90,10 @@ def check(root: Path, files: Mapping[Path, BicepFile]) -> Iterator[Problem]:
     for file in files.values():
         scopes |= set(re.findall(r"row => row\.scope == '(\w+)'", text(file.root)))
         yield from _check_assignments(file)
-    principals, conditions = _principals(files), _conditions(files)
+    main = files["main.bicep"]
+    table_of_principals = main.variables.get("principals", main.root)
+    principals = {key for key, _, _ in properties(table_of_principals)}
+    conditions = _conditions(main)
     custom = {each.role for each in table.customRoles}
     for role in sorted(custom - {row.role for row in table.assignments}):
         yield Problem(TABLE, 1, f"no row assigns the custom role {role}")
@@ -142,21 +145,10 @@ def _check_assignments(file: BicepFile) -> Iterator[Problem]:
             yield file.problem(resource.node, f"the role must be a row of {TABLE}")
 
 
-def _principals(files: Mapping[Path, BicepFile]) -> set[str]:
-    for file in files.values():
-        node = file.variables.get("principals")
-        if node is not None:
-            return {key for key, _, _ in properties(node)}
-    return set()
-
-
-def _conditions(files: Mapping[Path, BicepFile]) -> set[str]:
+def _conditions(main: BicepFile) -> set[str]:
     """`always`, and the allowed values of `network` and `durableBackend`."""
-    found: set[Any] = {"always"}
-    for file in files.values():
-        if file.path.name != "main.bicep":
-            continue
-        for node in file.root.named_children:
-            if node.type == "decorators" and "allowed" in text(node):
-                found |= {string(each) for each in walk(node) if each.type == "string"}
+    found = {"always"}
+    for node in main.root.named_children:
+        if node.type == "decorators" and "allowed" in text(node):
+            found |= {string(each) for each in walk(node) if each.type == "string"}
     return found

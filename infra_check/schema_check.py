@@ -21,25 +21,22 @@ PRIMITIVES = {"int", "bool", "string"}
 def check(file: BicepFile) -> Iterator[Problem]:
     """Every property exists, may be set and fits; versions are those of the data."""
     for resource in file.resources:
-        yield from _check_resource(file, resource)
+        for line, message in _check_resource(file, resource):
+            yield Problem(file.path.name, line, f"{resource.symbol}: {message}")
 
 
-def _check_resource(file: BicepFile, resource: Resource) -> Iterator[Problem]:
-    def at_resource(message: str) -> Problem:
-        return file.problem(resource.node, f"{resource.symbol}: {message}")
-
+def _check_resource(file: BicepFile, resource: Resource) -> Iterator[tuple[int, str]]:
+    line = resource.node.start_point[0] + 1
     schema = schemas.find(resource.type)
     if schema is None:
-        yield at_resource(f"no data on type {resource.type}: refresh infra_check/schemas")
+        yield line, f"no data on type {resource.type}: refresh infra_check/schemas"
         return
     if resource.api_version not in schema.api_versions:
         known = ", ".join(schema.api_versions)
-        yield at_resource(f"API version {resource.api_version} is not the pinned {known}")
-    if resource.existing or resource.body is None:
-        return
-    walker = _Walker(file, schema.types)
-    for line, message in walker.check_object(resource.body, schema.types[""], "", DECORATIONS):
-        yield Problem(file.path.name, line, f"{resource.symbol}: {message}")
+        yield line, f"API version {resource.api_version} is not the pinned {known}"
+    if not resource.existing and resource.body is not None:
+        walker = _Walker(file, schema.types)
+        yield from walker.check_object(resource.body, schema.types[""], "", DECORATIONS)
 
 
 class _Walker:
@@ -127,16 +124,14 @@ class _Walker:
         kind = LITERALS[node.type]
         if expected in {kind, "any"}:
             return
-        if kind != "string" or expected in PRIMITIVES or self._is_structure(expected):
+        is_structure = expected in self._types or expected.endswith("[]")
+        if kind != "string" or expected in PRIMITIVES or is_structure:
             yield line, f"{path}: {text(node)} is not {expected}"
             return
         # `A | B | string` is open for later API versions; what we write is one of today's.
         allowed = [each for each in re.split(r" \| ", expected) if each != "string"]
         if "${" not in text(node) and string(node) not in allowed:
             yield line, f"{path}: {text(node)} is none of {', '.join(allowed)}"
-
-    def _is_structure(self, expected: str) -> bool:
-        return expected in self._types or expected.endswith("[]")
 
 
 def _choose(node: Node, described: Mapping[str, Any]) -> dict[str, Any] | str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from tree_sitter import Node
 
@@ -14,7 +13,7 @@ from infra_check.problem import Problem
 NAMESPACES = frozenset({"az", "sys"})
 
 
-def check(file: BicepFile, files: Mapping[Path, BicepFile]) -> Iterator[Problem]:
+def check(file: BicepFile, files: Mapping[str, BicepFile]) -> Iterator[Problem]:
     """References resolve; parameters, outputs and modules fit; nothing is declared in vain."""
     used: set[str] = set()
     for declaration in file.root.named_children:
@@ -37,9 +36,9 @@ def check(file: BicepFile, files: Mapping[Path, BicepFile]) -> Iterator[Problem]
 
 
 def _check_module(
-    file: BicepFile, module: Module, files: Mapping[Path, BicepFile]
+    file: BicepFile, module: Module, files: Mapping[str, BicepFile]
 ) -> Iterator[Problem]:
-    target = files.get((file.path.parent / module.path).resolve())
+    target = files.get(module.path)
     if target is None:
         yield file.problem(module.node, f"module {module.symbol}: there is no file {module.path}")
         return
@@ -54,11 +53,8 @@ def _check_module(
             yield file.problem(module.node, f"module {module.symbol}: parameter {name} is missing")
 
 
-def _check_outputs(file: BicepFile, files: Mapping[Path, BicepFile]) -> Iterator[Problem]:
-    targets = {
-        f"{each.symbol}.outputs": files.get((file.path.parent / each.path).resolve())
-        for each in file.modules
-    }
+def _check_outputs(file: BicepFile, files: Mapping[str, BicepFile]) -> Iterator[Problem]:
+    targets = {f"{each.symbol}.outputs": files.get(each.path) for each in file.modules}
     for node in walk(file.root):
         if node.type != "member_expression":
             continue

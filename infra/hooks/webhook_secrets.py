@@ -10,21 +10,17 @@ import base64
 import os
 import secrets
 import sys
-from typing import Protocol
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from azure.keyvault.secrets import SecretClient
 
 NAMES = ("inbound-webhook-secret", "callback-webhook-secret", "model-watch-secret")
 
 
-class Vault(Protocol):
-    """The methods of `azure.keyvault.secrets.SecretClient` that are used."""
-
-    def set_secret(self, name: str, value: str) -> object:
-        """Write a secret."""
-        ...
-
-
-def ensure_secrets(vault: Vault, existing: set[str]) -> list[str]:
+def ensure_secrets(vault: SecretClient) -> list[str]:
     """Make what is missing, 24 to 64 random bytes each (Standard Webhooks); what was made."""
+    existing = {each.name for each in vault.list_properties_of_secrets()}
     made = [name for name in NAMES if name not in existing]
     for name in made:
         vault.set_secret(name, f"whsec_{base64.b64encode(secrets.token_bytes(32)).decode()}")
@@ -37,8 +33,7 @@ def main() -> int:
     from azure.keyvault.secrets import SecretClient  # noqa: PLC0415 - the same
 
     vault = SecretClient(os.environ["LANDFALL_VAULT_URL"], DefaultAzureCredential())
-    existing = {each.name for each in vault.list_properties_of_secrets() if each.name}
-    made = ensure_secrets(vault, existing)
+    made = ensure_secrets(vault)
     print("webhook secrets:", f"made {', '.join(made)}" if made else "all are there")  # noqa: T201
     return 0
 

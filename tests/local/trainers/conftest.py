@@ -290,22 +290,14 @@ def job(digits: Path, manifest: Path, tmp_path: Path) -> Job:
     return Job(data=digits, manifest=manifest, folder=tmp_path)
 
 
-@dataclass(kw_only=True)
-class Trained:
-    """A run that nothing disturbed."""
-
-    job: Job
-    ranks: ForkedRanks
-
-
 @pytest.fixture(scope="session")
 def undisturbed(
     digits: Path, manifest: Path, fork: Fork, tmp_path_factory: pytest.TempPathFactory
-) -> Trained:
+) -> Outcome:
     """The run of `job` on two ranks, from the first step to the last."""
     job = Job(data=digits, manifest=manifest, folder=tmp_path_factory.mktemp("undisturbed"))
     ranks = fork(job.arguments(), ranks=2).ended(0, 0)
-    return Trained(job=job, ranks=ranks)
+    return Outcome(folder=job.folder, seen=ranks.seen, logs=ranks.logs)
 
 
 @pytest.fixture

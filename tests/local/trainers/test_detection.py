@@ -32,24 +32,9 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.fixture
-def detect(train: Any, shapes: tuple[Path, Path]) -> Any:
+def on_shapes(shapes: tuple[Path, Path]) -> tuple[str, ...]:
+    """A run's options."""
     data, manifest = shapes
-
-    def detect(*options: str, **how: Any) -> Any:
-        return train(*on_shapes(data, manifest), *options, **how)
-
-    return detect
-
-
-@pytest.fixture
-def refuse_to_detect(refuse: Any, shapes: tuple[Path, Path]) -> Any:
-    def refuse_to_detect(*options: str, **how: Any) -> Any:
-        return refuse(*on_shapes(*shapes), *options, **how)
-
-    return refuse_to_detect
-
-
-def on_shapes(data: Path, manifest: Path) -> tuple[str, ...]:
     return (
         *("--dataset", "coco", "--data", str(data), "--manifest", str(manifest)),
         *("--image-mode", "rgb", "--image-size", str(SIZE), "--batch-size", "8"),
@@ -60,10 +45,10 @@ def on_shapes(data: Path, manifest: Path) -> tuple[str, ...]:
 @pytest.mark.skipif(not HAS_TORCHVISION, reason="torchvision is not installed")
 @pytest.mark.timeout(300)  # two runs of a network that CPUs are slow at
 def test_mask_rcnn_learns_shapes_and_resumes_to_the_same_bits(
-    detect: Any, shapes: tuple[Path, Path], capsys: Any
+    train: Any, on_shapes: tuple[str, ...], shapes: tuple[Path, Path], capsys: Any
 ) -> None:
-    options = ("--model", MASK_RCNN, "--epochs", "4", "--checkpoint-every", "12")
-    done = detect(*options)
+    options = (*on_shapes, "--model", MASK_RCNN, "--epochs", "4", "--checkpoint-every", "12")
+    done = train(*options)
     metrics, report = done.result("metrics"), done.result("report")
     losses = list(done.losses.values())
     assert sum(losses[-4:]) < 0.7 * sum(losses[:4])
@@ -74,7 +59,7 @@ def test_mask_rcnn_learns_shapes_and_resumes_to_the_same_bits(
 
     weights = done.weights
     max((done.folder / "checkpoints").glob("step-*.json")).unlink()
-    again = detect(*options, folder=done.folder)
+    again = train(*options, folder=done.folder)
     assert "resumed from step 12\n" in again.seen
     assert again.weights == weights
     assert_found_alike(done, shapes, capsys)
@@ -115,32 +100,38 @@ def png(image: Image.Image) -> bytes:
 
 @pytest.mark.skipif(not HAS_TORCHVISION, reason="torchvision is not installed")
 @pytest.mark.timeout(300)
-def test_it_trains_in_shards_and_is_compared_with_its_champion(detect: Any) -> None:
-    options = ("--model", MASK_RCNN, "--epochs", "1")
-    first = detect(*options)
+def test_it_trains_in_shards_and_is_compared_with_its_champion(
+    train: Any, on_shapes: tuple[str, ...]
+) -> None:
+    options = (*on_shapes, "--model", MASK_RCNN, "--epochs", "1")
+    first = train(*options)
     champion = ("--champion", str(first.folder / "results" / "model"))
-    second = detect(*options, "--parallel", "fsdp", *champion)
+    second = train(*options, "--parallel", "fsdp", *champion)
     was = first.result("metrics")["average_precision"]
     assert second.result("metrics")["champion_average_precision"] == was
     assert second.losses[1] == pytest.approx(first.losses[1], rel=1e-4)
 
 
 @pytest.mark.skipif(HAS_TORCHVISION, reason="torchvision is installed")
-def test_without_torchvision_it_says_what_is_missing(refuse_to_detect: Any) -> None:
-    failed = refuse_to_detect("--model", "mask-rcnn-resnet50")
-    error = failed.result("error")
+def test_without_torchvision_it_says_what_is_missing(
+    refuse: Any, on_shapes: tuple[str, ...]
+) -> None:
+    error = refuse(*on_shapes, "--model", "mask-rcnn-resnet50").result("error")
     assert error["type"] == "LaunchInvalid"
     assert "needs torchvision" in error["message"]
     assert "No module named 'torchvision'" in error["message"]
 
 
-def test_a_classifier_does_not_learn_from_boxes(refuse_to_detect: Any) -> None:
-    failed = refuse_to_detect("--model", "resnet8")
-    assert "are for detectors" in failed.result("error")["message"]
-
-
-def test_annotations_have_to_be_of_the_dataset(refuse_to_detect: Any) -> None:
-    failed = refuse_to_detect(
-        "--model", "mask-rcnn-resnet18", "--annotations", "other.json", code=65
-    )
-    assert "has no file other.json" in failed.result("error")["message"]
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (("--model", "resnet8"), 1, "are for detectors"),
+        (("--annotations", "other.json"), 65, "has no file other.json"),
+    ],
+    ids=["a classifier does not learn from boxes", "annotations have to be of the dataset"],
+)
+def test_what_cannot_be_detected_is_told(
+    options: tuple[str, ...], code: int, said: str, refuse: Any, on_shapes: tuple[str, ...]
+) -> None:
+    failed = refuse(*on_shapes, "--model", "mask-rcnn-resnet18", *options, code=code)
+    assert said in failed.result("error")["message"]

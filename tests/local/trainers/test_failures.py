@@ -105,25 +105,20 @@ def test_the_environment_is_ready_before_anything_is_computed(train: Any) -> Non
     train("--model", f"{FAILING}:NeedsCublasWorkspace", "--deterministic")
 
 
-def test_a_gpu_that_is_insisted_on_and_is_not_there_ends_the_run(refuse: Any) -> None:
-    error = refuse("--device", "cuda").result("error")
-    assert error["type"] == "LaunchInvalid"
-    assert "sees no GPU" in error["message"]
-
-
 @pytest.mark.parametrize(
-    ("options", "type_"),
+    ("options", "type_", "said"),
     [
-        (("--champion", "/nowhere"), "ModelUnreadable"),
-        (("--checkpoint-dir", "/dev/null/below"), "LaunchInvalid"),
+        (("--champion", "/nowhere"), "ModelUnreadable", "/nowhere"),
+        (("--checkpoint-dir", "/dev/null/below"), "LaunchInvalid", "/dev/null/below"),
+        (("--device", "cuda"), "LaunchInvalid", "sees no GPU"),
     ],
     ids=" ".join,
 )
 def test_what_would_fail_at_the_end_fails_before_the_start(
-    options: tuple[str, ...], type_: str, refuse: Any
+    options: tuple[str, ...], type_: str, said: str, refuse: Any
 ) -> None:
     failed = refuse(*options)
     error = failed.result("error")
     assert error["type"] == type_
-    assert options[1] in error["message"]
+    assert said in error["message"]
     assert "to train on" not in failed.seen  # the data is not read yet

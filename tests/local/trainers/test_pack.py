@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import signal
-import subprocess
-import sys
+import shlex
 import time
 from pathlib import Path
 from typing import Any
@@ -16,11 +14,10 @@ import yaml
 
 from localazure.processes.ports import free_ports
 from tests.local.trainers.conftest import REPOSITORY, make_digits, variables
-from tests.local.trainers.forked_ranks import run_command
+from tests.local.trainers.forked_ranks import DEADLINE_SECONDS, run_command
 from tests.unit.trainers.small_datasets import freeze
 from trainers import pack as program
 
-DEADLINE_SECONDS = 200
 # Two lanes of blocks: large enough that the window is not all there is.
 ON_DIGITS = ("--batch-size", "32", "--shuffle-window", "512", "--checkpoint-every", "30")
 STEPS = 44
@@ -29,25 +26,8 @@ RESUMED_FROM = 30  # of 22 steps an epoch: in the middle of the second
 TOLERANCE = 1e-5
 
 
-def pack(
-    source: Path, target: Path, *options: str, rank: int = 0, ranks: int = 1
-) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "trainers.pack", str(source), str(target), *options],
-        cwd=REPOSITORY,
-        env=variables(rank, ranks, "1"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def finish(*processes: subprocess.Popen[str]) -> list[tuple[int, str]]:
-    done: list[tuple[int, str]] = []
-    for process in processes:
-        said, _ = process.communicate(timeout=DEADLINE_SECONDS)
-        done.append((process.returncode, said))
-    return done
+def command(source: Path, target: Path, options: tuple[str, ...]) -> str:
+    return shlex.join(["python", "-m", "trainers.pack", str(source), str(target), *options])
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -80,11 +60,14 @@ def shards(
 
 
 def test_ranks_pack_what_one_process_packs(
-    many_digits: tuple[Path, Path], options: tuple[str, ...], shards: Path, tmp_path: Path
+    many_digits: tuple[Path, Path],
+    options: tuple[str, ...],
+    shards: Path,
+    forked: Any,
+    tmp_path: Path,
 ) -> None:
-    images, _ = many_digits
-    done = finish(*(pack(images, tmp_path, *options, rank=rank, ranks=2) for rank in range(2)))
-    assert [code for code, _ in done] == [0, 0], done
+    packing = command(many_digits[0], tmp_path, options)
+    forked(run_command, *((packing, variables(rank, 2, "1")) for rank in range(2))).ended(0, 0)
     assert content(tmp_path) == content(shards)
 
 
@@ -102,16 +85,20 @@ def test_the_shards_of_a_dead_rank_are_packed_by_the_others(
 
 
 def test_a_killed_packers_rerun_ends_alike(
-    many_digits: tuple[Path, Path], options: tuple[str, ...], shards: Path, tmp_path: Path
+    many_digits: tuple[Path, Path],
+    options: tuple[str, ...],
+    shards: Path,
+    forked: Any,
+    tmp_path: Path,
 ) -> None:
     images, _ = many_digits
-    process = pack(images, tmp_path, *options)
+    packing = forked(run_command, (command(images, tmp_path, options), {}))
     deadline = time.monotonic() + DEADLINE_SECONDS
     while not list(tmp_path.glob("*.json")):
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    packing.processes[0].kill()
+    packing.wait()
     before = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("shard-*.json")}
 
     assert program.main([str(images), str(tmp_path), *options]) == 0

@@ -23,7 +23,7 @@ from tests.local.trainers.conftest import (
 from tests.local.trainers.forked_ranks import run_rank
 from trainers import evaluate
 
-# The other tools of conftest.py (Job, Trained) come as fixtures.
+# The other tools of conftest.py (Job, Outcome) come as fixtures.
 
 # One rank or two: the same sums, cut in halves and rounded otherwise. Training amplifies rounding
 # as it does any change of a bit. In float64 nothing of it is seen in 6 decimals, to the last step;
@@ -34,7 +34,7 @@ STEPS = 140
 
 
 def test_two_ranks_learn_and_leave_results(undisturbed: Any) -> None:
-    metrics = undisturbed.job.result("metrics")
+    metrics = undisturbed.result("metrics")
     assert metrics["accuracy"] >= 0.85
     assert metrics["classes"] == 10
     assert metrics["train_samples"] + metrics["held_out_samples"] == 300
@@ -43,11 +43,11 @@ def test_two_ranks_learn_and_leave_results(undisturbed: Any) -> None:
     assert metrics["images_per_second"] > 0
     assert metrics["devices"] == 2
     assert all(isinstance(value, int | float) for value in metrics.values())
-    assert not (undisturbed.job.results / "error.json").exists()
+    assert not (undisturbed.results / "error.json").exists()
 
 
 def test_losses_are_the_golden_ones(undisturbed: Any) -> None:
-    assert_golden(undisturbed.ranks.losses(), "golden_losses.json")
+    assert_golden(undisturbed.losses, "golden_losses.json")
 
 
 def test_one_rank_loses_as_two_to_the_end_but_for_rounding(fork: Any, job: Any) -> None:
@@ -81,7 +81,7 @@ def test_ranks_in_the_environments_of_mpirun_train_to_the_same_bits(
     ]
     ranks = forked(run_rank, *((job.arguments(), each) for each in environments)).ended(0, 0)
     assert "; 2 ranks on cpu\n" in ranks.seen
-    assert job.weights == undisturbed.job.weights
+    assert job.weights == undisturbed.weights
 
 
 def test_a_killed_rank_ends_the_other_and_a_fresh_start_resumes(
@@ -99,7 +99,7 @@ def test_a_killed_rank_ends_the_other_and_a_fresh_start_resumes(
     assert 40 <= resumed < STEPS
     assert job.result("metrics")["resumed_from_step"] == resumed
     assert min(again.losses()) == resumed + 1
-    assert job.weights == undisturbed.job.weights
+    assert job.weights == undisturbed.weights
     assert not (job.results / "error.json").exists()
 
 
@@ -122,7 +122,7 @@ def test_torchrun_restarts_killed_ranks_which_resume(
     os.kill(int(ranks.read_until(r"^rank 1 is process (\d+)$")[1]), signal.SIGKILL)
     ranks.ended(0)
     assert re.search(r"^resumed from step \d+$", ranks.seen, re.MULTILINE), ranks.seen
-    assert job.weights == undisturbed.job.weights
+    assert job.weights == undisturbed.weights
 
 
 def test_elastic_torchrun_goes_on_without_a_node_that_is_lost(
@@ -140,7 +140,7 @@ def test_elastic_torchrun_goes_on_without_a_node_that_is_lost(
     assert "; 1 ranks on cpu" in nodes.seen
     assert resumed >= 20
     after = [step for step in range(resumed + 1, resumed + 6) if step <= STEPS]
-    losses, expected = nodes.losses(), undisturbed.ranks.losses()
+    losses, expected = nodes.losses(), undisturbed.losses
     assert [losses[step] for step in after] == pytest.approx(
         [expected[step] for step in after], rel=FLOAT32_TOLERANCE
     )
@@ -227,4 +227,4 @@ def test_the_champion_is_scored_on_the_same_images(
     assert scored["loss"] is None  # it has no name for most of the images
     # It knows 3 of 10 digits: fairly scored, it cannot have more than their part of the images.
     assert 0.15 < scored["accuracy"] < 0.45
-    assert undisturbed.job.result("metrics")["accuracy"] > scored["accuracy"]
+    assert undisturbed.result("metrics")["accuracy"] > scored["accuracy"]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
+from azure.keyvault.secrets import SecretProperties
 
 from infra.hooks import smoke_test, webhook_secrets
 
@@ -13,18 +15,23 @@ NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 
 
 class Vault(dict[str, str]):
-    def set_secret(self, name: str, value: str) -> None:
-        self[name] = value
+    set_secret = dict[str, str].__setitem__
+
+    def list_properties_of_secrets(self) -> list[SecretProperties]:
+        return [
+            SecretProperties(vault_id=f"https://v.vault.azure.net/secrets/{name}") for name in self
+        ]
 
 
 def test_missing_secrets_are_made_and_others_are_left_alone() -> None:
-    vault = Vault()
-    made = webhook_secrets.ensure_secrets(vault, {"callback-webhook-secret"})
-    assert made == ["inbound-webhook-secret", "model-watch-secret"] == list(vault)
-    keys = [base64.b64decode(each.removeprefix("whsec_")) for each in vault.values()]
+    vault: Any = Vault({"callback-webhook-secret": "kept"})
+    made = webhook_secrets.ensure_secrets(vault)
+    assert made == ["inbound-webhook-secret", "model-watch-secret"]
+    assert vault.pop("callback-webhook-secret") == "kept"
+    keys = [base64.b64decode(vault[name].removeprefix("whsec_")) for name in made]
     assert [len(each) for each in keys] == [32, 32]
     assert keys[0] != keys[1]
-    assert webhook_secrets.ensure_secrets(vault, set(webhook_secrets.NAMES)) == []
+    assert webhook_secrets.ensure_secrets(vault) == ["callback-webhook-secret"]
 
 
 def test_a_batch_is_new_content_with_its_marker_last() -> None:
