@@ -9,10 +9,13 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Coroutine, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from localazure.functions.durable.engine.instance import Status
+from orchestrations.activities import ACTIVITIES, FAILURE_KEY, RESULT_KEY
+from orchestrations.contracts.base import Contract, Failure
+from orchestrations.errors import PermanentError
 from tests.simulation.durable_client import DurableClient
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.task_hub import ActivityCall, HubInstance, Orchestrator, TaskHub
@@ -20,6 +23,20 @@ from tests.simulation.task_hub import ActivityCall, HubInstance, Orchestrator, T
 DOWN_SECONDS = 30.0
 START = datetime(2026, 11, 21, tzinfo=UTC)
 Activities = Mapping[str, Callable[[dict[str, Any]], Any]]
+
+
+def answered_by(answer: Callable[[str, Any], Contract]) -> Activities:
+    """Every activity of the app, each answered by its name and its request."""
+
+    def run(name: str, given: dict[str, Any]) -> dict[str, Any]:
+        try:
+            result = answer(name, ACTIVITIES[name].from_dict(given))
+        except PermanentError as error:
+            failure = Failure(type=type(error).__name__, message=str(error), permanent=True)
+            return {FAILURE_KEY: failure.to_dict()}
+        return {RESULT_KEY: result.to_dict()}
+
+    return {name: functools.partial(run, name) for name in ACTIVITIES}
 
 
 def finish(coroutine: Coroutine[Any, Any, Any]) -> Any:
@@ -71,8 +88,14 @@ class Driver:
     def instances(self) -> dict[str, Instance]:
         return {name: Instance(self._hub, name) for name in self._hub.instances}
 
-    def at(self, when: datetime, action: Callable[[], Any]) -> None:
-        self._scheduler.at(when, action)
+    @property
+    def seconds(self) -> float:
+        """Since the start."""
+        return self._scheduler.time()
+
+    def at(self, seconds: float, action: Callable[[], Any]) -> None:
+        """Do something so many seconds after the start."""
+        self._scheduler.at(START + timedelta(seconds=seconds), action)
 
     def after(self, seconds: float, action: Callable[[], Any]) -> None:
         self._scheduler.after(seconds, action)

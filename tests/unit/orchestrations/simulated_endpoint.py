@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from orchestrations.activities import ACTIVITIES, FAILURE_KEY, RESULT_KEY
-from orchestrations.contracts.base import Contract, Done, Failure
+from orchestrations.contracts.base import Contract, Done
 from orchestrations.contracts.models import Model
 from orchestrations.contracts.notifications import PublishNotification
 from orchestrations.contracts.rollouts import (
@@ -30,9 +28,10 @@ from orchestrations.contracts.rollouts import (
     TestDeployment,
 )
 from orchestrations.deploy import BatchDeploy, OnlineDeploy
+from orchestrations.errors import LandfallError
 from orchestrations.interruptible_timer import WAKE_UP
 from orchestrations.rollout import rollout
-from tests.unit.orchestrations.driver import DOWN_SECONDS, START, Driver, Instance
+from tests.unit.orchestrations.driver import DOWN_SECONDS, START, Driver, Instance, answered_by
 from tests.unit.orchestrations.examples import PIPELINE
 
 ID = "rollout-digits-live-2"
@@ -84,7 +83,7 @@ class Endpoint:
     deployments: set[str] = field(default_factory=lambda: {"model-1"})
     ready_after: float = 60
     provisioning_fails: bool = False
-    refuse: dict[str, Failure] = field(default_factory=dict[str, Failure])
+    refuse: dict[str, LandfallError] = field(default_factory=dict[str, LandfallError])
     outages: dict[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
     held_until: float = 0
     superseded_at: float | None = None
@@ -100,27 +99,19 @@ class Endpoint:
 
     def __post_init__(self) -> None:
         self.driver = Driver(
-            activities={name: self._activity(name, each) for name, each in ACTIVITIES.items()},
-            orchestrators={"rollout": rollout},
+            activities=answered_by(self._answer), orchestrators={"rollout": rollout}
         )
 
     @property
     def seconds(self) -> float:
-        return (self.driver.now - START).total_seconds()
-
-    def _activity(self, name: str, request_type: type[Contract]) -> Any:
-        def run(given: Any) -> Any:
-            request = request_type.from_dict(given)
-            first, last = self.outages.get(name, (0.0, 0.0))
-            if first <= self.seconds < last:
-                raise ConnectionError(f"{name} is unreachable")
-            if name in self.refuse:
-                return {FAILURE_KEY: self.refuse[name].to_dict()}
-            return {RESULT_KEY: self._answer(name, request).to_dict()}
-
-        return run
+        return self.driver.seconds
 
     def _answer(self, name: str, request: Any) -> Contract:  # noqa: C901, PLR0912 - one case an activity
+        first, last = self.outages.get(name, (0.0, 0.0))
+        if first <= self.seconds < last:
+            raise ConnectionError(f"{name} is unreachable")
+        if name in self.refuse:
+            raise self.refuse[name]
         superseded = self.superseded_at is not None and self.seconds >= self.superseded_at
         assert getattr(request, "kind", self.deploy.kind) == self.deploy.kind
         match name:
@@ -211,10 +202,7 @@ class Endpoint:
     def decide(self, at: float, verb: Any, step: int) -> None:
         decision = Decision(verb=verb, by="ada", reason="because", step=step)
         self.decisions.append((at, decision))
-        self.driver.at(
-            START + timedelta(seconds=at),
-            lambda: self.driver.instances[ID].raise_event(WAKE_UP),
-        )
+        self.driver.at(at, lambda: self.driver.instances[ID].raise_event(WAKE_UP))
 
 
 def batch_endpoint(**changes: Any) -> Endpoint:

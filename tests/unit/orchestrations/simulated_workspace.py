@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from handlers.runs.run_records import merge
-from orchestrations.activities import (
-    ACTIVITIES,
-    FAILURE_KEY,
-    RESULT_KEY,
-)
-from orchestrations.contracts.base import Contract, Done, Failure
+from orchestrations.contracts.base import Contract, Done
 from orchestrations.contracts.datasets import DataAsset, Superseded
 from orchestrations.contracts.jobs import (
     CancelRequest,
@@ -26,11 +21,12 @@ from orchestrations.contracts.models import Model
 from orchestrations.contracts.retraining import RunInput
 from orchestrations.contracts.run_records import RunRecord
 from orchestrations.contracts.runs import RunStatus
+from orchestrations.errors import LandfallError
 from orchestrations.interruptible_timer import WAKE_UP
 from orchestrations.names import run_id
 from orchestrations.pipeline import Pipeline
 from orchestrations.retraining import retraining
-from tests.unit.orchestrations.driver import START, Driver, Instance
+from tests.unit.orchestrations.driver import Driver, Instance, answered_by
 from tests.unit.orchestrations.examples import DATASET, PIPELINE, run_request
 
 GOOD = {"accuracy": 0.97, "champion_accuracy": 0.93}
@@ -49,7 +45,7 @@ class Cluster:
     champion: str | None = "1"
     job_error: str | None = None
     superseded_by: str | None = None
-    refuse: dict[str, Failure] = field(default_factory=dict)
+    refuse: dict[str, LandfallError] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
     outages: dict[str, range] = field(default_factory=dict)
     """Activity → the seconds in which it is out of reach."""
@@ -61,23 +57,18 @@ class Cluster:
 
     def __post_init__(self) -> None:
         self.driver = Driver(
-            activities={name: self._activity(name, each) for name, each in ACTIVITIES.items()},
-            orchestrators={"retraining": retraining},
+            activities=answered_by(self._answer), orchestrators={"retraining": retraining}
         )
 
-    def _activity(self, name: str, request_type: type[Contract]) -> Any:
-        def run(given: Any) -> Any:
-            request = request_type.from_dict(given)
-            self.calls.append((name, request))
-            if name in self.broken or int(self.seconds) in self.outages.get(name, ()):
-                raise ConnectionError(f"{name} is unreachable")
-            if name in self.refuse:
-                return {FAILURE_KEY: self.refuse[name].to_dict()}
-            return {RESULT_KEY: self._answer(name, request).to_dict()}
-
-        return run
-
     def _answer(self, name: str, request: Any) -> Contract:
+        self.calls.append((name, request))
+        if name in self.broken or int(self.seconds) in self.outages.get(name, ()):
+            raise ConnectionError(f"{name} is unreachable")
+        if name in self.refuse:
+            raise self.refuse[name]
+        return self.answer(name, request)
+
+    def answer(self, name: str, request: Any) -> Contract:
         match name:
             case "check_superseded":
                 return Superseded(by=self.superseded_by)
@@ -117,7 +108,7 @@ class Cluster:
 
     @property
     def seconds(self) -> float:
-        return (self.driver.now - START).total_seconds()
+        return self.driver.seconds
 
     def run(self, attempt: int = 1, pipeline: Pipeline = PIPELINE) -> RunStatus:
         instance = self.start(attempt, pipeline)
@@ -131,13 +122,11 @@ class Cluster:
         self.driver.run()
         return instance
 
-    def wake_at(self, seconds: float) -> None:
+    def wake_at(self, *seconds: float) -> None:
         """Raise the event for the first attempt."""
         run = run_id("digits", DATASET.version, 1)
-        self.driver.at(
-            START + timedelta(seconds=seconds),
-            lambda: self.driver.instances[run].raise_event(WAKE_UP),
-        )
+        for each in seconds:
+            self.driver.at(each, lambda: self.driver.instances[run].raise_event(WAKE_UP))
 
     def requests(self, name: str) -> list[Any]:
         return [request for called, request in self.calls if called == name]

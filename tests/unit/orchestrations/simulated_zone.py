@@ -9,11 +9,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from handlers.triggers.blob_created import ensure_landing
-from orchestrations.activities import FAILURE_KEY, RESULT_KEY
-from orchestrations.contracts.base import Done, Failure
+from orchestrations.contracts.base import Contract, Done, Failure
 from orchestrations.contracts.configurations import Configuration
 from orchestrations.contracts.datasets import (
-    CommitManifest,
     CommitStep,
     Dataset,
     FreezeManifest,
@@ -23,9 +21,6 @@ from orchestrations.contracts.datasets import (
 from orchestrations.contracts.landing import (
     AlertOperators,
     BatchComparison,
-    ClaimDataset,
-    CompareBatch,
-    CountDataChanged,
     DatasetClaim,
     HoldBatch,
     LandingStatus,
@@ -34,15 +29,14 @@ from orchestrations.contracts.landing import (
 )
 from orchestrations.contracts.retraining import RunInput
 from orchestrations.contracts.runs import RunState
-from orchestrations.errors import DataChanged, InvalidManifest, InvalidPipeline, LandfallError
+from orchestrations.errors import DataChanged, InvalidManifest, InvalidPipeline
 from orchestrations.freezing import freezing
 from orchestrations.landing import landing
 from orchestrations.manifest import ManifestLine
 from orchestrations.names import landing_instance
 from orchestrations.pipeline import Pipeline
-from orchestrations.retrying import describe
 from orchestrations.settling import has_more, was_listed
-from tests.unit.orchestrations.driver import START, Driver, finish
+from tests.unit.orchestrations.driver import Driver, answered_by, finish
 from tests.unit.orchestrations.examples import PIPELINE, run_status, version_of, with_rules
 
 TRAINING_SECONDS = 30.0
@@ -90,20 +84,7 @@ class Zone:
     def __post_init__(self) -> None:
         latency = random.Random(self.seed)
         self.driver = Driver(
-            activities={
-                "read_zone_activity": self.read_activity,
-                "freeze_manifest": self.freeze,
-                "copy_blobs": self.copy,
-                "commit_manifest": self.commit,
-                "discard_parts": lambda _: _result(Done()),
-                "compare_batch": self.compare,
-                "hold_batch": self.hold,
-                "alert_operators": self.alert,
-                "resolve_configuration": self.resolve,
-                "claim_dataset": self.claim,
-                "record_batch": self.record,
-                "count_data_changed": self.count_data_changed,
-            },
+            activities=answered_by(self._answer),
             latency=lambda: latency.uniform(0.01, 0.5),
             orchestrators={
                 "landing": landing,
@@ -141,9 +122,10 @@ class Zone:
 
     def reconcile(self) -> bool:
         """Reconcile a zone whose events were lost; return whether there was one."""
-        activity = ZoneActivity(newest_event_at=self.newest_event, marker_at=self.marker)
         last = self.batches[-1]
-        is_due = has_more(activity, listed_from=last.dataset.frozen_at, marker_at=last.marker_at)
+        is_due = has_more(
+            self.read_activity(), listed_from=last.dataset.frozen_at, marker_at=last.marker_at
+        )
         if is_due:
             self.open_landing()
         return is_due
@@ -154,27 +136,52 @@ class Zone:
             for path, (etag, content, _) in sorted(self.blobs.items())
         ]
 
-    def read_activity(self, given: Any) -> Any:  # noqa: ARG002 - an activity takes its input
-        return _result(ZoneActivity(newest_event_at=self.newest_event, marker_at=self.marker))
+    def _answer(self, name: str, request: Any) -> Contract:  # noqa: C901, PLR0912 - one case an activity
+        match name:
+            case "read_zone_activity":
+                return self.read_activity()
+            case "freeze_manifest":
+                return self._freeze(request)
+            case "copy_blobs":
+                self.overtaken -= 1
+                if self.overtaken >= 0:
+                    raise DataChanged("1 of 1 blobs was written")
+                return Piece(marker=None)
+            case "commit_manifest":
+                return CommitStep(dataset=self.dataset(request.frozen_at))
+            case "compare_batch":
+                return self._compare(request.dataset)
+            case "hold_batch":
+                self.held.append(request)
+            case "alert_operators":
+                self.alerts.append(request)
+            case "resolve_configuration":
+                if not self.is_deployed:
+                    raise InvalidPipeline("pipelines/digits/pipeline.yml: cannot be read")
+                return Configuration(hash="c" * 16, pipeline=self.pipeline)
+            case "claim_dataset":
+                ours = DatasetClaim(run=request.run, batch=request.batch)
+                return self.claims.setdefault(request.request.dataset.version, ours)
+            case "record_batch":
+                if self.records_are_out:
+                    raise ConnectionError("no answer")
+                self.batches.append(request)
+            case "count_data_changed":
+                self.data_changed = request.in_a_row
+            case _:
+                pass
+        return Done()
 
-    def freeze(self, given: Any) -> Any:
+    def read_activity(self) -> ZoneActivity:
+        return ZoneActivity(newest_event_at=self.newest_event, marker_at=self.marker)
+
+    def _freeze(self, request: FreezeManifest) -> FreezeStart:
         self.listings += 1
-        request = FreezeManifest.from_dict(given)
         if self.is_invalid:
-            return _failure(InvalidManifest("landing/digits/_SUCCESS, line 3: no size"))
+            raise InvalidManifest("landing/digits/_SUCCESS, line 3: no size")
         if request.pipeline.dataset.freeze == "copy":
-            return _result(FreezeStart(part="all"))
-        return _result(FreezeStart(dataset=self.dataset(request.frozen_at)))
-
-    def copy(self, _: Any) -> Any:
-        self.overtaken -= 1
-        if self.overtaken >= 0:
-            return _failure(DataChanged("1 of 1 blobs was written"))
-        return _result(Piece(marker=None))
-
-    def commit(self, given: Any) -> Any:
-        dataset = self.dataset(CommitManifest.from_dict(given).frozen_at)
-        return _result(CommitStep(dataset=dataset))
+            return FreezeStart(part="all")
+        return FreezeStart(dataset=self.dataset(request.frozen_at))
 
     def dataset(self, frozen_at: datetime) -> Dataset:
         lines = self.lines()
@@ -189,50 +196,19 @@ class Zone:
             manifest_path=f"manifests/digits/{version}",
         )
 
-    def compare(self, given: Any) -> Any:
-        dataset = CompareBatch.from_dict(given).dataset
+    def _compare(self, dataset: Dataset) -> BatchComparison:
         trained = [
             each.dataset for each in self.batches if each.result.outcome in ("started", "duplicate")
         ]
         last = trained[-1] if trained else None
-        return _result(
-            BatchComparison(
-                last_trained_blobs=None if last is None else last.blobs,
-                only_deletions=last is not None
-                and self.contents[dataset.version] < self.contents[last.version],
-                data_changed_in_a_row=self.data_changed,
-                released=dataset.version in self.released,
-                paused=self.paused,
-            )
+        return BatchComparison(
+            last_trained_blobs=None if last is None else last.blobs,
+            only_deletions=last is not None
+            and self.contents[dataset.version] < self.contents[last.version],
+            data_changed_in_a_row=self.data_changed,
+            released=dataset.version in self.released,
+            paused=self.paused,
         )
-
-    def hold(self, given: Any) -> Any:
-        self.held.append(HoldBatch.from_dict(given))
-        return _result(Done())
-
-    def alert(self, given: Any) -> Any:
-        self.alerts.append(AlertOperators.from_dict(given))
-        return _result(Done())
-
-    def resolve(self, _: Any) -> Any:
-        if not self.is_deployed:
-            return _failure(InvalidPipeline("pipelines/digits/pipeline.yml: cannot be read"))
-        return _result(Configuration(hash="c" * 16, pipeline=self.pipeline))
-
-    def claim(self, given: Any) -> Any:
-        request = ClaimDataset.from_dict(given)
-        ours = DatasetClaim(run=request.run, batch=request.batch)
-        return _result(self.claims.setdefault(request.request.dataset.version, ours))
-
-    def record(self, given: Any) -> Any:
-        if self.records_are_out:
-            raise ConnectionError("no answer")
-        self.batches.append(RecordBatch.from_dict(given))
-        return _result(Done())
-
-    def count_data_changed(self, given: Any) -> Any:
-        self.data_changed = CountDataChanged.from_dict(given).in_a_row
-        return _result(Done())
 
     def train(self, context: Any) -> Generator[Any, Any, dict[str, Any]]:
         request = RunInput.from_dict(context.get_input()).request
@@ -263,19 +239,7 @@ class Zone:
         return LandingStatus.from_dict(status).phase
 
 
-def _result(contract: Any) -> dict[str, Any]:
-    return {RESULT_KEY: contract.to_dict()}
-
-
-def _failure(error: LandfallError) -> dict[str, Any]:
-    return {FAILURE_KEY: describe(error).to_dict()}
-
-
-def at(zone: Zone, seconds: float, action: Any) -> None:
-    zone.driver.at(START + timedelta(seconds=seconds), action)
-
-
 def put_at(zone: Zone, *seconds: float, **how: Any) -> None:
     """One more blob at each of those seconds."""
     for each in seconds:
-        at(zone, each, lambda each=each: zone.put(f"{each:07.2f}.png", **how))
+        zone.driver.at(each, lambda each=each: zone.put(f"{each:07.2f}.png", **how))

@@ -10,11 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrations import errors
-from orchestrations.activities import FAILURE_KEY, parse_outcome
+from orchestrations.activities import (
+    FAILURE_KEY,
+    FAULT_MARK,
+    fault_text,
+    parse_fault,
+    parse_outcome,
+)
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.jobs import Job, SubmitJob
 from orchestrations.contracts.retraining import RunInput
-from orchestrations.errors import InvalidResults, PermanentError, QuotaExceeded
+from orchestrations.errors import InvalidResults, PermanentError, QuotaExceeded, TransientError
 from orchestrations.judging import judge, lead_of_best
 from orchestrations.manifest import (
     ManifestLine,
@@ -141,6 +147,20 @@ def test_every_error_keeps_its_kind_through_the_durable_boundary() -> None:
             again = errors.from_name(failure.type, failure.message, otherwise=PermanentError)
             assert type(again) is kind, name
             assert failure.permanent == issubclass(kind, PermanentError)
+
+
+def test_a_fault_is_read_as_a_host_words_it() -> None:
+    """With its own text before, and a stack behind."""
+    failure = describe(QuotaExceeded("no \n option fits"))
+    for text in (
+        fault_text(failure),
+        f"Activity function 'x' failed: ActivityFault: {fault_text(failure)}\nStack: File 1",
+    ):
+        assert describe(parse_fault(text)) == failure
+    for text in ("worker died\nStack: File 1", f'x {FAULT_MARK}{{"type": \n cut', ""):
+        error = parse_fault(text)
+        assert type(error) is TransientError
+        assert "Stack" not in str(error)
 
 
 def test_an_error_that_is_not_ours_may_pass() -> None:

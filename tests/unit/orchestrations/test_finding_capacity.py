@@ -4,12 +4,12 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from orchestrations.activities import FAILURE_KEY
-from orchestrations.contracts.base import Contract, Failure
+from orchestrations.contracts.base import Contract
 from orchestrations.contracts.capacity import Admitted, NodesReturned, RankedOptions, RequestNodes
 from orchestrations.contracts.costs import RunCost
 from orchestrations.contracts.jobs import CancelRequest
 from orchestrations.contracts.runs import RunStatus
+from orchestrations.errors import QuotaExceeded
 from orchestrations.waiting import NODES_POLL_SECONDS, POLLS_PER_GENERATION
 from tests.unit.orchestrations.driver import START
 from tests.unit.orchestrations.examples import PIPELINE, with_rules
@@ -38,19 +38,10 @@ class ClusterWithQueue(Cluster):
     """The cluster that Azure ML refuses."""
     asked: list[float] = field(default_factory=list[float])
 
-    def _activity(self, name: str, request_type: type[Contract]) -> Any:
-        run = super()._activity(name, request_type)
-
-        def refuse(given: Any) -> Any:
-            if given["options"][0]["cluster"] != self.quota_short:
-                return run(given)
-            failure = Failure(type="QuotaExceeded", message="the quota is 0", permanent=True)
-            return {FAILURE_KEY: failure.to_dict()}
-
-        return refuse if name == "ensure_capacity" else run
-
-    def _answer(self, name: str, request: Any) -> Contract:
+    def answer(self, name: str, request: Any) -> Contract:
         match name:
+            case "ensure_capacity" if request.options[0].cluster == self.quota_short:
+                raise QuotaExceeded("the quota is 0")
             case "request_nodes":
                 return self._admit(request)
             case "rank_options":
@@ -58,7 +49,7 @@ class ClusterWithQueue(Cluster):
             case "return_nodes":
                 return NodesReturned(returned=True, cost=COST)
             case _:
-                return super()._answer(name, request)
+                return super().answer(name, request)
 
     def _admit(self, request: RequestNodes) -> Admitted:
         self.asked.append(self.seconds)
@@ -154,7 +145,7 @@ def test_a_run_is_cancelled_while_it_waits_and_gives_up_its_place() -> None:
     def cancel() -> None:
         cluster.cancel = request
 
-    cluster.driver.at(START + timedelta(seconds=100), cancel)
+    cluster.driver.at(100, cancel)
     cluster.wake_at(100)
     status = cluster.run(pipeline=IN_A_QUEUE)
     assert (status.state, status.reason) == ("cancelled", "cancelled by ada: wrong upload")

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrations.activities import FAILURE_KEY, RESULT_KEY
 from orchestrations.contracts.base import Contract, Done
 from orchestrations.contracts.datasets import (
     CommitManifest,
@@ -17,17 +16,15 @@ from orchestrations.contracts.datasets import (
     CommitStep,
     CopyBlobs,
     DiscardParts,
-    FreezeManifest,
     FreezeStart,
     ListedRange,
     ListRange,
     Piece,
 )
-from orchestrations.errors import DataChanged, InvalidManifest, LandfallError
+from orchestrations.errors import DataChanged, InvalidManifest
 from orchestrations.freezing import LANES_AT_ONCE, ROUNDS_PER_GENERATION, freeze, freezing
 from orchestrations.pipeline import Pipeline
-from orchestrations.retrying import describe
-from tests.unit.orchestrations.driver import Driver
+from tests.unit.orchestrations.driver import Driver, answered_by
 from tests.unit.orchestrations.examples import DATASET, PIPELINE, with_rules
 
 
@@ -45,8 +42,6 @@ class LargeZone:
     invalid_from: int | None = None
     copied: list[tuple[str, int]] = field(default_factory=list)
     listed: list[tuple[int, int]] = field(default_factory=list)
-    in_flight: int = 0
-    most_in_flight: int = 0
     longest_payload: int = 0
     committed: list[CommitManifest] = field(default_factory=list)
     discarded: list[DiscardParts] = field(default_factory=list)
@@ -54,13 +49,7 @@ class LargeZone:
     def __post_init__(self) -> None:
         latency = random.Random(self.seed)
         self.driver = Driver(
-            activities={
-                "freeze_manifest": self.begin,
-                "list_range": self.list_range,
-                "copy_blobs": self.copy,
-                "commit_manifest": self.commit,
-                "discard_parts": self.discard,
-            },
+            activities=answered_by(self._answer),
             latency=lambda: latency.uniform(0.01, 0.5),
             orchestrators={"landing": self.landing, "freezing": freezing},
         )
@@ -69,53 +58,57 @@ class LargeZone:
         dataset = yield from freeze(context, self.pipeline)
         return None if dataset is None else dataset.to_dict()
 
-    def begin(self, given: Any) -> Any:
-        FreezeManifest.from_dict(given)
-        if not self.pieces and self.pipeline.dataset.freeze == "reference":
-            return result(FreezeStart(dataset=DATASET))
-        return result(FreezeStart(ranges=len(self.pieces), part="first"))
+    def _answer(self, name: str, request: Any) -> Contract:
+        match name:
+            case "freeze_manifest":
+                is_small = not self.pieces and self.pipeline.dataset.freeze == "reference"
+                if is_small:
+                    return FreezeStart(dataset=DATASET)
+                return FreezeStart(ranges=len(self.pieces), part="first")
+            case "list_range":
+                return self._list_range(request)
+            case "copy_blobs":
+                return self._copy(request)
+            case "commit_manifest":
+                return self._commit(request)
+            case _:
+                assert isinstance(request, DiscardParts)
+                self.discarded.append(request)
+                return Done()
 
-    def list_range(self, given: Any) -> Any:
-        self.longest_payload = max(self.longest_payload, len(json.dumps(given)))
-        piece = ListRange.from_dict(given)
+    def _list_range(self, piece: ListRange) -> ListedRange:
+        self._measure(piece)
         number = int(piece.marker or 0)
         if number == self.invalid_from:
-            return failure(InvalidManifest("line 7 is not a JSON object"))
+            raise InvalidManifest("line 7 is not a JSON object")
         self.listed.append((piece.range, number))
         is_last = number + 1 == self.pieces[piece.range]
-        return result(
-            ListedRange(
-                part=f"{piece.range:012}{number:012}", marker=None if is_last else str(number + 1)
-            )
+        return ListedRange(
+            part=f"{piece.range:012}{number:012}", marker=None if is_last else str(number + 1)
         )
 
-    def copy(self, given: Any) -> Any:
-        piece = CopyBlobs.from_dict(given)
+    def _copy(self, piece: CopyBlobs) -> Piece:
         number = int(piece.marker or 0)
         self.copied.append((piece.part, number))
         if self.overtaken == (piece.part, number):
-            return failure(DataChanged("3 of 9 blobs were written"))
+            raise DataChanged("3 of 9 blobs were written")
         is_last = number + 1 == self.copies_of_a_part
-        return result(Piece(marker=None if is_last else str(number + 1)))
+        return Piece(marker=None if is_last else str(number + 1))
 
-    def commit(self, given: Any) -> Any:
-        self.longest_payload = max(self.longest_payload, len(json.dumps(given)))
-        request = CommitManifest.from_dict(given)
+    def _commit(self, request: CommitManifest) -> CommitStep:
+        self._measure(request)
         self.committed.append(request)
         done = request.progress.blocks if request.progress else 0
         if done == self.links:
-            return result(CommitStep(dataset=DATASET))
-        return result(
-            CommitStep(
-                progress=CommitProgress(
-                    blobs=done, bytes=0, link="f" * 64, is_hashed=False, after="7", blocks=done + 1
-                )
+            return CommitStep(dataset=DATASET)
+        return CommitStep(
+            progress=CommitProgress(
+                blobs=done, bytes=0, link="f" * 64, is_hashed=False, after="7", blocks=done + 1
             )
         )
 
-    def discard(self, given: Any) -> Any:
-        self.discarded.append(DiscardParts.from_dict(given))
-        return result(Done())
+    def _measure(self, request: Contract) -> None:
+        self.longest_payload = max(self.longest_payload, len(json.dumps(request.to_dict())))
 
     def freeze(self) -> Any:
         instance = self.driver.start("landing", "landing-digits", None)
@@ -123,10 +116,6 @@ class LargeZone:
         if instance.error is not None:
             raise RuntimeError(instance.error)
         return instance.output
-
-
-def result(contract: Contract) -> dict[str, Any]:
-    return {RESULT_KEY: contract.to_dict()}
 
 
 @settings(max_examples=30)
@@ -148,10 +137,6 @@ def test_a_small_zone_takes_one_activity() -> None:
     zone = LargeZone([])
     assert zone.freeze() == DATASET.to_dict()
     assert list(zone.driver.instances) == ["landing-digits"]
-
-
-def failure(error: LandfallError) -> dict[str, Any]:
-    return {FAILURE_KEY: describe(error).to_dict()}
 
 
 def test_what_is_wrong_with_an_uploaders_manifest_reaches_the_landing() -> None:

@@ -10,7 +10,7 @@ import pytest
 from orchestrations.names import landing_instance
 from tests.unit.orchestrations.driver import START
 from tests.unit.orchestrations.examples import PIPELINE, with_rules
-from tests.unit.orchestrations.simulated_zone import UNMARKED, Zone, at, put_at
+from tests.unit.orchestrations.simulated_zone import UNMARKED, Zone, put_at
 
 
 def test_a_burst_of_events_is_one_run_after_the_quiet_time_and_one_listing() -> None:
@@ -90,8 +90,8 @@ def test_an_invalid_manifest_is_reported_once_and_the_next_one_is_trained_on() -
         is_invalid=True,
     )
     put_at(zone, 0.0)
-    at(zone, 1.0, zone.put_marker)
-    at(zone, 60.0, zone.open_landing)  # as reconciliation does
+    zone.driver.at(1.0, zone.put_marker)
+    zone.driver.at(60.0, zone.open_landing)  # as reconciliation does
     zone.driver.run()
     assert (zone.trained, zone.batches) == ([], [])
     assert len({alert.alert_id for alert in zone.alerts}) == 1
@@ -112,7 +112,7 @@ def marked(**settle: Any) -> Zone:
 def test_a_marker_ends_the_wait() -> None:
     zone = marked()
     put_at(zone, 0.0)
-    at(zone, 2.0, zone.put_marker)
+    zone.driver.at(2.0, zone.put_marker)
     zone.driver.run()
     assert zone.batches[0].dataset.frozen_at < START + timedelta(seconds=5)
     assert (len(zone.trained), zone.listings) == (1, 1)
@@ -122,7 +122,7 @@ def test_an_upload_that_pauses_is_not_whole_without_its_marker() -> None:
     """It pauses for longer than the quiet time: half a batch was trained on."""
     zone = marked()
     put_at(zone, 0.0, 1.0, 40.0, 41.0)
-    at(zone, 42.0, zone.put_marker)
+    zone.driver.at(42.0, zone.put_marker)
     zone.driver.run()
     assert [batch.dataset.blobs for batch in zone.batches] == [4]
     assert zone.alerts == []
@@ -142,7 +142,7 @@ def test_without_its_marker_a_batch_is_overdue_and_not_trained_on() -> None:
 def test_operators_are_alerted_once_about_one_batch() -> None:
     zone = marked()
     put_at(zone, *range(0, 1000, 20))
-    at(zone, 1000.0, zone.put_marker)
+    zone.driver.at(1000.0, zone.put_marker)
     zone.driver.run()
     assert len({alert.alert_id for alert in zone.alerts}) == 1
     assert [batch.dataset.blobs for batch in zone.batches] == [50]
@@ -151,7 +151,7 @@ def test_operators_are_alerted_once_about_one_batch() -> None:
 def test_a_marker_that_comes_late_still_makes_its_batch_whole() -> None:
     zone = marked()
     put_at(zone, 0.0)
-    at(zone, 500.0, zone.put_marker)
+    zone.driver.at(500.0, zone.put_marker)
     zone.driver.run()
     assert (len(zone.alerts), zone.outcomes) == (1, ["started"])
 
@@ -159,7 +159,7 @@ def test_a_marker_that_comes_late_still_makes_its_batch_whole() -> None:
 def test_a_marker_whose_event_is_lost_is_found_at_the_maximum_wait() -> None:
     zone = marked()
     put_at(zone, 0.0)
-    at(zone, 5.0, lambda: zone.put_marker(with_event=False))
+    zone.driver.at(5.0, lambda: zone.put_marker(with_event=False))
     zone.driver.run()
     assert (zone.alerts, zone.outcomes) == ([], ["started"])
 
@@ -167,7 +167,7 @@ def test_a_marker_whose_event_is_lost_is_found_at_the_maximum_wait() -> None:
 def test_the_marker_of_the_last_batch_says_nothing_of_the_next() -> None:
     zone = marked()
     put_at(zone, 0.0)
-    at(zone, 1.0, zone.put_marker)
+    zone.driver.at(1.0, zone.put_marker)
     put_at(zone, 100.0)
     zone.driver.run()
     assert zone.outcomes == ["started"]

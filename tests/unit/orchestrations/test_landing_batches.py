@@ -10,15 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrations.contracts.landing import (
-    LandingRequest,
-    LandingResult,
-)
+from orchestrations.contracts.landing import LandingRequest, LandingResult, ZoneActivity
 from orchestrations.landing import WAKE_UPS_PER_GENERATION
 from orchestrations.names import landing_instance
 from tests.unit.orchestrations.driver import START
 from tests.unit.orchestrations.examples import version_of, with_rules
-from tests.unit.orchestrations.simulated_zone import UNMARKED, Zone, at, put_at
+from tests.unit.orchestrations.simulated_zone import UNMARKED, Zone, put_at
 
 # An activity is dispatched, returns, and its result is taken up: three steps of a second each.
 ACTIVITY = timedelta(seconds=3)
@@ -34,8 +31,8 @@ def test_what_lands_during_training_is_one_follow_up_run() -> None:
 
 def test_the_same_content_again_starts_nothing_and_names_the_run() -> None:
     zone = Zone()
-    at(zone, 0.0, lambda: zone.put("1.png", "x"))
-    at(zone, 500.0, lambda: zone.put("1.png", "x"))
+    zone.driver.at(0.0, lambda: zone.put("1.png", "x"))
+    zone.driver.at(500.0, lambda: zone.put("1.png", "x"))
     zone.driver.run()
     assert len(zone.trained) == 1
     first, again = [batch.result for batch in zone.batches]
@@ -47,8 +44,10 @@ def deletions(zone: Zone, count: int) -> None:
     put_at(zone, *range(15))
     for number in range(count):
         # Found by a listing: there is no event that opens a landing.
-        at(zone, 100.0 + 60 * number, lambda number=number: zone.delete(f"{number:07.2f}.png"))
-        at(zone, 110.0 + 60 * number, zone.open_landing)
+        zone.driver.at(
+            100.0 + 60 * number, lambda number=number: zone.delete(f"{number:07.2f}.png")
+        )
+        zone.driver.at(110.0 + 60 * number, zone.open_landing)
     zone.driver.run()
 
 
@@ -73,7 +72,7 @@ def test_a_batch_that_shrank_is_held_with_both_numbers_until_it_is_released() ->
     zone = Zone()
     put_at(zone, *range(15))
     for number in range(4):
-        at(zone, 100.0, lambda number=number: zone.delete(f"{number:07.2f}.png"))
+        zone.driver.at(100.0, lambda number=number: zone.delete(f"{number:07.2f}.png"))
     put_at(zone, 101.0)
     zone.driver.run()
     assert zone.outcomes == ["started", "held"]
@@ -108,7 +107,7 @@ def test_a_paused_pipelines_batches_are_held_without_an_alert_until_it_is_resume
 def test_data_that_keeps_changing_under_its_jobs_is_not_trained_on_for_ever() -> None:
     zone = Zone(ends_with={"*": "DataChanged"})
     for number in range(40):
-        at(zone, number * 25.0, lambda number=number: zone.put("1.png", f"{number}"))
+        zone.driver.at(number * 25.0, lambda number=number: zone.put("1.png", f"{number}"))
     zone.driver.run()
     assert len(zone.trained) == 2
     assert set(zone.outcomes[2:]) == {"held"}
@@ -118,9 +117,9 @@ def test_data_that_keeps_changing_under_its_jobs_is_not_trained_on_for_ever() ->
 def test_a_run_that_ends_well_begins_the_count_anew() -> None:
     zone = Zone()
     zone.ends_with = {"*": "DataChanged"}
-    at(zone, 0.0, lambda: zone.put("1.png", "a"))
-    at(zone, 60.0, zone.ends_with.clear)
-    at(zone, 100.0, lambda: zone.put("1.png", "b"))
+    zone.driver.at(0.0, lambda: zone.put("1.png", "a"))
+    zone.driver.at(60.0, zone.ends_with.clear)
+    zone.driver.at(100.0, lambda: zone.put("1.png", "b"))
     zone.driver.run()
     assert (zone.outcomes[0], zone.outcomes[-1], zone.data_changed) == ("started", "started", 0)
 
@@ -134,9 +133,9 @@ def test_a_run_whose_data_was_refused_is_followed_by_what_is_left() -> None:
         zone.contents.clear()
         zone.contents[zone.trained[0]] = set()  # what is refused is no deletion
 
-    at(zone, 30.0, lambda: zone.ends_with.update({"*": "DataRejected"}))
-    at(zone, 31.0, quarantine)
-    at(zone, 50.0, zone.ends_with.clear)
+    zone.driver.at(30.0, lambda: zone.ends_with.update({"*": "DataRejected"}))
+    zone.driver.at(31.0, quarantine)
+    zone.driver.at(50.0, zone.ends_with.clear)
     zone.driver.run()
     assert len(zone.batches) == 2
 
@@ -154,7 +153,7 @@ def test_an_event_in_the_closing_phase_is_not_lost() -> None:
         else:
             zone.driver.after(0.7, land_while_closing)
 
-    at(zone, 1.0, land_while_closing)
+    zone.driver.at(1.0, land_while_closing)
     zone.driver.run()
     assert [batch.dataset.blobs for batch in zone.batches] == [1, 2]
 
@@ -162,8 +161,8 @@ def test_an_event_in_the_closing_phase_is_not_lost() -> None:
 class ReadWhileEventsCome(Zone):
     """More lands after the record was read a last time, before the landing has the answer."""
 
-    def read_activity(self, given: Any) -> Any:
-        answer = super().read_activity(given)
+    def read_activity(self) -> ZoneActivity:
+        answer = super().read_activity()
         if self.phase == "closing" and len(self.blobs) == 1:
             self.driver.after(0.1, lambda: self.put("2.png"))
         return answer
@@ -183,7 +182,7 @@ def test_late_events_reopen_nothing() -> None:
     put_at(zone, 0.0, 1.0)
     for number in range(99):
         late = 120.0 + number * 60.0
-        at(zone, late, lambda: zone.event(START + timedelta(seconds=1)))
+        zone.driver.at(late, lambda: zone.event(START + timedelta(seconds=1)))
     zone.driver.run()
     assert (zone.outcomes, zone.listings) == (["started"], 1)
     instance = zone.driver.instances[landing_instance("digits")]
@@ -206,7 +205,7 @@ def test_a_requested_landing_freezes_at_once_and_looks_for_nothing_more() -> Non
 
 def test_an_empty_zone_ends_without_a_claim() -> None:
     zone = Zone()
-    at(zone, 0.0, zone.open_landing)
+    zone.driver.at(0.0, zone.open_landing)
     zone.driver.run()
     assert zone.outcomes == ["empty"]
     assert not zone.claims
@@ -246,11 +245,11 @@ def test_a_pipeline_that_is_not_deployed_any_more_can_hold_and_ignore_batches(ru
     put_at(zone, 0.0, 1.0)
     zone.driver.run()
     zone.is_deployed = False
-    at(zone, 100.0, lambda: zone.delete("0000.00.png"))
+    zone.driver.at(100.0, lambda: zone.delete("0000.00.png"))
     if rule == "paused":
         zone.paused = "paused by ada: the labels are wrong"
-        at(zone, 100.0, lambda: zone.put("new.png"))
-    at(zone, 101.0, zone.open_landing)
+        zone.driver.at(100.0, lambda: zone.put("new.png"))
+    zone.driver.at(101.0, zone.open_landing)
     zone.driver.run()
     assert zone.outcomes == ["started", "held" if rule == "paused" else rule]
     assert zone.driver.instances[landing_instance("digits")].error is None
@@ -311,7 +310,7 @@ def test_one_run_per_distinct_content_and_nothing_left_behind(
             for copy in range(1, copies):
                 zone.driver.after(late * copy, lambda: zone.event(written_at))
 
-        at(zone, when, write)
+        zone.driver.at(when, write)
     zone.driver.run()
     while zone.reconcile():
         zone.driver.run()

@@ -15,7 +15,6 @@ from orchestrations.contracts.rollouts import (
 )
 from orchestrations.deploy import OnlineDeploy
 from orchestrations.errors import DeploymentRejected
-from orchestrations.retrying import describe
 from tests.unit.orchestrations.driver import START
 from tests.unit.orchestrations.examples import PIPELINE
 from tests.unit.orchestrations.simulated_endpoint import (
@@ -174,7 +173,7 @@ def test_a_deployment_that_cannot_be_provisioned_is_rolled_back() -> None:
 
 
 def test_a_failed_smoke_request_is_rolled_back() -> None:
-    refusal = describe(DeploymentRejected("it answered with 424"))
+    refusal = DeploymentRejected("it answered with 424")
     endpoint = Endpoint(refuse={"test_deployment": refusal})
     status = endpoint.roll_out()
     assert status.reason == "DeploymentRejected: it answered with 424"
@@ -224,7 +223,7 @@ def test_a_batch_deployment_is_live_when_its_jobs_were_watched() -> None:
 
 
 def test_a_batch_deployment_that_fails_its_smoke_job_never_is_the_default() -> None:
-    refusal = describe(DeploymentRejected("smoke job smoke-digits-live-model-2 is failed"))
+    refusal = DeploymentRejected("smoke job smoke-digits-live-model-2 is failed")
     endpoint = batch_endpoint(refuse={"test_deployment": refusal})
     status = endpoint.roll_out()
     assert (status.state, endpoint.deployments) == ("rolled_back", {"model-1"})

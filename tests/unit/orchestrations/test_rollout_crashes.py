@@ -10,10 +10,9 @@ import pytest
 from orchestrations.contracts.rollouts import Observation
 from orchestrations.deploy import OnlineDeploy
 from orchestrations.errors import DeploymentRejected
-from orchestrations.retrying import describe
 from tests.unit.orchestrations.simulated_endpoint import BATCH, Endpoint, batch_endpoint
 
-SMOKE_FAILED = describe(DeploymentRejected("smoke job smoke-digits-live-model-2 is failed"))
+SMOKE_FAILED = DeploymentRejected("smoke job smoke-digits-live-model-2 is failed")
 SHORT_STEPS = OnlineDeploy.model_validate(
     {
         "endpoint": "digits-live",

@@ -15,7 +15,7 @@ from orchestrations.trace_context import TraceContext, batch_context, child_head
 from tests.unit.orchestrations.driver import START
 from tests.unit.orchestrations.examples import run_request
 from tests.unit.orchestrations.simulated_workspace import QUICK, Cluster
-from tests.unit.orchestrations.simulated_zone import UNMARKED, Zone, at, put_at
+from tests.unit.orchestrations.simulated_zone import UNMARKED, Zone, put_at
 
 HEADER = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 HEX = st.text("0123456789abcdef", min_size=1)
@@ -108,7 +108,7 @@ def open_traced(zone: Zone, header: str) -> None:
 
 def test_a_batch_its_run_and_its_record_are_in_the_trace_of_what_opened_it() -> None:
     zone, requests = traced_zone()
-    at(zone, 0.0, lambda: open_traced(zone, HEADER))
+    zone.driver.at(0.0, lambda: open_traced(zone, HEADER))
     put_at(zone, 1.0)
     zone.driver.run()
     (batch,) = zone.batches
@@ -123,7 +123,7 @@ def test_a_batch_its_run_and_its_record_are_in_the_trace_of_what_opened_it() -> 
 
 def test_a_batch_that_follows_has_a_trace_of_its_own_that_leads_to_the_one_before() -> None:
     zone, requests = traced_zone()
-    at(zone, 0.0, lambda: open_traced(zone, HEADER))
+    zone.driver.at(0.0, lambda: open_traced(zone, HEADER))
     put_at(zone, 1.0, 25.0)
     zone.driver.run()
     first, second = zone.batches
