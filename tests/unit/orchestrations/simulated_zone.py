@@ -239,6 +239,14 @@ class Zone:
         return LandingStatus.from_dict(status).phase
 
 
+def land(zone: Zone, *seconds: float, marker: float | None = None) -> None:
+    """One more blob at each of those seconds, and perhaps the marker; then all comes to rest."""
+    put_at(zone, *seconds)
+    if marker is not None:
+        zone.driver.at(marker, zone.put_marker)
+    zone.driver.run()
+
+
 def put_at(zone: Zone, *seconds: float, **how: Any) -> None:
     """One more blob at each of those seconds."""
     for each in seconds:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -63,10 +64,7 @@ class ClusterWithQueue(Cluster):
 
 
 def states(instance: Any) -> list[str]:
-    found = [status["state"] for status in instance.statuses]
-    return [
-        state for number, state in enumerate(found) if number == 0 or found[number - 1] != state
-    ]
+    return [state for state, _ in itertools.groupby(each["state"] for each in instance.statuses)]
 
 
 def test_a_run_that_is_admitted_at_once_never_waits() -> None:
@@ -81,6 +79,7 @@ def test_a_run_that_is_admitted_at_once_never_waits() -> None:
     assert [each.cluster for each in request.options] == ["spot", "dedicated"]
     (capacity,) = cluster.requests("ensure_capacity")
     assert [each.cluster for each in capacity.options] == ["spot"]
+    assert not cluster.requests("rank_options"), "no efficiency is asked for"
 
 
 def test_without_a_queue_nothing_is_asked_and_nothing_given_back() -> None:
@@ -230,9 +229,3 @@ def test_options_that_cannot_be_ranked_keep_their_order() -> None:
     (request,) = cluster.requests("request_nodes")
     assert [each.cluster for each in request.options] == ["spot", "dedicated"]
     assert recorded(cluster).ranking is None
-
-
-def test_a_pipeline_that_asks_for_no_efficiency_is_not_ranked() -> None:
-    cluster = ClusterWithQueue(QUICK)
-    cluster.start(pipeline=IN_A_QUEUE)
-    assert not cluster.requests("rank_options")

@@ -10,13 +10,12 @@ import pytest
 from orchestrations.names import landing_instance
 from tests.unit.orchestrations.driver import START
 from tests.unit.orchestrations.examples import PIPELINE, with_rules
-from tests.unit.orchestrations.simulated_zone import UNMARKED, Zone, put_at
+from tests.unit.orchestrations.simulated_zone import UNMARKED, Zone, land, put_at
 
 
 def test_a_burst_of_events_is_one_run_after_the_quiet_time_and_one_listing() -> None:
     zone = Zone()
-    put_at(zone, *(number * 0.5 for number in range(20)), *range(12, 60, 3))
-    zone.driver.run()
+    land(zone, *(number * 0.5 for number in range(20)), *range(12, 60, 3))
     assert len(zone.trained) == 1
     (batch,) = zone.batches
     assert batch.dataset.blobs == 36
@@ -30,8 +29,7 @@ def test_the_listing_that_was_judged_is_the_one_that_is_frozen(late: float) -> N
     """A blob that lands between the two listings of old was trained on unsettled."""
     zone = Zone()
     zone.driver.latency = lambda: 2.0
-    put_at(zone, 0.0, late)
-    zone.driver.run()
+    land(zone, 0.0, late)
     assert [batch.dataset.blobs for batch in zone.batches] in ([1, 2], [2])
     for batch in zone.batches:
         assert batch.dataset.newest is not None
@@ -46,14 +44,6 @@ def test_events_that_are_lost_do_not_make_an_upload_seem_to_rest() -> None:
     assert [batch.dataset.blobs for batch in zone.batches] == [10]
 
 
-def test_data_that_never_rests_is_frozen_at_the_maximum_wait() -> None:
-    zone = Zone()
-    put_at(zone, *(number * 5.0 for number in range(60)))
-    zone.driver.run()
-    first = zone.batches[0].dataset.frozen_at
-    assert first - zone.batches[0].opened_at < timedelta(seconds=105)
-
-
 # --- copies ---------------------------------------------------------------------------------------
 
 
@@ -65,16 +55,14 @@ def copied(zone_is_overtaken: int) -> Zone:
 
 def test_a_freeze_that_is_overtaken_is_made_again_after_the_quiet_time() -> None:
     zone = copied(2)
-    put_at(zone, 0.0)
-    zone.driver.run()
+    land(zone, 0.0)
     assert (zone.listings, len(zone.trained), zone.alerts) == (3, 1, [])
     assert zone.batches[0].dataset.frozen_at >= START + timedelta(seconds=30)
 
 
 def test_a_zone_that_overtakes_each_freeze_is_reported_and_not_copied_for_ever() -> None:
     zone = copied(1_000_000)
-    put_at(zone, 0.0)
-    zone.driver.run()
+    land(zone, 0.0)
     assert (zone.trained, zone.batches) == ([], [])
     (alert,) = zone.alerts
     assert (alert.kind, alert.details["cause"]) == ("landing-overdue", "overwritten-while-copied")
@@ -111,49 +99,30 @@ def marked(**settle: Any) -> Zone:
 
 def test_a_marker_ends_the_wait() -> None:
     zone = marked()
-    put_at(zone, 0.0)
-    zone.driver.at(2.0, zone.put_marker)
-    zone.driver.run()
+    land(zone, 0.0, marker=2.0)
     assert zone.batches[0].dataset.frozen_at < START + timedelta(seconds=5)
     assert (len(zone.trained), zone.listings) == (1, 1)
 
 
-def test_an_upload_that_pauses_is_not_whole_without_its_marker() -> None:
-    """It pauses for longer than the quiet time: half a batch was trained on."""
+def test_without_its_marker_a_batch_is_overdue_and_trained_on_when_it_comes() -> None:
     zone = marked()
-    put_at(zone, 0.0, 1.0, 40.0, 41.0)
-    zone.driver.at(42.0, zone.put_marker)
-    zone.driver.run()
-    assert [batch.dataset.blobs for batch in zone.batches] == [4]
-    assert zone.alerts == []
-
-
-def test_without_its_marker_a_batch_is_overdue_and_not_trained_on() -> None:
-    zone = marked()
-    put_at(zone, 0.0, 1.0)
-    zone.driver.run()
+    land(zone, 0.0, 1.0)
     assert (zone.trained, zone.batches, zone.listings) == ([], [], 0)
     (alert,) = zone.alerts
     assert alert.kind == "landing-overdue"
     assert alert.details["marker"] == "_SUCCESS"
     assert not zone.driver.instances[landing_instance("digits")].live
+    zone.put_marker()
+    zone.driver.run()
+    assert zone.outcomes == ["started"], "it is whole, though late"
 
 
 def test_operators_are_alerted_once_about_one_batch() -> None:
+    """Its upload pauses for longer than the quiet time."""
     zone = marked()
-    put_at(zone, *range(0, 1000, 20))
-    zone.driver.at(1000.0, zone.put_marker)
-    zone.driver.run()
+    land(zone, *range(0, 1000, 20), marker=1000.0)
     assert len({alert.alert_id for alert in zone.alerts}) == 1
     assert [batch.dataset.blobs for batch in zone.batches] == [50]
-
-
-def test_a_marker_that_comes_late_still_makes_its_batch_whole() -> None:
-    zone = marked()
-    put_at(zone, 0.0)
-    zone.driver.at(500.0, zone.put_marker)
-    zone.driver.run()
-    assert (len(zone.alerts), zone.outcomes) == (1, ["started"])
 
 
 def test_a_marker_whose_event_is_lost_is_found_at_the_maximum_wait() -> None:
@@ -168,15 +137,13 @@ def test_the_marker_of_the_last_batch_says_nothing_of_the_next() -> None:
     zone = marked()
     put_at(zone, 0.0)
     zone.driver.at(1.0, zone.put_marker)
-    put_at(zone, 100.0)
-    zone.driver.run()
+    land(zone, 100.0)
     assert zone.outcomes == ["started"]
     assert [alert.kind for alert in zone.alerts] == ["landing-overdue"]
 
 
 def test_a_pipeline_may_train_without_its_marker() -> None:
     zone = marked(without_marker="train")
-    put_at(zone, 0.0, 1.0)
-    zone.driver.run()
+    land(zone, 0.0, 1.0)
     assert (zone.alerts, zone.outcomes) == ([], ["started"])
     assert zone.batches[0].dataset.frozen_at >= START + timedelta(seconds=100)

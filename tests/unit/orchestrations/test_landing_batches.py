@@ -15,7 +15,7 @@ from orchestrations.landing import WAKE_UPS_PER_GENERATION
 from orchestrations.names import landing_instance
 from tests.unit.orchestrations.driver import START
 from tests.unit.orchestrations.examples import version_of, with_rules
-from tests.unit.orchestrations.simulated_zone import UNMARKED, Zone, put_at
+from tests.unit.orchestrations.simulated_zone import UNMARKED, Zone, land, put_at
 
 # An activity is dispatched, returns, and its result is taken up: three steps of a second each.
 ACTIVITY = timedelta(seconds=3)
@@ -23,8 +23,7 @@ ACTIVITY = timedelta(seconds=3)
 
 def test_what_lands_during_training_is_one_follow_up_run() -> None:
     zone = Zone()
-    put_at(zone, 0.0, *(17.0 + number for number in range(8)))
-    zone.driver.run()
+    land(zone, 0.0, *(17.0 + number for number in range(8)))
     assert [batch.dataset.blobs for batch in zone.batches] == [1, 9]
     assert len(zone.trained) == 2
 
@@ -73,8 +72,7 @@ def test_a_batch_that_shrank_is_held_with_both_numbers_until_it_is_released() ->
     put_at(zone, *range(15))
     for number in range(4):
         zone.driver.at(100.0, lambda number=number: zone.delete(f"{number:07.2f}.png"))
-    put_at(zone, 101.0)
-    zone.driver.run()
+    land(zone, 101.0)
     assert zone.outcomes == ["started", "held"]
     (alert,) = zone.alerts
     assert (alert.kind, alert.details["blobs"], alert.details["last_trained_blobs"]) == (
@@ -92,8 +90,7 @@ def test_a_batch_that_shrank_is_held_with_both_numbers_until_it_is_released() ->
 
 def test_a_paused_pipelines_batches_are_held_without_an_alert_until_it_is_resumed() -> None:
     zone = Zone(paused="paused by ada")
-    put_at(zone, 0.0, 200.0)
-    zone.driver.run()
+    land(zone, 0.0, 200.0)
     assert (zone.outcomes, zone.alerts, zone.trained) == (["held", "held"], [], [])
     assert {(each.reason, each.message) for each in zone.held} == {
         ("paused", "the pipeline is paused by ada")
@@ -171,8 +168,7 @@ class ReadWhileEventsCome(Zone):
 def test_an_event_that_comes_while_the_record_is_read_a_last_time_is_not_lost() -> None:
     zone = ReadWhileEventsCome()
     zone.driver.latency = lambda: 0.5
-    put_at(zone, 0.0)
-    zone.driver.run()
+    land(zone, 0.0)
     assert [batch.dataset.blobs for batch in zone.batches] == [1, 2]
 
 
@@ -217,8 +213,7 @@ def test_a_broken_run_does_not_stop_the_zone() -> None:
         yield
 
     zone = Zone(retraining=broken)
-    put_at(zone, 0.0)
-    zone.driver.run()
+    land(zone, 0.0)
     assert not zone.driver.instances[landing_instance("digits")].live
     assert zone.driver.instances[landing_instance("digits")].error is None
 
@@ -233,8 +228,7 @@ def test_three_activities_lie_between_the_settled_zone_and_its_run() -> None:
 
     zone = Zone(retraining=run)
     zone.driver.latency = lambda: 1.0
-    put_at(zone, 0.0)
-    zone.driver.run()
+    land(zone, 0.0)
     (batch,) = zone.batches
     assert started[0] - batch.dataset.frozen_at == 3 * ACTIVITY + timedelta(seconds=1)
 
@@ -242,8 +236,7 @@ def test_three_activities_lie_between_the_settled_zone_and_its_run() -> None:
 @pytest.mark.parametrize("rule", ["paused", "only-deletions"])
 def test_a_pipeline_that_is_not_deployed_any_more_can_hold_and_ignore_batches(rule: str) -> None:
     zone = Zone()
-    put_at(zone, 0.0, 1.0)
-    zone.driver.run()
+    land(zone, 0.0, 1.0)
     zone.is_deployed = False
     zone.driver.at(100.0, lambda: zone.delete("0000.00.png"))
     if rule == "paused":
@@ -273,8 +266,7 @@ def test_a_run_goes_on_whose_batch_cannot_be_recorded() -> None:
 
 def test_a_long_trickle_goes_on_in_new_generations_and_keeps_its_deadline() -> None:
     zone = Zone(pipeline=with_rules(UNMARKED, settle={"maximum_wait_seconds": 1200.0}))
-    put_at(zone, *(number * 5.0 for number in range(300)))
-    zone.driver.run()
+    land(zone, *(number * 5.0 for number in range(300)))
     instance = zone.driver.instances["landing-digits"]
     assert instance.generations > 1200 / 10 / WAKE_UPS_PER_GENERATION
     assert timedelta(seconds=1200) <= zone.batches[0].dataset.frozen_at - START

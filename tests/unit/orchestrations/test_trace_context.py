@@ -15,7 +15,7 @@ from orchestrations.trace_context import TraceContext, batch_context, child_head
 from tests.unit.orchestrations.driver import START
 from tests.unit.orchestrations.examples import run_request
 from tests.unit.orchestrations.simulated_workspace import QUICK, Cluster
-from tests.unit.orchestrations.simulated_zone import UNMARKED, Zone, put_at
+from tests.unit.orchestrations.simulated_zone import UNMARKED, Zone, land
 
 HEADER = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 HEX = st.text("0123456789abcdef", min_size=1)
@@ -109,8 +109,7 @@ def open_traced(zone: Zone, header: str) -> None:
 def test_a_batch_its_run_and_its_record_are_in_the_trace_of_what_opened_it() -> None:
     zone, requests = traced_zone()
     zone.driver.at(0.0, lambda: open_traced(zone, HEADER))
-    put_at(zone, 1.0)
-    zone.driver.run()
+    land(zone, 1.0)
     (batch,) = zone.batches
     span = batch_context(batch.batch, BatchTrace(parent=HEADER))
     assert span is not None
@@ -124,8 +123,7 @@ def test_a_batch_its_run_and_its_record_are_in_the_trace_of_what_opened_it() -> 
 def test_a_batch_that_follows_has_a_trace_of_its_own_that_leads_to_the_one_before() -> None:
     zone, requests = traced_zone()
     zone.driver.at(0.0, lambda: open_traced(zone, HEADER))
-    put_at(zone, 1.0, 25.0)
-    zone.driver.run()
+    land(zone, 1.0, 25.0)
     first, second = zone.batches
     before = batch_context(first.batch, BatchTrace(parent=HEADER))
     assert before is not None
@@ -136,8 +134,7 @@ def test_a_batch_that_follows_has_a_trace_of_its_own_that_leads_to_the_one_befor
 
 def test_what_is_not_traced_has_no_word_of_traces() -> None:
     zone, requests = traced_zone()
-    put_at(zone, 1.0)
-    zone.driver.run()
+    land(zone, 1.0)
     (batch,) = zone.batches
     assert "trace" not in batch.to_dict()
     assert "concluded_at" not in batch.to_dict()
