@@ -20,12 +20,12 @@ from orchestrations.pipeline import Pipeline
 from orchestrations.retraining import retraining
 from tests.simulation.fakes.training import LANDING_CONTAINER, RECORDS_CONTAINER
 from tests.simulation.story import (
+    Act,
     CancelRun,
     Change,
     ChangeCluster,
     Delete,
     Deploy,
-    Item,
     Mark,
     Redrive,
     RedriveChanged,
@@ -64,10 +64,9 @@ class Acts:
         self.changed: dict[str, Change] = {}
         """Run → with what change it was sent again."""
 
-    def of(self, item: Item) -> Callable[[], object] | None:
-        """The act of an item at its time; None for an item that is no act."""
-        act = _ACTS.get(type(item))
-        return None if act is None else functools.partial(act, self, item)
+    def do(self, item: Act) -> None:
+        """Do it now."""
+        _ACTS[type(item)](self, item)
 
     # --- the zone --------------------------------------------------------------------------------
 
@@ -244,7 +243,7 @@ def _asking(
     return ask
 
 
-_ACTS: Mapping[type[Item], Callable[[Acts, Any], None]] = {
+_ACTS: Mapping[type[Act], Callable[[Acts, Any], None]] = {
     Upload: Acts._upload,
     RivalUpload: Acts._upload_of_rival,
     Mark: Acts._mark,

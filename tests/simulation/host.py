@@ -64,9 +64,7 @@ class Host:
         self._network = network
         self._hub = hub
         self._broker = broker
-        self._second_copies = {
-            item.number: item.delay for item in story.items if isinstance(item, SecondCopy)
-        }
+        self._second_copies = story.nth(SecondCopy)
         self._runs_twice = any(isinstance(item, EveryActivityTwice) for item in story.items)
         self._make_clients = make_clients
         self._functions: dict[str, Function] = {}
@@ -169,9 +167,9 @@ class Host:
         self._activities += 1
         execute = functools.partial(self._execute, call, self._functions[call.name])
         self._scheduler.spawn(execute)
-        delay = self._second_copies.get(self._activities)
-        if delay is not None:
-            self._scheduler.after(delay, lambda: self.is_up and self._scheduler.spawn(execute))
+        copy = self._second_copies.get(self._activities)
+        if copy is not None:
+            self._scheduler.after(copy.delay, lambda: self.is_up and self._scheduler.spawn(execute))
 
     def _execute(self, call: ActivityCall, function: Function) -> None:
         try:
@@ -194,23 +192,15 @@ class Host:
 
     def _triggers(self) -> dict[str, Callable[[list[Message]], Coroutine[Any, Any, Any]]]:
         return {
-            "blob-events": self._on_blob_events,
-            "job-events": self._on_job_events,
+            "blob-events": functools.partial(self._on_events, handle_blob_events),
+            "job-events": functools.partial(self._on_events, handle_job_events),
             "retries": self._on_retry,
             "notifications": self._deliver_notification,
         }
 
-    async def _on_blob_events(self, messages: list[Message]) -> None:
-        events: Any = messages
-        await handle_blob_events(
-            self.clients, self.pipelines, self.starter, events, now=self._scheduler.now
-        )
-
-    async def _on_job_events(self, messages: list[Message]) -> None:
-        events: Any = messages
-        await handle_job_events(
-            self.clients, self.pipelines, self.starter, events, now=self._scheduler.now
-        )
+    async def _on_events(self, handle: Callable[..., Any], messages: list[Message]) -> None:
+        now = self._scheduler.now
+        await handle(self.clients, self.pipelines, self.starter, messages, now=now)
 
     async def _on_retry(self, messages: list[Message]) -> None:
         await handle_retry(self.clients, self.starter, messages[0].get_body())

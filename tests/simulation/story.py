@@ -6,8 +6,10 @@ can be told with the fewest of them (`shrinking`). Times are seconds since the s
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Literal, get_args
+from dataclasses import dataclass
+from typing import Literal, TypeVar, get_args
+
+from pydantic import BaseModel, ConfigDict
 
 HOUR = 3_600.0
 DAY = 24 * HOUR
@@ -18,75 +20,73 @@ Zone = Literal["quiet", "marked", "daily", "copied", "queued"]
 """Which pipeline a story is about; `queued` has another one beside it that wants its nodes."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Item:
+class Item(BaseModel):
     """Something that happens."""
 
+    model_config = ConfigDict(frozen=True)
+
     def __str__(self) -> str:
-        told = ", ".join(
-            f"{field.name} {_text(field.name, getattr(self, field.name))}" for field in fields(self)
-        )
+        told = ", ".join(f"{name} {_text(name, value)}" for name, value in self)
         return f"{type(self).__name__}: {told}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Upload(Item):
+class Act(Item):
+    """Something that somebody does."""
+
+    at: float
+
+
+class NthItem(Item):
+    """Something that happens to the n-th of many."""
+
+    number: int
+
+
+AnyNthItem = TypeVar("AnyNthItem", bound=NthItem)
+
+
+class Upload(Act):
     """Somebody writes a blob, new or over what is there."""
 
-    at: float
     path: str
     content: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class RivalUpload(Item):
+class RivalUpload(Act):
     """Somebody writes a blob into the zone of the other pipeline, if there is one."""
 
-    at: float
     path: str
     content: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Delete(Item):
+class Delete(Act):
     """Somebody deletes a blob, if it is there."""
 
-    at: float
     path: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Mark(Item):
+class Mark(Act):
     """Somebody writes the marker of a batch."""
 
-    at: float
     path: str = "_SUCCESS"
 
 
-@dataclass(frozen=True, kw_only=True)
-class RequestRun(Item):
+class RequestRun(Act):
     """Another system asks for a run over the HTTP API."""
 
-    at: float
     key: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class CancelRun(Item):
+class CancelRun(Act):
     """Somebody cancels the newest run over the HTTP API, if it goes on."""
 
-    at: float
 
-
-@dataclass(frozen=True, kw_only=True)
-class Terminate(Item):
+class Terminate(Act):
     """Somebody terminates the newest run or landing over the durable API, if it goes on."""
 
-    at: float
     orchestrator: Literal["retraining", "landing"]
 
 
-@dataclass(frozen=True, kw_only=True)
 class TerminateAfter(Item):
     """Somebody terminates the instance whose activity this was, when it has run `number` times.
 
@@ -97,7 +97,6 @@ class TerminateAfter(Item):
     number: int
 
 
-@dataclass(frozen=True, kw_only=True)
 class OutageAfter(Item):
     """A service answers nothing for a while, from the end of an activity's n-th execution on."""
 
@@ -108,113 +107,84 @@ class OutageAfter(Item):
     hangs: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Redrive(Item):
+class Redrive(Act):
     """Somebody redrives all that is dead-lettered."""
-
-    at: float
 
 
 Change = Literal["compute", "limits", "attempts", "job", "without a file"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class RedriveChanged(Item):
+class RedriveChanged(Act):
     """Somebody redrives the first of the dead-lettered runs, with a change."""
 
-    at: float
     change: Change
 
 
-@dataclass(frozen=True, kw_only=True)
-class Deploy(Item):
+class Deploy(Act):
     """The app is deployed with another gate in `pipeline.yml` and another command in `job.yml`."""
 
-    at: float
     floor: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Shortage(Item):
+class Shortage(Act):
     """For a while there is no quota for these clusters; those that are there are taken away."""
 
-    at: float
     seconds: float
     clusters: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ChangeCluster(Item):
+class ChangeCluster(Act):
     """Somebody changes a cluster, if it is there; for so long it takes no other change."""
 
-    at: float
     seconds: float
     cluster: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Release(Item):
+class Release(Act):
     """Somebody releases the batch that was held last, if there is one."""
 
-    at: float
 
-
-@dataclass(frozen=True, kw_only=True)
-class LoseEvent(Item):
+class LoseEvent(NthItem):
     """The n-th blob event never comes."""
 
-    number: int
 
-
-@dataclass(frozen=True, kw_only=True)
-class RepeatEvent(Item):
+class RepeatEvent(NthItem):
     """The n-th blob event comes a second time, so much later."""
 
-    number: int
     delay: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class DelayEvent(Item):
+class DelayEvent(NthItem):
     """The n-th blob event comes so much later, behind others."""
 
-    number: int
     delay: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class LoseJobEvent(Item):
+class LoseJobEvent(NthItem):
     """The n-th event of Azure ML never comes."""
 
-    number: int
 
-
-@dataclass(frozen=True, kw_only=True)
-class DelayJobEvent(Item):
+class DelayJobEvent(NthItem):
     """The n-th event of Azure ML comes so much later, when its run may have ended."""
 
-    number: int
     delay: float
 
 
 StrayKind = Literal["unknown run", "other workspace", "unknown type", "not JSON", "wrong state"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class StrayJobEvent(Item):
+class StrayJobEvent(Act):
     """An event on the queue of Azure ML that is not what it should be.
 
     `wrong state`: it says of the newest job that it has completed, whatever it does.
     """
 
-    at: float
     kind: StrayKind
 
 
 CallEnd = Literal["unavailable", "throttled", "answer lost", "sent twice"]
 
 
-@dataclass(frozen=True, kw_only=True)
 class CallFault(Item):
     """The n-th call of a service goes wrong, after all retries of its SDK.
 
@@ -227,7 +197,6 @@ class CallFault(Item):
     end: CallEnd
 
 
-@dataclass(frozen=True, kw_only=True)
 class Outage(Item):
     """A service answers nothing for a while; `hangs`: it takes connections and says nothing."""
 
@@ -237,7 +206,6 @@ class Outage(Item):
     hangs: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
 class Crash(Item):
     """The host dies at its n-th call of any service, and comes back after a while.
 
@@ -249,15 +217,12 @@ class Crash(Item):
     down: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class SecondCopy(Item):
+class SecondCopy(NthItem):
     """The n-th execution of an activity is begun a second time while the first one runs."""
 
-    number: int
     delay: float
 
 
-@dataclass(frozen=True, kw_only=True)
 class EveryActivityTwice(Item):
     """Every execution of an activity that returns is repeated, and the second result counts.
 
@@ -280,11 +245,9 @@ JobEnd = Literal[
 ]
 
 
-@dataclass(frozen=True, kw_only=True)
-class JobFate(Item):
+class JobFate(NthItem):
     """The fate of the n-th job; those without an item complete."""
 
-    number: int
     end: JobEnd
 
 
@@ -296,6 +259,10 @@ class Story:
     zone: Zone
     reconcile_every: float
     items: tuple[Item, ...]
+
+    def nth(self, kind: type[AnyNthItem]) -> dict[int, AnyNthItem]:
+        """The items of a kind by their numbers."""
+        return {item.number: item for item in self.items if isinstance(item, kind)}
 
     def __str__(self) -> str:
         lines = [

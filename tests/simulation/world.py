@@ -34,13 +34,7 @@ from tests.simulation.fakes.webhooks import WebhookReceiver
 from tests.simulation.host import Host
 from tests.simulation.network import Network
 from tests.simulation.scheduler import Scheduler, VirtualBackground
-from tests.simulation.story import (
-    DAY,
-    Outage,
-    OutageAfter,
-    Story,
-    TerminateAfter,
-)
+from tests.simulation.story import DAY, Act, Outage, OutageAfter, Story, TerminateAfter
 from tests.simulation.task_hub import ActivityCall, ExecutionMode, TaskHub
 from tests.simulation.virtual_time import installed
 
@@ -135,9 +129,8 @@ class World:
             self.host.start()
             self._note_configuration()
             for item in self.story.items:
-                act = self.acts.of(item)
-                if act is not None:
-                    self.scheduler.after(getattr(item, "at"), act)  # noqa: B009 - every act has one
+                if isinstance(item, Act):
+                    self.scheduler.after(item.at, functools.partial(self.acts.do, item))
             self.scheduler.after(self.story.reconcile_every, self._tick)
             self.scheduler.run(until=lambda: self._is_over)
             self.scheduler.kill_threads()

@@ -13,14 +13,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from types import ModuleType, SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any
 
 import yaml
 
-from tests.simulation.network import Network
+from tests.simulation.network import Network, remote
 from tests.unit.handlers.azure_ml_fake import refusal
 
-Result = TypeVar("Result")
 Key = tuple[str, ...]
 
 QUOTA_CORES = 100
@@ -73,166 +72,142 @@ class MLClient:
         )
 
 
-Call = Callable[[str, Callable[[], Any]], Any]
+class Part:
+    """A part of the client, with what it calls the network by."""
+
+    def __init__(self, workspace: Workspace, call: Callable[[str, Callable[[], Any]], Any]) -> None:
+        self.workspace = workspace
+        self.call = call
 
 
-class Jobs:
-    def __init__(self, workspace: Workspace, call: Call) -> None:
-        self._workspace = workspace
-        self._call = call
-        self._runs_operations = SimpleNamespace(
+class Jobs(Part):
+    @property
+    def _runs_operations(self) -> Any:
+        return SimpleNamespace(
             get_run_details=self._get_run_details, get_run_children=self._get_run_children
         )
-
-    def get(self, name: str) -> Any:
-        return self._call("get job", lambda: copy.copy(_get(self._workspace.jobs, name)))
-
-    def create_or_update(self, job: Any) -> Any:
-        def effect() -> Any:
-            if job.name in self._workspace.jobs:
-                raise refusal(409, f"job {job.name} exists")
-            kept = SimpleNamespace(
-                name=job.name,
-                type=job.type,
-                status="Queued",
-                tags=dict(job.tags),
-                studio_url=f"https://ml.azure.com/runs/{job.name}",
-                id=f"/jobs/{job.name}",
-                code=None,
-                error=None,
-                inputs=job.inputs,
-                compute=job.compute.removeprefix("azureml:"),
-                command=job.command,
-                started_at=None,
-                ended_at=None,
-            )
-            self._workspace.jobs[job.name] = kept
-            self._workspace.on_submitted(kept)
-            return copy.copy(kept)
-
-        return self._call("submit job", effect)
-
-    def begin_cancel(self, name: str, *, polling: bool) -> None:
-        assert not polling, "nobody waits for the end here"
-
-        def effect() -> None:
-            _get(self._workspace.jobs, name)
-            self._workspace.on_cancelled(name)
-
-        self._call("cancel job", effect)
 
     def _get_run_children(self, _name: str) -> list[Any]:
         return []  # the simulation has command jobs
 
+    @remote("get job")
+    def get(self, name: str) -> Any:
+        return copy.copy(_get(self.workspace.jobs, name))
+
+    @remote("submit job")
+    def create_or_update(self, job: Any) -> Any:
+        if job.name in self.workspace.jobs:
+            raise refusal(409, f"job {job.name} exists")
+        kept = SimpleNamespace(
+            name=job.name,
+            type=job.type,
+            status="Queued",
+            tags=dict(job.tags),
+            studio_url=f"https://ml.azure.com/runs/{job.name}",
+            id=f"/jobs/{job.name}",
+            code=None,
+            error=None,
+            inputs=job.inputs,
+            compute=job.compute.removeprefix("azureml:"),
+            command=job.command,
+            started_at=None,
+            ended_at=None,
+        )
+        self.workspace.jobs[job.name] = kept
+        self.workspace.on_submitted(kept)
+        return copy.copy(kept)
+
+    @remote("cancel job")
+    def begin_cancel(self, name: str, *, polling: bool) -> None:
+        assert not polling, "nobody waits for the end here"
+        _get(self.workspace.jobs, name)
+        self.workspace.on_cancelled(name)
+
+    @remote("get run details")
     def _get_run_details(self, name: str) -> Any:
-        def effect() -> Any:
-            job = _get(self._workspace.jobs, name)
-            error = SimpleNamespace(code="UserError", message=job.error) if job.error else None
-            return SimpleNamespace(
-                error=error and SimpleNamespace(error=error),
-                log_files={},
-                start_time_utc=job.started_at,
-                end_time_utc=job.ended_at,
-            )
-
-        return self._call("get run details", effect)
+        job = _get(self.workspace.jobs, name)
+        error = SimpleNamespace(code="UserError", message=job.error) if job.error else None
+        return SimpleNamespace(
+            error=error and SimpleNamespace(error=error),
+            log_files={},
+            start_time_utc=job.started_at,
+            end_time_utc=job.ended_at,
+        )
 
 
-class Data:
-    def __init__(self, workspace: Workspace, call: Call) -> None:
-        self._assets = workspace.data
-        self._call = call
-
+class Data(Part):
+    @remote("get data")
     def get(self, name: str, version: str) -> Any:
-        return self._call("get data", lambda: _get(self._assets, (name, version)))
+        return _get(self.workspace.data, (name, version))
 
+    @remote("register data")
     def create_or_update(self, asset: Any) -> Any:
-        def effect() -> Any:
-            if (asset.name, asset.version) in self._assets:
-                raise refusal(409, "a data version is immutable")
-            self._assets[asset.name, asset.version] = asset
-            return asset
-
-        return self._call("register data", effect)
+        return _add_version(self.workspace.data, asset)
 
 
-class Models:
-    def __init__(self, workspace: Workspace, call: Call) -> None:
-        self._models = workspace.models
-        self._call = call
-
+class Models(Part):
+    @remote("get model")
     def get(self, name: str, version: str) -> Any:
-        return self._call("get model", lambda: _get(self._models, (name, version)))
+        return _get(self.workspace.models, (name, version))
 
+    @remote("list models")
     def list(self, name: str, **_: Any) -> list[Any]:
-        return self._call("list models", lambda: self._list(name))
-
-    def create_or_update(self, model: Any) -> Any:
-        def effect() -> Any:
-            if (model.name, model.version) in self._models:
-                raise refusal(409, "a model version is immutable")
-            self._models[model.name, model.version] = model
-            return model
-
-        return self._call("register model", effect)
-
-    def _list(self, name: str) -> list[Any]:
-        found = [model for key, model in self._models.items() if key[0] == name]
+        found = [model for key, model in self.workspace.models.items() if key[0] == name]
         if not found:
             raise refusal(404, f"there is no model {name}")
         return found
 
+    @remote("register model")
+    def create_or_update(self, model: Any) -> Any:
+        return _add_version(self.workspace.models, model)
 
-class Computes:
-    def __init__(self, workspace: Workspace, call: Call) -> None:
-        self._workspace = workspace
-        self._clusters = workspace.clusters
-        self._call = call
 
+class Computes(Part):
+    @remote("get cluster")
     def get(self, name: str) -> Any:
-        return self._call("get cluster", lambda: _get(self._clusters, name))
+        return _get(self.workspace.clusters, name)
 
+    @remote("list sizes")
     def list_sizes(self) -> list[Any]:
-        return self._call("list sizes", lambda: SIZES)
+        return SIZES
 
+    @remote("list usage")
     def list_usage(self) -> list[Any]:
         """A quota is used up, by somebody else, while one of its clusters is short of nodes."""
+        short = {QUOTAS[name] for name, lasting in self.workspace.short.items() if lasting > 0}
+        return [
+            SimpleNamespace(
+                name={"value": quota},
+                current_value=QUOTA_CORES if quota in short else 0,
+                limit=QUOTA_CORES,
+                type="Microsoft.MachineLearningServices/vmFamily/usages",
+            )
+            for quota in sorted(set(QUOTAS.values()))
+        ]
 
-        def effect() -> list[Any]:
-            short = {QUOTAS[name] for name, lasting in self._workspace.short.items() if lasting > 0}
-            return [
-                SimpleNamespace(
-                    name={"value": quota},
-                    current_value=QUOTA_CORES if quota in short else 0,
-                    limit=QUOTA_CORES,
-                    type="Microsoft.MachineLearningServices/vmFamily/usages",
-                )
-                for quota in sorted(set(QUOTAS.values()))
-            ]
-
-        return self._call("list usage", effect)
-
+    @remote("list nodes")
     def list_nodes(self, name: str) -> list[Any]:
         """None of them is idle."""
+        _get(self.workspace.clusters, name)
+        return []
 
-        def effect() -> list[Any]:
-            _get(self._clusters, name)
-            return []
-
-        return self._call("list nodes", effect)
-
+    @remote("put cluster")
     def begin_create_or_update(self, cluster: Any) -> Any:
-        def effect() -> Any:
-            if self._workspace.short[cluster.name] > 0:
-                raise refusal(400, "its nodes exceed the quota")
-            there = self._clusters.get(cluster.name)
-            if there is not None and there.provisioning_state == "Updating":
-                raise refusal(409, "the cluster is being changed")
-            cluster.provisioning_state = "Succeeded"
-            self._clusters[cluster.name] = cluster
-            return SimpleNamespace(wait=_wait, done=lambda: True)
+        if self.workspace.short[cluster.name] > 0:
+            raise refusal(400, "its nodes exceed the quota")
+        there = self.workspace.clusters.get(cluster.name)
+        if there is not None and there.provisioning_state == "Updating":
+            raise refusal(409, "the cluster is being changed")
+        cluster.provisioning_state = "Succeeded"
+        self.workspace.clusters[cluster.name] = cluster
+        return SimpleNamespace(wait=_wait, done=lambda: True)
 
-        return self._call("put cluster", effect)
+
+def _add_version(assets: dict[Key, Any], asset: Any) -> Any:
+    if (asset.name, asset.version) in assets:
+        raise refusal(409, "a version is immutable")
+    assets[asset.name, asset.version] = asset
+    return asset
 
 
 def _wait(_seconds: float) -> None:

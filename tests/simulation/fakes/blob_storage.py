@@ -24,7 +24,7 @@ from azure.core.exceptions import (
 from azure.core.rest import HttpRequest
 from azure.storage.blob import BlobPrefix
 
-from tests.simulation.network import Network
+from tests.simulation.network import Network, remote
 from tests.simulation.scheduler import Scheduler
 
 ACCOUNT = "landing"
@@ -153,6 +153,7 @@ class ContainerClient:
     def __init__(self, client: BlobServiceClient, name: str) -> None:
         self._client = client
         self._name = name
+        self.call = client.call
         self.url = client.url + name
         self._pipeline = SimpleNamespace(run=self._answer)  # see `landing_zone.listing`
 
@@ -176,13 +177,11 @@ class ContainerClient:
     def download_blob(self, blob: str) -> Any:
         return self.get_blob_client(blob).download_blob()
 
+    @remote("delete")
     def delete_blob(self, blob: str) -> None:
-        def effect() -> None:
-            if blob not in self._client.account.container(self._name).blobs:
-                raise _not_found(blob)
-            self._client.account.delete(self._name, blob)
-
-        self._client.call("delete", effect)
+        if blob not in self._client.account.container(self._name).blobs:
+            raise _not_found(blob)
+        self._client.account.delete(self._name, blob)
 
     def list_blobs(
         self,
@@ -213,10 +212,9 @@ class ContainerClient:
                 seen[blob.name] = blob.listed()
         return iter(list(seen.values()))
 
+    @remote("list")
     def _list(self, prefix: str) -> list[Blob]:
-        return self._client.call(
-            "list", lambda: self._client.account.container(self._name).below(prefix)
-        )
+        return self._client.account.container(self._name).below(prefix)
 
 
 _ENTRY = (
@@ -246,9 +244,17 @@ class BlobClient:
         self._client = client
         self._container = container
         self._name = name
+        self.call = client.call
 
     def _find(self) -> Blob | None:
         return self._client.account.container(self._container).blobs.get(self._name)
+
+    def _write(self, content: bytes, metadata: Mapping[str, str] | None = None) -> None:
+        self._client.account.write(self._container, self._name, content, metadata)
+
+    def _require_none(self) -> None:
+        if self._find() is not None:
+            raise _error(ResourceExistsError, 409, "BlobAlreadyExists")
 
     def _get(self) -> Blob:
         blob = self._find()
@@ -256,12 +262,13 @@ class BlobClient:
             raise _not_found(self._name)
         return blob
 
+    @remote("properties")
     def exists(self) -> bool:
-        return self._client.call("properties", self._find) is not None
+        return self._find() is not None
 
+    @remote("put block")
     def stage_block(self, block: str, data: bytes) -> None:
-        staged = self._client.account.container(self._container).staged
-        self._client.call("put block", lambda: staged.update({(self._name, block): data}))
+        self._client.account.container(self._container).staged[self._name, block] = data
 
     def commit_block_list(self, blocks: list[Any], *, match_condition: MatchConditions) -> None:
         assert match_condition is MatchConditions.IfMissing
@@ -281,6 +288,7 @@ class BlobClient:
     def url(self) -> str:
         return f"{self._client.url}{self._container}/{quote(self._name)}"
 
+    @remote("copy")
     def start_copy_from_url(
         self,
         source_url: str,
@@ -293,29 +301,24 @@ class BlobClient:
         assert match_condition is MatchConditions.IfMissing
         container, _, name = unquote(source_url.removeprefix(self._client.url)).partition("/")
 
-        def effect() -> None:
-            if self._find() is not None:
-                raise _error(ResourceExistsError, 409, "BlobAlreadyExists")
-            source = self._client.account.container(container).blobs.get(name)
-            if source is None:
-                raise _not_found(name)
-            if source_match_condition is not None and source_etag != f'"{source.etag}"':
-                raise _error(ResourceModifiedError, 412, "SourceConditionNotMet")
-            self._client.account.write(self._container, self._name, source.content)
-
-        self._client.call("copy", effect)
+        self._require_none()
+        source = self._client.account.container(container).blobs.get(name)
+        if source is None:
+            raise _not_found(name)
+        if source_match_condition is not None and source_etag != f'"{source.etag}"':
+            raise _error(ResourceModifiedError, 412, "SourceConditionNotMet")
+        self._write(source.content)
         return {"copy_status": "success"}
 
+    @remote("properties")
     def get_blob_properties(self) -> Any:
-        return self._client.call("properties", self._get).listed()
+        return self._get().listed()
 
+    @remote("set metadata")
     def set_blob_metadata(self, metadata: Mapping[str, str]) -> None:
-        def effect() -> None:
-            content = self._get().content
-            self._client.account.write(self._container, self._name, content, metadata)
+        self._write(self._get().content, metadata)
 
-        self._client.call("set metadata", effect)
-
+    @remote("upload")
     def upload_blob(
         self,
         data: str | bytes,
@@ -325,35 +328,23 @@ class BlobClient:
         etag: str | None = None,
         match_condition: MatchConditions | None = None,
     ) -> None:
-        content = data.encode() if isinstance(data, str) else data
+        there = self._find()
+        if match_condition is MatchConditions.IfNotModified:
+            if there is None or there.etag != etag:
+                raise _error(ResourceModifiedError, 412, "ConditionNotMet")
+        elif not overwrite:
+            self._require_none()
+        self._write(data.encode() if isinstance(data, str) else data, metadata)
 
-        def effect() -> None:
-            there = self._find()
-            if match_condition is MatchConditions.IfNotModified:
-                if there is None or there.etag != etag:
-                    raise _error(ResourceModifiedError, 412, "ConditionNotMet")
-            elif there is not None and not overwrite:
-                raise _error(ResourceExistsError, 409, "BlobAlreadyExists")
-            self._client.account.write(self._container, self._name, content, metadata)
-
-        self._client.call("upload", effect)
-
+    @remote("create append blob")
     def create_append_blob(self, *, match_condition: MatchConditions) -> None:
         assert match_condition is MatchConditions.IfMissing
+        self._require_none()
+        self._write(b"")
 
-        def effect() -> None:
-            if self._find() is not None:
-                raise _error(ResourceExistsError, 409, "BlobAlreadyExists")
-            self._client.account.write(self._container, self._name, b"")
-
-        self._client.call("create append blob", effect)
-
+    @remote("append")
     def append_block(self, data: bytes) -> None:
-        def effect() -> None:
-            blob = self._get()
-            self._client.account.write(self._container, self._name, blob.content + data)
-
-        self._client.call("append", effect)
+        self._write(self._get().content + data)
 
 
 def _not_found(name: str) -> Exception:

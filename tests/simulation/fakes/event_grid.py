@@ -34,16 +34,11 @@ class SystemTopics:
     def __init__(self, scheduler: Scheduler, broker: Broker, story: Story) -> None:
         self._scheduler = scheduler
         self._broker = broker
-        items = story.items
-        self._lost = {item.number for item in items if isinstance(item, LoseEvent)}
-        self._repeated = {
-            item.number: item.delay for item in items if isinstance(item, RepeatEvent)
-        }
-        self._delayed = {item.number: item.delay for item in items if isinstance(item, DelayEvent)}
-        self._lost_of_jobs = {item.number for item in items if isinstance(item, LoseJobEvent)}
-        self._delayed_of_jobs = {
-            item.number: item.delay for item in items if isinstance(item, DelayJobEvent)
-        }
+        self._lost = story.nth(LoseEvent)
+        self._repeated = story.nth(RepeatEvent)
+        self._delayed = story.nth(DelayEvent)
+        self._lost_of_jobs = story.nth(LoseJobEvent)
+        self._delayed_of_jobs = story.nth(DelayJobEvent)
         self._of_jobs = 0
         self._newest_job = "none-1"
         self.malformed = 0
@@ -67,10 +62,11 @@ class SystemTopics:
             "dataVersion": "",
             "data": {} if blob is None else {"eTag": blob.etag, "contentLength": len(blob.content)},
         }
-        delay = TRANSIT_SECONDS + self._delayed.get(number, 0.0)
+        delayed = self._delayed.get(number)
+        delay = TRANSIT_SECONDS + (delayed.delay if delayed else 0.0)
         self._deliver("blob-events", event, delay)
         if number in self._repeated:
-            self._deliver("blob-events", event, delay + self._repeated[number])
+            self._deliver("blob-events", event, delay + self._repeated[number].delay)
 
     def job_changed(self, job: str) -> None:
         """Azure ML reports that a job has another state."""
@@ -78,7 +74,8 @@ class SystemTopics:
         if self._of_jobs in self._lost_of_jobs:
             return
         self._newest_job = job
-        delay = TRANSIT_SECONDS + self._delayed_of_jobs.get(self._of_jobs, 0.0)
+        delayed = self._delayed_of_jobs.get(self._of_jobs)
+        delay = TRANSIT_SECONDS + (delayed.delay if delayed else 0.0)
         self._deliver("job-events", self._job_event(job), delay)
 
     def stray_job_event(self, kind: StrayKind) -> None:

@@ -61,15 +61,14 @@ class Cluster:
         self._account = account
         self._changed = changed
         self._chance = random.Random(f"jobs {story.seed}")
-        self._fates: dict[int, JobEnd] = {
-            item.number: item.end for item in story.items if isinstance(item, JobFate)
-        }
+        self._fates = story.nth(JobFate)
         self.lives: dict[str, JobLife] = {}
         workspace.on_submitted = self._begin
         workspace.on_cancelled = self._cancel
 
     def _begin(self, job: Any) -> None:
-        end: JobEnd = self._fates.get(len(self.lives) + 1, "completes")
+        fate = self._fates.get(len(self.lives) + 1)
+        end = "completes" if fate is None else fate.end
         life = JobLife(
             name=job.name,
             pipeline=job.tags["landfall.pipeline"],
