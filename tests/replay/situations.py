@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
 from tests.replay.recording import Document
 from tests.replay.scene import (
@@ -40,7 +41,8 @@ QUEUES: Document = {
     ],
 }
 """The content of `queues.yml`."""
-IN_QUEUE: Document = {"compute": [{"cluster": "queued", "size": "Standard_D4s_v5", "nodes": 1}]}
+QUEUED_COMPUTE = [{"cluster": "queued", "size": "Standard_D4s_v5", "nodes": 1}]
+LONG_QUIET: Document = {"quiet_seconds": 100, "maximum_wait_seconds": 1000}
 BASE: Document = {
     "source": {"container": CONTAINER},
     "settle": {"quiet_seconds": 1, "maximum_wait_seconds": 60},
@@ -52,6 +54,50 @@ BASE: Document = {
 
 
 Play = Callable[[Scene], Awaitable[None]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """Which generation of an orchestrator is recorded: the n-th of which something holds."""
+
+    orchestrator: str
+    holds: Holds = is_done
+    number: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Situation:
+    """One situation: its pipeline is `BASE` with `changes`."""
+
+    play: Play
+    keep: Mapping[str, Kept]
+    """Name of the recording, without the orchestrator's → what is kept under it."""
+    changes: Document
+
+
+SITUATIONS: dict[str, Situation] = {}
+
+
+def situation(name: str, keep: Mapping[str, Kept], **changes: Any) -> Callable[[Play], Play]:
+    """Make a play a situation."""
+
+    def register(play: Play) -> Play:
+        SITUATIONS[name] = Situation(play=play, keep=keep, changes=changes)
+        return play
+
+    return register
+
+
+def _landing(number: int = 1, holds: Holds = is_done) -> Kept:
+    return Kept(orchestrator="landing", holds=holds, number=number)
+
+
+def _run(state: str, number: int = 1) -> Kept:
+    return Kept(orchestrator="retraining", holds=ended_as(state), number=number)
+
+
+def _rollout(state: str) -> Kept:
+    return Kept(orchestrator="rollout", holds=ended_as(state))
 
 
 def upload(*names: str, landed: int = 1, **script: float) -> Play:
@@ -74,6 +120,15 @@ def upload_until(state: str, **script: float) -> Play:
     return play
 
 
+@situation(
+    "batches",
+    {
+        "started": _landing(1),
+        "duplicate": _landing(3),
+        "succeeded": _run("succeeded"),
+        "beat-the-champion": _run("succeeded", 2),
+    },
+)
 async def three_batches(scene: Scene) -> None:
     """A first batch, a second one that beats the champion, and the second one once more."""
     await scene.land("1", "2", accuracy=0.7)
@@ -84,6 +139,7 @@ async def three_batches(scene: Scene) -> None:
     await scene.landed(3)
 
 
+@situation("marked", {"marked": _landing()}, settle=LONG_QUIET, source={"marker": MARKER})
 async def marked(scene: Scene) -> None:
     """The marker blob says that the batch is whole; and again while the landing is closing."""
     await scene.land("1", accuracy=0.9)
@@ -94,6 +150,7 @@ async def marked(scene: Scene) -> None:
     await scene.landed()
 
 
+@situation("woken-twice", {"restarted": _landing()}, settle=LONG_QUIET)
 async def woken_twice(scene: Scene) -> None:
     """Two events at the same time make a settling landing go on as new."""
     await scene.land("1", accuracy=0.9)
@@ -101,6 +158,14 @@ async def woken_twice(scene: Scene) -> None:
     await scene.until("landing", is_in("settling"))
 
 
+@situation(
+    "shrunk",
+    {
+        "only-deletions": _landing(holds=landed_as("only-deletions")),
+        "held": _landing(holds=landed_as("held")),
+        "released": _landing(2, landed_as("started")),
+    },
+)
 async def shrunk(scene: Scene) -> None:
     """Files are gone: alone that starts nothing; with a new one the batch is held, and released."""
     await scene.land("1", "2", "3", "4", accuracy=0.7)
@@ -116,6 +181,7 @@ async def shrunk(scene: Scene) -> None:
     await scene.until("landing", landed_as("started"), 2)
 
 
+@situation("uploaded", {"invalid-manifest": _landing()}, source={"manifest": MANIFEST})
 async def invalid_manifest(scene: Scene) -> None:
     """The uploader's manifest breaks its rules."""
     await scene.land("1")
@@ -123,6 +189,7 @@ async def invalid_manifest(scene: Scene) -> None:
     await scene.landed()
 
 
+@situation("followed-up", {"followed-up": _landing()})
 async def followed_up(scene: Scene) -> None:
     """More lands while the run is training."""
     await scene.land("1", seconds=3)
@@ -131,6 +198,9 @@ async def followed_up(scene: Scene) -> None:
     await scene.landed(2)
 
 
+@situation(
+    "requested", {"requested": _landing(1), "requested-duplicate": _landing(2)}, settle=LONG_QUIET
+)
 async def requested(scene: Scene) -> None:
     """Another system asks for a run, twice on the same data."""
     await scene.land("1", accuracy=0.9)
@@ -141,6 +211,7 @@ async def requested(scene: Scene) -> None:
     await scene.landed(2)
 
 
+@situation("late", {"activity-retried": _landing()}, source={"container": "late"})
 async def late_container(scene: Scene) -> None:
     """An activity fails until the container is there, which then is empty."""
     await scene.request("too-early")
@@ -149,6 +220,7 @@ async def late_container(scene: Scene) -> None:
     await scene.landed()
 
 
+@situation("crashed", {"retrying": _run("retrying"), "resumed": _run("succeeded")})
 async def crashed(scene: Scene) -> None:
     """A job fails without a word; the next attempt resumes."""
     await scene.land("1", crashes=1)
@@ -156,6 +228,7 @@ async def crashed(scene: Scene) -> None:
     await scene.ended("succeeded")
 
 
+@situation("superseded", {"superseded": _run("superseded")}, retry={"delays_seconds": [20]})
 async def superseded(scene: Scene) -> None:
     """Newer data is claimed before the next attempt begins."""
     await scene.land("1", crashes=1)
@@ -164,6 +237,7 @@ async def superseded(scene: Scene) -> None:
     await scene.ended("superseded")
 
 
+@situation("cancelled", {"cancelled": _run("cancelled")})
 async def cancelled(scene: Scene) -> None:
     """Somebody cancels the run while its job is running."""
     await scene.land("1", seconds=100)
@@ -172,6 +246,9 @@ async def cancelled(scene: Scene) -> None:
     await scene.ended("cancelled")
 
 
+@situation(
+    "over-budget", {"cancelled-in-queue": _run("cancelled")}, compute=QUEUED_COMPUTE, queue="poor"
+)
 async def over_budget(scene: Scene) -> None:
     """Somebody cancels a run that waits in its queue."""
     await scene.land("1")
@@ -180,6 +257,12 @@ async def over_budget(scene: Scene) -> None:
     await scene.ended("cancelled")
 
 
+@situation(
+    "too-slow",
+    {"deadline-exceeded": _run("failed")},
+    retry={"attempts": 1},
+    limits={"running_seconds": RUNNING_LIMIT_SECONDS},
+)
 async def too_slow(scene: Scene) -> None:
     """The job runs for longer than the pipeline's limits allow."""
     await scene.land("1", seconds=100)
@@ -189,6 +272,13 @@ async def too_slow(scene: Scene) -> None:
     await scene.ended("failed")
 
 
+@situation(
+    "long-wait",
+    {
+        "restarted": Kept(orchestrator="retraining", holds=is_continued),
+        "long-wait": _run("succeeded"),
+    },
+)
 async def long_wait(scene: Scene) -> None:
     """A run waits over the end of a generation, and over a timer's."""
     await scene.land("1", seconds=40)
@@ -196,6 +286,7 @@ async def long_wait(scene: Scene) -> None:
     await scene.ended("succeeded")
 
 
+@situation("terminated", {"run-terminated": _landing()})
 async def terminated(scene: Scene) -> None:
     """An operator terminates the run under the landing."""
     await scene.land("1", seconds=3)
@@ -207,6 +298,25 @@ async def terminated(scene: Scene) -> None:
     await scene.landed()
 
 
+@situation(
+    "rolled-out",
+    {
+        "deployed": _run("succeeded"),
+        "finished": _rollout("finished"),
+        "superseded-while-baking": _rollout("superseded"),
+        "rolled-back": _rollout("rolled_back"),
+    },
+    deploy={
+        "endpoint": "rolled-out",
+        "instance_type": "Standard_DS3_v2",
+        "smoke_request": "smoke.json",
+        "steps": [{"traffic": 50, "bake_minutes": 60}, {"traffic": 100, "bake_minutes": 0}],
+        "guards": {
+            "minimum_requests": 0,
+            "answers": [{"metric": "mean", "field": "x", "max": 1, "collection": "response"}],
+        },
+    },
+)
 async def rolled_out(scene: Scene) -> None:
     """A model goes live; a second one is superseded while it bakes; a third one is rolled back."""
     await scene.land("1", accuracy=0.7)
@@ -221,6 +331,11 @@ async def rolled_out(scene: Scene) -> None:
     await scene.until("rollout", ended_as("rolled_back"))
 
 
+@situation(
+    "batch-rolled-out",
+    {"batch-finished": _rollout("finished"), "batch-rolled-back": _rollout("rolled_back")},
+    deploy={"kind": "batch", "endpoint": "batch-rolled-out", "compute": "cpu"},
+)
 async def rolled_out_for_batches(scene: Scene) -> None:
     """A model is the default of a batch endpoint; the smoke job of a second one fails."""
     await scene.land("1", accuracy=0.7)
@@ -229,195 +344,48 @@ async def rolled_out_for_batches(scene: Scene) -> None:
     await scene.until("rollout", ended_as("rolled_back"))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Kept:
-    """Which generation of an orchestrator is recorded: the n-th of which something holds."""
-
-    orchestrator: str
-    holds: Holds = is_done
-    number: int = 1
-
-
-@dataclass(frozen=True, kw_only=True)
-class Situation:
-    """One situation: its pipeline is `BASE` with `changes`."""
-
-    play: Play
-    keep: Mapping[str, Kept]
-    """Name of the recording, without the orchestrator's → what is kept under it."""
-    changes: Document = field(default_factory=Document)
-
-
-_LONG_QUIET: Document = {"settle": {"quiet_seconds": 100, "maximum_wait_seconds": 1000}}
-
-
-def _landing(number: int = 1) -> Kept:
-    return Kept(orchestrator="landing", number=number)
-
-
-def _run(state: str, number: int = 1) -> Kept:
-    return Kept(orchestrator="retraining", holds=ended_as(state), number=number)
-
-
-def _rollout(state: str) -> Kept:
-    return Kept(orchestrator="rollout", holds=ended_as(state))
-
-
-SITUATIONS: Mapping[str, Situation] = {
-    "batches": Situation(
-        play=three_batches,
-        keep={
-            "started": _landing(1),
-            "duplicate": _landing(3),
-            "succeeded": _run("succeeded"),
-            "beat-the-champion": _run("succeeded", 2),
-        },
-    ),
-    "marked": Situation(
-        play=marked,
-        keep={"marked": _landing()},
-        changes={**_LONG_QUIET, "source": {"marker": MARKER}},
-    ),
-    "overdue": Situation(
-        play=upload("1"),  # without its marker
-        keep={"overdue": _landing()},
-        changes={
-            "source": {"marker": MARKER},
-            "settle": {"quiet_seconds": 1, "maximum_wait_seconds": 3},
-        },
-    ),
-    "shrunk": Situation(
-        play=shrunk,
-        keep={
-            "only-deletions": Kept(orchestrator="landing", holds=landed_as("only-deletions")),
-            "held": Kept(orchestrator="landing", holds=landed_as("held")),
-            "released": Kept(orchestrator="landing", holds=landed_as("started"), number=2),
-        },
-    ),
-    "overwritten": Situation(
-        play=upload("1", changed=1),  # its job finds the data overwritten
-        keep={"data-changed": _landing()},
-    ),
-    "woken-twice": Situation(play=woken_twice, keep={"restarted": _landing()}, changes=_LONG_QUIET),
-    "large": Situation(
-        # Listed in ranges of names: here its partitions (see `recorded_app`).
-        play=upload("date=2026-11-20/1", "date=2026-11-21/2", "date=2026-11-22/3", accuracy=0.9),
-        keep={"in-ranges": _landing(), "ranges": Kept(orchestrator="freezing")},
-        changes={
-            "source": {"partitions": "date=%Y-%m-%d"},
-            "dataset": {"newest_partitions": 3},
-        },
-    ),
-    "copied": Situation(
-        play=upload("1", "2", accuracy=0.9),
-        keep={"copied": _landing(), "copies": Kept(orchestrator="freezing")},
-        changes={"dataset": {"freeze": "copy"}},
-    ),
-    "uploaded": Situation(
-        play=invalid_manifest,
-        keep={"invalid-manifest": _landing()},
-        changes={"source": {"manifest": MANIFEST}},
-    ),
-    "followed-up": Situation(play=followed_up, keep={"followed-up": _landing()}),
-    "requested": Situation(
-        play=requested,
-        keep={"requested": _landing(1), "requested-duplicate": _landing(2)},
-        changes=_LONG_QUIET,
-    ),
-    "late": Situation(
-        play=late_container,
-        keep={"activity-retried": _landing()},
-        changes={"source": {"container": "late"}},
-    ),
-    "poisoned": Situation(
-        # The trainer refuses a file: it is left out, and the landing follows itself up.
-        play=upload("1", "2.bad", landed=2, accuracy=0.9),
-        keep={"quarantined": _landing(), "data-rejected": _run("rejected")},
-    ),
-    "crashed": Situation(
-        play=crashed, keep={"retrying": _run("retrying"), "resumed": _run("succeeded")}
-    ),
-    "hopeless": Situation(
-        play=upload_until("failed", crashes=9), keep={"out-of-attempts": _run("failed")}
-    ),
-    "superseded": Situation(
-        play=superseded,
-        keep={"superseded": _run("superseded")},
-        changes={"retry": {"delays_seconds": [20]}},
-    ),
-    "cancelled": Situation(play=cancelled, keep={"cancelled": _run("cancelled")}),
-    "admitted": Situation(
-        play=upload_until("succeeded", accuracy=0.9),  # with nodes of its queue
-        keep={"admitted": _run("succeeded")},
-        changes={**IN_QUEUE, "queue": "open", "minimum_scaling_efficiency": 0.8},
-    ),
-    "over-budget": Situation(
-        play=over_budget,
-        keep={"cancelled-in-queue": _run("cancelled")},
-        changes={**IN_QUEUE, "queue": "poor"},
-    ),
-    "too-slow": Situation(
-        play=too_slow,
-        keep={"deadline-exceeded": _run("failed")},
-        changes={
-            "retry": {"attempts": 1},
-            "limits": {"running_seconds": RUNNING_LIMIT_SECONDS},
-        },
-    ),
-    "below-floor": Situation(
-        play=upload_until("not_promoted", accuracy=0.4),
-        keep={"not-promoted": _run("not_promoted")},
-    ),
-    "no-quota": Situation(
-        play=upload_until("rejected", accuracy=0.4),
-        keep={"quota-exceeded": _run("rejected")},
-        changes={"compute": [{"cluster": "gpu", "size": NO_QUOTA_SIZE, "nodes": 1}]},
-    ),
-    "long-wait": Situation(
-        play=long_wait,
-        keep={
-            "restarted": Kept(orchestrator="retraining", holds=is_continued),
-            "long-wait": _run("succeeded"),
-        },
-    ),
-    "rolled-out": Situation(
-        play=rolled_out,
-        keep={
-            "deployed": _run("succeeded"),
-            "finished": _rollout("finished"),
-            "superseded-while-baking": _rollout("superseded"),
-            "rolled-back": _rollout("rolled_back"),
-        },
-        changes={
-            "deploy": {
-                "endpoint": "rolled-out",
-                "instance_type": "Standard_DS3_v2",
-                "smoke_request": "smoke.json",
-                "steps": [
-                    {"traffic": 50, "bake_minutes": 60},
-                    {"traffic": 100, "bake_minutes": 0},
-                ],
-                "guards": {
-                    "minimum_requests": 0,
-                    "answers": [
-                        {"metric": "mean", "field": "x", "max": 1, "collection": "response"}
-                    ],
-                },
-            }
-        },
-    ),
-    "batch-rolled-out": Situation(
-        play=rolled_out_for_batches,
-        keep={
-            "batch-finished": _rollout("finished"),
-            "batch-rolled-back": _rollout("rolled_back"),
-        },
-        changes={
-            "deploy": {"kind": "batch", "endpoint": "batch-rolled-out", "compute": "cpu"},
-        },
-    ),
-    "terminated": Situation(play=terminated, keep={"run-terminated": _landing()}),
-}
+# Without its marker.
+situation(
+    "overdue",
+    {"overdue": _landing()},
+    source={"marker": MARKER},
+    settle={"quiet_seconds": 1, "maximum_wait_seconds": 3},
+)(upload("1"))
+# Its job finds the data overwritten.
+situation("overwritten", {"data-changed": _landing()})(upload("1", changed=1))
+# Listed in ranges of names: here its partitions (see `recorded_app`).
+situation(
+    "large",
+    {"in-ranges": _landing(), "ranges": Kept(orchestrator="freezing")},
+    source={"partitions": "date=%Y-%m-%d"},
+    dataset={"newest_partitions": 3},
+)(upload("date=2026-11-20/1", "date=2026-11-21/2", "date=2026-11-22/3", accuracy=0.9))
+situation(
+    "copied",
+    {"copied": _landing(), "copies": Kept(orchestrator="freezing")},
+    dataset={"freeze": "copy"},
+)(upload("1", "2", accuracy=0.9))
+# The trainer refuses a file: it is left out, and the landing follows itself up.
+situation("poisoned", {"quarantined": _landing(), "data-rejected": _run("rejected")})(
+    upload("1", "2.bad", landed=2, accuracy=0.9)
+)
+situation("hopeless", {"out-of-attempts": _run("failed")})(upload_until("failed", crashes=9))
+# With nodes of its queue.
+situation(
+    "admitted",
+    {"admitted": _run("succeeded")},
+    compute=QUEUED_COMPUTE,
+    queue="open",
+    minimum_scaling_efficiency=0.8,
+)(upload_until("succeeded", accuracy=0.9))
+situation("below-floor", {"not-promoted": _run("not_promoted")})(
+    upload_until("not_promoted", accuracy=0.4)
+)
+situation(
+    "no-quota",
+    {"quota-exceeded": _run("rejected")},
+    compute=[{"cluster": "gpu", "size": NO_QUOTA_SIZE, "nodes": 1}],
+)(upload_until("rejected", accuracy=0.4))
 
 
 def pipeline_document(name: str) -> Document:
