@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import os
 import webbrowser
+from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -11,12 +14,18 @@ from rich.text import Text
 
 from landfall_cli import dead_letters, models, pipelines, rollouts, runs
 from landfall_cli.check import check
-from landfall_cli.connection import KEY_VARIABLE, SCOPE_VARIABLE, URL_VARIABLE, Connection
+from landfall_cli.connection import (
+    KEY_VARIABLE,
+    SCOPE_VARIABLE,
+    URL_VARIABLE,
+    Connection,
+    find_connection,
+)
 from landfall_cli.doctor import doctor
 from landfall_cli.options import After
 from landfall_cli.output import state
 from landfall_cli.queue import queue
-from landfall_cli.session import Options, open_session, with_exit_codes
+from landfall_cli.session import Session, command
 
 app = typer.Typer(
     name="landfall",
@@ -29,9 +38,9 @@ app.add_typer(pipelines.app, name="pipelines")
 app.add_typer(models.app, name="models")
 app.add_typer(rollouts.app, name="rollouts")
 app.add_typer(dead_letters.app, name="dead-letters")
-app.command()(check)
-app.command()(doctor)
-app.command()(queue)
+command(app)(check)
+command(app)(doctor)
+command(app)(queue)
 
 
 @app.callback()
@@ -54,20 +63,19 @@ def options(
     json: Annotated[bool, typer.Option("--json", help="Print the API's document.")] = False,
 ) -> None:
     """Keep the options for the command."""
-    context.obj = Options(url=url, key=key, scope=scope, as_json=json)
+    connect = functools.partial(find_connection, url, key, os.environ, Path.cwd(), scope=scope)
+    context.obj = Session(connect, as_json=json)
 
 
-@app.command()
-@with_exit_codes
+@command(app)
 def explain(
-    context: typer.Context,
+    session: Session,
     blob: Annotated[str, typer.Argument(help="Its URL, or container/path.")],
     model: Annotated[
         str | None, typer.Option(help="A version of the model: was it trained on the blob?")
     ] = None,
 ) -> None:
     """Show a blob's history, and the reason of each decision."""
-    session = open_session(context)
 
     def people(document: Any) -> None:
         in_model, trained = document.get("in_model"), document.get("model")
@@ -92,11 +100,9 @@ def explain(
     session.output.show(session.api.get("/api/explain", blob=blob, model=model), people)
 
 
-@app.command()
-@with_exit_codes
-def alarms(context: typer.Context) -> None:
+@command(app)
+def alarms(session: Session) -> None:
     """Show the silence alarms that are on: expected events that did not happen."""
-    session = open_session(context)
 
     def people(document: Any) -> None:
         output, found = session.output, document["alarms"]
@@ -117,16 +123,14 @@ def alarms(context: typer.Context) -> None:
     session.output.show(session.api.get("/api/alarms"), people)
 
 
-@app.command()
-@with_exit_codes
+@command(app)
 def actions(
-    context: typer.Context,
+    session: Session,
     *,
     limit: Annotated[int, typer.Option(min=1, max=100)] = 20,
     after: After = None,
 ) -> None:
     """Show actions over the API, newest first: who, when, what and why."""
-    session = open_session(context)
 
     def people(document: Any) -> None:
         output = session.output
@@ -143,10 +147,9 @@ def actions(
     session.output.show(session.api.get("/api/actions", limit=limit, after=after), people)
 
 
-@app.command("open")
-@with_exit_codes
+@command(app, "open")
 def open_page(
-    context: typer.Context,
+    session: Session,
     screen: Annotated[
         str, typer.Argument(help="Such as now, pipelines/NAME, runs/ID, models/NAME.")
     ] = "now",
@@ -156,7 +159,6 @@ def open_page(
     ] = False,
 ) -> None:
     """Open the operators' page in a browser, with the key of this command line."""
-    session = open_session(context)
     link = page_link(session.api.connection, screen)
     if prints or not webbrowser.open(link):
         session.output.line(link)

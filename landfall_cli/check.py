@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from landfall_cli.doctor import Check, print_checks
+from landfall_cli.session import Session
 
 PIPELINES_REMEDY = "Fix that file: the app does not start with it."
 HISTORIES_REMEDY = (
@@ -21,7 +22,7 @@ RECORDED = Path("tests") / "replay" / "histories"
 
 
 def check(
-    context: typer.Context,
+    session: Session,
     app: Annotated[Path, typer.Option(help="The app's folder.", file_okay=False)] = Path(),
     *,
     histories: Annotated[
@@ -30,7 +31,7 @@ def check(
     ] = None,
 ) -> None:
     """Check pipeline files, and whether the code fits recorded histories; exit code 1 if not."""
-    print_checks(context, list(examine_app(app, histories or app / RECORDED)))
+    print_checks(session, list(examine_app(app, histories or app / RECORDED)))
 
 
 def examine_app(app: Path, histories: Path) -> Iterator[Check]:

@@ -8,23 +8,21 @@ import typer
 from rich.text import Text
 
 from landfall_cli.options import By, OptionalReason, Yes
-from landfall_cli.session import Exit, asked_by, complain, open_session, with_exit_codes
+from landfall_cli.session import Exit, Session, command, complain
 
 app = typer.Typer(no_args_is_help=True, help="Dead letters: what gave up.")
 
 Ids = Annotated[list[int] | None, typer.Argument(help="Their numbers, as `list` shows them.")]
 
 
-@app.command("list")
-@with_exit_codes
+@command(app, "list")
 def list_letters(
-    context: typer.Context,
+    session: Session,
     *,
     limit: Annotated[int, typer.Option(min=1, max=100)] = 50,
     after: Annotated[int | None, typer.Option(help="Those with greater numbers.")] = None,
 ) -> None:
     """Dead letters, oldest first."""
-    session = open_session(context)
 
     def people(document: Any) -> None:
         output, letters = session.output, document["dead_letters"]
@@ -47,11 +45,9 @@ def list_letters(
     session.output.show(session.api.get("/api/dead-letters", limit=limit, after=after), people)
 
 
-@app.command()
-@with_exit_codes
-def show(context: typer.Context, number: Annotated[int, typer.Argument(metavar="ID")]) -> None:
+@command(app)
+def show(session: Session, number: Annotated[int, typer.Argument(metavar="ID")]) -> None:
     """One dead letter with its body and what to do about it."""
-    session = open_session(context)
 
     def people(letter: Any) -> None:
         session.output.facts(
@@ -71,10 +67,9 @@ def show(context: typer.Context, number: Annotated[int, typer.Argument(metavar="
     session.output.show(session.api.get(f"/api/dead-letters/{number}"), people)
 
 
-@app.command()
-@with_exit_codes
+@command(app)
 def redrive(
-    context: typer.Context,
+    session: Session,
     ids: Ids = None,
     *,
     error: Annotated[str | None, typer.Option(help="All with this error.")] = None,
@@ -86,23 +81,22 @@ def redrive(
     if bool(ids) == bool(error):
         complain("name dead letters by their ids, or all of one --error")
         raise typer.Exit(Exit.USAGE)
-    session = open_session(context)
     what = f"all with {error}" if error else f"dead letters {', '.join(map(str, ids or ()))}"
-    session.confirm(f"Redrive {what}?", is_confirmed=yes)
-    body: dict[str, Any] = {"error": error} if error else {"ids": ids}
-    if reason:
-        body["reason"] = reason
-    document = session.api.post("/api/dead-letters/redrive", body | asked_by(by))
-    session.output.show(
-        document,
-        lambda shown: session.output.line(f"sent again: {', '.join(shown['redriven']) or 'none'}"),
+    session.act(
+        f"Redrive {what}?",
+        "/api/dead-letters/redrive",
+        lambda done: f"sent again: {', '.join(done['redriven']) or 'none'}",
+        error=error or None,
+        ids=ids or None,
+        reason=reason or None,
+        by=by,
+        yes=yes,
     )
 
 
-@app.command()
-@with_exit_codes
+@command(app)
 def discard(
-    context: typer.Context,
+    session: Session,
     ids: Annotated[list[int], typer.Argument(help="Their numbers, as `list` shows them.")],
     *,
     reason: Annotated[str, typer.Option(help="Why; it is kept with their content.")],
@@ -110,12 +104,12 @@ def discard(
     yes: Yes = False,
 ) -> None:
     """Remove dead letters for good; their content stays in the records container."""
-    session = open_session(context)
-    session.confirm(f"Discard dead letters {', '.join(map(str, ids))}?", is_confirmed=yes)
-    document = session.api.post(
-        "/api/dead-letters/discard", {"ids": ids, "reason": reason, **asked_by(by)}
-    )
-    session.output.show(
-        document,
-        lambda shown: session.output.line(f"discarded: {', '.join(map(str, shown['discarded']))}"),
+    session.act(
+        f"Discard dead letters {', '.join(map(str, ids))}?",
+        "/api/dead-letters/discard",
+        lambda done: f"discarded: {', '.join(map(str, done['discarded']))}",
+        ids=ids,
+        reason=reason,
+        by=by,
+        yes=yes,
     )

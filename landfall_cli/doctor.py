@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from rich.text import Text
 
 from landfall_cli.api import Api, Refused
-from landfall_cli.session import Exit, open_output, open_session, with_exit_codes
+from landfall_cli.session import Exit, Session
 
 OPERATIONS = frozenset(
     {
@@ -46,19 +46,18 @@ class Check(BaseModel):
     remedy: str | None = None
 
 
-@with_exit_codes
-def doctor(context: typer.Context) -> None:
+def doctor(session: Session) -> None:
     """Look at the API, its services and every pipeline; exit code 1 if something is bad."""
-    print_checks(context, list(examine(open_session(context).api)))
+    print_checks(session, list(examine(session.api)))
 
 
-def print_checks(context: typer.Context, checks: Sequence[Check]) -> None:
+def print_checks(session: Session, checks: Sequence[Check]) -> None:
     """Print what was found and how to fix it.
 
     Raises:
         typer.Exit: something is bad.
     """
-    output = open_output(context)
+    output = session.output
     document = {"checks": [check.model_dump() for check in checks]}
 
     def people(_: Any) -> None:

@@ -8,7 +8,7 @@ import typer
 from rich.text import Text
 
 from landfall_cli.options import By, Reason, Yes
-from landfall_cli.session import asked_by, open_session, with_exit_codes
+from landfall_cli.session import Session, command
 
 app = typer.Typer(
     no_args_is_help=True, help="Models: versions, what they saw, which one is in service."
@@ -19,17 +19,15 @@ Version = Annotated[str, typer.Argument(help="A version of its model.")]
 STAGE_COLOURS = {"champion": "green", "rolled-back": "red", "archived": "dim"}
 
 
-@app.command("list")
-@with_exit_codes
+@command(app, "list")
 def list_models(
-    context: typer.Context,
+    session: Session,
     pipeline: Pipeline,
     *,
     limit: Annotated[int, typer.Option(min=1, max=500)] = 20,
     after: Annotated[int | None, typer.Option(help="The versions before this one.")] = None,
 ) -> None:
     """The versions of a pipeline's model, newest first."""
-    session = open_session(context)
     path = f"/api/pipelines/{pipeline}/models"
 
     def people(document: Any) -> None:
@@ -55,11 +53,9 @@ def list_models(
     session.output.show(session.api.get(path, limit=limit, after=after), people)
 
 
-@app.command("get")
-@with_exit_codes
-def get_model(context: typer.Context, pipeline: Pipeline, version: Version) -> None:
+@command(app, "get")
+def get_model(session: Session, pipeline: Pipeline, version: Version) -> None:
     """One version: its metrics, and what it was made of."""
-    session = open_session(context)
 
     def people(model: Any) -> None:
         output, dataset = session.output, model["dataset"]
@@ -87,10 +83,9 @@ def get_model(context: typer.Context, pipeline: Pipeline, version: Version) -> N
     session.output.show(document, people)
 
 
-@app.command()
-@with_exit_codes
+@command(app)
 def promote(
-    context: typer.Context,
+    session: Session,
     pipeline: Pipeline,
     version: Version,
     *,
@@ -99,18 +94,19 @@ def promote(
     yes: Yes = False,
 ) -> None:
     """Put a version in service: later runs are compared with it."""
-    session = open_session(context)
-    session.confirm(f"Put version {version} of {pipeline} in service?", is_confirmed=yes)
-    document = session.api.post(
-        f"/api/pipelines/{pipeline}/models/{version}/promote", {"reason": reason, **asked_by(by)}
+    session.act(
+        f"Put version {version} of {pipeline} in service?",
+        f"/api/pipelines/{pipeline}/models/{version}/promote",
+        _changed,
+        reason=reason,
+        by=by,
+        yes=yes,
     )
-    session.output.show(document, lambda shown: session.output.line(_changed(shown)))
 
 
-@app.command()
-@with_exit_codes
+@command(app)
 def rollback(
-    context: typer.Context,
+    session: Session,
     pipeline: Pipeline,
     version: Annotated[
         str | None, typer.Argument(help="The version that is to go; the champion by default.")
@@ -121,15 +117,19 @@ def rollback(
     yes: Yes = False,
 ) -> None:
     """Take the champion out of service; the version before it is in service again."""
-    session = open_session(context)
     path = f"/api/pipelines/{pipeline}/models"
     goes = version or session.api.get(path, limit=1)["champion"]
     if goes is None:
         # The API says what is wrong: there is no version "none".
         goes = "none"
-    session.confirm(f"Take version {goes} of {pipeline} out of service?", is_confirmed=yes)
-    document = session.api.post(f"{path}/{goes}/rollback", {"reason": reason, **asked_by(by)})
-    session.output.show(document, lambda shown: session.output.line(_changed(shown)))
+    session.act(
+        f"Take version {goes} of {pipeline} out of service?",
+        f"{path}/{goes}/rollback",
+        _changed,
+        reason=reason,
+        by=by,
+        yes=yes,
+    )
 
 
 def _changed(shown: Any) -> str:

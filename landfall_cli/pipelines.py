@@ -8,7 +8,7 @@ import typer
 
 from landfall_cli.options import By, OptionalReason, Reason, Yes
 from landfall_cli.output import costs, state
-from landfall_cli.session import asked_by, open_session, with_exit_codes
+from landfall_cli.session import Session, command
 
 app = typer.Typer(no_args_is_help=True, help="Pipelines: what each does, or waits for and why.")
 
@@ -16,11 +16,9 @@ app = typer.Typer(no_args_is_help=True, help="Pipelines: what each does, or wait
 Name = Annotated[str, typer.Argument(help="The pipeline's name.")]
 
 
-@app.command("list")
-@with_exit_codes
-def list_pipelines(context: typer.Context) -> None:
+@command(app, "list")
+def list_pipelines(session: Session) -> None:
     """Every pipeline."""
-    session = open_session(context)
 
     def people(document: Any) -> None:
         output = session.output
@@ -38,11 +36,9 @@ def list_pipelines(context: typer.Context) -> None:
     session.output.show(session.api.get("/api/pipelines"), people)
 
 
-@app.command("get")
-@with_exit_codes
-def get_pipeline(context: typer.Context, name: Name) -> None:
+@command(app, "get")
+def get_pipeline(session: Session, name: Name) -> None:
     """One pipeline with its zones and its champion."""
-    session = open_session(context)
 
     def people(document: Any) -> None:
         output, success = session.output, document["last_success"]
@@ -72,31 +68,23 @@ def get_pipeline(context: typer.Context, name: Name) -> None:
     session.output.show(session.api.get(f"/api/pipelines/{name}"), people)
 
 
-@app.command()
-@with_exit_codes
-def pause(
-    context: typer.Context, name: Name, *, reason: Reason, by: By = None, yes: Yes = False
-) -> None:
+@command(app)
+def pause(session: Session, name: Name, *, reason: Reason, by: By = None, yes: Yes = False) -> None:
     """Start no run of a pipeline: what lands is frozen and held. Runs under way go on."""
-    session = open_session(context)
-    session.confirm(f"Pause {name}?", is_confirmed=yes)
-    document = session.api.post(f"/api/pipelines/{name}/pause", {"reason": reason, **asked_by(by)})
 
-    def people(shown: Any) -> None:
-        paused = shown["paused"]
-        already = "" if shown["changed"] else " already"
-        session.output.line(
-            f"{name} is paused{already}, by {paused['by']} {session.output.ago(paused['at'])}: "
-            f"{paused['reason']}"
-        )
+    def say(done: Any) -> str:
+        paused = done["paused"]
+        already = "" if done["changed"] else " already"
+        when = session.output.ago(paused["at"])
+        return f"{name} is paused{already}, by {paused['by']} {when}: {paused['reason']}"
 
-    session.output.show(document, people)
+    path = f"/api/pipelines/{name}/pause"
+    session.act(f"Pause {name}?", path, say, reason=reason, by=by, yes=yes)
 
 
-@app.command()
-@with_exit_codes
+@command(app)
 def resume(
-    context: typer.Context,
+    session: Session,
     name: Name,
     *,
     reason: OptionalReason = None,
@@ -104,23 +92,19 @@ def resume(
     yes: Yes = False,
 ) -> None:
     """End a pause: what was held is trained on."""
-    session = open_session(context)
-    session.confirm(f"Resume {name}?", is_confirmed=yes)
-    body = asked_by(by) | ({} if reason is None else {"reason": reason})
-    document = session.api.post(f"/api/pipelines/{name}/resume", body)
 
-    def people(shown: Any) -> None:
-        what = "resumed" if shown["changed"] else "not paused"
-        opened = ", ".join(shown["landings"])
-        session.output.line(f"{name} is {what}" + (f"; landings: {opened}" if opened else ""))
+    def say(done: Any) -> str:
+        what = "resumed" if done["changed"] else "not paused"
+        opened = ", ".join(done["landings"])
+        return f"{name} is {what}" + (f"; landings: {opened}" if opened else "")
 
-    session.output.show(document, people)
+    path = f"/api/pipelines/{name}/resume"
+    session.act(f"Resume {name}?", path, say, reason=reason, by=by, yes=yes)
 
 
-@app.command()
-@with_exit_codes
+@command(app)
 def release(
-    context: typer.Context,
+    session: Session,
     name: Name,
     version: Annotated[str, typer.Argument(help="The dataset version, as `get` shows it.")],
     *,
@@ -129,10 +113,12 @@ def release(
     yes: Yes = False,
 ) -> None:
     """Let a held batch be trained on."""
-    session = open_session(context)
-    session.confirm(f"Train on the held batch {version} of {name}?", is_confirmed=yes)
-    body = {"dataset_version": version, "reason": reason, **asked_by(by)}
-    document = session.api.post(f"/api/pipelines/{name}/release", body)
-    session.output.show(
-        document, lambda shown: session.output.line(f"released; {shown['id']} lists the zone anew")
+    session.act(
+        f"Train on the held batch {version} of {name}?",
+        f"/api/pipelines/{name}/release",
+        lambda done: f"released; {done['id']} lists the zone anew",
+        dataset_version=version,
+        reason=reason,
+        by=by,
+        yes=yes,
     )

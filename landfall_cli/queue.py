@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import typer
-
 from landfall_cli.output import Output
-from landfall_cli.session import open_session, with_exit_codes
+from landfall_cli.session import Session
 
 
-@with_exit_codes
-def queue(context: typer.Context) -> None:
+def queue(session: Session) -> None:
     """Queues: nodes, budgets, and the runs that wait for nodes."""
-    session = open_session(context)
     session.output.show(
         session.api.get("/api/queues"), lambda document: print_queues(document, session.output)
     )

@@ -8,24 +8,22 @@ import typer
 
 from landfall_cli.options import After, By, Reason, Yes
 from landfall_cli.output import state
-from landfall_cli.session import asked_by, open_session, with_exit_codes
+from landfall_cli.session import Session, command
 
 app = typer.Typer(no_args_is_help=True, help="Rollouts: models on their way to an endpoint.")
 
 Rollout = Annotated[str, typer.Argument(help="The rollout's id.")]
 
 
-@app.command("list")
-@with_exit_codes
+@command(app, "list")
 def list_rollouts(
-    context: typer.Context,
+    session: Session,
     *,
     pipeline: Annotated[str | None, typer.Option(help="Only of this pipeline.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=50)] = 20,
     after: After = None,
 ) -> None:
     """Rollouts, newest first."""
-    session = open_session(context)
 
     def people(document: Any) -> None:
         output = session.output
@@ -49,11 +47,9 @@ def list_rollouts(
     session.output.show(document, people)
 
 
-@app.command("get")
-@with_exit_codes
-def get_rollout(context: typer.Context, rollout: Rollout) -> None:
+@command(app, "get")
+def get_rollout(session: Session, rollout: Rollout) -> None:
     """One rollout: its step, traffic, and what the deployment's metrics show."""
-    session = open_session(context)
 
     def people(shown: Any) -> None:
         model, rate, latency = shown["model"], shown["error_rate"], shown["latency_p95_ms"]
@@ -79,41 +75,33 @@ def get_rollout(context: typer.Context, rollout: Rollout) -> None:
     session.output.show(session.api.get(f"/api/rollouts/{rollout}"), people)
 
 
-@app.command()
-@with_exit_codes
+@command(app)
 def promote(
-    context: typer.Context, rollout: Rollout, *, reason: Reason, by: By = None, yes: Yes = False
+    session: Session, rollout: Rollout, *, reason: Reason, by: By = None, yes: Yes = False
 ) -> None:
     """End the step that a rollout bakes in: the next one begins."""
-    _decide(context, "promote", f"End the step of {rollout}?", rollout, reason, by, yes=yes)
+    session.act(
+        f"End the step of {rollout}?",
+        f"/api/rollouts/{rollout}/promote",
+        lambda _: f"asked: landfall rollouts get {rollout}",
+        reason=reason,
+        by=by,
+        yes=yes,
+    )
 
 
-@app.command()
-@with_exit_codes
+@command(app)
 def rollback(
-    context: typer.Context, rollout: Rollout, *, reason: Reason, by: By = None, yes: Yes = False
+    session: Session, rollout: Rollout, *, reason: Reason, by: By = None, yes: Yes = False
 ) -> None:
     """Set the traffic of before a rollout again."""
-    _decide(context, "rollback", f"Roll {rollout} back?", rollout, reason, by, yes=yes)
-
-
-def _decide(
-    context: typer.Context,
-    verb: str,
-    question: str,
-    rollout: str,
-    reason: str,
-    by: str | None,
-    *,
-    yes: bool,
-) -> None:
-    session = open_session(context)
-    session.confirm(question, is_confirmed=yes)
-    document = session.api.post(
-        f"/api/rollouts/{rollout}/{verb}", {"reason": reason, **asked_by(by)}
-    )
-    session.output.show(
-        document, lambda _: session.output.line(f"asked: landfall rollouts get {rollout}")
+    session.act(
+        f"Roll {rollout} back?",
+        f"/api/rollouts/{rollout}/rollback",
+        lambda _: f"asked: landfall rollouts get {rollout}",
+        reason=reason,
+        by=by,
+        yes=yes,
     )
 
 

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from landfall_cli.options import After, By, OptionalReason, Reason, Yes
 from landfall_cli.output import Output, cost, duration, exact, result, state
-from landfall_cli.session import Exit, asked_by, open_session, with_exit_codes
+from landfall_cli.session import Exit, Session, command
 
 app = typer.Typer(no_args_is_help=True, help="Runs: each one attempt at one dataset version.")
 GOOD_ENDS = frozenset({"succeeded", "not_promoted", "superseded"})
@@ -22,10 +22,9 @@ POLL_SECONDS = 2.0
 Run = Annotated[str, typer.Argument(help="The run's id.")]
 
 
-@app.command("list")
-@with_exit_codes
+@command(app, "list")
 def list_runs(  # noqa: PLR0913 - an option each
-    context: typer.Context,
+    session: Session,
     *,
     pipeline: Annotated[str | None, typer.Option(help="Only of this pipeline.")] = None,
     state_: Annotated[
@@ -46,7 +45,6 @@ def list_runs(  # noqa: PLR0913 - an option each
     after: After = None,
 ) -> None:
     """Runs, newest first."""
-    session = open_session(context)
     document = session.api.get(
         "/api/runs",
         pipeline=pipeline,
@@ -74,20 +72,16 @@ def list_runs(  # noqa: PLR0913 - an option each
     session.output.show(document, people)
 
 
-@app.command("get")
-@with_exit_codes
-def get_run(context: typer.Context, run: Run) -> None:
+@command(app, "get")
+def get_run(session: Session, run: Run) -> None:
     """One run with its timeline, error, remedy and the end of its log."""
-    session = open_session(context)
     document = session.api.get(f"/api/runs/{run}")
     session.output.show(document, lambda shown: show_run(session.output, shown))
 
 
-@app.command()
-@with_exit_codes
-def watch(context: typer.Context, run: Run) -> None:
+@command(app)
+def watch(session: Session, run: Run) -> None:
     """Follow a run until it has ended; exit code 1 if it failed or was cancelled."""
-    session = open_session(context)
     shown = ""
     while True:
         document = session.api.get(f"/api/runs/{run}")
@@ -122,10 +116,9 @@ def _has_ended(document: Mapping[str, Any]) -> bool:
     return document["state"] in GOOD_ENDS | BAD_ENDS
 
 
-@app.command()
-@with_exit_codes
+@command(app)
 def cancel(
-    context: typer.Context,
+    session: Session,
     run: Run,
     *,
     reason: Reason,
@@ -133,21 +126,19 @@ def cancel(
     yes: Yes = False,
 ) -> None:
     """End a run's job; nothing is registered, and nothing is tried again."""
-    session = open_session(context)
-    session.confirm(f"Cancel {run}?", is_confirmed=yes)
-    document = session.api.post(f"/api/runs/{run}/cancel", {"reason": reason, **asked_by(by)})
-    session.output.show(
-        document,
-        lambda _: session.output.line(
-            f"{run} is asked to end: follow it with `landfall runs watch {run}`"
-        ),
+    session.act(
+        f"Cancel {run}?",
+        f"/api/runs/{run}/cancel",
+        lambda _: f"{run} is asked to end: follow it with `landfall runs watch {run}`",
+        reason=reason,
+        by=by,
+        yes=yes,
     )
 
 
-@app.command()
-@with_exit_codes
+@command(app)
 def retry(
-    context: typer.Context,
+    session: Session,
     run: Run,
     *,
     reason: OptionalReason = None,
@@ -155,13 +146,14 @@ def retry(
     yes: Yes = False,
 ) -> None:
     """Redrive a run that gave up, as its next attempt. Fix the cause first."""
-    session = open_session(context)
-    session.confirm(f"Redrive {run}?", is_confirmed=yes)
-    body = {"run": run, **asked_by(by), **({} if reason is None else {"reason": reason})}
-    document = session.api.post("/api/redrive", body)
-    session.output.show(
-        document,
-        lambda shown: session.output.line(f"sent again: {', '.join(shown['redriven'])}"),
+    session.act(
+        f"Redrive {run}?",
+        "/api/redrive",
+        lambda done: f"sent again: {', '.join(done['redriven'])}",
+        run=run,
+        reason=reason,
+        by=by,
+        yes=yes,
     )
 
 

@@ -1,4 +1,4 @@
-"""The context of every command: the API, the output, and exit codes for errors."""
+"""The session of every command: the API, the output, and exit codes for errors."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import IntEnum
-from pathlib import Path
-from typing import Any, ParamSpec
+from typing import Any, Concatenate, ParamSpec
 
 import typer
 from rich.console import Console
 
 from landfall_cli.api import Api, Refused, Unreachable
-from landfall_cli.connection import NotConfigured, find_connection
+from landfall_cli.connection import Connection, NotConfigured
 from landfall_cli.output import Output
 
 Given = ParamSpec("Given")
@@ -33,29 +31,52 @@ class Exit(IntEnum):
     REFUSED = 5
 
 
-@dataclass
-class Options:
-    """The options before the command."""
-
-    url: str | None = None
-    key: str | None = None
-    scope: str | None = None
-    as_json: bool = False
-
-
-@dataclass(frozen=True)
 class Session:
     """The API and the output of one command."""
 
-    api: Api
-    output: Output
+    def __init__(self, connect: Callable[[], Connection], *, as_json: bool) -> None:
+        self._connect = connect
+        self.output = Output(Console(), as_json=as_json, now=lambda: datetime.now(UTC))
 
-    def confirm(self, what: str, *, is_confirmed: bool) -> None:
-        """Ask before an action, unless `--yes` was given.
+    @functools.cached_property
+    def api(self) -> Api:
+        """The API; a command may need none.
+
+        Raises:
+            NotConfigured: it is not known where it is.
+        """
+        return Api(self._connect())
+
+    def act(
+        self,
+        question: str,
+        path: str,
+        say: Callable[[Any], str],
+        *,
+        by: str | None,
+        yes: bool,
+        **body: Any,
+    ) -> None:
+        """Ask a person, act in their name, and say what was done.
+
+        Args:
+            question: is not asked where `yes` is given.
+            path: of the action.
+            say: the sentence about the API's answer.
+            by: the acting person; by default the user of this machine.
+            yes: whether it was confirmed by `--yes`.
+            body: what the action is given; None is left out.
 
         Raises:
             typer.Exit: it is not to be done, or there is no terminal to ask on.
         """
+        api = self.api
+        self._confirm(question, is_confirmed=yes)
+        given = {name: value for name, value in body.items() if value is not None}
+        given["by"] = by or os.environ.get("USER") or "a user of the command line"
+        self.output.show(api.post(path, given), lambda done: self.output.line(say(done)))
+
+    def _confirm(self, what: str, *, is_confirmed: bool) -> None:
         if is_confirmed:
             return
         if not sys.stdin.isatty():
@@ -71,44 +92,30 @@ def complain(text: str) -> None:
     Console(stderr=True).print(text, style="red", markup=False, highlight=False, soft_wrap=True)
 
 
-def open_session(context: typer.Context) -> Session:
-    """The session of a command; exits with `UNREACHABLE` where it is not known where the API is."""
-    options = context.ensure_object(Options)
-    try:
-        connection = find_connection(
-            options.url, options.key, os.environ, Path.cwd(), scope=options.scope
-        )
-    except NotConfigured as error:
-        complain(str(error))
-        raise typer.Exit(Exit.UNREACHABLE) from None
-    return Session(Api(connection), open_output(context))
+def command(
+    app: typer.Typer, name: str | None = None
+) -> Callable[[Callable[Concatenate[Session, Given], None]], None]:
+    """Add a function to a group of commands.
 
+    It is given the session, and ends with the exit code of what went wrong.
+    """
 
-def open_output(context: typer.Context) -> Output:
-    """The output of a command, which may need no API."""
-    options = context.ensure_object(Options)
-    return Output(Console(), as_json=options.as_json, now=lambda: datetime.now(UTC))
+    def register(function: Callable[Concatenate[Session, Given], None]) -> None:
+        @functools.wraps(function)
+        def run(session: typer.Context, *args: Given.args, **kwargs: Given.kwargs) -> None:
+            try:
+                function(session.obj, *args, **kwargs)
+            except (NotConfigured, Unreachable) as error:
+                complain(str(error))
+                raise typer.Exit(Exit.UNREACHABLE) from None
+            except Refused as error:
+                complain(str(error))
+                codes: Mapping[int, Exit] = {400: Exit.USAGE, 404: Exit.NOT_FOUND}
+                other = Exit.UNREACHABLE if error.status >= 500 else Exit.REFUSED  # noqa: PLR2004 - its own fault
+                raise typer.Exit(codes.get(error.status, other)) from None
 
+        # Typer reads what to pass from the annotations.
+        run.__annotations__ = function.__annotations__ | {"session": typer.Context}
+        app.command(name)(run)
 
-def with_exit_codes(command: Callable[Given, None]) -> Callable[Given, None]:
-    """Make a command end with the exit code of what went wrong, and say what it was."""
-
-    @functools.wraps(command)
-    def run(*args: Given.args, **kwargs: Given.kwargs) -> None:
-        try:
-            command(*args, **kwargs)
-        except Unreachable as error:
-            complain(str(error))
-            raise typer.Exit(Exit.UNREACHABLE) from None
-        except Refused as error:
-            complain(str(error))
-            codes: Mapping[int, Exit] = {400: Exit.USAGE, 404: Exit.NOT_FOUND}
-            other = Exit.UNREACHABLE if error.status >= 500 else Exit.REFUSED  # noqa: PLR2004 - its own fault
-            raise typer.Exit(codes.get(error.status, other)) from None
-
-    return run
-
-
-def asked_by(by: str | None) -> dict[str, Any]:
-    """The acting person: `--by`, or else the user of this machine."""
-    return {"by": by or os.environ.get("USER") or "a user of the command line"}
+    return register
