@@ -9,8 +9,9 @@ have begun: only what the latest arrival adds has to be numbered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -55,21 +56,17 @@ class _Attempts:
     waits_for_timer: bool = False
 
 
+@dataclass
 class Numbering:
     """The numbers drawn so far. `copy` before trying something out."""
 
-    def __init__(self) -> None:
-        self._next_id = 0
-        self._begun = 0
-        self._attempts: dict[int, _Attempts] = {}
+    _next_id: int = 0
+    _begun: int = 0
+    _attempts: dict[int, _Attempts] = field(default_factory=dict[int, _Attempts])
 
     def copy(self) -> Numbering:
         """A numbering that goes on from here by itself."""
-        other = Numbering()
-        other._next_id = self._next_id
-        other._begun = self._begun
-        other._attempts = dict(self._attempts)
-        return other
+        return replace(self, _attempts=dict(self._attempts))
 
     def advance(
         self, actions: list[Document], *, ended: int | None, failed: bool, clock: datetime
@@ -100,89 +97,63 @@ class Numbering:
         if attempts.waits_for_timer:
             if attempts.left:
                 again = replace(attempts, left=attempts.left - 1, waits_for_timer=False)
-                yield self._attempt(again, action)
+                yield from self._attempt(again, action)
         elif failed:
             options = action["retryOptions"]
             interval = timedelta(milliseconds=options["firstRetryIntervalInMilliseconds"])
             step = TakenStep(
                 kind=StepKind.TIMER,
                 name="",
-                event_id=self._draw_id(),
+                event_id=self._next_id,
                 # After the last attempt: DTFx waits once more, hosts differ in how long.
                 fire_at=(clock + interval,) if attempts.left else (clock, clock + interval),
             )
+            self._next_id += 1
             self._attempts[step.event_id] = replace(attempts, waits_for_timer=True)
             yield step
 
-    def _attempt(self, attempts: _Attempts, action: Document) -> TakenStep:
-        is_activity = action["actionType"] == ActionType.CALL_ACTIVITY_WITH_RETRY
-        step = (self._activity if is_activity else self._child)(action)
-        self._attempts[step.event_id] = attempts
-        return step
+    def _attempt(self, attempts: _Attempts, action: Document) -> Iterator[TakenStep]:
+        for step in self._take(action):
+            self._attempts[step.event_id] = attempts
+            yield step
 
     def _begin(self, action: Document, place: int) -> Iterator[TakenStep]:
-        kind = action["actionType"]
-        if kind in _WITH_RETRY:
+        if action["actionType"] in _WITH_RETRY:
             limit: int = action["retryOptions"]["maxNumberOfAttempts"]
-            yield self._attempt(_Attempts(place, max(1, limit) - 1), action)
-        elif kind in self._ON_ACTION:
-            yield self._ON_ACTION[kind](self, action)
-        # Else an external event or continue-as-new, which are no steps of a history.
+            yield from self._attempt(_Attempts(place, max(1, limit) - 1), action)
+        else:
+            yield from self._take(action)
 
-    def _activity(self, action: Document) -> TakenStep:
-        return TakenStep(
-            kind=StepKind.ACTIVITY,
-            name=action["functionName"],
-            event_id=self._draw_id(),
-            input=parse(action.get("input")),
-        )
+    def _take(self, action: Document) -> Iterator[TakenStep]:
+        """The step of an action; an external event and continue-as-new are none of a history."""
+        step = _step(action, self._next_id)
+        if step is not None:
+            self._next_id += 1
+            yield step
 
-    def _http(self, action: Document) -> TakenStep:
-        return TakenStep(
-            kind=StepKind.ACTIVITY,
-            name=HTTP_ACTIVITY,
-            event_id=self._draw_id(),
-            input=action["httpRequest"],
-        )
 
-    def _child(self, action: Document) -> TakenStep:
-        return TakenStep(
-            kind=StepKind.CHILD,
-            name=action["functionName"],
-            event_id=self._draw_id(),
-            input=parse(action.get("input")),
-            version=action.get("version"),
-            instance_id=action.get("instanceId"),
-        )
-
-    def _timer(self, action: Document) -> TakenStep:
-        return TakenStep(
-            kind=StepKind.TIMER,
-            name="",
-            event_id=self._draw_id(),
-            fire_at=(parse_time(action["fireAt"]),),
-        )
-
-    def _operation(self, action: Document) -> TakenStep:
-        return TakenStep(
-            kind=StepKind.OPERATION,
-            name=f"{action['instanceId']} {action['operation']}",
-            event_id=self._draw_id(),
-            input=parse(action.get("input")),
-        )
-
-    def _draw_id(self) -> int:
-        self._next_id += 1
-        return self._next_id - 1
-
-    _ON_ACTION: Final[dict[int, Callable[[Numbering, Document], TakenStep]]] = {
-        ActionType.CALL_ACTIVITY: _activity,
-        ActionType.CALL_HTTP: _http,
-        ActionType.CALL_SUB_ORCHESTRATOR: _child,
-        ActionType.CREATE_TIMER: _timer,
-        ActionType.CALL_ENTITY: _operation,
-        ActionType.SIGNAL_ENTITY: _operation,
-    }
+def _step(action: Document, event_id: int) -> TakenStep | None:
+    step = functools.partial(TakenStep, event_id=event_id, input=parse(action.get("input")))
+    match action["actionType"]:
+        case ActionType.CALL_ACTIVITY | ActionType.CALL_ACTIVITY_WITH_RETRY:
+            return step(kind=StepKind.ACTIVITY, name=action["functionName"])
+        case ActionType.CALL_HTTP:
+            request = action["httpRequest"]
+            return step(kind=StepKind.ACTIVITY, name=HTTP_ACTIVITY, input=request)
+        case ActionType.CALL_SUB_ORCHESTRATOR | ActionType.CALL_SUB_ORCHESTRATOR_WITH_RETRY:
+            return step(
+                kind=StepKind.CHILD,
+                name=action["functionName"],
+                version=action.get("version"),
+                instance_id=action.get("instanceId"),
+            )
+        case ActionType.CREATE_TIMER:
+            return step(kind=StepKind.TIMER, name="", fire_at=(parse_time(action["fireAt"]),))
+        case ActionType.CALL_ENTITY | ActionType.SIGNAL_ENTITY:
+            name = f"{action['instanceId']} {action['operation']}"
+            return step(kind=StepKind.OPERATION, name=name)
+        case _:
+            return None
 
 
 def _parts(actions: list[Document]) -> Iterator[Document]:

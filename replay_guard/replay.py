@@ -130,22 +130,19 @@ class _Replay:
             if arrival.ends is not None and arrival.ends not in self._ids:
                 self._miss(arrival.ends)
                 return self._result
-            self._clocks.begin(self._next_step_at())
+            self._clocks.begin(self._steps[self._remaining[0]].at if self._remaining else None)
             attempt = self._try(number)
             self._check_repeats(number, attempt)
             attempt = self._fit_clock(number, attempt)
             self._compare(number, arrival, attempt)
             self._check_clock(number)
-            self._adopt(attempt)
+            self._numbering, self._actions = attempt.numbering, attempt.actions
             if self._result.differences:
                 break
         assert attempt is not None, "the readers give each history its start"
         if not self._result.differences:
             self._check_ending(attempt)
         return self._result
-
-    def _next_step_at(self) -> datetime | None:
-        return self._steps[self._remaining[0]].at if self._remaining else None
 
     # --- asking --------------------------------------------------------------------------------
 
@@ -394,10 +391,6 @@ class _Replay:
         self._differ(*compare_outcomes(history, attempt.answer))
         if history.status == "Completed" and not self._result.differences:
             self._check_value(len(history.arrivals) - 1, "output", history.output, attempt)
-
-    def _adopt(self, attempt: _Attempt) -> None:
-        self._numbering = attempt.numbering
-        self._actions = attempt.actions
 
     def _miss(self, index: int) -> None:
         why = describe_outcome(self._result.answer)

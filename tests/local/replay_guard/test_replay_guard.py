@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import importlib
 import io
 import json
@@ -104,19 +105,14 @@ async def start(client: aiohttp.ClientSession, name: str, given: Any) -> None:
         assert response.status == 202
 
 
-async def play_chaining(
-    client: aiohttp.ClientSession, export_running: Callable[[], Awaitable[None]]
+async def play_to_the_end(
+    name: str,
+    given: Any,
+    client: aiohttp.ClientSession,
+    export_running: Callable[[], Awaitable[None]],
 ) -> None:
-    await start(client, "order", {"article": "lamp", "count": 3, "to": "ann@example.org"})
-    await until(client, "order-1", lambda status: status["runtimeStatus"] == "Completed")
-    await export_running()
-
-
-async def play_fan_out(
-    client: aiohttp.ClientSession, export_running: Callable[[], Awaitable[None]]
-) -> None:
-    await start(client, "back_up", "private")
-    await until(client, "back_up-1", lambda status: status["runtimeStatus"] == "Completed")
+    await start(client, name, given)
+    await until(client, f"{name}-1", lambda status: status["runtimeStatus"] == "Completed")
     await export_running()
 
 
@@ -133,7 +129,12 @@ async def play_approval(
     await until(client, "approval-1", lambda status: status["output"] is not None)
 
 
-PLAYS = {"chaining": play_chaining, "fan_out": play_fan_out, "approval": play_approval}
+ORDER = {"article": "lamp", "count": 3, "to": "ann@example.org"}
+PLAYS = {
+    "chaining": functools.partial(play_to_the_end, "order", ORDER),
+    "fan_out": functools.partial(play_to_the_end, "back_up", "private"),
+    "approval": play_approval,
+}
 
 
 async def run_and_export(folder: Path) -> dict[str, Exports]:
@@ -209,20 +210,6 @@ CHANGES = [
         'call_activity("send_receipt", wanted["article"])',
         "step 0: name",
     ),
-    (
-        "chaining",
-        "added call",
-        "    receipt = yield",
-        '    yield context.call_activity("look_up_price", "x")\n    receipt = yield',
-        "step 4: name",
-    ),
-    (
-        "chaining",
-        "removed call",
-        'yield context.call_activity("send_receipt", {"paid": paid, "to": wanted["to"]})',
-        '"none"',
-        "step 4: step",
-    ),
     ("chaining", "output", "return receipt\n", 'return receipt + "."\n', "output: expected"),
     ("chaining", "status", '{"receipt": receipt}', "{}", "customStatus: expected"),
     (
@@ -231,13 +218,6 @@ CHANGES = [
         "def order(",
         "def orders(",
         "orchestrator: expected 'order'",
-    ),
-    (
-        "chaining",
-        "chance",
-        '"to": wanted["to"]',
-        '"to": __import__("random").random()',
-        "step 4: input",
     ),
     ("fan_out", "one call less", "for file in files]", "for file in files[1:]]", "step 4: "),
     (

@@ -228,22 +228,17 @@ def exported_input(document: Document) -> None:
     lines(document, *ENDS)[-1]["InputSha256"] = "0" * 64
 
 
-def exported_timer(document: Document) -> None:
+def exported_timer(document: Document, later: timedelta = LONGER) -> None:
     created = lines(document, "TimerCreated")[-1]
     before = created["FireAt"]
-    created["FireAt"] = time_text(parse_time(before) + LONGER)
+    created["FireAt"] = time_text(parse_time(before) + later)
     for fired in lines(document, "TimerFired"):
         if fired["FireAt"] == before:
             fired["FireAt"] = created["FireAt"]
 
 
 def exported_sooner_timer(document: Document) -> None:
-    created = lines(document, "TimerCreated")[-1]
-    before = created["FireAt"]
-    created["FireAt"] = time_text(parse_time(before) - LONGER)
-    for fired in lines(document, "TimerFired"):
-        if fired["FireAt"] == before:
-            fired["FireAt"] = created["FireAt"]
+    exported_timer(document, -LONGER)
 
 
 def exported_step_less(document: Document) -> None:
