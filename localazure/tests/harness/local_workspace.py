@@ -86,12 +86,7 @@ class Local:
     http: requests.Session
 
     def make_cluster(self, name: str, **fields: Any) -> None:
-        settings: dict[str, Any] = {
-            "size": "Standard_D2",
-            "min_instances": 0,
-            "max_instances": 2,
-            **fields,
-        }
+        settings = {"size": "Standard_D2", "min_instances": 0, "max_instances": 2, **fields}
         self.ml.compute.begin_create_or_update(AmlCompute(name=name, **settings)).result()
 
     def submit(self, name: str, text: str, **fields: Any) -> None:
@@ -122,8 +117,7 @@ class Local:
 
     def status(self, job: str) -> str:
         """As the workspace has it: tests ask often, and the SDK takes long for an answer."""
-        path = f"{workspace_id(self.environment)}/jobs/{job}?api-version=2024-10-01"
-        answer = self.ask("GET", path)
+        answer = self.ask_arm("GET", f"jobs/{job}?api-version=2024-10-01")
         answer.raise_for_status()
         return answer.json()["properties"]["status"]
 
@@ -141,6 +135,10 @@ class Local:
         headers = {"Authorization": f"Bearer {self.token}"}
         url = self.environment.azure_ml_url + path
         return self.http.request(method, url, headers=headers, timeout=10)
+
+    def ask_arm(self, method: str, path: str) -> requests.Response:
+        """The same below the workspace's id."""
+        return self.ask(method, f"{workspace_id(self.environment)}/{path}")
 
     @cached_property
     def token(self) -> str:

@@ -41,10 +41,6 @@ def content(store: BlobStore, target: BlobPath, path: str) -> bytes:
         return Path(out.name).read_bytes()
 
 
-def put(store: BlobStore, target: BlobPath, path: str, data: bytes) -> None:
-    store.upload(target.child(path), data)
-
-
 def opened(store: BlobStore, target: BlobPath, folder: Path) -> OutputSync:
     return OutputSync(store, target, folder / "out", folder / "state" / "out.json")
 
@@ -89,12 +85,12 @@ def test_a_file_that_changes_while_it_is_read_leaves_the_blob_as_it_was(
 def test_an_attempt_after_a_crash_keeps_the_outputs_of_the_previous_one(
     store: BlobStore, target: BlobPath, tmp_path: Path
 ) -> None:
-    put(store, target, "theirs", b"1")
+    store.upload(target.child("theirs"), b"1")
     first = opened(store, target, tmp_path)
     first.download()
     assert (tmp_path / "out" / "theirs").read_bytes() == b"1"
     (tmp_path / "out" / "ours").write_text("saved, not uploaded")
-    put(store, target, "theirs", b"2")
+    store.upload(target.child("theirs"), b"2")
     second = opened(store, target, tmp_path)
     second.push(is_final=True)
     second.download()
@@ -106,7 +102,7 @@ def test_an_attempt_after_a_crash_keeps_the_outputs_of_the_previous_one(
 def test_files_of_deleted_blobs_are_deleted(
     store: BlobStore, target: BlobPath, tmp_path: Path
 ) -> None:
-    put(store, target, "a", b"1")
+    store.upload(target.child("a"), b"1")
     opened(store, target, tmp_path).download()
     store.delete(target.child("a"))
     opened(store, target, tmp_path).download()
@@ -116,7 +112,7 @@ def test_files_of_deleted_blobs_are_deleted(
 def test_links_and_neighbours_are_left_alone(
     store: BlobStore, target: BlobPath, tmp_path: Path
 ) -> None:
-    put(store, target, "neighbour", b"1")
+    store.upload(target.child("neighbour"), b"1")
     sync = OutputSync(store, target, tmp_path / "out", tmp_path / "s" / "out.json", only="report")
     sync.download()
     assert not (tmp_path / "out" / "neighbour").exists()
@@ -130,9 +126,9 @@ def test_links_and_neighbours_are_left_alone(
 def test_the_same_content_is_downloaded_once(
     store: BlobStore, target: BlobPath, tmp_path: Path
 ) -> None:
-    put(store, target, "7/a", b"seven")
-    put(store, target, "empty", b"")
-    put(store, BlobPath(target.container, f"{target.path}-other"), "b", b"not ours")
+    store.upload(target.child("7/a"), b"seven")
+    store.upload(target.child("empty"), b"")
+    store.upload(BlobPath(target.container, f"{target.path}-other/b"), b"not ours")
     cache = BlobCache(tmp_path / "cache", store)
     assert cache.materialize(target, tmp_path / "one", is_mount=True) == 2
     cache.materialize(target, tmp_path / "two", is_mount=True)
@@ -143,7 +139,7 @@ def test_the_same_content_is_downloaded_once(
     copy = tmp_path / "copy" / "7" / "a"
     copy.write_text("mine")
     assert first.read_bytes() == b"seven"
-    put(store, target, "7/a", b"changed")
+    store.upload(target.child("7/a"), b"changed")
     cache.materialize(target, tmp_path / "two", is_mount=True)
     assert (first.read_bytes(), second.read_bytes()) == (b"seven", b"changed")
 
@@ -151,7 +147,7 @@ def test_the_same_content_is_downloaded_once(
 def test_a_cached_file_that_was_tampered_with_is_fetched_again(
     store: BlobStore, target: BlobPath, tmp_path: Path
 ) -> None:
-    put(store, target, "a", b"good")
+    store.upload(target.child("a"), b"good")
     cache = BlobCache(tmp_path / "cache", store)
     cache.materialize(target, tmp_path / "one", is_mount=True)
     (tmp_path / "one" / "a").chmod(0o600)
@@ -163,7 +159,7 @@ def test_a_cached_file_that_was_tampered_with_is_fetched_again(
 def test_a_single_blob_and_a_missing_one(
     store: BlobStore, target: BlobPath, tmp_path: Path
 ) -> None:
-    put(store, target, "a.txt", b"1")
+    store.upload(target.child("a.txt"), b"1")
     cache = BlobCache(tmp_path / "cache", store)
     assert cache.materialize(target.child("a.txt"), tmp_path / "one", is_mount=True) == 1
     assert [path.name for path in (tmp_path / "one").iterdir()] == ["a.txt"]
@@ -193,7 +189,7 @@ def test_failures_of_some_files_cost_the_others_nothing(
     local: Local, store: BlobStore, target: BlobPath, tmp_path: Path
 ) -> None:
     for number in range(20):
-        put(store, target, f"{number}", b"content")
+        store.upload(target.child(f"{number}"), b"content")
     rule = {"part": "storage", "operation": "blob/*/read", "fault": "error", "probability": 0.3}
     cache = BlobCache(tmp_path / "cache", store)
     with fault(local, **rule):

@@ -21,7 +21,6 @@ from azure.core.exceptions import HttpResponseError, ResourceExistsError, Resour
 
 from harness.local_workspace import Local
 from harness.waiting import until
-from localazure.machinelearning.addresses import workspace_id
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -37,22 +36,10 @@ def test_a_job_reads_its_inputs_and_leaves_its_outputs(local: Local, tmp_path: P
     landing = local.blobs.get_container_client("landing")
     landing.upload_blob("digits/7/a.txt", b"seven", overwrite=True)
     landing.upload_blob("digits-of-others/b.txt", b"not ours", overwrite=True)
-    data = local.ml.data.create_or_update(
-        Data(
-            name="digits",
-            version="1",
-            type="uri_folder",
-            path="azureml://datastores/landing/paths/digits/",
-        )
-    )
-    local.ml.models.create_or_update(
-        Model(
-            name="champion",
-            version="1",
-            type="custom_model",
-            path="azureml://datastores/landing/paths/digits/7",
-        )
-    )
+    path = "azureml://datastores/landing/paths/digits/"
+    local.ml.data.create_or_update(Data(name="digits", version="1", type="uri_folder", path=path))
+    model = Model(name="champion", version="1", type="custom_model", path=f"{path}7")
+    local.ml.models.create_or_update(model)
     code = tmp_path / "code"
     code.mkdir()
     (code / "train.py").write_text(
@@ -78,17 +65,10 @@ def test_a_job_reads_its_inputs_and_leaves_its_outputs(local: Local, tmp_path: P
             "${{outputs.results}} ${{inputs.epochs}} $[[--seed ${{inputs.seed}}]]",
             code=str(code),
             inputs={
-                "data": Input(type="uri_folder", path=f"azureml:{data.name}:{data.version}"),
+                "data": Input(type="uri_folder", path="azureml:digits:1"),
                 "model": Input(type="custom_model", path="azureml:champion:1"),
-                "file": Input(
-                    type="uri_file",
-                    path=f"{local.blobs.url}landing/digits/7/a.txt",
-                ),
-                "copy": Input(
-                    type="uri_folder",
-                    path="azureml://datastores/landing/paths/digits/",
-                    mode="download",
-                ),
+                "file": Input(type="uri_file", path=f"{local.blobs.url}landing/digits/7/a.txt"),
+                "copy": Input(type="uri_folder", path=path, mode="download"),
                 "epochs": 3,
             },
             outputs={"results": Output(type="uri_folder")},
@@ -169,20 +149,17 @@ def test_the_ranks_of_a_distributed_job_meet_and_are_streamed(
 
 
 def test_the_tasks_of_a_tensorflow_job_know_each_other(local: Local) -> None:
-    command = "echo $TF_CONFIG > ${{outputs.tasks}}/$AZUREML_CR_NODE_RANK"
     submit(
         local,
         "tensorflow",
-        command,
+        "echo $TF_CONFIG > ${{outputs.tasks}}/$AZUREML_CR_NODE_RANK",
         outputs={"tasks": Output(type="uri_folder")},
         distribution=TensorFlowDistribution(),
         instance_count=2,
     )
     local.wait_for("tensorflow", "Completed")
-    written = [
-        local.read_blob("azureml-blobstore", f"azureml/tensorflow/tasks/{node}") for node in "01"
-    ]
-    found = [json.loads(each) for each in written]
+    folder = "azureml/tensorflow/tasks"
+    found = [json.loads(local.read_blob("azureml-blobstore", f"{folder}/{n}")) for n in "01"]
     assert [each["task"]["index"] for each in found] == [0, 1]
     assert len(set(found[0]["cluster"]["worker"])) == 2
 
@@ -197,12 +174,12 @@ def test_a_cancelled_job_can_save_its_state_and_be_deleted(local: Local) -> None
     )
     local.wait_for("cancelled", "Running")
     until(lambda: "started" in local.log("cancelled"))
-    path = f"{workspace_id(local.environment)}/jobs/cancelled?api-version=2024-10-01"
-    assert local.ask("DELETE", path).status_code == 409
+    path = "jobs/cancelled?api-version=2024-10-01"
+    assert local.ask_arm("DELETE", path).status_code == 409
     local.cancel("cancelled")
     assert local.read_blob("azureml-blobstore", "azureml/cancelled/results/file") == b"saved\n"
     local.cancel("cancelled")
-    assert [local.ask("DELETE", path).status_code for _ in range(2)] == [200, 204]
+    assert [local.ask_arm("DELETE", path).status_code for _ in range(2)] == [200, 204]
     with pytest.raises(ResourceNotFoundError):
         local.ml.jobs.get("cancelled")
 

@@ -1,4 +1,4 @@
-"""Files of this machine as data, models and build contexts; downloads; changes of metadata."""
+"""Files of this machine as data and models; downloads; changes of metadata."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from azure.ai.ml import Input, Output
-from azure.ai.ml.entities import BuildContext, Data, Environment, Model
+from azure.ai.ml.entities import Data, Model
 
 from harness.local_workspace import Local
 
@@ -108,16 +108,6 @@ def test_a_public_file_is_the_input_of_a_job(local: Local, folder: Path) -> None
         local.wait_for("public-absent", "Failed")
         server.shutdown()
     assert local.read_blob("azureml-blobstore", "azureml/public-file/copy/a.txt") == b"seven"
-
-
-def test_a_build_context_is_uploaded_and_recorded(local: Local, tmp_path: Path) -> None:
-    context = tmp_path / "context"
-    context.mkdir()
-    (context / "Dockerfile").write_text("FROM python\n")
-    made = local.ml.environments.create_or_update(
-        Environment(name="built", version="1", build=BuildContext(path=str(context)))
-    )
-    assert "/azureml-blobstore/LocalUpload/" in made.build.path
 
 
 def test_logs_and_outputs_are_downloaded_and_metadata_changes(local: Local, tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from azure.ai.ml.exceptions import JobException
 from harness.local_workspace import Local, fault
 from harness.part_process import PartProcess
 from harness.waiting import until
-from localazure.machinelearning.addresses import workspace_id
 from localazure.machinelearning.processes import FOLDER_VARIABLE
 
 WORKSPACE_DATABASE = "machinelearning/workspace.db"
@@ -94,8 +93,8 @@ def preempt(local: Local, compute: str, node: int) -> requests.Response:
 
 def errors(local: Local, compute: str) -> list[str]:
     """Codes of what keeps a cluster from growing."""
-    path = f"{workspace_id(local.environment)}/computes/{compute}?api-version=2023-08-01-preview"
-    found = local.ask("GET", path).json()["properties"]["properties"]["errors"] or []
+    answer = local.ask_arm("GET", f"computes/{compute}?api-version=2023-08-01-preview")
+    found = answer.json()["properties"]["properties"]["errors"] or []
     return [each["error"]["code"] for each in found]
 
 
@@ -143,9 +142,7 @@ def test_a_job_waits_for_capacity(local: Local) -> None:
 
 
 def test_a_dedicated_node_is_not_preempted(local: Local) -> None:
-    response = preempt(local, "dedicated", 0)
-    assert response.status_code == 409
-    assert response.json()["error"]["code"] == "NotPreemptible"
+    assert preempt(local, "dedicated", 0).json()["error"]["code"] == "NotPreemptible"
 
 
 def test_a_job_whose_runner_is_killed_is_queued_again(local: Local) -> None:

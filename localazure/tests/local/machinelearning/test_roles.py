@@ -56,10 +56,6 @@ def ask_for_token(local: Local, **client: str) -> requests.Response:
 
 
 def test_each_role_that_is_missing_stops_what_it_is_for(local: Local, grant: Grant) -> None:
-    grant(SCIENTIST, OPERATOR)
-    local.make_cluster("roles-both")
-    register_data(local, "roles-both")
-
     grant(SCIENTIST)
     register_data(local, "roles-scientist")
     with pytest.raises(HttpResponseError, match="workspaces/computes/write") as refused:
@@ -70,9 +66,8 @@ def test_each_role_that_is_missing_stops_what_it_is_for(local: Local, grant: Gra
 
     grant(OPERATOR)
     local.make_cluster("roles-operator")
-    with pytest.raises(HttpResponseError, match="workspaces/data") as refused:
+    with pytest.raises(HttpResponseError, match="workspaces/data"):
         register_data(local, "roles-operator")
-    assert refused.value.status_code == 403
 
 
 def test_a_token_is_for_the_identity_that_the_client_id_names(local: Local, grant: Grant) -> None:
@@ -112,6 +107,5 @@ def test_the_quota_is_read_by_a_role_on_the_subscription(local: Local, grant: Gr
     assert list(local.ml.compute.list_usage(location="localhost"))
 
     grant(SCIENTIST)
-    with pytest.raises(HttpResponseError, match="locations/usages/read") as refused:
+    with pytest.raises(HttpResponseError, match="locations/usages/read"):
         list(local.ml.compute.list_usage(location="localhost"))
-    assert refused.value.status_code == 403

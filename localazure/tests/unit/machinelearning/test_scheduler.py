@@ -29,6 +29,12 @@ def job(name: str, node_count: int = 1, on: str = "cpu") -> WaitingJob:
     return WaitingJob(name=name, cluster=on, node_count=node_count)
 
 
+def idle(count: int) -> tuple[Node, ...]:
+    return tuple(
+        Node(cluster="cpu", number=number, state=NodeState.IDLE, since=0) for number in range(count)
+    )
+
+
 def schedule(
     clusters: list[Cluster],
     nodes: tuple[Node, ...],
@@ -59,25 +65,15 @@ def test_a_job_gets_new_nodes_once_they_are_provisioned() -> None:
 
 
 def test_idle_nodes_are_removed_after_the_idle_time_down_to_the_minimum() -> None:
-    nodes = tuple(
-        Node(cluster="cpu", number=number, state=NodeState.IDLE, since=0) for number in range(3)
-    )
-    before = schedule([cluster(min_nodes=1)], nodes, [], 9)
-    assert (before.nodes, before.wake_at) == (nodes, 10)
-    assert len(schedule([cluster(min_nodes=1)], nodes, [], 10).nodes) == 1
-
-
-def test_a_lower_maximum_removes_idle_nodes_at_once() -> None:
-    nodes = tuple(
-        Node(cluster="cpu", number=number, state=NodeState.IDLE, since=0) for number in range(3)
-    )
-    assert len(schedule([cluster(max_nodes=1)], nodes, [], 1).nodes) == 1
+    before = schedule([cluster(min_nodes=1)], idle(3), [], 9)
+    assert (before.nodes, before.wake_at) == (idle(3), 10)
+    assert len(schedule([cluster(min_nodes=1)], idle(3), [], 10).nodes) == 1
+    assert len(schedule([cluster(max_nodes=1)], idle(3), [], 1).nodes) == 1, "at once above it"
 
 
 def test_a_large_job_is_not_starved_and_one_that_cannot_fit_blocks_no_other() -> None:
-    nodes = (Node(cluster="cpu", number=0, state=NodeState.IDLE, since=0),)
-    assert schedule([cluster()], nodes, [job("large", 2), job("small")], 1).started == ()
-    assert schedule([cluster()], nodes, [job("never", 5), job("small")], 1).started == ("small",)
+    for first, started in ((job("large", 2), ()), (job("never", 5), ("small",))):
+        assert schedule([cluster()], idle(1), [first, job("small")], 1).started == started
 
 
 def test_a_cluster_that_needs_more_than_the_quota_is_short_of_it() -> None:
@@ -89,9 +85,8 @@ def test_a_cluster_that_needs_more_than_the_quota_is_short_of_it() -> None:
 
 
 def test_a_cluster_without_capacity_keeps_what_it_has_and_is_tried_again() -> None:
-    idle = (Node(cluster="cpu", number=0, state=NodeState.IDLE, since=0),)
     waiting = [job("a"), job("b", 2)]
-    short = schedule([cluster()], idle, waiting, 1, frozenset({"cpu"}))
+    short = schedule([cluster()], idle(1), waiting, 1, frozenset({"cpu"}))
     assert (short.started, len(short.nodes), short.wake_at) == (("a",), 1, 2)
     assert (short.short_of_capacity, short.short_of_quota) == ({"cpu"}, ())
     again = schedule([cluster()], short.nodes, waiting[1:], 2)

@@ -28,6 +28,12 @@ WORKSPACE = (
 )
 NINE = datetime(2026, 8, 7, 9, tzinfo=UTC).timestamp()
 HOUR = 3600.0
+JOB = {
+    "jobType": "Command",
+    "command": "echo ${{inputs.at}}",
+    "environmentId": "azureml:torch:1",
+    "inputs": {"at": {"jobInputType": "literal", "value": "${{create_context.trigger_time}}"}},
+}
 
 
 class Schedules:
@@ -41,16 +47,8 @@ class Schedules:
     def put(
         self, *, is_enabled: bool = True, job: dict[str, Any] | None = None, **trigger: Any
     ) -> None:
-        definition = job or {
-            "jobType": "Command",
-            "command": "echo ${{inputs.at}}",
-            "environmentId": "azureml:torch:1",
-            "inputs": {
-                "at": {"jobInputType": "literal", "value": "${{create_context.trigger_time}}"}
-            },
-        }
         properties = {
-            "action": {"actionType": "CreateJob", "jobDefinition": definition},
+            "action": {"actionType": "CreateJob", "jobDefinition": job or JOB},
             "trigger": {"triggerType": "Cron", "expression": "0 * * * *", **trigger},
             "isEnabled": is_enabled,
         }
@@ -71,6 +69,11 @@ class Schedules:
         rows = self.query("SELECT name FROM job ORDER BY number", ())
         return [row["name"].removeprefix("hourly-20260807T") for row in rows]
 
+    def properties(self, job: str) -> dict[str, Any]:
+        resource = get_resource(self.query, JOBS, f"hourly-20260807T{job}")
+        assert resource is not None
+        return resource.properties
+
 
 @pytest.fixture
 def schedules(connection: sqlite3.Connection) -> Schedules:
@@ -87,11 +90,10 @@ def test_without_a_start_time_the_first_job_starts_at_once_and_the_next_at_its_t
     assert schedules.at(5) == HOUR
     assert schedules.at(HOUR) == 2 * HOUR
     assert schedules.jobs == ["090005Z", "100000Z"]
-    job = get_resource(schedules.query, JOBS, "hourly-20260807T100000Z")
-    assert job is not None
-    assert job.properties["displayName"] == "hourly-20260807T100000Z"
-    assert job.properties["properties"] == {"azureml.scheduleName": "hourly"}
-    assert job.properties["inputs"]["at"]["value"] == "2026-08-07T10:00:00+00:00"
+    properties = schedules.properties("100000Z")
+    assert properties["displayName"] == "hourly-20260807T100000Z"
+    assert properties["properties"] == {"azureml.scheduleName": "hourly"}
+    assert properties["inputs"]["at"]["value"] == "2026-08-07T10:00:00+00:00"
 
 
 def test_a_time_that_passed_while_nothing_ran_is_made_up_only_after_a_restart(
@@ -137,9 +139,7 @@ def test_a_source_job_gives_what_the_definition_lacks(schedules: Schedules) -> N
     source = f"{WORKSPACE}/jobs/hourly-20260807T090000Z"
     schedules.put(job={"jobType": "Command", "sourceJobId": source, "experimentName": ""})
     schedules.at(HOUR)
-    job = get_resource(schedules.query, JOBS, "hourly-20260807T100000Z")
-    assert job is not None
-    assert job.properties["command"] == "echo ${{inputs.at}}"
+    assert schedules.properties("100000Z")["command"] == "echo ${{inputs.at}}"
     with pytest.raises(ArmError, match="absent"):
         schedules.put(job={"jobType": "Command", "sourceJobId": f"{WORKSPACE}/jobs/absent"})
 

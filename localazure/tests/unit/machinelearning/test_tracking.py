@@ -25,12 +25,6 @@ def test_runs_of_an_experiment_are_made_once_and_kept(tmp_path: Path) -> None:
     assert (experiment / "run-1" / "metrics" / "loss").read_text() == "1 0.5 0\n"
 
 
-def test_mlflow_finds_the_run(tmp_path: Path) -> None:
-    variables = tracking_environment(tmp_path, "digits", "run-1")
-    assert variables["MLFLOW_TRACKING_URI"] == f"file://{tmp_path}"
-    assert variables["MLFLOW_RUN_ID"] == "run-1"
-
-
 def test_mlflow_names_the_registry_that_is_not_covered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
