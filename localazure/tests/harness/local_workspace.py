@@ -86,8 +86,9 @@ class Local:
     http: requests.Session
 
     def make_cluster(self, name: str, **fields: Any) -> None:
-        settings = {"size": "Standard_D2", "min_instances": 0, "max_instances": 2, **fields}
-        self.ml.compute.begin_create_or_update(AmlCompute(name=name, **settings)).result()
+        defaults: dict[str, Any] = {"size": "Standard_D2", "min_instances": 0, "max_instances": 2}
+        cluster = AmlCompute(name=name, **{**defaults, **fields})
+        self.ml.compute.begin_create_or_update(cluster).result()
 
     def submit(self, name: str, text: str, **fields: Any) -> None:
         """A command job."""

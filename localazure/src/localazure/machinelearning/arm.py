@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -26,8 +26,7 @@ from localazure.machinelearning.authorization import (
 )
 from localazure.machinelearning.compute import Compute
 from localazure.machinelearning.errors import ArmError, invalid, not_found
-from localazure.machinelearning.serving.tables import Deployment, Endpoint
-from localazure.machinelearning.store import Resource, get_resource
+from localazure.machinelearning.store import Resource, Stored, get_resource, list_resources
 from localazure.machinelearning.workspace import Workspace
 from localazure.runtime.identity import APP, InvalidTokenError, TokenIssuer
 from localazure.runtime.roles import RoleAssignments
@@ -57,16 +56,13 @@ logger = logging.getLogger(__name__)
 
 
 def arm_document(
-    workspace: Workspace,
-    path: str,
-    stored: Resource | Endpoint | Deployment,
-    properties: dict[str, Any],
+    workspace: Workspace, path: str, stored: Stored, properties: dict[str, Any]
 ) -> dict[str, Any]:
     """The response to a GET or PUT of a resource: its document, and ARM's own fields.
 
     Args:
         workspace: of the resource.
-        path: of the resource below the workspace: types and names by turns.
+        path: below the workspace: types and names by turns.
         stored: with its document.
         properties: replaces its `properties`.
     """
@@ -154,19 +150,14 @@ def path_name(request: web.Request, key: str = "name") -> str:
     return name
 
 
-def find_resource(request: web.Request, kind: str, called: str) -> Resource:
-    """The resource that the URL names.
-
-    Args:
-        request: of it.
-        kind: of the resource, as the store has it.
-        called: what an error calls it.
+def find_resource(request: web.Request, collection: str, called: str) -> Resource:
+    """The resource that the URL names; an error uses the word `called` for it.
 
     Raises:
         ArmError: 400, the name is not valid; 404, there is no such resource.
     """
     name = path_name(request)
-    resource = get_resource(request.app[WORKSPACE].database.read, kind, name)
+    resource = get_resource(request.app[WORKSPACE].database.read, collection, name)
     if resource is None:
         raise not_found(called, name)
     return resource
@@ -185,6 +176,35 @@ def find_version(request: web.Request, collection: str) -> Resource:
     return resource
 
 
+def add_reads(
+    routes: web.RouteTableDef,
+    collection: str,
+    called: str,
+    document: Callable[[web.Request, Resource], dict[str, Any]],
+    is_shown: Callable[[web.Request, Resource], bool] = lambda _request, _resource: True,
+) -> None:
+    """Add the GET of a collection without versions, newest first, and of one resource in it.
+
+    Args:
+        routes: of the family.
+        collection: as the store has it.
+        called: what an error calls one of its resources.
+        document: the answer.
+        is_shown: whether a list has the resource.
+    """
+    path = f"{WORKSPACE_PATH}/{collection}"
+
+    @routes.get(path)
+    async def list_all(request: web.Request) -> web.Response:
+        found = list_resources(request.app[WORKSPACE].database.read, collection)
+        shown = [document(request, each) for each in found if is_shown(request, each)]
+        return listing(request, shown)
+
+    @routes.get(f"{path}/{{name}}")
+    async def get(request: web.Request) -> web.Response:
+        return web.json_response(document(request, find_resource(request, collection, called)))
+
+
 def put_response(
     document: dict[str, Any],
     operation: dict[str, str] | None = None,
@@ -192,14 +212,7 @@ def put_response(
     is_new: bool,
     goes_on: bool = False,
 ) -> web.Response:
-    """The answer to a PUT.
-
-    Args:
-        document: of the resource.
-        operation: the headers of the operation, if there is one.
-        is_new: whether the resource was created.
-        goes_on: whether the operation has yet to be polled.
-    """
+    """The answer to a PUT, with the headers of its operation, which has yet to be polled or not."""
     if goes_on:
         document["properties"]["provisioningState"] = "Creating" if is_new else "Updating"
     return web.json_response(document, status=201 if is_new else 200, headers=operation)
@@ -228,13 +241,7 @@ def operation_headers(
 def operation_status(
     request: web.Request, status: str, error: dict[str, str] | None = None
 ) -> web.Response:
-    """The answer to a poll of an operation.
-
-    Args:
-        request: the poll.
-        status: `InProgress`, `Succeeded`, `Failed` or `Canceled`.
-        error: why it failed.
-    """
+    """The answer to a poll: `InProgress`, `Succeeded`, `Failed` with an error, or `Canceled`."""
     name = request.match_info["operation"]
     document = {"id": request.path, "name": name, "status": status}
     return web.json_response(
@@ -287,47 +294,33 @@ async def authenticate(request: web.Request, handler: Handler) -> web.StreamResp
 async def check_workspace(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Refuse other subscriptions, resource groups and workspaces: there is one of each."""
     environment = request.app[WORKSPACE].environment
-    expected = {
-        "subscription": environment.subscription_id,
-        "resource_group": environment.resource_group,
-        "workspace": environment.workspace,
+    local = {
+        "subscription": (environment.subscription_id, "SubscriptionNotFound"),
+        "resource_group": (environment.resource_group, "ResourceGroupNotFound"),
+        "workspace": (environment.workspace, "ResourceNotFound"),
     }
-    codes = {
-        "subscription": "SubscriptionNotFound",
-        "resource_group": "ResourceGroupNotFound",
-        "workspace": "ResourceNotFound",
-    }
-    for key, name in expected.items():
+    for key, (name, code) in local.items():
         asked = request.match_info.get(key)
         if asked is not None and asked.lower() != name.lower():
             kind = key.replace("_", " ")
-            raise ArmError(
-                404, codes[key], f"{kind} {asked!r} was not found; the local one is {name!r}"
-            )
+            raise ArmError(404, code, f"{kind} {asked!r} was not found; the local one is {name!r}")
     return await handler(request)
 
 
 @web.middleware
 async def fail_on_purpose(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Let operations on the workspace fail as the plan of faults says."""
-    workspace = request.app[WORKSPACE]
-    _, found, below = request.path.lower().partition(f"{workspace.id.lower()}/")
-    if not found:
+    action = _action(request)
+    if action is None:
         return await handler(request)
-    action = action_of(request.method, below.strip("/").split("/"))
 
     def refuse(rule: Rule) -> web.Response:
         too_many = rule.status == web.HTTPTooManyRequests.status_code
         code = "TooManyRequests" if too_many else "ServiceUnavailable"
         return error_response(ArmError(rule.status, code, "a fault on purpose"))
 
-    return await with_faults(
-        workspace.faults,
-        action.partition("workspaces/")[2],
-        request,
-        lambda: handler(request),
-        refuse,
-    )
+    operation, faults = action.partition("workspaces/")[2], request.app[WORKSPACE].faults
+    return await with_faults(faults, operation, request, lambda: handler(request), refuse)
 
 
 @web.middleware
@@ -335,9 +328,8 @@ async def check_roles(request: web.Request, handler: Handler) -> web.StreamRespo
     """Refuse what a principal's roles do not allow in the workspace, or of the quota."""
     workspace, assignments = request.app[WORKSPACE], request.app[ROLE_ASSIGNMENTS]
     principal = request.get(PRINCIPAL, APP)  # open paths have none, and need no role
-    _, found, below = request.path.lower().partition(f"{workspace.id.lower()}/")
-    if found:
-        action = action_of(request.method, below.strip("/").split("/"))
+    action = _action(request)
+    if action is not None:
         authorize(principal, assignments.roles(principal, SCOPE), action, workspace.id)
     elif request.path.lower().endswith(QUOTA_COLLECTIONS):
         action = f"{LOCATIONS}/{request.path.lower().rpartition('/')[2]}/read"
@@ -346,3 +338,9 @@ async def check_roles(request: web.Request, handler: Handler) -> web.StreamRespo
             scope = f"/subscriptions/{workspace.environment.subscription_id}"
             raise authorization_failed(principal, action, scope)
     return await handler(request)
+
+
+def _action(request: web.Request) -> str | None:
+    """The action of a request, in lower case; None if it is to nothing in the workspace."""
+    _, found, below = request.path.lower().partition(f"{request.app[WORKSPACE].id.lower()}/")
+    return action_of(request.method, below.strip("/").split("/")) if found else None

@@ -13,96 +13,76 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from localazure.machinelearning.addresses import PROVIDER
+from localazure.machinelearning.store import Resource
 from localazure.sqlite.database import Database
 
-_TYPE = "Microsoft.MachineLearningServices"
+DEFAULT_EXPERIMENT = "Default"
 
 
-def run_event(
-    *,
-    topic: str,
-    run: str,
-    experiment: str,
-    properties: dict[str, Any],
-    status: str | None,
-    at: float,
-) -> dict[str, Any]:
+def run_event(topic: str, job: Resource, status: str | None, at: float) -> dict[str, Any]:
     """RunStatusChanged when a status is given, else RunCompleted.
 
     Args:
         topic: ARM id of the workspace.
-        run: the job's name.
-        experiment: its experiment's name, here also the experiment's id.
-        properties: of the job's resource body.
+        job: its experiment's name is also the experiment's id.
         status: the state entered.
         at: epoch seconds.
     """
+    experiment = job.properties.get("experimentName") or DEFAULT_EXPERIMENT
     data: dict[str, Any] = {
         "experimentId": experiment,
         "experimentName": experiment,
-        "runId": run,
+        "runId": job.name,
         "runType": None,
-        "runTags": properties.get("tags") or {},
-        "runProperties": properties.get("properties") or {},
+        "runTags": job.properties.get("tags") or {},
+        "runProperties": job.properties.get("properties") or {},
     }
     if status is not None:
         data["runStatus"] = status
-    return _event(
-        topic,
-        f"experiments/{experiment}/runs/{run}",
-        "RunCompleted" if status is None else "RunStatusChanged",
-        data,
-        at,
-    )
+    kind = "RunCompleted" if status is None else "RunStatusChanged"
+    return _event(topic, f"experiments/{experiment}/runs/{job.name}", kind, data, at)
 
 
-def model_registered(
-    *, topic: str, name: str, version: str, properties: dict[str, Any], at: float
-) -> dict[str, Any]:
-    """ModelRegistered; `properties` is the model version's resource body."""
+def model_registered(topic: str, model: Resource) -> dict[str, Any]:
+    """ModelRegistered, of a version that was just created."""
     data = {
-        "ModelName": name,
-        "ModelVersion": version,
-        "ModelTags": properties.get("tags") or {},
-        "ModelProperties": properties.get("properties") or {},
+        "ModelName": model.name,
+        "ModelVersion": model.version,
+        "ModelTags": model.properties.get("tags") or {},
+        "ModelProperties": model.properties.get("properties") or {},
     }
-    return _event(topic, f"models/{name}:{version}", "ModelRegistered", data, at)
+    subject = f"models/{model.name}:{model.version}"
+    return _event(topic, subject, "ModelRegistered", data, model.created_at)
 
 
 def model_deployed(
-    *,
-    topic: str,
-    service: str,
-    models: Sequence[str],
-    tags: dict[str, Any],
-    properties: dict[str, Any],
-    at: float,
+    topic: str, endpoint: str, models: Sequence[str], deployment: dict[str, Any], at: float
 ) -> dict[str, Any]:
     """ModelDeployed: a deployment of an endpoint was provisioned.
 
     Args:
         topic: ARM id of the workspace.
-        service: the endpoint's name.
+        endpoint: its name.
         models: `name:version` of each.
-        tags: the deployment's.
-        properties: the deployment's.
+        deployment: its document.
         at: epoch seconds.
     """
     data = {
-        "ServiceName": service,
+        "ServiceName": endpoint,
         "ServiceComputeType": "Managed",
         "ModelIds": ",".join(models),
-        "ServiceTags": tags,
-        "ServiceProperties": properties,
+        "ServiceTags": deployment.get("tags") or {},
+        "ServiceProperties": deployment["properties"].get("properties") or {},
     }
-    return _event(topic, f"endpoints/{service}", "ModelDeployed", data, at)
+    return _event(topic, f"endpoints/{endpoint}", "ModelDeployed", data, at)
 
 
 def _event(topic: str, subject: str, kind: str, data: dict[str, Any], at: float) -> dict[str, Any]:
     return {
         "topic": topic,
         "subject": subject,
-        "eventType": f"{_TYPE}.{kind}",
+        "eventType": f"{PROVIDER}.{kind}",
         "eventTime": datetime.fromtimestamp(at, tz=UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         "id": str(uuid.uuid4()),
         "data": data,

@@ -23,6 +23,7 @@ from localazure.machinelearning.addresses import (
 from localazure.machinelearning.configuration import ARTIFACT_DATASTORE, DEFAULT_DATASTORE
 from localazure.machinelearning.durations import read_seconds
 from localazure.machinelearning.errors import invalid, not_found
+from localazure.machinelearning.events import DEFAULT_EXPERIMENT
 from localazure.machinelearning.job_spec import (
     Distribution,
     InputMode,
@@ -31,7 +32,7 @@ from localazure.machinelearning.job_spec import (
     OutputSpec,
     artifacts_of,
 )
-from localazure.machinelearning.job_table import DEFAULT_EXPERIMENT, JOBS
+from localazure.machinelearning.job_table import JOBS
 from localazure.machinelearning.placeholders import UnknownPlaceholderError, expand
 from localazure.machinelearning.store import get_resource, list_resources
 from localazure.sqlite.query import Query

@@ -101,19 +101,14 @@ class JobSpec:
             "artifact_root": BlobPath(**document["artifact_root"]),
             "inputs": {
                 name: InputSpec(
-                    mode=InputMode(entry["mode"]),
-                    literal=entry["literal"],
-                    source=_blob_path(entry["source"]),
-                    url=entry["url"],
+                    **dict[str, Any](
+                        entry, mode=InputMode(entry["mode"]), source=_blob_path(entry["source"])
+                    )
                 )
                 for name, entry in document["inputs"].items()
             },
             "outputs": {
-                name: OutputSpec(
-                    target=BlobPath(**entry["target"]),
-                    is_file=entry["is_file"],
-                    downloads_first=entry["downloads_first"],
-                )
+                name: OutputSpec(**dict[str, Any](entry, target=BlobPath(**entry["target"])))
                 for name, entry in document["outputs"].items()
             },
             "distribution": Distribution(document["distribution"]),

@@ -24,7 +24,6 @@ from localazure.machinelearning.store import Resource, delete_resource, get_reso
 from localazure.sqlite.query import Query, querying
 
 JOBS = "jobs"
-DEFAULT_EXPERIMENT = "Default"
 
 
 class JobKind(StrEnum):
@@ -100,11 +99,6 @@ def list_children(query: Query, parent: str) -> list[JobRow]:
     return [JobRow.from_row(row) for row in rows]
 
 
-def list_names_of_children(query: Query) -> set[str]:
-    """Names of all jobs that belong to another one."""
-    return {row["name"] for row in query("SELECT name FROM job WHERE parent IS NOT NULL", ())}
-
-
 def root_of(query: Query, job: JobRow) -> JobRow:
     """The job that was submitted, of which this one is a part."""
     while job.parent is not None and (parent := get_job(query, job.parent)) is not None:
@@ -154,7 +148,7 @@ class JobTransaction:
         self, job: NewJob, document: dict[str, Any], status: JobStatus = JobStatus.QUEUED
     ) -> Resource:
         """Queue a new job; a step that is reused begins as Completed."""
-        resource = put_resource(self.connection, JOBS, job.name, "", document, now=self.now)
+        resource, _ = put_resource(self.connection, JOBS, job.name, "", document, now=self.now)
         ended_at = self.now if status in TERMINAL else None
         self.connection.execute(
             "INSERT INTO job (name, cluster, node_count, status, kind, parent, step, fingerprint,"
@@ -251,17 +245,10 @@ class JobTransaction:
         """Put the event of a state into the outbox: as on Azure, two states have one."""
         if status not in {JobStatus.FAILED, JobStatus.COMPLETED}:
             return
-        resource = get_resource(self.query, JOBS, name)
-        properties = {} if resource is None else resource.properties
-        event = run_event(
-            topic=self._topic,
-            run=name,
-            experiment=properties.get("experimentName") or DEFAULT_EXPERIMENT,
-            properties=properties,
-            status=status if status is JobStatus.FAILED else None,
-            at=self.now,
-        )
-        enqueue(self.connection, event)
+        job = get_resource(self.query, JOBS, name)
+        if job is not None:
+            shown = status if status is JobStatus.FAILED else None
+            enqueue(self.connection, run_event(self._topic, job, shown, self.now))
 
 
 def delete_job(connection: sqlite3.Connection, name: str) -> bool:

@@ -19,10 +19,10 @@ from localazure.machinelearning import pipeline as pipelines
 from localazure.machinelearning import sweep as sweeps
 from localazure.machinelearning.early_termination import Trial
 from localazure.machinelearning.errors import ArmError, invalid
+from localazure.machinelearning.events import DEFAULT_EXPERIMENT
 from localazure.machinelearning.job_placement import check_job
 from localazure.machinelearning.job_resolution import output_uri
 from localazure.machinelearning.job_table import (
-    DEFAULT_EXPERIMENT,
     JOBS,
     JobKind,
     JobRow,

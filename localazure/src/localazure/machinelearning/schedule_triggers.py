@@ -23,30 +23,16 @@ from tzlocal.windows_tz import win_tz
 from localazure.machinelearning.errors import invalid
 from localazure.ncrontab import NCrontab
 
-# Of `dateutil.rrule`, whose own constants its type stubs have as any number.
-_MONTHLY, _WEEKLY, _DAILY, _HOURLY, _MINUTELY = 1, 2, 3, 4, 5
-_FREQUENCIES: Final[dict[str, Literal[1, 2, 3, 4, 5]]] = {
-    "minute": _MINUTELY,
-    "hour": _HOURLY,
-    "day": _DAILY,
-    "week": _WEEKLY,
-    "month": _MONTHLY,
+# The numbers are those of `dateutil.rrule`, whose type stubs have its constants as any number.
+_FREQUENCIES: Final[dict[str, tuple[Literal[1, 2, 3, 4, 5], timedelta | None]]] = {
+    "minute": (5, timedelta(minutes=1)),
+    "hour": (4, timedelta(hours=1)),
+    "day": (3, timedelta(days=1)),
+    "week": (2, timedelta(weeks=1)),
+    "month": (1, None),
 }
-_PERIODS = {
-    _MINUTELY: timedelta(minutes=1),
-    _HOURLY: timedelta(hours=1),
-    _DAILY: timedelta(days=1),
-    _WEEKLY: timedelta(weeks=1),
-}
-_WEEKDAYS = {
-    "monday": rrule.MO,
-    "tuesday": rrule.TU,
-    "wednesday": rrule.WE,
-    "thursday": rrule.TH,
-    "friday": rrule.FR,
-    "saturday": rrule.SA,
-    "sunday": rrule.SU,
-}
+"""To frequency and period; months differ in length."""
+_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _CRON_FIELDS = 5
 
 
@@ -135,11 +121,12 @@ def _cron(expression: Any) -> Callable[[datetime], datetime]:
 
 
 def _recurrence(document: dict[str, Any], first: datetime) -> Callable[[datetime], datetime | None]:
-    frequency = _FREQUENCIES.get(str(document.get("frequency")).lower())
-    if frequency is None:
+    found = _FREQUENCIES.get(str(document.get("frequency")).lower())
+    if found is None:
         raise invalid(
             f"frequency {document.get('frequency')!r} is not one of {', '.join(_FREQUENCIES)}"
         )
+    frequency, period = found
     interval = document.get("interval")
     if not isinstance(interval, int) or interval < 1:
         raise invalid(f"interval is {interval!r}; it must be a number from 1")
@@ -149,7 +136,7 @@ def _recurrence(document: dict[str, Any], first: datetime) -> Callable[[datetime
         for key, lowest, highest in (("hours", 0, 23), ("minutes", 0, 59), ("monthDays", -31, 31))
     )
     names = [str(day).lower() for day in pattern.get("weekDays") or ()]
-    if not _WEEKDAYS.keys() >= set(names):
+    if not set(names) <= {*_WEEKDAYS}:
         raise invalid(f"weekDays {pattern['weekDays']!r}: use {', '.join(_WEEKDAYS)}")
     rule = rrule.rrule(
         frequency,
@@ -159,9 +146,8 @@ def _recurrence(document: dict[str, Any], first: datetime) -> Callable[[datetime
         byminute=minutes,
         bysecond=0 if minutes else None,
         bymonthday=days,
-        byweekday=[_WEEKDAYS[name] for name in names] or None,
+        byweekday=[_WEEKDAYS.index(name) for name in names] or None,
     )
-    period = _PERIODS.get(frequency)
 
     def next_after(wall: datetime) -> datetime | None:
         moved = rule

@@ -60,21 +60,19 @@ def put_schedule(
     action["jobDefinition"] = _definition(query, action.get("jobDefinition") or {})
     check_job(query, name, _job_properties(name, action, now))
     is_enabled = properties.get("isEnabled") is not False
-    stored = {
-        **document,
-        "properties": {**properties, "action": action, "isEnabled": is_enabled},
-    }
-    resource = put_resource(connection, SCHEDULES, name, "", stored, now=now)
+    kept = {**properties, "action": action, "isEnabled": is_enabled}
+    stored = {**document, "properties": kept}
+    resource, is_new = put_resource(connection, SCHEDULES, name, "", stored, now=now)
     next_at = None
     if is_enabled:
-        is_immediate = existing is None and trigger.start is None
+        is_immediate = is_new and trigger.start is None
         next_at = now if is_immediate else _timestamp(trigger.next_after(_moment(now)))
     connection.execute(
         "INSERT INTO schedule (name, next_at) VALUES (?, ?) "
         "ON CONFLICT (name) DO UPDATE SET next_at = excluded.next_at",
         (name, next_at),
     )
-    return resource, existing is None
+    return resource, is_new
 
 
 def delete_schedule(connection: sqlite3.Connection, name: str) -> bool:

@@ -42,36 +42,20 @@ ACTIVE = frozenset(
 
 TERMINAL = frozenset({JobStatus.COMPLETED, JobStatus.FAILED, JobStatus.CANCELED})
 
-# Back to Queued: a node was preempted, or the runner died. The attempt then counts one more.
+# From most states back to Queued: a node was preempted, or the runner died. The attempt then counts
+# one more.
+_RUNNING_CAN = frozenset(
+    {JobStatus.FINALIZING, JobStatus.QUEUED, JobStatus.CANCEL_REQUESTED, JobStatus.FAILED}
+)
+_WAITING_CAN = frozenset({JobStatus.PREPARING, JobStatus.CANCELED, JobStatus.FAILED})
 JOB_TRANSITIONS: dict[JobStatus, frozenset[JobStatus]] = {
-    JobStatus.QUEUED: frozenset(
-        {JobStatus.PROVISIONING, JobStatus.PREPARING, JobStatus.CANCELED, JobStatus.FAILED}
-    ),
-    JobStatus.PROVISIONING: frozenset(
-        {JobStatus.QUEUED, JobStatus.PREPARING, JobStatus.CANCELED, JobStatus.FAILED}
-    ),
-    JobStatus.PREPARING: frozenset(
-        {
-            JobStatus.RUNNING,
-            JobStatus.FINALIZING,
-            JobStatus.QUEUED,
-            JobStatus.CANCEL_REQUESTED,
-            JobStatus.FAILED,
-        }
-    ),
-    JobStatus.RUNNING: frozenset(
-        {
-            JobStatus.FINALIZING,
-            JobStatus.QUEUED,
-            JobStatus.CANCEL_REQUESTED,
-            JobStatus.FAILED,
-        }
-    ),
-    JobStatus.FINALIZING: frozenset({JobStatus.QUEUED, *TERMINAL}),
+    JobStatus.QUEUED: _WAITING_CAN | {JobStatus.PROVISIONING},
+    JobStatus.PROVISIONING: _WAITING_CAN | {JobStatus.QUEUED},
+    JobStatus.PREPARING: _RUNNING_CAN | {JobStatus.RUNNING},
+    JobStatus.RUNNING: _RUNNING_CAN,
+    JobStatus.FINALIZING: TERMINAL | {JobStatus.QUEUED},
     JobStatus.CANCEL_REQUESTED: TERMINAL,
-    JobStatus.COMPLETED: frozenset(),
-    JobStatus.FAILED: frozenset(),
-    JobStatus.CANCELED: frozenset(),
+    **dict.fromkeys(TERMINAL, frozenset[JobStatus]()),
 }
 
 

@@ -7,7 +7,7 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Any
 
-from localazure.sqlite.query import Query
+from localazure.sqlite.query import Query, querying
 
 MIGRATIONS = (
     """
@@ -62,15 +62,9 @@ MIGRATIONS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Resource:
-    """One resource as it was PUT."""
+class Stored:
+    """What was PUT. Times are epoch seconds."""
 
-    number: int
-    """Grows with every creation."""
-    collection: str
-    name: str
-    version: str
-    """Empty for a resource without versions."""
     document: dict[str, Any]
     """The request body."""
     created_at: float
@@ -81,11 +75,22 @@ class Resource:
         """`properties` of the body."""
         return self.document["properties"]
 
+
+@dataclass(frozen=True, kw_only=True)
+class Resource(Stored):
+    """One resource of the workspace."""
+
+    number: int
+    """Grows with every creation."""
+    collection: str
+    name: str
+    version: str
+    """Empty for a resource without versions."""
+
     @classmethod
     def from_row(cls, row: sqlite3.Row) -> Resource:
         """Read a row of the table."""
-        values = {**dict(row), "document": json.loads(row["document"])}
-        return cls(**values)
+        return cls(**{**dict(row), "document": json.loads(row["document"])})
 
 
 def get_resource(query: Query, collection: str, name: str, version: str = "") -> Resource | None:
@@ -120,8 +125,9 @@ def put_resource(
     document: dict[str, Any],
     *,
     now: float,
-) -> Resource:
-    """Create or replace, within a transaction."""
+) -> tuple[Resource, bool]:
+    """Create or replace, within a transaction; the second value is whether it was created."""
+    is_new = get_resource(querying(connection), collection, name, version) is None
     written = connection.execute(
         """
         INSERT INTO resource (collection, name, version, document, created_at, modified_at)
@@ -132,7 +138,7 @@ def put_resource(
         """,
         (collection, name, version, json.dumps(document), now, now),
     )
-    return Resource.from_row(written.fetchone())
+    return Resource.from_row(written.fetchone()), is_new
 
 
 def delete_resource(

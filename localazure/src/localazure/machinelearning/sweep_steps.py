@@ -22,8 +22,6 @@ def sweep_properties(step: str, node: dict[str, Any], trial: dict[str, Any]) -> 
     Raises:
         ArmError: 400, a distribution is unknown.
     """
-    objective: dict[str, Any] = node.get("objective") or {}
-    limits: dict[str, Any] = node.get("limits") or {}
     algorithm: Any = node.get("sampling_algorithm") or "random"
     if isinstance(algorithm, str):
         algorithm = {"type": algorithm}
@@ -38,21 +36,15 @@ def sweep_properties(step: str, node: dict[str, Any], trial: dict[str, Any]) -> 
             "seed": algorithm.get("seed"),
             "rule": algorithm.get("rule"),
         },
-        "objective": {
-            "goal": str(objective.get("goal")).capitalize(),
-            "primaryMetric": objective.get("primary_metric"),
-        },
+        "objective": _camel_case(node, "objective"),
         "limits": {
             "jobLimitsType": "Sweep",
-            "maxTotalTrials": limits.get("max_total_trials"),
-            "maxConcurrentTrials": limits.get("max_concurrent_trials"),
-            "timeout": _duration(limits.get("timeout")),
-            "trialTimeout": _duration(limits.get("trial_timeout")),
+            **{
+                key: _duration(value) if key.lower().endswith("timeout") else value
+                for key, value in _camel_case(node, "limits").items()
+            },
         },
-        "earlyTermination": {
-            _camel(key): value for key, value in (node.get("early_termination") or {}).items()
-        }
-        or None,
+        "earlyTermination": _camel_case(node, "early_termination") or None,
     }
 
 
@@ -67,6 +59,10 @@ def _duration(value: Any) -> str | None:
     return f"PT{value}S" if isinstance(value, int | float) else value
 
 
-def _camel(name: str) -> str:
-    first, *others = name.split("_")
-    return first + "".join(each.capitalize() for each in others)
+def _camel_case(node: dict[str, Any], field: str) -> dict[str, Any]:
+    """A field of the step, with the keys of the REST API."""
+    words = {key: key.split("_") for key in node.get(field) or {}}
+    return {
+        first + "".join(map(str.capitalize, others)): node[field][key]
+        for key, (first, *others) in words.items()
+    }

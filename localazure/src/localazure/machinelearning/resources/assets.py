@@ -55,10 +55,10 @@ _VERSION_PATH = f"{_PATH}/{{name}}/versions/{{version}}"
 @routes.get(_PATH)
 async def list_containers(request: web.Request) -> web.Response:
     """One entry for each name, with its latest version."""
-    workspace = request.app[WORKSPACE]
-    resources = list_resources(workspace.database.read, request.match_info["collection"])
+    workspace, collection = request.app[WORKSPACE], request.match_info["collection"]
+    resources = list_resources(workspace.database.read, collection)
     names = dict.fromkeys(resource.name for resource in resources)
-    containers = [_container(workspace, request.match_info["collection"], name) for name in names]
+    containers = [_container(workspace, collection, name) for name in names]
     shown = [entry for entry in containers if is_listed(request, entry["properties"])]
     return listing(request, shown)
 
@@ -76,9 +76,10 @@ async def put_container(request: web.Request) -> web.Response:
     workspace = request.app[WORKSPACE]
     collection, name = request.match_info["collection"], path_name(request)
     body = await read_body(request)
-    now = request.app[WORKSPACE].clock()
     await workspace.database.write(
-        lambda connection: put_resource(connection, collection, name, "", body, now=now)
+        lambda connection: put_resource(
+            connection, collection, name, "", body, now=workspace.clock()
+        )
     )
     return web.json_response(_container(workspace, collection, name))
 
@@ -111,19 +112,11 @@ async def put_version(request: web.Request) -> web.Response:
     key = _key(request)
     body = await read_body(request)
     _check(key[0], f"{key[1]}:{key[2]}", body["properties"])
-    now = request.app[WORKSPACE].clock()
 
     def put(connection: sqlite3.Connection) -> tuple[Resource, bool]:
-        resource, is_new = put_asset(connection, key, body, now)
-        if is_new and key[0] == "models":
-            event = model_registered(
-                topic=workspace.id,
-                name=key[1],
-                version=key[2],
-                properties=body["properties"],
-                at=now,
-            )
-            enqueue(connection, event)
+        resource, is_new = _put(connection, key, body, workspace.clock())
+        if is_new and resource.collection == "models":
+            enqueue(connection, model_registered(workspace.id, resource))
         return resource, is_new
 
     resource, is_new = await workspace.database.write(put)
@@ -141,14 +134,10 @@ async def delete_version(request: web.Request) -> web.Response:
     return web.Response(status=200 if was_there else 204)
 
 
-def put_asset(
+def _put(
     connection: sqlite3.Connection, key: tuple[str, str, str], body: dict[str, Any], now: float
 ) -> tuple[Resource, bool]:
-    """Create or change a version within a transaction; the second value is whether it was created.
-
-    Raises:
-        ArmError: 409, it exists with another definition.
-    """
+    """Create a version, or change it, unless it exists with another definition."""
     existing = get_resource(querying(connection), *key)
     if existing is not None:
         changed = [
@@ -158,7 +147,7 @@ def put_asset(
         ]
         if changed:
             raise immutable(key[0], f"{key[1]}:{key[2]}", changed)
-    return put_resource(connection, *key, body, now=now), existing is None
+    return put_resource(connection, *key, body, now=now)
 
 
 def _key(request: web.Request) -> tuple[str, str, str]:

@@ -74,7 +74,7 @@ async def put(request: web.Request) -> web.Response:
         if is_new and len(list_resources(query, collection)) >= _MOST_DEPLOYMENTS:
             raise invalid(f"endpoint {endpoint!r} has {_MOST_DEPLOYMENTS} deployments already")
         _check(query, name, body["properties"])
-        return put_resource(connection, collection, name, "", body, now=workspace.clock()), is_new
+        return put_resource(connection, collection, name, "", body, now=workspace.clock())
 
     deployment, is_new = await workspace.database.write(write)
     headers = operation(request, "put-batch-deployment", endpoint, name)
@@ -101,11 +101,7 @@ async def delete(request: web.Request) -> web.Response:
 
 
 def _check(query: Query, name: str, properties: dict[str, Any]) -> None:
-    """Refuse a deployment whose jobs could not run.
-
-    Raises:
-        ArmError: 400, 404 or 501.
-    """
+    """Refuse a deployment whose jobs could not run."""
     configuration: dict[str, Any] = properties.get("deploymentConfiguration") or {}
     kind = configuration.get("deploymentConfigurationType", "Model")
     if kind != "Model":
@@ -130,7 +126,5 @@ def _document(workspace: Workspace, deployment: Resource) -> dict[str, Any]:
         "properties": deployment.properties.get("properties") or {},
         "provisioningState": "Succeeded",
     }
-    return {
-        **envelope(workspace, deployment, properties),
-        "location": workspace.environment.location,
-    }
+    document = envelope(workspace, deployment, properties)
+    return {**document, "location": workspace.environment.location}

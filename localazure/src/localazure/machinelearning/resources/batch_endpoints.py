@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sqlite3
 import uuid
-from collections.abc import Callable
 from typing import Any
 
 from aiohttp import web
@@ -17,6 +16,7 @@ from localazure.machinelearning.arm import (
     COMPUTE,
     WORKSPACE,
     WORKSPACE_PATH,
+    add_reads,
     envelope,
     listing,
     put_response,
@@ -59,22 +59,6 @@ JOBS_PREFIX = "/mferp/managementfrontend"
 REQUEST_ID_HEADER = "repeatability-request-id"
 
 
-@routes.get(f"{WORKSPACE_PATH}/{ENDPOINTS}")
-async def list_all(request: web.Request) -> web.Response:
-    """All endpoints, newest first."""
-    workspace = request.app[WORKSPACE]
-    found = list_resources(workspace.database.read, ENDPOINTS)
-    return listing(request, [_document(workspace, each) for each in found])
-
-
-@routes.get(ENDPOINT_PATH)
-async def get(request: web.Request) -> web.Response:
-    """One endpoint, with its default deployment."""
-    workspace = request.app[WORKSPACE]
-    endpoint = find_endpoint(workspace.database.read, request.match_info["endpoint"])
-    return web.json_response(_document(workspace, endpoint))
-
-
 @routes.put(ENDPOINT_PATH)
 async def put(request: web.Request) -> web.Response:
     """Create an endpoint, or set its default deployment: a long-running operation, as on Azure.
@@ -88,19 +72,17 @@ async def put(request: web.Request) -> web.Response:
         raise invalid("authMode of a batch endpoint is AADToken")
 
     def write(connection: sqlite3.Connection) -> tuple[Resource, bool]:
-        query = querying(connection)
-        default = default_of(body["properties"])
-        if default and get_resource(query, deployments_of(name), default) is None:
+        default, deployments = default_of(body["properties"]), deployments_of(name)
+        if default and get_resource(querying(connection), deployments, default) is None:
             raise invalid(
                 f"endpoint {name!r} has no deployment {default!r}; create it, then make it the "
                 "default"
             )
-        is_new = get_resource(query, ENDPOINTS, name) is None
-        return put_resource(connection, ENDPOINTS, name, "", body, now=workspace.clock()), is_new
+        return put_resource(connection, ENDPOINTS, name, "", body, now=workspace.clock())
 
     endpoint, is_new = await workspace.database.write(write)
     headers = operation(request, "put-batch-endpoint", name)
-    return put_response(_document(workspace, endpoint), headers, is_new=is_new)
+    return put_response(_document(request, endpoint), headers, is_new=is_new)
 
 
 @routes.delete(ENDPOINT_PATH)
@@ -151,10 +133,8 @@ async def invoke(request: web.Request) -> web.Response:
 @routes.get(f"{JOBS_PREFIX}{ENDPOINT_PATH}/jobs")
 async def list_jobs_of_endpoint(request: web.Request) -> web.Response:
     """The scoring jobs of an endpoint, newest first."""
-    endpoint = find_endpoint(
-        request.app[WORKSPACE].database.read, request.match_info["endpoint"]
-    ).name
-    return _list_jobs(request, lambda own: own.get(ENDPOINT_PROPERTY) == endpoint)
+    query, endpoint = request.app[WORKSPACE].database.read, request.match_info["endpoint"]
+    return _list_jobs(request, {ENDPOINT_PROPERTY: find_endpoint(query, endpoint).name})
 
 
 @routes.get(f"{JOBS_PREFIX}{ENDPOINT_PATH}/deployments/{{deployment}}/jobs")
@@ -163,8 +143,7 @@ async def list_jobs_of_deployment(request: web.Request) -> web.Response:
     query = request.app[WORKSPACE].database.read
     endpoint, name = request.match_info["endpoint"], request.match_info["deployment"]
     find_deployment(query, endpoint, name)
-    wanted = {ENDPOINT_PROPERTY: endpoint, DEPLOYMENT_PROPERTY: name}
-    return _list_jobs(request, lambda own: wanted.items() <= own.items())
+    return _list_jobs(request, {ENDPOINT_PROPERTY: endpoint, DEPLOYMENT_PROPERTY: name})
 
 
 def deployments_of(endpoint: str) -> str:
@@ -246,12 +225,12 @@ def _request_id(request: web.Request) -> uuid.UUID:
         raise invalid(f"{REQUEST_ID_HEADER} {given!r} is not a UUID") from error
 
 
-def _list_jobs(request: web.Request, is_wanted: Callable[[dict[str, Any]], bool]) -> web.Response:
+def _list_jobs(request: web.Request, wanted: dict[str, str]) -> web.Response:
     workspace = request.app[WORKSPACE]
     found = [
         _job_document(workspace, each)
         for each in list_resources(workspace.database.read, JOBS)
-        if is_wanted(each.properties.get("properties") or {})
+        if wanted.items() <= (each.properties.get("properties") or {}).items()
     ]
     return listing(request, found)
 
@@ -259,11 +238,11 @@ def _list_jobs(request: web.Request, is_wanted: Callable[[dict[str, Any]], bool]
 def _job_document(workspace: Workspace, resource: Resource) -> dict[str, Any]:
     job = get_job(workspace.database.read, resource.name)
     document = envelope(workspace, resource, {"status": None if job is None else job.status.value})
-    kind = f"{PROVIDER}/workspaces/{ENDPOINTS}/deployments/jobs"
-    return {**document, "type": kind}
+    return {**document, "type": f"{PROVIDER}/workspaces/{ENDPOINTS}/deployments/jobs"}
 
 
-def _document(workspace: Workspace, endpoint: Resource) -> dict[str, Any]:
+def _document(request: web.Request, endpoint: Resource) -> dict[str, Any]:
+    workspace = request.app[WORKSPACE]
     environment = workspace.environment
     path = f"{ENDPOINTS}/{endpoint.name}"
     properties = {
@@ -276,3 +255,6 @@ def _document(workspace: Workspace, endpoint: Resource) -> dict[str, Any]:
     }
     document = envelope(workspace, endpoint, properties)
     return {**document, "location": environment.location}
+
+
+add_reads(routes, ENDPOINTS, "batch endpoint", _document)

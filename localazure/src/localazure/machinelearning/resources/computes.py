@@ -16,9 +16,9 @@ from localazure.machinelearning.arm import (
     ROLE_ASSIGNMENTS,
     WORKSPACE,
     WORKSPACE_PATH,
+    add_reads,
     envelope,
     find_resource,
-    listing,
     operation_headers,
     operation_status,
     path_name,
@@ -43,29 +43,15 @@ from localazure.machinelearning.store import (
     Resource,
     delete_resource,
     get_resource,
-    list_resources,
     put_resource,
 )
+from localazure.runtime.environment import LOOPBACK
 from localazure.sqlite.query import querying
 
 routes = web.RouteTableDef()
 
 _PATH = f"{WORKSPACE_PATH}/{COMPUTES}"
 _STATUSES = "computeOperationsStatus"
-_OPERATION_PATH = f"{LOCATION_PATH}/{_STATUSES}/{{operation}}"
-
-
-@routes.get(_PATH)
-async def list_computes(request: web.Request) -> web.Response:
-    """All clusters."""
-    resources = list_resources(request.app[WORKSPACE].database.read, COMPUTES)
-    return listing(request, [_document(request, resource) for resource in resources])
-
-
-@routes.get(f"{_PATH}/{{name}}")
-async def get_compute(request: web.Request) -> web.Response:
-    """One cluster, with its nodes counted by state."""
-    return web.json_response(_document(request, _find(request)))
 
 
 @routes.put(f"{_PATH}/{{name}}")
@@ -86,11 +72,9 @@ async def put_compute(request: web.Request) -> web.Response:
     )
 
     def put(connection: sqlite3.Connection) -> tuple[Resource, bool]:
-        query = querying(connection)
-        check_quota(cluster, list_clusters(query), workspace.configuration.quota)
-        is_new = get_resource(query, COMPUTES, name) is None
-        now = workspace.clock()
-        return put_resource(connection, COMPUTES, name, "", body, now=now), is_new
+        clusters = list_clusters(querying(connection))
+        check_quota(cluster, clusters, workspace.configuration.quota)
+        return put_resource(connection, COMPUTES, name, "", body, now=workspace.clock())
 
     resource, is_new = await workspace.database.write(put)
     request.app[COMPUTE].wake()
@@ -124,7 +108,7 @@ async def delete_compute(request: web.Request) -> web.Response:
     return web.Response(status=202, headers=_operation(request, f"delete-{name}"))
 
 
-@routes.get(_OPERATION_PATH)
+@routes.get(f"{LOCATION_PATH}/{_STATUSES}/{{operation}}")
 async def get_operation(request: web.Request) -> web.Response:
     """State of a PUT or DELETE of a cluster, derived from its current state."""
     kind, _, name = request.match_info["operation"].partition("-")
@@ -144,27 +128,23 @@ async def get_operation(request: web.Request) -> web.Response:
 @routes.post(f"{_PATH}/{{name}}/listNodes")
 async def list_compute_nodes(request: web.Request) -> web.Response:
     """The nodes of a cluster, and their jobs."""
-    resource = _find(request)
-    nodes = list_nodes(request.app[WORKSPACE].database.read, resource.name)
-    return web.json_response(
+    cluster = find_resource(request, COMPUTES, "compute").name
+    nodes = [
         {
-            "nodes": [
-                {
-                    "nodeId": str(node.number),
-                    "privateIpAddress": "127.0.0.1",
-                    "nodeState": node.state,
-                    "runId": node.job,
-                }
-                for node in nodes
-            ]
+            "nodeId": str(node.number),
+            "privateIpAddress": LOOPBACK,
+            "nodeState": node.state,
+            "runId": node.job,
         }
-    )
+        for node in list_nodes(request.app[WORKSPACE].database.read, cluster)
+    ]
+    return web.json_response({"nodes": nodes})
 
 
 @routes.post(f"/admin/{COMPUTES}/{{name}}/nodes/{{number:[0-9]+}}/preempt")
 async def preempt_node(request: web.Request) -> web.Response:
     """Local only: preempt a low-priority node, see `Compute.preempt`."""
-    resource = _find(request)
+    resource = find_resource(request, COMPUTES, "compute")
     number = int(request.match_info["number"])
     if not is_low_priority(resource):
         raise ArmError(
@@ -174,10 +154,6 @@ async def preempt_node(request: web.Request) -> web.Response:
     if node is None:
         raise not_found("node", f"{resource.name}/{number}")
     return web.json_response({"job": node.job}, status=202)
-
-
-def _find(request: web.Request) -> Resource:
-    return find_resource(request, COMPUTES, "compute")
 
 
 def _document(request: web.Request, resource: Resource) -> dict[str, Any]:
@@ -204,3 +180,6 @@ def _document(request: web.Request, resource: Resource) -> dict[str, Any]:
 
 def _operation(request: web.Request, operation: str) -> dict[str, str]:
     return operation_headers(request, _STATUSES, operation, version="2023-08-01-preview")
+
+
+add_reads(routes, COMPUTES, "compute", _document)

@@ -15,9 +15,9 @@ from localazure.machinelearning.addresses import BlobPath
 from localazure.machinelearning.arm import (
     WORKSPACE,
     WORKSPACE_PATH,
+    add_reads,
     envelope,
     find_resource,
-    listing,
     path_name,
     put_response,
     read_body,
@@ -25,14 +25,7 @@ from localazure.machinelearning.arm import (
 from localazure.machinelearning.configuration import DEFAULT_DATASTORE, Configuration
 from localazure.machinelearning.container_access import create_container, sas_token
 from localazure.machinelearning.errors import invalid
-from localazure.machinelearning.store import (
-    Resource,
-    delete_resource,
-    get_resource,
-    list_resources,
-    put_resource,
-)
-from localazure.machinelearning.workspace import Workspace
+from localazure.machinelearning.store import Resource, delete_resource, put_resource
 
 routes = web.RouteTableDef()
 
@@ -56,22 +49,6 @@ def put_configured(
         put_resource(connection, DATASTORES, name, "", {"properties": properties}, now=now)
 
 
-@routes.get(_PATH)
-async def list_datastores(request: web.Request) -> web.Response:
-    """All datastores, or with `isDefault=true` the default one."""
-    workspace = request.app[WORKSPACE]
-    resources = list_resources(workspace.database.read, DATASTORES)
-    if request.query.get("isDefault", "").lower() == "true":
-        resources = [resource for resource in resources if resource.name == DEFAULT_DATASTORE]
-    return listing(request, [_document(workspace, resource) for resource in resources])
-
-
-@routes.get(f"{_PATH}/{{name}}")
-async def get_datastore(request: web.Request) -> web.Response:
-    """One datastore."""
-    return web.json_response(_document(request.app[WORKSPACE], _find(request)))
-
-
 @routes.put(f"{_PATH}/{{name}}")
 async def put_datastore(request: web.Request) -> web.Response:
     """Create or replace one. Its secrets are not kept: the keys of local accounts are known."""
@@ -89,12 +66,12 @@ async def put_datastore(request: web.Request) -> web.Response:
         raise invalid(f"datastore {name!r}: {' and '.join(missing)} missing")
     kind = (properties.get("credentials") or {}).get("credentialsType", "None")
     kept = {**body, "properties": {**properties, "credentials": {"credentialsType": kind}}}
-    is_new = get_resource(workspace.database.read, DATASTORES, name) is None
-    now = request.app[WORKSPACE].clock()
-    resource = await workspace.database.write(
-        lambda connection: put_resource(connection, DATASTORES, name, "", kept, now=now)
+    resource, is_new = await workspace.database.write(
+        lambda connection: put_resource(
+            connection, DATASTORES, name, "", kept, now=workspace.clock()
+        )
     )
-    return put_response(_document(workspace, resource), is_new=is_new)
+    return put_response(_document(request, resource), is_new=is_new)
 
 
 @routes.delete(f"{_PATH}/{{name}}")
@@ -118,7 +95,7 @@ async def list_secrets(request: web.Request) -> web.Response:
     to upload into it, and its upload into a missing one never ends.
     """
     workspace = request.app[WORKSPACE]
-    properties = _find(request).properties
+    properties = find_resource(request, DATASTORES, "datastore").properties
     where = BlobPath(properties["containerName"], "", properties["accountName"])
     body: dict[str, Any] = json.loads(await request.read() or b"{}")
     if not body.get("expirableSecret"):
@@ -129,10 +106,15 @@ async def list_secrets(request: web.Request) -> web.Response:
     return web.json_response({"secretsType": "Sas", "sasToken": token})
 
 
-def _find(request: web.Request) -> Resource:
-    return find_resource(request, DATASTORES, "datastore")
+def _document(request: web.Request, resource: Resource) -> dict[str, Any]:
+    properties = {**resource.properties, "isDefault": resource.name == DEFAULT_DATASTORE}
+    return envelope(request.app[WORKSPACE], resource, properties)
 
 
-def _document(workspace: Workspace, resource: Resource) -> dict[str, Any]:
-    is_default = resource.name == DEFAULT_DATASTORE
-    return envelope(workspace, resource, {**resource.properties, "isDefault": is_default})
+def _is_shown(request: web.Request, resource: Resource) -> bool:
+    """Whether a list has the datastore: with `isDefault=true` it has only the default one."""
+    only_default = request.query.get("isDefault", "").lower() == "true"
+    return not only_default or resource.name == DEFAULT_DATASTORE
+
+
+add_reads(routes, DATASTORES, "datastore", _document, _is_shown)

@@ -15,34 +15,27 @@ from localazure.machinelearning.arm import (
     COMPUTE,
     WORKSPACE,
     WORKSPACE_PATH,
+    add_reads,
     envelope,
     find_resource,
     is_listed,
-    listing,
     path_name,
     put_response,
     read_body,
 )
 from localazure.machinelearning.errors import ArmError, immutable, invalid
+from localazure.machinelearning.events import DEFAULT_EXPERIMENT
 from localazure.machinelearning.job_placement import check_job
 from localazure.machinelearning.job_resolution import output_uri
 from localazure.machinelearning.job_table import (
-    DEFAULT_EXPERIMENT,
     JOBS,
     JobTransaction,
     delete_job,
     get_job,
-    list_names_of_children,
 )
 from localazure.machinelearning.runner_protocol import StopOrder
 from localazure.machinelearning.schedules import SCHEDULE_NAME
-from localazure.machinelearning.store import (
-    Resource,
-    get_resource,
-    list_resources,
-    put_resource,
-)
-from localazure.machinelearning.workspace import Workspace
+from localazure.machinelearning.store import Resource, get_resource, put_resource
 
 routes = web.RouteTableDef()
 
@@ -53,34 +46,6 @@ CHANGEABLE = frozenset({"displayName", "description", "tags", "properties", "isA
 """Properties that a second PUT of a job may change."""
 FILLED_IN = frozenset({"status", "services", "experimentName", "outputs"})
 """Properties that GET extends: a PUT of the result of a GET may differ there."""
-
-
-@routes.get(_PATH)
-async def list_all_jobs(request: web.Request) -> web.Response:
-    """Jobs, newest first, without children.
-
-    `tag` asks for those that have a tag of that name, `scheduled` for those of schedules or for the
-    others, and `scheduleId` for those of one schedule.
-    """
-    workspace = request.app[WORKSPACE]
-    tag = request.query.get("tag")
-    resources = list_resources(workspace.database.read, JOBS)
-    children = list_names_of_children(workspace.database.read)
-    shown = [
-        _document(workspace, resource)
-        for resource in resources
-        if resource.name not in children
-        and is_listed(request, resource.properties)
-        and (tag is None or tag in (resource.properties.get("tags") or {}))
-        and _is_of_schedule(request, resource)
-    ]
-    return listing(request, shown)
-
-
-@routes.get(f"{_PATH}/{{name}}")
-async def get_one_job(request: web.Request) -> web.Response:
-    """One job."""
-    return web.json_response(_document(request.app[WORKSPACE], _find(request)))
 
 
 @routes.put(f"{_PATH}/{{name}}")
@@ -96,19 +61,19 @@ async def put_job(request: web.Request) -> web.Response:
         existing = get_resource(jobs.query, JOBS, name)
         if existing is not None:
             kept = _with_changes(existing, body)
-            return put_resource(connection, JOBS, name, "", kept, now=jobs.now), False
+            return put_resource(connection, JOBS, name, "", kept, now=jobs.now)
         return submit(jobs, name, body), True
 
     resource, is_new = await workspace.database.write(put)
     request.app[COMPUTE].wake()
-    return put_response(_document(workspace, resource), is_new=is_new)
+    return put_response(_document(request, resource), is_new=is_new)
 
 
 @routes.post(f"{_PATH}/{{name}}/cancel")
 async def cancel_job(request: web.Request) -> web.Response:
     """Cancel a job: at once if it waits, with SIGTERM first if it runs, not if it has ended."""
     workspace = request.app[WORKSPACE]
-    name = _find(request).name
+    name = find_resource(request, JOBS, "job").name
     if await workspace.database.write(
         lambda connection: workspace.jobs(connection).request_cancel(name, StopOrder())
     ):
@@ -128,12 +93,22 @@ async def remove_job(request: web.Request) -> web.Response:
     return web.Response(status=200 if was_there else 204)
 
 
-def _is_of_schedule(request: web.Request, resource: Resource) -> bool:
-    """Whether the job passes the filters by schedule."""
-    schedule = (resource.properties.get("properties") or {}).get(SCHEDULE_NAME)
-    scheduled, wanted = request.query.get("scheduled"), request.query.get("scheduleId")
-    return scheduled in (None, str(schedule is not None).lower()) and (
-        wanted is None or wanted.rpartition("/")[2] == schedule
+def _is_shown(request: web.Request, resource: Resource) -> bool:
+    """Whether a list has the job: not those of sweeps and pipelines, and what the query asks for.
+
+    `tag` asks for those that have a tag of that name, `scheduled` for those of schedules or for the
+    others, and `scheduleId` for those of one schedule.
+    """
+    job = get_job(request.app[WORKSPACE].database.read, resource.name)
+    properties = resource.properties
+    schedule = (properties.get("properties") or {}).get(SCHEDULE_NAME)
+    query = request.query
+    return (
+        is_listed(request, properties)
+        and (job is None or job.parent is None)
+        and ("tag" not in query or query["tag"] in (properties.get("tags") or {}))
+        and query.get("scheduled") in (None, str(schedule is not None).lower())
+        and ("scheduleId" not in query or query["scheduleId"].rpartition("/")[2] == schedule)
     )
 
 
@@ -183,11 +158,8 @@ def _bare(value: Any) -> Any:
     return value
 
 
-def _find(request: web.Request) -> Resource:
-    return find_resource(request, JOBS, "job")
-
-
-def _document(workspace: Workspace, resource: Resource) -> dict[str, Any]:
+def _document(request: web.Request, resource: Resource) -> dict[str, Any]:
+    workspace = request.app[WORKSPACE]
     job = get_job(workspace.database.read, resource.name)
     if job is None:
         raise ArmError(500, "InternalServerError", f"job {resource.name!r} has no run state")
@@ -221,3 +193,6 @@ def _document(workspace: Workspace, resource: Resource) -> dict[str, Any]:
             },
         },
     )
+
+
+add_reads(routes, JOBS, "job", _document, _is_shown)

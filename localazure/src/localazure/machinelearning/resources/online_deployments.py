@@ -22,7 +22,11 @@ from localazure.machinelearning.resources.online_endpoints import (
     operation,
 )
 from localazure.machinelearning.serving.data_collector import collector_settings
-from localazure.machinelearning.serving.instances import SERVER_LOG, STORAGE_LOG
+from localazure.machinelearning.serving.instances import (
+    SERVER_LOG,
+    STORAGE_LOG,
+    DeploymentFolder,
+)
 from localazure.machinelearning.serving.tables import (
     Deployment,
     delete_deployment,
@@ -120,29 +124,23 @@ async def get_logs(request: web.Request) -> web.Response:
     kind, lines = body.get("containerType"), body.get("tail", 100)
     if kind not in _LOGS or not isinstance(lines, int) or lines < 0:
         raise invalid("containerType is StorageInitializer or InferenceServer, tail a number")
-    content = await asyncio.to_thread(
-        request.app[ONLINE].deployments.logs, deployment, _LOGS[kind], lines
-    )
+    folder = DeploymentFolder(request.app[WORKSPACE], deployment)
+    content = await asyncio.to_thread(folder.tail, _LOGS[kind], lines)
     return web.json_response({"content": content})
 
 
 def _check_instances(query: Query, deployment: Deployment, quota: dict[str, int]) -> None:
-    """Refuse more instances than a deployment, or the quota of their size, may have.
-
-    Raises:
-        ArmError: 400, in Azure's words.
-    """
+    """Refuse more instances than a deployment, or the quota of their size, may have."""
     if not 1 <= deployment.instance_count <= _MOST_INSTANCES:
         raise invalid(f"sku.capacity must be from 1 to {_MOST_INSTANCES}")
-    size = str(deployment.properties.get("instanceType") or "")
+    size = deployment.instance_type
     limit = quota.get(size.lower())
     if limit is None:
         return
     used = sum(
         each.instance_count
         for each in list_deployments(query)
-        if str(each.properties.get("instanceType") or "").lower() == size.lower()
-        and each.key != deployment.key
+        if each.instance_type.lower() == size.lower() and each.key != deployment.key
     )
     if used + deployment.instance_count > limit:
         raise ArmError(
@@ -172,7 +170,5 @@ def _document(request: web.Request, deployment: Deployment) -> dict[str, Any]:
         "properties": deployment.properties.get("properties") or {},
         "provisioningState": deployment.state,
     }
-    return {
-        **arm_document(workspace, path, deployment, properties),
-        "location": workspace.environment.location,
-    }
+    document = arm_document(workspace, path, deployment, properties)
+    return {**document, "location": workspace.environment.location}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import secrets
 import sqlite3
 from dataclasses import dataclass
 from typing import Any
@@ -42,7 +41,7 @@ from localazure.machinelearning.serving.tables import (
     list_endpoints,
     put_endpoint,
     read_counts,
-    set_key,
+    renew_key,
 )
 from localazure.machinelearning.serving.traffic import parse_traffic
 from localazure.sqlite.database import Database
@@ -107,12 +106,8 @@ async def put(request: web.Request) -> web.Response:
             raise ArmError(409, "Conflict", "authMode of an endpoint cannot change")
         names = [each.name.lower() for each in list_deployments(query, name)]
         traffic, mirror = parse_traffic(properties, deployments=names)
-        document = {
-            **body,
-            "properties": {**properties, "traffic": traffic, "mirrorTraffic": mirror},
-        }
-        keys = (secrets.token_urlsafe(24), secrets.token_urlsafe(24))
-        endpoint = put_endpoint(connection, name, document, new_keys=keys, now=now)
+        kept = {**properties, "traffic": traffic, "mirrorTraffic": mirror}
+        endpoint = put_endpoint(connection, name, {**body, "properties": kept}, now=now)
         return endpoint, before is None
 
     endpoint, is_new = await request.app[ONLINE].database.write(write)
@@ -153,9 +148,7 @@ async def regenerate_keys(request: web.Request) -> web.Response:
         raise invalid(f"keyType is {kind!r}; use Primary or Secondary")
     # The SDK sends the old key as keyValue: a new one is drawn, as the caller asks for.
     await request.app[ONLINE].database.write(
-        lambda connection: set_key(
-            connection, endpoint.name, is_primary=kind == "Primary", value=secrets.token_urlsafe(24)
-        )
+        lambda connection: renew_key(connection, endpoint.name, is_primary=kind == "Primary")
     )
     return web.Response(status=202, headers=operation(request, "put-endpoint", endpoint.name))
 
@@ -164,9 +157,9 @@ async def regenerate_keys(request: web.Request) -> web.Response:
 async def get_token(request: web.Request) -> web.Response:
     """A token for an endpoint with authMode AMLToken."""
     find_endpoint(request)
-    environment = request.app[WORKSPACE].environment
-    now = request.app[WORKSPACE].clock()
-    token, expires_on = request.app[TOKENS].issue(environment.azure_ml_url, now=now)
+    workspace = request.app[WORKSPACE]
+    audience = workspace.environment.azure_ml_url
+    token, expires_on = request.app[TOKENS].issue(audience, now=workspace.clock())
     return web.json_response(
         {
             "accessToken": token,
@@ -181,26 +174,24 @@ async def get_token(request: web.Request) -> web.Response:
 async def get_metrics(request: web.Request) -> web.Response:
     """Metrics of an endpoint over a time span, by minute."""
     endpoint = find_endpoint(request)
-    await request.app[ONLINE].scoring.flush()
+    workspace, online = request.app[WORKSPACE], request.app[ONLINE]
+    await online.scoring.flush()
     span = request.query.get("timespan", "")
     first, last = metrics.parse_timespan(span)
-    counted = read_counts(request.app[ONLINE].database.read, endpoint.name, first=first, last=last)
-    names = request.query.get("metricnames", "").split(",")
+    counted = read_counts(online.database.read, endpoint.name, first=first, last=last)
     conditions = metrics.parse_filter(request.query.get("$filter", ""))
-    environment = request.app[WORKSPACE].environment
+    resource = f"{workspace.id}/{ENDPOINTS}/{endpoint.name}"
     return web.json_response(
         {
             "cost": 0,
             "timespan": span,
             "interval": "PT1M",
             "namespace": f"{PROVIDER}/workspaces/{ENDPOINTS}",
-            "resourceregion": environment.location,
-            "value": metrics.describe_metrics(
-                f"{request.app[WORKSPACE].id}/{ENDPOINTS}/{endpoint.name}",
-                names,
-                conditions,
-                counted,
-            ),
+            "resourceregion": workspace.environment.location,
+            "value": [
+                metrics.describe_metric(resource, name, conditions, counted)
+                for name in request.query.get("metricnames", "").split(",")
+            ],
         }
     )
 
@@ -228,24 +219,17 @@ async def score(request: web.Request) -> web.Response:
 @routes.get(f"{LOCATION_PATH}/{_STATUSES}/{{operation}}")
 async def get_operation(request: web.Request) -> web.Response:
     """State of a PUT or DELETE of an endpoint or a deployment, derived from its current state."""
-    kind, _, subject = request.match_info["operation"].partition("_")
-    endpoint, _, name = subject.partition("_")
-    query = request.app[ONLINE].database.read
-    error: dict[str, str] | None = None
-    if kind == "put-deployment":
-        deployment = get_deployment(query, endpoint, name)
-        if deployment is None:
-            status = "Canceled"  # it was deleted meanwhile
-        elif deployment.state in CHANGING:
-            status = "InProgress"
-        elif deployment.state is DeploymentState.FAILED:
-            status = "Failed"
-            error = {"code": deployment.error_code, "message": deployment.error_message}
-        else:
-            status = "Succeeded"
-    else:
-        status = "Succeeded"  # these take effect before they are answered
-    return operation_status(request, status, error)
+    kind, *subject = request.match_info["operation"].split("_")
+    if kind != "put-deployment":
+        return operation_status(request, "Succeeded")  # in effect before it was answered
+    deployment = get_deployment(request.app[ONLINE].database.read, *subject)
+    if deployment is None:
+        return operation_status(request, "Canceled")  # it was deleted meanwhile
+    if deployment.state in CHANGING:
+        return operation_status(request, "InProgress")
+    error = {"code": deployment.error_code, "message": deployment.error_message}
+    is_failed = deployment.state is DeploymentState.FAILED
+    return operation_status(request, deployment.state, error if is_failed else None)
 
 
 def find_endpoint(request: web.Request) -> Endpoint:

@@ -17,15 +17,10 @@ from urllib.parse import quote
 from aiohttp import web
 
 from localazure.machinelearning.addresses import BlobPath
-from localazure.machinelearning.arm import (
-    WORKSPACE,
-    WORKSPACE_PATH,
-    listing,
-    path_name,
-    timestamp,
-)
+from localazure.machinelearning.arm import WORKSPACE, WORKSPACE_PATH, listing, path_name, timestamp
 from localazure.machinelearning.configuration import ARTIFACT_DATASTORE
 from localazure.machinelearning.errors import not_found
+from localazure.machinelearning.events import DEFAULT_EXPERIMENT
 from localazure.machinelearning.job_resolution import (
     distribution_of,
     node_count,
@@ -34,7 +29,6 @@ from localazure.machinelearning.job_resolution import (
 )
 from localazure.machinelearning.job_spec import artifacts_of
 from localazure.machinelearning.job_table import (
-    DEFAULT_EXPERIMENT,
     JOBS,
     JobKind,
     JobRow,
@@ -46,7 +40,7 @@ from localazure.machinelearning.processes import log_names
 from localazure.machinelearning.store import Resource, get_resource, put_resource
 from localazure.machinelearning.workspace import Workspace
 from localazure.runtime.environment import LOOPBACK
-from localazure.sqlite.query import querying
+from localazure.sqlite.query import Query, querying
 from localazure.storage_client.shared_access import service_sas
 
 routes = web.RouteTableDef()
@@ -60,28 +54,25 @@ _PATH = f"/history/v1.0{WORKSPACE_PATH}"
 async def get_run_details(request: web.Request) -> web.Response:
     """State, error and log URLs of a run."""
     workspace = request.app[WORKSPACE]
-    resource, job = _find(workspace, path_name(request))
-    return web.json_response(_details(workspace, resource, job))
+    details = _details(workspace, *_find(workspace.database.read, path_name(request)))
+    return web.json_response(details)
 
 
 @routes.get(f"{_PATH}/runs/{{name}}")
 async def get_run(request: web.Request) -> web.Response:
     """The same without logs."""
     workspace = request.app[WORKSPACE]
-    resource, job = _find(workspace, path_name(request))
-    return web.json_response({**_details(workspace, resource, job), "logFiles": {}})
+    details = _details(workspace, *_find(workspace.database.read, path_name(request)))
+    return web.json_response({**details, "logFiles": {}})
 
 
 @routes.get(f"{_PATH}/runs/{{name}}/children")
 async def list_children_of_run(request: web.Request) -> web.Response:
     """The trials of a sweep, or the steps of a pipeline, in the order of their submission."""
-    workspace = request.app[WORKSPACE]
-    parent, _ = _find(workspace, path_name(request))
-    runs = [
-        _run(workspace, *_find(workspace, job.name))
-        for job in list_children(workspace.database.read, parent.name)
-    ]
-    return listing(request, runs)
+    workspace, query = request.app[WORKSPACE], request.app[WORKSPACE].database.read
+    parent, _ = _find(query, path_name(request))
+    children = [_find(query, job.name) for job in list_children(query, parent.name)]
+    return listing(request, [_run(workspace, *child) for child in children])
 
 
 @routes.post(f"{_PATH}/rundata")
@@ -89,11 +80,14 @@ async def get_run_data(request: web.Request) -> web.Response:
     """A run with its outputs, each named by an id that `batchGetResolvedUris` resolves."""
     workspace = request.app[WORKSPACE]
     body: dict[str, Any] = json.loads(await request.read())
-    resource, job = _find(workspace, str(body.get("runId")))
-    outputs = {
-        name: {"assetId": uri, "type": kind if kind in _DATA_TYPES else "uri_folder"}
-        for name, (uri, kind) in _outputs(resource).items()
-    }
+    resource, job = _find(workspace.database.read, str(body.get("runId")))
+    outputs: dict[str, dict[str, str]] = {}
+    for output, entry in (resource.properties.get("outputs") or {}).items():
+        kind = entry.get("jobOutputType")
+        outputs[output] = {
+            "assetId": output_uri(resource.name, output, entry),
+            "type": kind if kind in _DATA_TYPES else "uri_folder",
+        }
     run = {**_run(workspace, resource, job), "outputs": outputs}
     return web.json_response({"runMetadata": run, "runDefinition": {}, "jobSpecification": {}})
 
@@ -114,9 +108,7 @@ async def patch_run(request: web.Request) -> web.Response:
     changes: dict[str, Any] = json.loads(await request.read())
 
     def patch(connection: sqlite3.Connection) -> None:
-        resource = get_resource(querying(connection), JOBS, name)
-        if resource is None:
-            raise not_found("run", name)
+        resource, _ = _find(querying(connection), name)
         kept = dict(resource.properties)
         for field in ("displayName", "description"):
             if changes.get(field) is not None:
@@ -130,12 +122,11 @@ async def patch_run(request: web.Request) -> web.Response:
         put_resource(connection, JOBS, name, "", document, now=workspace.clock())
 
     await workspace.database.write(patch)
-    return web.json_response(_run(workspace, *_find(workspace, name)))
+    return web.json_response(_run(workspace, *_find(workspace.database.read, name)))
 
 
-def _find(workspace: Workspace, name: str) -> tuple[Resource, JobRow]:
-    resource = get_resource(workspace.database.read, JOBS, name)
-    job = get_job(workspace.database.read, name)
+def _find(query: Query, name: str) -> tuple[Resource, JobRow]:
+    resource, job = get_resource(query, JOBS, name), get_job(query, name)
     if resource is None or job is None:
         raise not_found("run", name)
     return resource, job
@@ -182,14 +173,6 @@ def _run(workspace: Workspace, resource: Resource, job: JobRow) -> dict[str, Any
     }
 
 
-def _outputs(resource: Resource) -> dict[str, tuple[str, str]]:
-    """URI and type of each named output."""
-    return {
-        name: (output_uri(resource.name, name, entry), entry.get("jobOutputType") or "uri_folder")
-        for name, entry in (resource.properties.get("outputs") or {}).items()
-    }
-
-
 def _log_urls(workspace: Workspace, resource: Resource) -> dict[str, str]:
     properties = resource.properties
     per_node = (properties.get("distribution") or {}).get("processCountPerInstance") or 1
@@ -197,20 +180,17 @@ def _log_urls(workspace: Workspace, resource: Resource) -> dict[str, str]:
     names = log_names(distribution_of(properties), ranks)
     root = workspace.configuration.datastores[ARTIFACT_DATASTORE]
     folder = artifacts_of(resource.name, root).child("user_logs")
-    now = datetime.fromtimestamp(workspace.clock(), tz=UTC)
-    return {
-        f"user_logs/{name}": _readable_url(workspace, folder.child(name), now) for name in names
-    }
+    return {f"user_logs/{name}": _readable_url(workspace, folder.child(name)) for name in names}
 
 
-def _readable_url(workspace: Workspace, blob: BlobPath, now: datetime) -> str:
+def _readable_url(workspace: Workspace, blob: BlobPath) -> str:
     sas = service_sas(
         account=blob.account,
         key=workspace.environment.storage_key(blob.account),
         container=blob.container,
         blob=blob.path,
         permissions="r",
-        expiry=now + LOG_URL_LIFETIME,
+        expiry=datetime.fromtimestamp(workspace.clock(), tz=UTC) + LOG_URL_LIFETIME,
     )
     origin = f"http://{LOOPBACK}:{workspace.environment.ports.blob}/{blob.account}"
     return f"{origin}/{blob.container}/{quote(blob.path)}?{sas}"

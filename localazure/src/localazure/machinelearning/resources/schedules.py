@@ -14,9 +14,9 @@ from localazure.machinelearning.arm import (
     COMPUTE,
     WORKSPACE,
     WORKSPACE_PATH,
+    add_reads,
     envelope,
     find_resource,
-    listing,
     operation_headers,
     operation_status,
     path_name,
@@ -31,35 +31,13 @@ from localazure.machinelearning.schedules import (
     put_schedule,
     start_job,
 )
-from localazure.machinelearning.store import Resource, list_resources
-from localazure.machinelearning.workspace import Workspace
+from localazure.machinelearning.store import Resource
 
 routes = web.RouteTableDef()
 
 _PATH = f"{WORKSPACE_PATH}/{SCHEDULES}"
 _STATUSES = "mfeOperationsStatus"
 _VIEWS = {"EnabledOnly": (True,), "DisabledOnly": (False,), "All": (True, False)}
-
-
-@routes.get(_PATH)
-async def list_all_schedules(request: web.Request) -> web.Response:
-    """Schedules, newest first; by default those that are enabled."""
-    workspace = request.app[WORKSPACE]
-    view = request.query.get("listViewType", "EnabledOnly")
-    if view not in _VIEWS:
-        raise invalid(f"listViewType is {view!r}; use {', '.join(_VIEWS)}")
-    shown = [
-        _document(workspace, resource)
-        for resource in list_resources(workspace.database.read, SCHEDULES)
-        if resource.properties["isEnabled"] in _VIEWS[view]
-    ]
-    return listing(request, shown)
-
-
-@routes.get(f"{_PATH}/{{name}}")
-async def get_one_schedule(request: web.Request) -> web.Response:
-    """One schedule."""
-    return web.json_response(_document(request.app[WORKSPACE], _find(request)))
 
 
 @routes.put(f"{_PATH}/{{name}}")
@@ -75,14 +53,14 @@ async def put_one_schedule(request: web.Request) -> web.Response:
     )
     request.app[COMPUTE].wake()
     headers = _operation(request, f"put-{name}")
-    return put_response(_document(workspace, resource), headers, is_new=is_new, goes_on=True)
+    return put_response(_document(request, resource), headers, is_new=is_new, goes_on=True)
 
 
 @routes.post(f"{_PATH}/{{name}}/trigger")
 async def trigger_schedule(request: web.Request) -> web.Response:
     """Start the job of a schedule once, whatever its times are."""
     workspace = request.app[WORKSPACE]
-    resource = _find(request)
+    resource = find_resource(request, SCHEDULES, "schedule")
     body: dict[str, Any] = await request.json() if request.can_read_body else {}
     try:
         at = datetime.fromisoformat(body["scheduleTime"]).timestamp()
@@ -113,11 +91,7 @@ async def get_operation(request: web.Request) -> web.Response:
     return operation_status(request, "Succeeded")
 
 
-def _find(request: web.Request) -> Resource:
-    return find_resource(request, SCHEDULES, "schedule")
-
-
-def _document(workspace: Workspace, resource: Resource) -> dict[str, Any]:
+def _document(request: web.Request, resource: Resource) -> dict[str, Any]:
     trigger = dict(resource.properties["trigger"])
     if "frequency" in trigger:  # the SDK sends it in lower case
         trigger["frequency"] = str(trigger["frequency"]).capitalize()
@@ -128,9 +102,19 @@ def _document(workspace: Workspace, resource: Resource) -> dict[str, Any]:
         "trigger": trigger,
         "provisioningState": "Succeeded",
     }
-    return envelope(workspace, resource, properties)
+    return envelope(request.app[WORKSPACE], resource, properties)
+
+
+def _is_shown(request: web.Request, resource: Resource) -> bool:
+    """Whether a list has the schedule; by default those that are enabled."""
+    view = request.query.get("listViewType", "EnabledOnly")
+    if view not in _VIEWS:
+        raise invalid(f"listViewType is {view!r}; use {', '.join(_VIEWS)}")
+    return resource.properties["isEnabled"] in _VIEWS[view]
 
 
 def _operation(request: web.Request, operation: str) -> dict[str, str]:
-    """The headers of an answer whose operation goes on."""
     return operation_headers(request, _STATUSES, operation, version="2023-06-01-preview")
+
+
+add_reads(routes, SCHEDULES, "schedule", _document, _is_shown)

@@ -12,10 +12,10 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import Any, Final, Self, cast
+from typing import Any, Final, Self
 
 from localazure.machinelearning import minibatches
-from localazure.machinelearning.durations import parse_seconds
+from localazure.machinelearning.durations import read_seconds
 from localazure.machinelearning.errors import invalid
 from localazure.machinelearning.processes import FOLDER_VARIABLE
 from localazure.machinelearning.serving.instances import Source
@@ -32,7 +32,7 @@ SUMMARY_ONLY: Final = "SummaryOnly"
 MLFLOW_BATCH_SCRIPT = Path(__file__).parent / "scripts" / "mlflow_batch.py"
 _FILE_NAME = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9._ -]{0,254}$")
 _MAX_FILES = 2**31 - 1
-_INPUT_TYPES = {"UriFile": "uri_file", "UriFolder": "uri_folder", "Literal": "literal"}
+_INPUT_TYPES = {"UriFile": "uri_file", "UriFolder": "uri_folder"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,11 +71,11 @@ class BatchSettings:
             ArmError: 400, a value is not valid.
         """
         retry: dict[str, Any] = document.get("retrySettings") or {}
+        timeout: str | None = retry.get("timeout") or None
         # A deployment has resources, and the ARM id of its compute; a request has compute.
         compute: Any = document.get("compute")
-        resources: dict[str, Any] = document.get("resources") or {}
-        if not resources and isinstance(compute, dict):
-            resources = cast("dict[str, Any]", compute)
+        own: Any = compute if isinstance(compute, dict) else {}
+        resources: dict[str, Any] = document.get("resources") or own
         given = {
             "mini_batch_size": _count(document, "miniBatchSize", 1),
             "max_concurrency_per_instance": _count(document, "maxConcurrencyPerInstance", 1),
@@ -84,7 +84,7 @@ class BatchSettings:
             "max_retries": _count(retry, "maxRetries", 0),
             "output_action": document.get("outputAction"),
             "output_file_name": document.get("outputFileName"),
-            "timeout_seconds": _seconds(retry),
+            "timeout_seconds": timeout and read_seconds("retrySettings.timeout", timeout),
         }
         changed = replace(self, **{name: each for name, each in given.items() if each is not None})
         if changed.output_action not in {APPEND_ROW, SUMMARY_ONLY}:
@@ -99,13 +99,7 @@ class BatchSettings:
 def component_spec(
     source: Source, properties: dict[str, Any], settings: BatchSettings
 ) -> dict[str, Any]:
-    """The component of a deployment's step, as `componentSpec` has it.
-
-    Args:
-        source: code and model of the deployment.
-        properties: of the deployment.
-        settings: those of the deployment, with what the request says otherwise.
-    """
+    """The component of a deployment's step, as `componentSpec` has it."""
     code = (properties.get("codeConfiguration") or {}).get("codeId")
     return {
         "type": "command",
@@ -190,11 +184,8 @@ def job_properties(
     model = model_of(properties)
     step_inputs: dict[str, Any] = {"data": {"value": f"${{{{parent.inputs.{name}}}}}"}}
     if model is not None:
-        step_inputs["model"] = {
-            "job_input_type": "custom_model",
-            "uri": model,
-            "mode": "ReadOnlyMount",
-        }
+        given_model = {"job_input_type": "custom_model", "uri": model, "mode": "ReadOnlyMount"}
+        step_inputs["model"] = given_model
     return {
         "jobType": "Pipeline",
         "displayName": endpoint,
@@ -244,7 +235,7 @@ def _input(request: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         )
     ((name, entry),) = inputs.items()
     kind = _INPUT_TYPES.get(str(entry.get("jobInputType")))
-    if kind not in {"uri_file", "uri_folder"} or not entry.get("uri"):
+    if kind is None or not entry.get("uri"):
         raise invalid(
             f"input {name!r}: jobInputType {entry.get('jobInputType')!r} is not covered; "
             "a model deployment scores a UriFolder or a UriFile"
@@ -259,12 +250,3 @@ def _count(document: dict[str, Any], key: str, least: int) -> int | None:
     if not isinstance(value, int) or not least <= value <= _MAX_FILES:
         raise invalid(f"{key} is {value!r}; it must be a number from {least}")
     return value
-
-
-def _seconds(retry: dict[str, Any]) -> float | None:
-    if not retry.get("timeout"):
-        return None
-    try:
-        return parse_seconds(retry["timeout"])
-    except ValueError as error:
-        raise invalid(f"retrySettings.timeout: {error}") from error

@@ -18,7 +18,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Self
 
@@ -33,7 +32,7 @@ from localazure.machinelearning.errors import invalid
 from localazure.machinelearning.job_resolution import locate
 from localazure.machinelearning.serving.tables import Deployment
 from localazure.machinelearning.workspace import Workspace
-from localazure.processes.ports import free_ports
+from localazure.processes.ports import LOOPBACK, free_ports
 from localazure.runtime.http_server import listening, runner_of
 
 FOLDER = "modelDataCollector"
@@ -146,16 +145,14 @@ class DataCollector:
         rates = collector_settings(deployment.properties).sampling_rates
         if not rates:
             return {}
-        document = {
-            "collections": {
-                name: {"enabled": True, "sampleRatePercentage": rate * 100}
-                for name, rate in rates.items()
-            }
+        collections = {
+            name: {"enabled": True, "sampleRatePercentage": rate * 100}
+            for name, rate in rates.items()
         }
-        config.write_text(json.dumps(document))
+        config.write_text(json.dumps({"collections": collections}))
         return {
             "AZUREML_MDC_CONFIG_PATH": str(config),
-            "AZUREML_MDC_HOST": "127.0.0.1",
+            "AZUREML_MDC_HOST": LOOPBACK,
             "AZUREML_MDC_PORT": str(await self._listen(deployment)),
         }
 
@@ -171,15 +168,15 @@ class DataCollector:
             answer: its body.
             draw: a random number, at least 0 and below 1, by which payloads are sampled.
         """
-        settings = collector_settings(deployment.properties)
+        rates = collector_settings(deployment.properties).sampling_rates
         correlation = str(uuid.uuid4())
         payloads = {REQUEST: (body, {"path": path, "method": "POST"}), RESPONSE: (answer, {})}
         for collection, (payload, more) in payloads.items():
-            if draw >= settings.sampling_rates.get(collection, 0.0):
+            if draw >= rates.get(collection, 0.0):
                 continue
             moment = datetime.fromtimestamp(self._workspace.clock(), UTC)
             event = {"id": str(uuid.uuid4()), **more, "correlationid": correlation}
-            self._append(deployment, settings, collection, moment, payload, event)
+            self._append(deployment, collection, moment, payload, event)
 
     async def forget(self, deployment: Deployment) -> None:
         """Close the port of a deployment that was deleted."""
@@ -205,12 +202,12 @@ class DataCollector:
         """Keep what a script collected; `azureml-ai-monitoring` sends it with these headers."""
         headers = request.headers
         if request.content_type != "application/json":
-            return web.Response(status=HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
+            raise web.HTTPUnsupportedMediaType
         collection = headers.get("ce-type", "").removeprefix(_TYPE)
         try:
             moment = datetime.fromtimestamp(int(headers.get("ce-time", "")), UTC)
-        except ValueError:
-            return web.Response(status=HTTPStatus.BAD_REQUEST, text="ce-time: epoch seconds")
+        except ValueError as error:
+            raise web.HTTPBadRequest(text="ce-time: epoch seconds") from error
         event = {
             "id": headers.get("trace-id"),
             "correlationid": headers.get("ce-x-request-id"),
@@ -218,15 +215,12 @@ class DataCollector:
             "collectdatatype": headers.get("ce-collect-data-type"),
             "agent": headers.get("ce-agent"),
         }
-        body, deployment = await request.read(), listener.deployment
-        settings = collector_settings(deployment.properties)
-        self._append(deployment, settings, collection, moment, body, event)
+        self._append(listener.deployment, collection, moment, await request.read(), event)
         return web.Response()
 
     def _append(
         self,
         deployment: Deployment,
-        settings: CollectorSettings,
         collection: str,
         moment: datetime,
         payload: bytes,
@@ -255,22 +249,15 @@ class DataCollector:
         if sum(map(len, self._waiting.values())) > MOST_WAITING_BYTES:
             logger.warning("storage is unavailable: what deployments collect is dropped")
             return
-        blob = (
-            self._folder(deployment, settings, collection)
-            .child(settings.folder_at(moment))
-            .child(f"{self._writer}.jsonl")
-        )
-        self._waiting.setdefault(blob, bytearray()).extend(json.dumps(line).encode() + b"\n")
-
-    def _folder(
-        self, deployment: Deployment, settings: CollectorSettings, collection: str
-    ) -> BlobPath:
-        """Where a collection is kept: its data asset's folder."""
+        settings = collector_settings(deployment.properties)
         data_id = settings.data_ids.get(collection)
         if data_id is not None:
-            return locate(self._workspace.database.read, parse_asset(data_id, kind="data"))
-        root = self._workspace.configuration.datastores[DEFAULT_DATASTORE]
-        return root.child(f"{FOLDER}/{deployment.endpoint}/{deployment.name}/{collection}")
+            folder = locate(self._workspace.database.read, parse_asset(data_id, kind="data"))
+        else:
+            root = self._workspace.configuration.datastores[DEFAULT_DATASTORE]
+            folder = root.child(f"{FOLDER}/{deployment.endpoint}/{deployment.name}/{collection}")
+        blob = folder.child(f"{settings.folder_at(moment)}/{self._writer}.jsonl")
+        self._waiting.setdefault(blob, bytearray()).extend(json.dumps(line).encode() + b"\n")
 
     async def _flush_often(self) -> None:
         while True:

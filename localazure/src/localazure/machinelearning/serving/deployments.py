@@ -12,6 +12,7 @@ import contextlib
 import logging
 import shutil
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -79,6 +80,7 @@ class Deployments:
     ) -> None:
         self._workspace = workspace
         self._collector = collector
+        self._start_instance = partial(start_instance, workspace, collector)
         self._database = database
         self._session = session
         self._tasks: dict[tuple[str, str], asyncio.Task[None]] = {}
@@ -121,10 +123,6 @@ class Deployments:
         found = self._serving.get((endpoint.lower(), deployment.lower()), [])
         return [instance for instance in found if instance.is_alive]
 
-    def logs(self, deployment: Deployment, name: str, lines: int) -> str:
-        """The last lines of a deployment's log."""
-        return DeploymentFolder(self._workspace, deployment).tail(name, lines)
-
     async def _run(self, deployment: Deployment, before: asyncio.Task[None] | None) -> None:
         if before is not None:
             before.cancel()
@@ -156,19 +154,13 @@ class Deployments:
         now = self._workspace.clock()
         current = get_deployment(self._database.read, deployment.endpoint, deployment.name)
         is_new = deployment.state is not DeploymentState.SUCCEEDED
-        if (
-            error is None
-            and is_new
-            and current is not None
-            and current.generation == deployment.generation
-        ):
+        is_current = current is not None and current.generation == deployment.generation
+        if error is None and is_new and is_current:
+            model = deployment.properties.get("model")
+            asset = None if model is None else parse_asset(model, kind="models")
+            models = [] if asset is None else [f"{asset.name}:{asset.version}"]
             event = model_deployed(
-                topic=self._workspace.id,
-                service=deployment.endpoint,
-                models=deployed_models(deployment),
-                tags=deployment.document.get("tags") or {},
-                properties=deployment.properties.get("properties") or {},
-                at=now,
+                self._workspace.id, deployment.endpoint, models, deployment.document, now
             )
             await self._workspace.database.write(lambda connection: enqueue(connection, event))
             self._workspace.events.filled.set()
@@ -186,7 +178,7 @@ class Deployments:
         """
         if deployment.state is not DeploymentState.SUCCEEDED:
             await asyncio.sleep(self._workspace.configuration.provisioning_seconds)
-            size = deployment.properties.get("instanceType", "")
+            size = deployment.instance_type
             if self._workspace.faults.next(f"deployment/{size}", OF_ALLOCATIONS) is not None:
                 raise _Failed(
                     "OutOfCapacity",
@@ -204,43 +196,37 @@ class Deployments:
         try:
             async with asyncio.timeout(READY_SECONDS):
                 for _ in range(deployment.instance_count):
-                    instance = await self._start_one(deployment, folder, source)
+                    instance = await self._start_instance(deployment, folder, source)
                     started.append(instance)
                 for instance in started:
                     await instance.wait_until_ready(self._session)
         except BaseException as error:
             for instance in started:
                 await asyncio.shield(instance.end())
-            if isinstance(error, TimeoutError):
-                raise _Failed(
-                    "ResourceNotReady",
-                    f"the container was not ready within {READY_SECONDS:.0f} s: init() of the "
-                    "scoring script takes too long",
-                ) from error
-            if isinstance(error, InstanceEndedError):
-                raise _Failed(
-                    "ResourceNotReady",
-                    f"User container has crashed or terminated ({error}): init() of the scoring "
-                    "script failed. Please see troubleshooting guide, available here: "
-                    "https://aka.ms/oe-tsg#error-resourcenotready\n"
-                    + folder.tail(SERVER_LOG, LOG_LINES_IN_ERROR),
-                ) from error
-            raise
+            match error:
+                case TimeoutError():
+                    message = (
+                        f"the container was not ready within {READY_SECONDS:.0f} s: init() of the "
+                        "scoring script takes too long"
+                    )
+                case InstanceEndedError():
+                    message = (
+                        f"User container has crashed or terminated ({error}): init() of the "
+                        "scoring script failed. Please see troubleshooting guide, available here: "
+                        "https://aka.ms/oe-tsg#error-resourcenotready\n"
+                        + folder.tail(SERVER_LOG, LOG_LINES_IN_ERROR)
+                    )
+                case _:
+                    raise
+            raise _Failed("ResourceNotReady", message) from error
         return source, started
-
-    async def _start_one(
-        self, deployment: Deployment, folder: DeploymentFolder, source: Source
-    ) -> Instance:
-        return await start_instance(self._workspace, self._collector, deployment, folder, source)
 
     async def _download(self, folder: DeploymentFolder, source: Source) -> None:
         while True:
             try:
                 await asyncio.to_thread(folder.download, source)
-            except SourceNotFoundError as error:
-                raise _Failed("BadArgument", f"code or model: {error}") from error
-            except BlobError as error:
-                if not error.is_transient:
+            except (SourceNotFoundError, BlobError) as error:
+                if not (isinstance(error, BlobError) and error.is_transient):
                     raise _Failed("BadArgument", f"code or model: {error}") from error
                 await asyncio.sleep(STORAGE_RETRY_SECONDS)
             else:
@@ -261,7 +247,7 @@ class Deployments:
             pause = RESTART_PAUSES_SECONDS[min(failures, len(RESTART_PAUSES_SECONDS) - 1)]
             logger.warning("deployment %s/%s: a process ended; started again", *deployment.key)
             await asyncio.sleep(pause)
-            instance = await self._start_one(deployment, folder, source)
+            instance = await self._start_instance(deployment, folder, source)
             self._serving[deployment.key][number] = instance
             try:
                 await instance.wait_until_ready(self._session)
@@ -275,22 +261,8 @@ class Deployments:
                 await instance.end()
 
 
-def deployed_models(deployment: Deployment) -> list[str]:
-    """`name:version` of the deployment's model; empty where it has none."""
-    model = deployment.properties.get("model")
-    if model is None:
-        return []
-    asset = parse_asset(model, kind="models")
-    return [f"{asset.name}:{asset.version}"]
-
-
 def resolve_source(query: Query, name: str, properties: dict[str, Any]) -> Source:
-    """Where the code and the model of an online or batch deployment are.
-
-    Args:
-        query: reads the workspace.
-        name: the deployment's.
-        properties: of its document.
+    """Where the code and the model of an online or batch deployment are, by its properties.
 
     Raises:
         ArmError: something is missing, not there, or not covered.

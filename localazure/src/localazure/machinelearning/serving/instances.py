@@ -9,6 +9,7 @@ import sys
 from asyncio.subprocess import STDOUT, Process
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 
@@ -46,12 +47,7 @@ class Source:
 
 
 class DeploymentFolder:
-    """The files of one deployment on this machine.
-
-    Args:
-        workspace: of the endpoint.
-        deployment: whose folder.
-    """
+    """The files of one deployment on this machine."""
 
     def __init__(self, workspace: Workspace, deployment: Deployment) -> None:
         self._workspace = workspace
@@ -76,10 +72,6 @@ class DeploymentFolder:
         """The configuration of `azureml-ai-monitoring`."""
         return self._generation / "data-collector.json"
 
-    def log(self, name: str) -> Path:
-        """One of the deployment's logs."""
-        return self.root / name
-
     def download(self, source: Source) -> None:
         """Fetch code and model anew.
 
@@ -91,7 +83,7 @@ class DeploymentFolder:
         store = BlobStore(self._workspace.environment)
         try:
             cache = BlobCache(self._cache, store)
-            with self.log(STORAGE_LOG).open("a") as log:
+            with (self.root / STORAGE_LOG).open("a") as log:
                 if source.code is None:
                     self.code.mkdir(parents=True)
                 else:
@@ -117,7 +109,7 @@ class DeploymentFolder:
     def tail(self, name: str, lines: int) -> str:
         """The last lines of a log; empty where there is none yet."""
         try:
-            text = self.log(name).read_text(errors="replace")
+            text = (self.root / name).read_text(errors="replace")
         except FileNotFoundError:
             return ""
         return "".join(text.splitlines(keepends=True)[-lines:]) if lines else ""
@@ -173,6 +165,7 @@ async def start_instance(
     """Start one process; it is not ready yet."""
     (port,) = free_ports(1)
     script = folder.code / source.scoring_script
+    variables: dict[str, Any] = deployment.properties.get("environmentVariables") or {}
     inherited = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     path = os.environ.get("PATH", "/usr/local/bin:/usr/bin:/bin")
     environment = {
@@ -181,16 +174,13 @@ async def start_instance(
         "PYTHONUNBUFFERED": "1",
         "OMP_NUM_THREADS": "1",
         **app_settings(workspace.environment),
-        **{
-            name: str(value)
-            for name, value in (deployment.properties.get("environmentVariables") or {}).items()
-        },
+        **{name: str(value) for name, value in variables.items()},
         **await collector.environment_of(deployment, folder.collector_config),
         "AZUREML_MODEL_DIR": str(folder.model),
         "AZUREML_ENTRY_SCRIPT": source.scoring_script,
         "AML_APP_ROOT": str(folder.code),
     }
-    with folder.log(SERVER_LOG).open("ab") as log:
+    with (folder.root / SERVER_LOG).open("ab") as log:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             # -P: the server's own folder is no place for the script's imports.

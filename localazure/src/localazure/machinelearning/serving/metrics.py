@@ -10,10 +10,11 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from localazure.machinelearning.errors import invalid
-from localazure.machinelearning.serving.request_counts import MinuteCounts, percentile_ms
+from localazure.machinelearning.serving.request_counts import MinuteCounts
 
 Counted = tuple[str, int, MinuteCounts]
 """Deployment, minute (epoch seconds), requests."""
@@ -32,23 +33,17 @@ class _Metric:
     value: Callable[[MinuteCounts], float | None]
 
 
-def _requests(counts: MinuteCounts) -> float | None:
-    return float(counts.statuses.total())
-
-
-def _mean(counts: MinuteCounts) -> float | None:
-    return counts.total_ms / counts.requests if counts.requests else None
-
-
-def _percentile(percent: float) -> Callable[[MinuteCounts], float | None]:
-    return lambda counts: percentile_ms([counts], percent)
+def _latency(value: Callable[[MinuteCounts], float | None]) -> _Metric:
+    return _Metric("Milliseconds", ("deployment",), value)
 
 
 _METRICS = {
-    "RequestsPerMinute": _Metric("Count", _DIMENSIONS, _requests),
-    "RequestLatency": _Metric("Milliseconds", ("deployment",), _mean),
+    "RequestsPerMinute": _Metric(
+        "Count", _DIMENSIONS, lambda counts: float(counts.statuses.total())
+    ),
+    "RequestLatency": _latency(MinuteCounts.mean_ms),
     **{
-        f"RequestLatency_P{percent}": _Metric("Milliseconds", ("deployment",), _percentile(percent))
+        f"RequestLatency_P{percent}": _latency(partial(MinuteCounts.percentile_ms, percent=percent))
         for percent in (50, 90, 95, 99)
     },
 }
@@ -88,26 +83,20 @@ def parse_timespan(text: str) -> tuple[float, float]:
     return start, end
 
 
-def describe_metrics(
-    resource_id: str, names: Sequence[str], conditions: dict[str, str], counted: Sequence[Counted]
-) -> list[dict[str, Any]]:
-    """The `value` of the answer: a series for each combination of the values of `*` dimensions.
+def describe_metric(
+    resource_id: str, name: str, conditions: dict[str, str], counted: Sequence[Counted]
+) -> dict[str, Any]:
+    """A metric of the answer: a series for each combination of the values of `*` dimensions.
 
     Args:
         resource_id: ARM id of the endpoint.
-        names: of the metrics.
+        name: of the metric.
         conditions: of the filter.
         counted: the requests of the time span.
 
     Raises:
         ArmError: 400, there is no such metric, or it has no such dimension.
     """
-    return [_describe(resource_id, name, conditions, counted) for name in names]
-
-
-def _describe(
-    resource_id: str, name: str, conditions: dict[str, str], counted: Sequence[Counted]
-) -> dict[str, Any]:
     metric = _METRICS.get(name)
     if metric is None:
         raise invalid(f"there is no metric {name!r}; there are {', '.join(_METRICS)}")

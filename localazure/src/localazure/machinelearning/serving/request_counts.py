@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,10 +38,19 @@ class MinuteCounts:
         self.latencies.update(other.latencies)
         self.total_ms += other.total_ms
 
-    @property
-    def requests(self) -> int:
-        """How many there were."""
-        return self.latencies.total()
+    def mean_ms(self) -> float | None:
+        """The mean of the latencies; None without requests."""
+        return self.total_ms / self.latencies.total() if self.latencies else None
+
+    def percentile_ms(self, percent: float) -> float | None:
+        """The latency that so many percent of the requests do not exceed; None without requests."""
+        wanted = self.latencies.total() * percent / 100
+        seen = 0
+        for bucket in sorted(self.latencies):
+            seen += self.latencies[bucket]
+            if seen >= wanted:
+                return SMALLEST_MS * GROWTH**bucket
+        return None
 
     def to_document(self) -> dict[str, Any]:
         """Plain JSON types."""
@@ -65,20 +73,6 @@ class MinuteCounts:
 def bucket_of(milliseconds: float) -> int:
     """The histogram's bucket of a latency."""
     return max(0, math.ceil(math.log(max(milliseconds, SMALLEST_MS) / SMALLEST_MS, GROWTH)))
-
-
-def percentile_ms(parts: Iterable[MinuteCounts], percent: float) -> float | None:
-    """The latency that so many percent of the requests do not exceed; None without requests."""
-    latencies: Counter[int] = Counter()
-    for part in parts:
-        latencies.update(part.latencies)
-    wanted = latencies.total() * percent / 100
-    seen = 0
-    for bucket in sorted(latencies):
-        seen += latencies[bucket]
-        if seen >= wanted:
-            return SMALLEST_MS * GROWTH**bucket
-    return None
 
 
 def minute_of(moment: float) -> int:

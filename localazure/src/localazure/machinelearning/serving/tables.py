@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import sqlite3
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,7 +11,8 @@ from enum import StrEnum
 from typing import Any
 
 from localazure.machinelearning.serving.request_counts import MinuteCounts
-from localazure.sqlite.query import Query, querying
+from localazure.machinelearning.store import Stored
+from localazure.sqlite.query import Query
 
 MIGRATIONS = (
     """
@@ -62,41 +64,30 @@ CHANGING = frozenset({DeploymentState.CREATING, DeploymentState.UPDATING})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Endpoint:
+class Endpoint(Stored):
     """An online endpoint as it was PUT, and its keys."""
 
     name: str
-    document: dict[str, Any]
     primary_key: str
     secondary_key: str
-    created_at: float
-    modified_at: float
-
-    @property
-    def properties(self) -> dict[str, Any]:
-        """`properties` of the document."""
-        return self.document["properties"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Deployment:
+class Deployment(Stored):
     """A deployment as it was PUT, and how far its provisioning is."""
 
     endpoint: str
     name: str
-    document: dict[str, Any]
     generation: int
     """Counts the PUTs: each starts new processes."""
     state: DeploymentState
     error_code: str
     error_message: str
-    created_at: float
-    modified_at: float
 
     @property
-    def properties(self) -> dict[str, Any]:
-        """`properties` of the document."""
-        return self.document["properties"]
+    def instance_type(self) -> str:
+        """The VM size."""
+        return str(self.properties.get("instanceType") or "")
 
     @property
     def instance_count(self) -> int:
@@ -121,31 +112,29 @@ def list_endpoints(query: Query) -> list[Endpoint]:
 
 
 def put_endpoint(
-    connection: sqlite3.Connection,
-    name: str,
-    document: Mapping[str, Any],
-    *,
-    new_keys: tuple[str, str],
-    now: float,
+    connection: sqlite3.Connection, name: str, document: Mapping[str, Any], *, now: float
 ) -> Endpoint:
     """Create or replace, within a transaction; an endpoint that is there keeps its keys."""
-    connection.execute(
+    written = connection.execute(
         """
         INSERT INTO endpoint VALUES (?, ?, ?, ?, ?, ?)
         ON CONFLICT (name) DO UPDATE SET
             document = excluded.document, modified_at = excluded.modified_at
+        RETURNING *
         """,
-        (name, json.dumps(document), *new_keys, now, now),
+        (name, json.dumps(document), _new_key(), _new_key(), now, now),
     )
-    endpoint = get_endpoint(querying(connection), name)
-    assert endpoint is not None, "it was written in this transaction"
-    return endpoint
+    return _endpoint(written.fetchone())
 
 
-def set_key(connection: sqlite3.Connection, name: str, *, is_primary: bool, value: str) -> None:
+def renew_key(connection: sqlite3.Connection, name: str, *, is_primary: bool) -> None:
     """Replace one of an endpoint's keys, within a transaction."""
     column = "primary_key" if is_primary else "secondary_key"
-    connection.execute(f"UPDATE endpoint SET {column} = ? WHERE name = ?", (value, name))  # noqa: S608 - one of two literals
+    connection.execute(f"UPDATE endpoint SET {column} = ? WHERE name = ?", (_new_key(), name))  # noqa: S608 - one of two literals
+
+
+def _new_key() -> str:
+    return secrets.token_urlsafe(24)
 
 
 def delete_endpoint(connection: sqlite3.Connection, name: str) -> bool:
@@ -178,28 +167,19 @@ def put_deployment(
     now: float,
 ) -> Deployment:
     """Create or replace, within a transaction: it is Creating, or Updating."""
-    connection.execute(
+    written = connection.execute(
         """
         INSERT INTO deployment
             (endpoint, name, document, generation, state, created_at, modified_at)
-        VALUES (?, ?, ?, 1, ?, ?, ?)
+        VALUES (?, ?, ?, 1, 'Creating', ?, ?)
         ON CONFLICT (endpoint, name) DO UPDATE SET
-            document = excluded.document, generation = generation + 1, state = ?,
+            document = excluded.document, generation = generation + 1, state = 'Updating',
             error_code = '', error_message = '', modified_at = excluded.modified_at
+        RETURNING *
         """,
-        (
-            endpoint,
-            name,
-            json.dumps(document),
-            DeploymentState.CREATING,
-            now,
-            now,
-            DeploymentState.UPDATING,
-        ),
+        (endpoint, name, json.dumps(document), now, now),
     )
-    deployment = get_deployment(querying(connection), endpoint, name)
-    assert deployment is not None, "it was written in this transaction"
-    return deployment
+    return _deployment(written.fetchone())
 
 
 def finish_provisioning(
@@ -208,8 +188,8 @@ def finish_provisioning(
     *,
     error: tuple[str, str] | None,
     now: float,
-) -> bool:
-    """Set the result of a generation, within a transaction; False when a newer one is there.
+) -> None:
+    """Set the result of a generation unless a newer one is there, within a transaction.
 
     Args:
         connection: of the transaction.
@@ -218,27 +198,17 @@ def finish_provisioning(
         now: epoch seconds.
     """
     state = DeploymentState.SUCCEEDED if error is None else DeploymentState.FAILED
-    cursor = connection.execute(
+    which = (deployment.endpoint, deployment.name, deployment.generation)
+    connection.execute(
         "UPDATE deployment SET state = ?, error_code = ?, error_message = ?, modified_at = ? "
         "WHERE endpoint = ? AND name = ? AND generation = ?",
-        (
-            state,
-            *(error or ("", "")),
-            now,
-            deployment.endpoint,
-            deployment.name,
-            deployment.generation,
-        ),
+        (state, *(error or ("", "")), now, *which),
     )
-    return cursor.rowcount > 0
 
 
-def delete_deployment(connection: sqlite3.Connection, endpoint: str, name: str) -> bool:
-    """Delete within a transaction; whether it was there."""
-    cursor = connection.execute(
-        "DELETE FROM deployment WHERE endpoint = ? AND name = ?", (endpoint, name)
-    )
-    return cursor.rowcount > 0
+def delete_deployment(connection: sqlite3.Connection, endpoint: str, name: str) -> None:
+    """Delete within a transaction."""
+    connection.execute("DELETE FROM deployment WHERE endpoint = ? AND name = ?", (endpoint, name))
 
 
 def add_counts(
@@ -249,13 +219,12 @@ def add_counts(
 ) -> None:
     """Add requests to those of their minutes, and drop the oldest, within a transaction."""
     for (endpoint, deployment, minute), part in counts:
-        rows = connection.execute(
+        merged = MinuteCounts()
+        for row in connection.execute(
             "SELECT counts FROM request_minute "
             "WHERE endpoint = ? AND deployment = ? AND minute = ?",
             (endpoint, deployment, minute),
-        ).fetchall()
-        merged = MinuteCounts()
-        for row in rows:
+        ):
             merged.merge(MinuteCounts.from_document(json.loads(row["counts"])))
         merged.merge(part)
         connection.execute(
@@ -292,6 +261,6 @@ def _endpoint(row: sqlite3.Row) -> Endpoint:
 
 
 def _deployment(row: sqlite3.Row) -> Deployment:
-    values: dict[str, Any] = {**dict(row), "document": json.loads(row["document"])}
-    values["state"] = DeploymentState(values["state"])
+    values: dict[str, Any] = dict(row)
+    values |= {"document": json.loads(row["document"]), "state": DeploymentState(row["state"])}
     return Deployment(**values)

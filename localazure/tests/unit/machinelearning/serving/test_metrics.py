@@ -6,7 +6,7 @@ import pytest
 
 from localazure.machinelearning.errors import ArmError
 from localazure.machinelearning.serving.metrics import (
-    describe_metrics,
+    describe_metric,
     parse_filter,
     parse_timespan,
 )
@@ -28,7 +28,7 @@ COUNTED = [
 
 
 def values(name: str, condition: str) -> dict[tuple[str, ...], list[float]]:
-    (metric,) = describe_metrics("/e", [name], parse_filter(condition), COUNTED)
+    metric = describe_metric("/e", name, parse_filter(condition), COUNTED)
     return {
         tuple(entry["value"] for entry in series["metadatavalues"]): [
             point["average"] for point in series["data"]
@@ -55,7 +55,7 @@ def test_latencies_are_by_deployment() -> None:
 
 
 def test_a_series_has_azure_monitors_form() -> None:
-    (metric,) = describe_metrics("/e", ["RequestsPerMinute"], {"deployment": "*"}, COUNTED[:1])
+    metric = describe_metric("/e", "RequestsPerMinute", {"deployment": "*"}, COUNTED[:1])
     series: list[dict[str, Any]] = metric["timeseries"]
     assert metric["unit"] == "Count"
     assert series == [

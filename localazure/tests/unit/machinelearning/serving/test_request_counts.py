@@ -7,12 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localazure.machinelearning.serving.request_counts import (
-    GROWTH,
-    MinuteCounts,
-    minute_of,
-    percentile_ms,
-)
+from localazure.machinelearning.serving.request_counts import GROWTH, MinuteCounts, minute_of
 
 LATENCIES = st.lists(st.floats(0.2, 60_000), min_size=1)
 
@@ -29,7 +24,7 @@ def test_a_percentile_is_within_a_bucket_of_the_true_one(
     latencies: list[float], percent: float
 ) -> None:
     true = sorted(latencies)[math.ceil(len(latencies) * percent / 100) - 1]
-    estimate = percentile_ms([counted(latencies)], percent)
+    estimate = counted(latencies).percentile_ms(percent)
     assert estimate is not None
     assert true / GROWTH <= estimate <= true * GROWTH * GROWTH
 
@@ -50,8 +45,8 @@ def test_a_document_is_read_back(latencies: list[float]) -> None:
     assert MinuteCounts.from_document(json.loads(json.dumps(counts.to_document()))) == counts
 
 
-def test_without_requests_there_is_no_percentile() -> None:
-    assert percentile_ms([MinuteCounts()], 95) is None
+def test_without_requests_there_is_no_latency() -> None:
+    assert MinuteCounts().percentile_ms(95) is MinuteCounts().mean_ms() is None
 
 
 def test_a_minute_begins_at_its_first_second() -> None:
