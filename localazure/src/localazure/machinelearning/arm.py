@@ -60,11 +60,7 @@ def arm_document(
 ) -> dict[str, Any]:
     """The response to a GET or PUT of a resource: its document, and ARM's own fields.
 
-    Args:
-        workspace: of the resource.
-        path: below the workspace: types and names by turns.
-        stored: with its document.
-        properties: replaces its `properties`.
+    The path below the workspace has types and names by turns.
     """
     segments = path.split("/")
     return {
@@ -185,12 +181,7 @@ def add_reads(
 ) -> None:
     """Add the GET of a collection without versions, newest first, and of one resource in it.
 
-    Args:
-        routes: of the family.
-        collection: as the store has it.
-        called: what an error calls one of its resources.
-        document: the answer.
-        is_shown: whether a list has the resource.
+    A list has the resources that `is_shown`. An error uses the word `called` for one.
     """
     path = f"{WORKSPACE_PATH}/{collection}"
 
@@ -223,11 +214,7 @@ def operation_headers(
 ) -> dict[str, str]:
     """The headers of an answer whose operation goes on: where and when to poll it.
 
-    Args:
-        request: that began it.
-        statuses: the collection, such as `computeOperationsStatus`.
-        operation: its id.
-        version: of the API.
+    `statuses` is the collection of operations, such as `computeOperationsStatus`.
     """
     environment = request.app[WORKSPACE].environment
     url = (

@@ -15,10 +15,5 @@ from localazure.runtime.environment import LOOPBACK, Environment
 
 
 def storage_suffix(environment: Environment, account: str) -> str:
-    """`suffixes.storage` of the cloud's metadata.
-
-    Args:
-        environment: whose storage listens.
-        account: of the workspace.
-    """
+    """`suffixes.storage` of the cloud's metadata, for the workspace's account."""
     return f"localhost@{LOOPBACK}:{environment.ports.blob_tls}/{account}"

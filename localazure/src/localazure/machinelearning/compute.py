@@ -339,7 +339,8 @@ class Compute:
         has_ended = await self._write(lambda jobs: jobs.finish_attempt(job.name, result))
         self._workspace.events.filled.set()
         if has_ended:
-            await asyncio.to_thread(_remove_folder, self._workspace.job_folder(job.name).root)
+            root = self._workspace.job_folder(job.name).root
+            await asyncio.to_thread(shutil.rmtree, root, ignore_errors=True)
         self.wake()
 
     async def _after_runner_failure(self, name: str) -> None:
@@ -377,7 +378,7 @@ class Compute:
         ended = {job.name for job in list_jobs(self._database.read, TERMINAL)}
         for path in folders.iterdir():
             if path.name in ended:
-                await asyncio.to_thread(_remove_folder, path)
+                await asyncio.to_thread(shutil.rmtree, path, ignore_errors=True)
         for job in list_jobs(self._database.read, ACTIVE):
             await self._resume(job)
 
@@ -389,7 +390,3 @@ def _failure(job: JobRow, code: str, message: str) -> Result:
 def _close_lifeline(runner: Process) -> None:
     if runner.stdin is not None:
         runner.stdin.close()
-
-
-def _remove_folder(folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from datetime import UTC, datetime, timedelta
 
 from localazure.machinelearning.addresses import BlobPath
@@ -50,10 +51,7 @@ async def create_container(workspace: Workspace, where: BlobPath) -> None:
 
 
 def _create(environment: Environment, where: BlobPath) -> None:
-    store = BlobStore(environment)
-    try:
+    with contextlib.closing(BlobStore(environment)) as store:
         retry_while_unavailable(
             lambda: store.ensure_container(where), give_up_after_seconds=STORAGE_PATIENCE_SECONDS
         )
-    finally:
-        store.close()

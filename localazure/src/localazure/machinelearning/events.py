@@ -1,5 +1,7 @@
 """Events of the workspace in the Event Grid schema, and the outbox that they wait in.
 
+Their topic is the ARM id of the workspace. Times are epoch seconds.
+
 https://learn.microsoft.com/azure/event-grid/event-schema-machine-learning
 """
 
@@ -23,11 +25,7 @@ DEFAULT_EXPERIMENT = "Default"
 def run_event(topic: str, job: Resource, status: str | None, at: float) -> dict[str, Any]:
     """RunStatusChanged when a status is given, else RunCompleted.
 
-    Args:
-        topic: ARM id of the workspace.
-        job: its experiment's name is also the experiment's id.
-        status: the state entered.
-        at: epoch seconds.
+    The name of the job's experiment is also the experiment's id.
     """
     experiment = job.properties.get("experimentName") or DEFAULT_EXPERIMENT
     data: dict[str, Any] = {
@@ -59,15 +57,7 @@ def model_registered(topic: str, model: Resource) -> dict[str, Any]:
 def model_deployed(
     topic: str, endpoint: str, models: Sequence[str], deployment: dict[str, Any], at: float
 ) -> dict[str, Any]:
-    """ModelDeployed: a deployment of an endpoint was provisioned.
-
-    Args:
-        topic: ARM id of the workspace.
-        endpoint: its name.
-        models: `name:version` of each.
-        deployment: its document.
-        at: epoch seconds.
-    """
+    """ModelDeployed: a deployment with models `name:version` was provisioned."""
     data = {
         "ServiceName": endpoint,
         "ServiceComputeType": "Managed",

@@ -60,13 +60,7 @@ _MODEL_TYPES = {"custom_model", "mlflow_model", "triton_model"}
 
 
 def resolve_job(query: Query, name: str, properties: dict[str, Any], *, attempt: int) -> JobSpec:
-    """The spec of one attempt.
-
-    Args:
-        query: reads the workspace.
-        name: the job's.
-        properties: `properties` of the job's document.
-        attempt: which one.
+    """The spec of one attempt, of the `properties` of a job's document.
 
     Raises:
         ArmError: a feature is not supported, or a reference does not exist.
@@ -174,9 +168,7 @@ def _locate(query: Query, address: Address) -> BlobPath | WebUrl:
                     raise not_found(kind, f"{name}:{version}")
                 address = parse_uri(asset.properties[ASSET_URIS[kind]], asset_kind=kind)
             case DatastorePath(datastore, path):
-                address = (
-                    _root_of(query, datastore).child(path) if path else _root_of(query, datastore)
-                )
+                address = _root_of(query, datastore).child(path)
             case JobOutputPath(job, output, path):
                 address = _output_of(query, job, output).child(path)
     if isinstance(address, WebUrl):

@@ -118,12 +118,7 @@ class JobSpec:
 
 
 def artifacts_of(job: str, root: BlobPath) -> BlobPath:
-    """The blobs of a run besides its named outputs, as Azure ML names them.
-
-    Args:
-        job: its name.
-        root: of the datastore for artifacts.
-    """
+    """The blobs of a run besides its named outputs, below the root of the artifact datastore."""
     return root.child(f"ExperimentRun/dcid.{job}")
 
 

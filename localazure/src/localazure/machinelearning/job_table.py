@@ -132,10 +132,7 @@ class NewJob:
 class JobTransaction:
     """Changes of jobs and nodes in one transaction, with the events that they raise.
 
-    Args:
-        connection: of the transaction.
-        topic: of the events, the ARM id of the workspace.
-        now: epoch seconds.
+    The topic of the events is the ARM id of the workspace; `now` is in epoch seconds.
     """
 
     def __init__(self, connection: sqlite3.Connection, topic: str, now: float) -> None:

@@ -42,6 +42,16 @@ from localazure.machinelearning.minibatch_contents import Content, MiniBatchErro
 IGNORE_ALL = -1
 """A threshold that allows every failure."""
 
+_NUMBERS = {
+    "mini_batch_size": int,
+    "workers": int,
+    "error_threshold": int,
+    "mini_batch_error_threshold": int,
+    "max_retries": int,
+    "timeout_seconds": float,
+}
+"""The settings that the command line gives as numbers, and their types."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
@@ -92,19 +102,11 @@ def shell_command(settings: Settings, *, inputs: Sequence[str], arguments: str, 
         arguments: of the entry script, as a shell reads them.
         rows: the expression of the output for the rows; empty for none.
     """
-    flags = {
-        "--mini-batch-size": settings.mini_batch_size,
-        "--workers": settings.workers,
-        "--error-threshold": settings.error_threshold,
-        "--mini-batch-error-threshold": settings.mini_batch_error_threshold,
-        "--max-retries": settings.max_retries,
-        "--timeout-seconds": settings.timeout_seconds,
-    }
     words = [
         shlex.quote(sys.executable),
         "-P",  # this file's folder is no place for the imports of the script
         shlex.quote(__file__),
-        *(f"{flag}={value}" for flag, value in flags.items()),
+        *(f"{_flag(name)}={getattr(settings, name)}" for name in _NUMBERS),
         *(f"--partition-key={shlex.quote(key)}" for key in settings.partition_keys),
         *(f'--input "{each}"' for each in inputs),
         *([f'--append-row-to "{rows}"'] if rows else []),
@@ -314,19 +316,17 @@ def _parse(words: Sequence[str]) -> Settings:
     parser.add_argument("entry_script", type=Path)
     parser.add_argument("arguments", nargs="*")
     parser.add_argument("--input", type=Path, action="append", dest="inputs", required=True)
-    parser.add_argument("--mini-batch-size", type=int, required=True)
+    for name, kind in _NUMBERS.items():
+        parser.add_argument(_flag(name), type=kind, required=True)
     parser.add_argument("--partition-key", action="append", dest="partition_keys", default=[])
-    parser.add_argument("--workers", type=int, required=True)
-    parser.add_argument("--error-threshold", type=int, default=IGNORE_ALL)
-    parser.add_argument("--mini-batch-error-threshold", type=int, default=IGNORE_ALL)
-    parser.add_argument("--max-retries", type=int, default=2)
-    parser.add_argument("--timeout-seconds", type=float, default=60)
     parser.add_argument("--append-row-to", type=Path)
     values: dict[str, Any] = vars(parser.parse_args(words))
-    values["arguments"] = tuple(values["arguments"])
-    values["inputs"] = tuple(values["inputs"])
-    values["partition_keys"] = tuple(values["partition_keys"])
+    values |= {name: tuple(values[name]) for name in ("arguments", "inputs", "partition_keys")}
     return Settings(**values)
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 if __name__ == "__main__":

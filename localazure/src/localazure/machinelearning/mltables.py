@@ -86,7 +86,7 @@ class MLTable:
         (name, options), *others = self.transformations
         frames: list[pd.DataFrame] = []
         for file in self.files:
-            frame = _READERS[name](file, options or {})
+            frame = _read(name, file, options or {})
             for other, given in others:
                 frame = _TRANSFORMATIONS[other](frame, given, file.relative_to(self.folder))
             frames.append(frame)
@@ -105,30 +105,24 @@ def _files(folder: Path, entry: Mapping[str, str]) -> list[Path]:
     return sorted(each for each in found if each.is_file() and each.name != FILE_NAME)
 
 
-def _read_delimited(file: Path, options: Mapping[str, Any]) -> pd.DataFrame:
+def _read(name: str, file: Path, options: Mapping[str, Any]) -> pd.DataFrame:
     import pandas as pd  # noqa: PLC0415 - as above
 
-    header = options.get("header", "all_files_same_headers")
-    if header not in _HEADERS:
-        raise MLTableError(f"header {header!r} is not one of {', '.join(_HEADERS)}")
-    given: dict[str, Any] = {
-        "sep": options.get("delimiter", ","),
-        "encoding": options.get("encoding", "utf8"),
-        "header": _HEADERS[header],
-    }
-    return pd.read_csv(file, **given)
-
-
-def _read_parquet(file: Path, _options: Mapping[str, Any]) -> pd.DataFrame:
-    import pandas as pd  # noqa: PLC0415 - as above
-
-    return pd.read_parquet(file)
-
-
-def _read_json_lines(file: Path, options: Mapping[str, Any]) -> pd.DataFrame:
-    import pandas as pd  # noqa: PLC0415 - as above
-
-    return pd.read_json(file, lines=True, encoding=options.get("encoding", "utf8"))
+    match name:
+        case "read_parquet":
+            return pd.read_parquet(file)
+        case "read_json_lines":
+            return pd.read_json(file, lines=True, encoding=options.get("encoding", "utf8"))
+        case _:
+            header = options.get("header", "all_files_same_headers")
+            if header not in _HEADERS:
+                raise MLTableError(f"header {header!r} is not one of {', '.join(_HEADERS)}")
+            given: dict[str, Any] = {
+                "sep": options.get("delimiter", ","),
+                "encoding": options.get("encoding", "utf8"),
+                "header": _HEADERS[header],
+            }
+            return pd.read_csv(file, **given)
 
 
 def _extract_columns(
@@ -158,11 +152,7 @@ def _keep_columns(frame: pd.DataFrame, names: str | Sequence[str], file: Path) -
     return frame.filter(items=kept)
 
 
-_READERS: Final[dict[str, Callable[[Path, Mapping[str, Any]], pd.DataFrame]]] = {
-    "read_delimited": _read_delimited,
-    "read_parquet": _read_parquet,
-    "read_json_lines": _read_json_lines,
-}
+_READERS: Final = ("read_delimited", "read_parquet", "read_json_lines")
 _TRANSFORMATIONS: Final[dict[str, Callable[[pd.DataFrame, Any, Path], pd.DataFrame]]] = {
     "extract_columns_from_partition_format": _extract_columns,
     "drop_columns": _drop_columns,

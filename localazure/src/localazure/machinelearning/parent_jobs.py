@@ -65,9 +65,9 @@ logger = logging.getLogger(__name__)
 class TrialMetrics:
     """Metrics of a sweep's trials at one moment."""
 
-    ended: frozenset[str]
+    ended: frozenset[str] = frozenset()
     """Trials that had ended before their metrics were read: theirs are whole."""
-    values: Mapping[str, tuple[float, ...]]
+    values: Mapping[str, tuple[float, ...]] = field(default_factory=dict[str, tuple[float, ...]])
 
 
 @dataclass
@@ -105,11 +105,12 @@ def advance_parents(jobs: JobTransaction, metrics: Mapping[str, TrialMetrics]) -
         begun = _begin(jobs, parent)
         try:
             if begun.error_code and begun.status is JobStatus.RUNNING:
-                _Advance(jobs, done).fail(begun)
+                _Advance(jobs, done, begun, resource).fail()
             elif parent.kind is JobKind.SWEEP:
-                _SweepAdvance(jobs, done).run(begun, resource, metrics.get(parent.name))
+                known = metrics.get(parent.name, TrialMetrics())
+                _SweepAdvance(jobs, done, begun, resource).run(known)
             else:
-                _PipelineAdvance(jobs, done).run(begun, resource)
+                _PipelineAdvance(jobs, done, begun, resource).run()
         except ArmError as error:
             logger.warning("job %s: %s", parent.name, error.message)
             jobs.set_error(parent.name, error.code, error.message)
@@ -120,19 +121,23 @@ def advance_parents(jobs: JobTransaction, metrics: Mapping[str, TrialMetrics]) -
 class _Advance:
     """One pass over one parent."""
 
-    def __init__(self, jobs: JobTransaction, done: ParentStep) -> None:
+    def __init__(
+        self, jobs: JobTransaction, done: ParentStep, parent: JobRow, resource: Resource
+    ) -> None:
         self._jobs = jobs
         self._query = jobs.query
         self._done = done
+        self._parent = parent
+        self._resource = resource
+        self._children = list_children(jobs.query, parent.name)
 
-    def fail(self, parent: JobRow) -> None:
+    def fail(self) -> None:
         """End a parent whose next child could not be made: its running children are cancelled."""
-        children = list_children(self._query, parent.name)
-        running = [child for child in children if child.status not in TERMINAL]
+        running = [child for child in self._children if child.status not in TERMINAL]
         for child in running:
             self._cancel_once(child, _STEP_FAILED)
         if not running:
-            self._jobs.set_status(parent.name, JobStatus.FAILED)
+            self._jobs.set_status(self._parent.name, JobStatus.FAILED)
 
     def _cancel(self, name: str, order: StopOrder) -> None:
         if self._jobs.request_cancel(name, order):
@@ -143,10 +148,10 @@ class _Advance:
         if child.status not in {JobStatus.CANCEL_REQUESTED, JobStatus.FINALIZING}:
             self._cancel(child.name, order)
 
-    def _end(self, parent: JobRow, status: JobStatus) -> None:
+    def _end(self, status: JobStatus) -> None:
         if status is not JobStatus.CANCELED:
-            self._jobs.set_status(parent.name, JobStatus.FINALIZING)
-        self._jobs.set_status(parent.name, status)
+            self._jobs.set_status(self._parent.name, JobStatus.FINALIZING)
+        self._jobs.set_status(self._parent.name, status)
         self._done.has_changed = True
 
     def _insert(
@@ -157,28 +162,24 @@ class _Advance:
         self._jobs.insert(job, {"properties": properties}, status)
         self._done.has_changed = True
 
-    def _put_properties(self, resource: Resource, changes: dict[str, Any]) -> None:
-        """Change fields of a job's document; `properties` is merged."""
-        current = get_resource(self._query, JOBS, resource.name) or resource
-        merged = dict(current.properties)
-        for key, value in changes.items():
-            merged[key] = {**(merged.get(key) or {}), **value} if key == "properties" else value
-        document = {**current.document, "properties": merged}
-        put_resource(self._jobs.connection, JOBS, resource.name, "", document, now=self._jobs.now)
+    def _put_properties(self, **changes: Any) -> None:
+        """Change fields of the parent's document."""
+        document = {
+            **self._resource.document,
+            "properties": {**self._resource.properties, **changes},
+        }
+        name, connection = self._parent.name, self._jobs.connection
+        put_resource(connection, JOBS, name, "", document, now=self._jobs.now)
 
 
 class _SweepAdvance(_Advance):
-    def run(self, parent: JobRow, resource: Resource, metrics: TrialMetrics | None) -> None:
-        sweep = sweeps.parse_sweep(parent.name, resource.properties)
-        children = {child.name: child for child in list_children(self._query, parent.name)}
-        values = {} if metrics is None else metrics.values
+    def run(self, metrics: TrialMetrics) -> None:
+        parent = self._parent
+        sweep = sweeps.parse_sweep(parent.name, self._resource.properties)
+        children = {child.name: child for child in self._children}
         trials = [
-            Trial(
-                name=child.name,
-                status=child.status,
-                values=values.get(child.name, ()),
-            )
-            for child in children.values()
+            Trial(name=name, status=child.status, values=metrics.values.get(name, ()))
+            for name, child in children.items()
         ]
         step = sweeps.next_step(sweep, parent.status, trials)
         for name in step.cancel:
@@ -186,42 +187,35 @@ class _SweepAdvance(_Advance):
         for name in step.end_early:
             self._cancel_once(children[name], _ENDED_EARLY)
         for number in step.start:
-            self._submit(parent, resource, sweep, number)
-        if step.status is not None:
-            ended = frozenset() if metrics is None else metrics.ended
-            if not ended.issuperset(trial.name for trial in trials):
-                self._done.has_changed = True  # their last metrics have not been read yet
-                return
-            self._finish(parent, resource, sweep, trials, step.status)
-            return
-        self._watch_time(parent, sweep)
+            self._submit(sweep, number)
+        if step.status is None:
+            self._watch_time(sweep)
+        elif metrics.ended.issuperset(children):
+            self._finish(sweep, trials, step.status)
+        else:
+            self._done.has_changed = True  # their last metrics have not been read yet
 
-    def _submit(self, parent: JobRow, resource: Resource, sweep: Sweep, number: int) -> None:
-        values = sweep.draw(parent.name, number)
-        properties = sweeps.trial_properties(parent.name, resource.properties, number, values)
-        name = sweeps.trial_name(parent.name, number)
-        job = check_job(self._query, name, properties)
-        self._insert(replace(job, parent=parent.name, step=str(number)), properties)
+    def _submit(self, sweep: Sweep, number: int) -> None:
+        parent = self._parent.name
+        values = sweep.draw(parent, number)
+        properties = sweeps.trial_properties(parent, self._resource.properties, number, values)
+        job = check_job(self._query, sweeps.trial_name(parent, number), properties)
+        self._insert(replace(job, parent=parent, step=str(number)), properties)
 
-    def _finish(
-        self,
-        parent: JobRow,
-        resource: Resource,
-        sweep: Sweep,
-        trials: list[Trial],
-        status: JobStatus,
-    ) -> None:
+    def _finish(self, sweep: Sweep, trials: list[Trial], status: JobStatus) -> None:
         best = sweeps.best_trial(sweep, trials)
         if best is not None:
             name, score = best
-            changed = {sweeps.BEST_TRIAL: name, "score": json.dumps(score)}
-            self._put_properties(resource, {"properties": changed})
+            own: dict[str, Any] = self._resource.properties.get("properties") or {}
+            found = {sweeps.BEST_TRIAL: name, "score": json.dumps(score)}
+            self._put_properties(properties={**own, **found})
         if status is JobStatus.FAILED:
             message = f"all {len(trials)} trials failed or were cancelled"
-            self._jobs.set_error(parent.name, "SweepFailed", message)
-        self._end(parent, status)
+            self._jobs.set_error(self._parent.name, "SweepFailed", message)
+        self._end(status)
 
-    def _watch_time(self, parent: JobRow, sweep: Sweep) -> None:
+    def _watch_time(self, sweep: Sweep) -> None:
+        parent = self._parent
         if parent.status is not JobStatus.RUNNING or parent.started_at is None:
             return
         deadline = parent.started_at + sweep.timeout_seconds
@@ -234,9 +228,10 @@ class _SweepAdvance(_Advance):
 
 
 class _PipelineAdvance(_Advance):
-    def run(self, parent: JobRow, resource: Resource) -> None:
-        pipeline = Pipeline(name=parent.name, properties=resource.properties)
-        children = {child.step: child for child in list_children(self._query, parent.name)}
+    def run(self) -> None:
+        parent = self._parent
+        pipeline = Pipeline(name=parent.name, properties=self._resource.properties)
+        children = {child.step: child for child in self._children}
         step = pipelines.next_step(
             pipelines.dependencies(pipeline.nodes),
             parent.status,
@@ -252,11 +247,13 @@ class _PipelineAdvance(_Advance):
             job = build_step_job(self._query, pipeline, name, names)
             self._submit(pipeline, job)
             names[name] = job.name
-        self._bind_outputs(pipeline, resource, names)
+        outputs = bound_outputs(self._query, pipeline, names)
+        if outputs != pipeline.outputs:
+            self._put_properties(outputs=outputs)
         if step.status is JobStatus.FAILED and not parent.error_code:
-            self._explain(parent, children)
+            self._explain()
         if step.status is not None:
-            self._end(parent, step.status)
+            self._end(step.status)
 
     def _submit(self, pipeline: Pipeline, job: StepJob) -> None:
         original = None
@@ -290,18 +287,11 @@ class _PipelineAdvance(_Advance):
             "properties": {**job.properties["properties"], **best, **marks},
         }
 
-    def _bind_outputs(
-        self, pipeline: Pipeline, resource: Resource, children: Mapping[str, str]
-    ) -> None:
-        outputs = bound_outputs(self._query, pipeline, children)
-        if outputs != pipeline.outputs:
-            self._put_properties(resource, {"outputs": outputs})
-
-    def _explain(self, parent: JobRow, children: Mapping[str, JobRow]) -> None:
-        for step, child in children.items():
+    def _explain(self) -> None:
+        for child in self._children:
             if child.status is JobStatus.FAILED:
-                message = f"step {step!r} (job {child.name}) failed: {child.error_message}"
-                self._jobs.set_error(parent.name, "PipelineStepFailed", message)
+                message = f"step {child.step!r} (job {child.name}) failed: {child.error_message}"
+                self._jobs.set_error(self._parent.name, "PipelineStepFailed", message)
                 return
 
 

@@ -80,18 +80,13 @@ class StepJob:
     """None: the step is never reused."""
 
 
-def step_job_name(pipeline: str, step: str) -> str:
-    """The name of a step's job. Azure ML draws one; here it is derived, so that it is known."""
-    return f"{pipeline}_{step}"
-
-
-def check_pipeline(query: Query, pipeline: Pipeline) -> dict[str, frozenset[str]]:
-    """Check a pipeline as far as it can be before its first step: step → steps before it.
+def check_pipeline(query: Query, pipeline: Pipeline) -> None:
+    """Check a pipeline as far as it can be before its first step.
 
     Raises:
         ArmError: a component does not exist, or the graph or a binding is wrong.
     """
-    graph = dependencies(pipeline.nodes)
+    dependencies(pipeline.nodes)
     for step, node in pipeline.nodes.items():
         spec = _component(query, step, node)
         if node["type"] == "pipeline":
@@ -99,17 +94,14 @@ def check_pipeline(query: Query, pipeline: Pipeline) -> dict[str, frozenset[str]
             check_pipeline(query, Pipeline(name=step, properties=inner))
         if node["type"] == "parallel":
             parallel_steps.command_spec(step, node, spec)
-        given: dict[str, Any] = node.get("inputs") or {}
+        given = {**(node.get("inputs") or {}), **(node.get("search_space") or {})}
         for key, declared in (spec.get("inputs") or {}).items():
             if key not in given and not declared.get("optional") and "default" not in declared:
-                searched: dict[str, Any] = node.get("search_space") or {}
-                if key not in searched:
-                    raise invalid(f"step {step!r}: input {key!r} is missing")
+                raise invalid(f"step {step!r}: input {key!r} is missing")
         for key, entry in (node.get("outputs") or {}).items():
             if key not in (spec.get("outputs") or {}):
                 raise invalid(f"step {step!r}: the component has no output {key!r}")
             parse_binding(entry)
-    return graph
 
 
 def build_step_job(
@@ -157,7 +149,8 @@ def build_step_job(
     properties = {"jobType": kind.value, **shared, **own}
     is_reusable = kind is not JobKind.PIPELINE and spec.get("is_deterministic", True)
     return StepJob(
-        name=step_job_name(pipeline.name, step),
+        # Azure ML draws a name; here it is derived, so that it is known.
+        name=f"{pipeline.name}_{step}",
         step=step,
         kind=kind,
         properties=properties,
@@ -203,8 +196,7 @@ def _inputs(
     resolved: dict[str, Any] = {}
     given: dict[str, Any] = pipeline.nodes[step].get("inputs") or {}
     for key, entry in given.items():
-        value = _input(query, pipeline, entry, children)
-        if value is not None:
+        if (value := _input(query, pipeline, entry, children)) is not None:
             resolved[key] = value
     for key, declared in (spec.get("inputs") or {}).items():
         if key not in resolved and "default" in declared:
@@ -273,11 +265,8 @@ def _outputs(pipeline: Pipeline, step: str, spec: dict[str, Any]) -> dict[str, A
         else:
             uri, mode = entry.get("uri"), entry.get("mode")
         kind = declared.get("type") or entry.get("job_output_type") or "uri_folder"
-        outputs[key] = {"jobOutputType": kind}
-        if uri:
-            outputs[key]["uri"] = uri
-        if mode:
-            outputs[key]["mode"] = mode
+        fields = {"jobOutputType": kind, "uri": uri, "mode": mode}
+        outputs[key] = {field: value for field, value in fields.items() if value}
     return outputs
 
 

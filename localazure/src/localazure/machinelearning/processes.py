@@ -98,6 +98,8 @@ def plan_processes(
 
     ranks = range(spec.world_size)
     match spec.distribution:
+        case Distribution.NONE:
+            return [process(0, SINGLE_LOG, {})]
         case Distribution.MPI:
             into_log = process(
                 0, SINGLE_LOG, _mpi_variables(folder, machine), program=_INTO_LOG + command
@@ -105,27 +107,12 @@ def plan_processes(
             launcher = _mpirun(spec, machine)
             return [replace(into_log, arguments=(*launcher, *into_log.arguments))]
         case Distribution.PYTORCH:
-            return [
-                process(
-                    rank,
-                    rank_log(rank),
-                    _pytorch_variables(spec, rank),
-                    node=rank // spec.processes_per_node,
-                )
-                for rank in ranks
-            ]
+            nodes = [rank // spec.processes_per_node for rank in ranks]
+            variables = [_pytorch_variables(spec, rank) for rank in ranks]
         case Distribution.TENSORFLOW:
-            return [
-                process(
-                    rank,
-                    rank_log(rank),
-                    _tensorflow_variables(spec, machine, rank),
-                    node=rank % spec.node_count,
-                )
-                for rank in ranks
-            ]
-        case Distribution.NONE:
-            return [process(0, SINGLE_LOG, {})]
+            nodes = [rank % spec.node_count for rank in ranks]
+            variables = [_tensorflow_variables(spec, machine, rank) for rank in ranks]
+    return [process(rank, rank_log(rank), variables[rank], node=nodes[rank]) for rank in ranks]
 
 
 def output_path(spec: JobSpec, folder: JobFolder, name: str) -> Path:

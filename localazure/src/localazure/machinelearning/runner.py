@@ -24,8 +24,8 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any
 
+from localazure.machinelearning.addresses import BlobPath
 from localazure.machinelearning.blob_errors import BlobError
 from localazure.machinelearning.blobs import BlobStore, retry_while_unavailable
 from localazure.machinelearning.downloads import BlobCache, SourceNotFoundError
@@ -92,27 +92,20 @@ class Runner:
 
     async def _attempt(self) -> Result:
         try:
-            await self._until_stopped(asyncio.to_thread(self._recover), is_abandonable=False)
-            await self._until_stopped(asyncio.to_thread(self._fetch), is_abandonable=True)
+            await asyncio.to_thread(self._recover)
+            fetching = asyncio.ensure_future(asyncio.to_thread(self._fetch))
+            await asyncio.wait({fetching, self._stop}, return_when=asyncio.FIRST_COMPLETED)
+            if not fetching.done():
+                return self._stopped()
+            await fetching
             self._has_fetched = True
             if self._stop.done():
                 return self._stopped()
             return await self._run_processes()
-        except _StoppedError:
-            return self._stopped()
         except (BlobError, LaunchError, OSError, UnknownPlaceholderError) as error:
-            return self._failed(*_explain(error))
+            return self._result(Outcome.FAILED, *_explain(error))
         finally:
             await self._group.kill()
-
-    async def _until_stopped(self, work: Any, *, is_abandonable: bool) -> None:
-        """Await work; cancel it if a stop order comes first."""
-        task: asyncio.Future[None] = asyncio.ensure_future(work)
-        if is_abandonable:
-            await asyncio.wait({task, self._stop}, return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
-                raise _StoppedError
-        await task
 
     def _recover(self) -> None:
         """Upload the changes of an earlier attempt, before downloads overwrite them."""
@@ -132,7 +125,8 @@ class Runner:
         cache_folder = self._environment.part_folder("machinelearning") / "cache"
         cache = BlobCache(cache_folder, self._store)
         if self._spec.code is not None:
-            self._materialize(cache, "code", self._folder.working_directory, InputMode.DOWNLOAD)
+            folder = self._folder.working_directory
+            _materialize(cache, "code", self._spec.code, folder, InputMode.DOWNLOAD)
         for name, entry in self._spec.inputs.items():
             if entry.mode is not InputMode.LITERAL:
                 _remove(self._folder.input(name))
@@ -142,19 +136,10 @@ class Runner:
 
                 fetch_public(entry.url, self._folder.input(name))
             if entry.source is not None:
-                self._materialize(cache, name, self._folder.input(name), entry.mode)
+                _materialize(cache, name, entry.source, self._folder.input(name), entry.mode)
         for name, sync in zip(self._spec.outputs, self._outputs, strict=True):
             if self._spec.outputs[name].downloads_first:
                 retry_while_unavailable(sync.download)
-
-    def _materialize(self, cache: BlobCache, name: str, target: Path, mode: InputMode) -> None:
-        source = self._spec.code if name == "code" else self._spec.inputs[name].source
-        if source is None:
-            return
-        try:
-            cache.materialize(source, target, is_mount=mode is InputMode.MOUNT)
-        except SourceNotFoundError as error:
-            raise SourceNotFoundError(f"input {name!r}: {error}") from error
 
     async def _run_processes(self) -> Result:
         store = tracking_store(self._environment)
@@ -175,9 +160,8 @@ class Runner:
     async def _watch(self) -> Result:
         """Wait for the end of all processes, or for a reason to end them."""
         loop = asyncio.get_running_loop()
-        deadline = (
-            None if self._spec.timeout_seconds is None else loop.time() + self._spec.timeout_seconds
-        )
+        seconds = self._spec.timeout_seconds
+        deadline = None if seconds is None else loop.time() + seconds
         pending = set(self._group.exits)
         while pending:
             left = None if deadline is None else max(0.0, deadline - loop.time())
@@ -188,21 +172,16 @@ class Runner:
             pending.difference_update(ended)
             for failure in (exit_.result() for exit_ in ended if exit_.result().is_failure):
                 await self._group.stop(grace_seconds=STOP_GRACE_SECONDS)
-                return self._failed("JobFailed", failure.describe())
+                return self._result(Outcome.FAILED, "JobFailed", failure.describe())
             if self._stop.done():
                 if self._stop.result().is_graceful:
                     await self._group.stop(grace_seconds=STOP_GRACE_SECONDS)
                 return self._stopped()
             if not done:
                 await self._group.stop(grace_seconds=STOP_GRACE_SECONDS)
-                return Result(
-                    attempt=self._spec.attempt,
-                    outcome=Outcome.CANCELED,
-                    code="JobTimedOut",
-                    message=f"the job ran longer than its limits.timeout of "
-                    f"{self._spec.timeout_seconds:g} s",
-                )
-        return Result(attempt=self._spec.attempt, outcome=Outcome.COMPLETED)
+                message = f"the job ran longer than its limits.timeout of {seconds:g} s"
+                return self._result(Outcome.CANCELED, "JobTimedOut", message)
+        return self._result(Outcome.COMPLETED)
 
     async def _sync_while_running(self) -> None:
         while True:
@@ -233,7 +212,8 @@ class Runner:
             except BlobError as error:
                 refused.append(str(error))
         if refused and result.outcome is Outcome.COMPLETED:
-            self._failed("OutputUploadFailed", "; ".join(refused)).save(self._folder.result)
+            failed = self._result(Outcome.FAILED, "OutputUploadFailed", "; ".join(refused))
+            failed.save(self._folder.result)
 
     def _output_sync(self, name: str) -> OutputSync:
         output = self._spec.outputs[name]
@@ -246,19 +226,12 @@ class Runner:
         target = dataclasses.replace(output.target, path=parent)
         return OutputSync(self._store, target, folder, state, only=only)
 
-    def _failed(self, code: str, message: str) -> Result:
-        return Result(
-            attempt=self._spec.attempt, outcome=Outcome.FAILED, code=code, message=message
-        )
+    def _result(self, outcome: Outcome, code: str = "", message: str = "") -> Result:
+        return Result(attempt=self._spec.attempt, outcome=outcome, code=code, message=message)
 
     def _stopped(self) -> Result:
         order = self._stop.result()
-        return Result(
-            attempt=self._spec.attempt,
-            outcome=order.outcome,
-            code=order.code,
-            message=order.message,
-        )
+        return self._result(order.outcome, order.code, order.message)
 
     async def _follow_orders(self) -> None:
         reader = asyncio.StreamReader()
@@ -269,10 +242,6 @@ class Runner:
                 self._stop.set_result(StopOrder.parse(line))
         kill_descendants()
         os._exit(1)
-
-
-class _StoppedError(Exception):
-    """The stop order came before any process was started."""
 
 
 def _explain(error: Exception) -> tuple[str, str]:
@@ -286,6 +255,15 @@ def _explain(error: Exception) -> tuple[str, str]:
             return "LaunchFailed", f"the processes could not be started: {error}"
         case _:
             return "LaunchFailed", str(error)
+
+
+def _materialize(
+    cache: BlobCache, name: str, source: BlobPath, target: Path, mode: InputMode
+) -> None:
+    try:
+        cache.materialize(source, target, is_mount=mode is InputMode.MOUNT)
+    except SourceNotFoundError as error:
+        raise SourceNotFoundError(f"input {name!r}: {error}") from error
 
 
 def this_machine(ports: int) -> Machine:

@@ -148,9 +148,10 @@ def next_step(sweep: Sweep, status: JobStatus, trials: Sequence[Trial]) -> Sweep
         is_any_complete = any(trial.status is JobStatus.COMPLETED for trial in trials)
         return SweepStep(status=JobStatus.COMPLETED if is_any_complete else JobStatus.FAILED)
     room = min(sweep.concurrent - len(unfinished), sweep.total - len(trials))
+    ended = () if sweep.policy is None else trials_to_end(sweep.policy, sweep.goal, trials)
     return SweepStep(
         start=tuple(range(len(trials), len(trials) + max(0, room))),
-        end_early=_ended_by_policy(sweep, trials),
+        end_early=tuple(sorted(ended)),
     )
 
 
@@ -208,12 +209,6 @@ def trial_properties(
         "tags": {"hyperparameters": json.dumps(dict(values))},
         "properties": {},
     }
-
-
-def _ended_by_policy(sweep: Sweep, trials: Sequence[Trial]) -> tuple[str, ...]:
-    if sweep.policy is None:
-        return ()
-    return tuple(sorted(trials_to_end(sweep.policy, sweep.goal, trials)))
 
 
 def _substituted(name: str, command: str, values: Mapping[str, Any]) -> str:

@@ -12,12 +12,9 @@ from localazure.machinelearning.search_space import DISTRIBUTIONS
 
 
 def sweep_properties(step: str, node: dict[str, Any], trial: dict[str, Any]) -> dict[str, Any]:
-    """Fields of a sweep job besides inputs and outputs.
+    """Fields of a sweep job besides inputs and outputs, of the step's document.
 
-    Args:
-        step: its name, for errors.
-        node: the step's document.
-        trial: the command, code, environment and so on of a trial.
+    `trial` has the command, code, environment and so on of a trial.
 
     Raises:
         ArmError: 400, a distribution is unknown.

@@ -43,11 +43,7 @@ def tracking_environment(store: Path, experiment: str, run: str) -> dict[str, st
 def ensure_run(store: Path, experiment: str, run: str, *, now: float) -> None:
     """Make the experiment and the run unless they are there.
 
-    Args:
-        store: the file store's folder.
-        experiment: its name.
-        run: the job's name, which becomes the run's id and name.
-        now: epoch seconds.
+    The job's name becomes the run's id and name. `now` is in epoch seconds.
     """
     milliseconds = int(now * 1000)
     experiment_id = _experiment_id(experiment)

@@ -108,9 +108,6 @@ class DataCollector:
     """Collects for all deployments, and appends it to blobs. Use as an async context manager.
 
     What was collected in the last second is lost with the process.
-
-    Args:
-        workspace: its datastores are written to.
     """
 
     def __init__(self, workspace: Workspace) -> None:
@@ -138,9 +135,7 @@ class DataCollector:
     async def environment_of(self, deployment: Deployment, config: Path) -> dict[str, str]:
         """The environment variables by which `azureml-ai-monitoring` finds its configuration.
 
-        Args:
-            deployment: empty where it has no collections.
-            config: the file to write the configuration to.
+        The configuration is written to a file. Without collections there are no variables.
         """
         rates = collector_settings(deployment.properties).sampling_rates
         if not rates:
@@ -161,12 +156,7 @@ class DataCollector:
     ) -> None:
         """Keep a scoring request and its answer, where both are JSON and the deployment says so.
 
-        Args:
-            deployment: that answered.
-            path: of the request, such as `/score`.
-            body: of the request.
-            answer: its body.
-            draw: a random number, at least 0 and below 1, by which payloads are sampled.
+        Payloads are sampled by `draw`, a random number, at least 0 and below 1.
         """
         rates = collector_settings(deployment.properties).sampling_rates
         correlation = str(uuid.uuid4())

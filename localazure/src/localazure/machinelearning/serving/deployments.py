@@ -62,14 +62,7 @@ class _Failed(Exception):
 
 
 class Deployments:
-    """The processes of all deployments. Use as an async context manager.
-
-    Args:
-        workspace: of the endpoints.
-        collector: of what they are asked and answer.
-        database: with the tables of endpoints.
-        session: for probes of the processes.
-    """
+    """The processes of all deployments. Use as an async context manager."""
 
     def __init__(
         self,

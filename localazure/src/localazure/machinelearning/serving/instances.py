@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import sys
@@ -80,25 +81,24 @@ class DeploymentFolder:
             BlobError: storage is unavailable.
         """
         shutil.rmtree(self._generation, ignore_errors=True)
-        store = BlobStore(self._workspace.environment)
-        try:
+        with (
+            contextlib.closing(BlobStore(self._workspace.environment)) as store,
+            (self.root / STORAGE_LOG).open("a") as log,
+        ):
             cache = BlobCache(self._cache, store)
-            with (self.root / STORAGE_LOG).open("a") as log:
-                if source.code is None:
-                    self.code.mkdir(parents=True)
-                else:
-                    count = cache.materialize(source.code, self.code, is_mount=False)
-                    log.write(f"code: {count} files\n")
-                self.model.mkdir(parents=True)
-                if source.model is not None:
-                    files = list(store.list(source.model))
-                    is_file = len(files) == 1 and files[0].blob.name == source.model.path
-                    name = Path(source.model.path).name
-                    target = self.model if is_file or not name else self.model / name
-                    count = cache.materialize(source.model, target, is_mount=True)
-                    log.write(f"model: {count} files\n")
-        finally:
-            store.close()
+            if source.code is None:
+                self.code.mkdir(parents=True)
+            else:
+                count = cache.materialize(source.code, self.code, is_mount=False)
+                log.write(f"code: {count} files\n")
+            self.model.mkdir(parents=True)
+            if source.model is not None:
+                files = list(store.list(source.model))
+                is_file = len(files) == 1 and files[0].blob.name == source.model.path
+                name = Path(source.model.path).name
+                target = self.model if is_file or not name else self.model / name
+                count = cache.materialize(source.model, target, is_mount=True)
+                log.write(f"model: {count} files\n")
 
     def remove_other_generations(self) -> None:
         """Delete what earlier PUTs of the deployment left."""

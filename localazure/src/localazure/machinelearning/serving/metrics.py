@@ -88,12 +88,6 @@ def describe_metric(
 ) -> dict[str, Any]:
     """A metric of the answer: a series for each combination of the values of `*` dimensions.
 
-    Args:
-        resource_id: ARM id of the endpoint.
-        name: of the metric.
-        conditions: of the filter.
-        counted: the requests of the time span.
-
     Raises:
         ArmError: 400, there is no such metric, or it has no such dimension.
     """

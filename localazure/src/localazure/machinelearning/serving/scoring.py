@@ -63,14 +63,7 @@ class Answer:
 class Scoring:
     """Answers the scoring requests of all endpoints. Use as an async context manager.
 
-    Args:
-        database: with the tables of endpoints.
-        deployments: their processes.
-        collector: of requests and answers.
-        session: for requests to the processes.
-        tokens: checks tokens of endpoints that take no keys.
-        clock: epoch seconds.
-        draw: a random number, at least 0 and below 1.
+    The clock gives epoch seconds.
     """
 
     def __init__(
@@ -82,7 +75,6 @@ class Scoring:
         tokens: TokenIssuer,
         *,
         clock: Callable[[], float],
-        draw: Callable[[], float] = random.random,
     ) -> None:
         self._database = database
         self._deployments = deployments
@@ -90,7 +82,7 @@ class Scoring:
         self._session = session
         self._tokens = tokens
         self._clock = clock
-        self._draw = draw
+        self._draw = random.random
         self._counts: dict[tuple[str, str, int], MinuteCounts] = {}
         self._mirrors: set[asyncio.Task[Answer]] = set()
         self._flushing: asyncio.Task[None] | None = None
@@ -111,14 +103,10 @@ class Scoring:
     async def answer(
         self, endpoint_name: str, path: str, authorization: str, wanted: str | None, body: bytes
     ) -> Answer:
-        """Answer one request.
+        """Answer a request to a path below an endpoint, such as `/score`.
 
-        Args:
-            endpoint_name: of the endpoint.
-            path: below the endpoint, such as `/score`.
-            authorization: the header's value.
-            wanted: the deployment that the caller asks for, past the traffic rules.
-            body: of the request.
+        `authorization` is the value of the header. `wanted` is the deployment that the caller asks
+        for, past the traffic rules.
         """
         endpoint = get_endpoint(self._database.read, endpoint_name)
         if endpoint is None:

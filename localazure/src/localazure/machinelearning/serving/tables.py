@@ -191,11 +191,7 @@ def finish_provisioning(
 ) -> None:
     """Set the result of a generation unless a newer one is there, within a transaction.
 
-    Args:
-        connection: of the transaction.
-        deployment: of the generation that was provisioned.
-        error: code and message, if it failed.
-        now: epoch seconds.
+    The error, if it failed, is code and message.
     """
     state = DeploymentState.SUCCEEDED if error is None else DeploymentState.FAILED
     which = (deployment.endpoint, deployment.name, deployment.generation)
@@ -239,11 +235,7 @@ def read_counts(
 ) -> list[tuple[str, int, MinuteCounts]]:
     """Deployment, minute and requests of an endpoint, oldest first.
 
-    Args:
-        query: reads the tables.
-        endpoint: whose requests.
-        first: epoch seconds; minutes that begin from here on.
-        last: minutes that begin before.
+    Its minutes begin from `first` on, and before `last`, both epoch seconds.
     """
     rows = query(
         "SELECT * FROM request_minute WHERE endpoint = ? AND minute >= ? AND minute < ? "
