@@ -25,8 +25,8 @@ from localazure.machinelearning.authorization import (
     authorize,
 )
 from localazure.machinelearning.compute import Compute
-from localazure.machinelearning.errors import ArmError, invalid, not_found
-from localazure.machinelearning.store import Resource, Stored, get_resource, list_resources
+from localazure.machinelearning.errors import ArmError, invalid
+from localazure.machinelearning.store import Resource, Stored, list_resources, require_resource
 from localazure.machinelearning.workspace import Workspace
 from localazure.runtime.identity import APP, InvalidTokenError, TokenIssuer
 from localazure.runtime.roles import RoleAssignments
@@ -152,11 +152,8 @@ def find_resource(request: web.Request, collection: str, called: str) -> Resourc
     Raises:
         ArmError: 400, the name is not valid; 404, there is no such resource.
     """
-    name = path_name(request)
-    resource = get_resource(request.app[WORKSPACE].database.read, collection, name)
-    if resource is None:
-        raise not_found(called, name)
-    return resource
+    query = request.app[WORKSPACE].database.read
+    return require_resource(query, collection, path_name(request), called=called)
 
 
 def find_version(request: web.Request, collection: str) -> Resource:
@@ -166,10 +163,7 @@ def find_version(request: web.Request, collection: str) -> Resource:
         ArmError: 400, a name is not valid; 404, there is no such version.
     """
     name, version = path_name(request), path_name(request, "version")
-    resource = get_resource(request.app[WORKSPACE].database.read, collection, name, version)
-    if resource is None:
-        raise not_found(collection, f"{name}:{version}")
-    return resource
+    return require_resource(request.app[WORKSPACE].database.read, collection, name, version)
 
 
 def add_reads(

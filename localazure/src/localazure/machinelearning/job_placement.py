@@ -10,11 +10,11 @@ from typing import Any
 from localazure.machinelearning import sweep as sweeps
 from localazure.machinelearning.addresses import parse_compute
 from localazure.machinelearning.clusters import COMPUTES, SERVERLESS
-from localazure.machinelearning.errors import invalid, not_found
+from localazure.machinelearning.errors import invalid
 from localazure.machinelearning.job_resolution import node_count, resolve_job
 from localazure.machinelearning.job_table import JobKind, NewJob
 from localazure.machinelearning.pipeline_steps import Pipeline, check_pipeline
-from localazure.machinelearning.store import get_resource
+from localazure.machinelearning.store import require_resource
 from localazure.sqlite.query import Query
 
 
@@ -55,9 +55,7 @@ def _cluster(query: Query, name: str, properties: dict[str, Any]) -> str:
     compute = properties.get("computeId") or SERVERLESS.name
     cluster = compute if compute == SERVERLESS.name else parse_compute(compute)
     if cluster != SERVERLESS.name:
-        if get_resource(query, COMPUTES, cluster) is None:
-            raise not_found("compute", cluster)
-        return cluster
+        return require_resource(query, COMPUTES, cluster, called="compute").name
     if node_count(properties) > SERVERLESS.max_nodes:
         raise invalid(
             f"job {name!r}: a job without compute has at most {SERVERLESS.max_nodes} nodes here"

@@ -34,7 +34,7 @@ from localazure.machinelearning.job_spec import (
 )
 from localazure.machinelearning.job_table import JOBS
 from localazure.machinelearning.placeholders import UnknownPlaceholderError, expand
-from localazure.machinelearning.store import get_resource, list_resources
+from localazure.machinelearning.store import get_resource, list_resources, require_resource
 from localazure.sqlite.query import Query
 
 ASSET_URIS = {"data": "dataUri", "models": "modelUri", "codes": "codeUri"}
@@ -204,10 +204,7 @@ def _output_of(query: Query, job: str, output: str) -> BlobPath:
 
 
 def _root_of(query: Query, datastore: str) -> BlobPath:
-    resource = get_resource(query, "datastores", datastore)
-    if resource is None:
-        raise not_found("datastore", datastore)
-    properties = resource.properties
+    properties = require_resource(query, "datastores", datastore, called="datastore").properties
     return BlobPath(properties["containerName"], "", properties["accountName"])
 
 

@@ -43,7 +43,7 @@ def command_spec(step: str, node: dict[str, Any], spec: dict[str, Any]) -> dict[
     if task.get("type") != "run_function" or not task.get("entry_script"):
         raise invalid(f"step {step!r}: task must be a run_function with an entry_script")
     rows = task.get("append_row_to") or ""
-    if rows and _declared(step, "append_row_to", rows, "outputs", spec) != "uri_file":
+    if rows and _declared(step, "append_row_to", rows, "outputs", spec)[1] != "uri_file":
         raise invalid(f"step {step!r}: append_row_to must be an output of type uri_file")
     retries: dict[str, Any] = merged.get("retry_settings") or {}
     resources: dict[str, Any] = merged.get("resources") or {}
@@ -80,9 +80,7 @@ def input_name(step: str, node: dict[str, Any], spec: dict[str, Any]) -> str:
         ArmError: 400, `input_data` names no input.
     """
     reference = str(node.get("input_data") or spec.get("input_data"))
-    _declared(step, "input_data", reference, "inputs", spec)
-    match = _REFERENCE.match(reference)
-    return "" if match is None else match["name"]
+    return _declared(step, "input_data", reference, "inputs", spec)[0]
 
 
 def _mini_batch_size(step: str, node: dict[str, Any], spec: dict[str, Any], value: Any) -> int:
@@ -97,13 +95,15 @@ def _mini_batch_size(step: str, node: dict[str, Any], spec: dict[str, Any], valu
     return int(found["number"]) * _UNIT_BYTES[found["unit"].lower()]
 
 
-def _declared(step: str, field: str, reference: str, kind: str, spec: dict[str, Any]) -> str:
-    """The type of the input or output that a field of the step refers to."""
+def _declared(
+    step: str, field: str, reference: str, kind: str, spec: dict[str, Any]
+) -> tuple[str, str]:
+    """Name and type of the input or output that a field of the step refers to."""
     match = _REFERENCE.match(reference)
     declared: dict[str, Any] = spec.get(kind) or {}
     if match is None or match["kind"] != kind or match["name"] not in declared:
         raise invalid(f"step {step!r}: {field} is {reference!r}; use ${{{{{kind}.name}}}}")
-    return str(declared[match["name"]].get("type"))
+    return match["name"], str(declared[match["name"]].get("type"))
 
 
 def _number(step: str, document: dict[str, Any], field: str, default: int) -> int:

@@ -16,7 +16,7 @@ from typing import Any
 
 from localazure.machinelearning import parallel_steps
 from localazure.machinelearning.addresses import parse_asset
-from localazure.machinelearning.errors import ArmError, invalid, not_found
+from localazure.machinelearning.errors import ArmError, invalid
 from localazure.machinelearning.job_resolution import output_uri
 from localazure.machinelearning.job_table import JOBS, JobKind
 from localazure.machinelearning.pipeline import (
@@ -26,7 +26,7 @@ from localazure.machinelearning.pipeline import (
     dependencies,
     parse_binding,
 )
-from localazure.machinelearning.store import get_resource
+from localazure.machinelearning.store import get_resource, require_resource
 from localazure.machinelearning.sweep_steps import sweep_properties
 from localazure.sqlite.query import Query
 
@@ -180,9 +180,7 @@ def _component(query: Query, step: str, node: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(identifier, str):
         raise invalid(f"step {step!r}: componentId is missing")
     asset = parse_asset(identifier, kind=COMPONENTS)
-    resource = get_resource(query, COMPONENTS, asset.name, asset.version)
-    if resource is None:
-        raise not_found("component", f"{asset.name}:{asset.version}")
+    resource = require_resource(query, COMPONENTS, asset.name, asset.version, called="component")
     return resource.properties.get("componentSpec") or {}
 
 

@@ -22,32 +22,18 @@ _SCOPE: Final = "/subscriptions/"
 _READS: Final = frozenset({"GET", "HEAD"})
 
 
-class RequestLimits:
-    """The buckets of one subscription and region, for each principal.
-
-    Args:
-        clock: seconds, from any origin.
-    """
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        writes = limits.ARM_WRITE_BURST.value, limits.ARM_WRITES.value
-        reads = limits.ARM_READ_BURST.value, limits.ARM_READS.value
-        self._buckets = {
-            "reads": TokenBuckets(*reads, clock),
-            "writes": TokenBuckets(*writes, clock),
-            "deletes": TokenBuckets(*writes, clock),
-        }
-
-    def take(self, kind: str, principal: str) -> int:
-        """Seconds to wait; 0 if the request may take place."""
-        return self._buckets[kind].take(principal)
-
-    def left(self, kind: str, principal: str) -> int:
-        """Requests that may follow at once."""
-        return self._buckets[kind].left(principal)
+def request_limits(clock: Callable[[], float]) -> dict[str, TokenBuckets]:
+    """Buckets of one subscription and region for each principal, by kind; a clock of seconds."""
+    writes = limits.ARM_WRITE_BURST.value, limits.ARM_WRITES.value
+    reads = limits.ARM_READ_BURST.value, limits.ARM_READS.value
+    return {
+        "reads": TokenBuckets(*reads, clock),
+        "writes": TokenBuckets(*writes, clock),
+        "deletes": TokenBuckets(*writes, clock),
+    }
 
 
-REQUEST_LIMITS: Final = web.AppKey("request_limits", RequestLimits)
+REQUEST_LIMITS: Final = web.AppKey("request_limits", dict[str, TokenBuckets])
 
 
 @web.middleware
@@ -56,8 +42,8 @@ async def limit_requests(request: web.Request, handler: Handler) -> web.StreamRe
     if not request.path.lower().startswith(_SCOPE):
         return await handler(request)
     kind, principal = _kind(request.method), request[PRINCIPAL]
-    request_limits = request.app[REQUEST_LIMITS]
-    wait_seconds = request_limits.take(kind, principal)
+    buckets = request.app[REQUEST_LIMITS][kind]
+    wait_seconds = buckets.take(principal)
     if wait_seconds:
         subscription = request.path.split("/")[2]
         error = ArmError(
@@ -71,8 +57,8 @@ async def limit_requests(request: web.Request, handler: Handler) -> web.StreamRe
     else:
         response = await handler(request)
     if not response.prepared:
-        left = request_limits.left(kind, principal)
-        response.headers[f"x-ms-ratelimit-remaining-subscription-{kind}"] = str(left)
+        left = str(buckets.left(principal))
+        response.headers[f"x-ms-ratelimit-remaining-subscription-{kind}"] = left
     return response
 
 

@@ -16,12 +16,18 @@ from datetime import UTC, datetime
 from typing import Any
 
 from localazure.machinelearning.addresses import child_of_workspace
-from localazure.machinelearning.errors import ArmError, invalid, not_found
+from localazure.machinelearning.errors import ArmError, invalid
 from localazure.machinelearning.job_placement import check_job
 from localazure.machinelearning.job_table import JOBS, JobKind, JobTransaction, NewJob, get_job
 from localazure.machinelearning.schedule_triggers import parse_trigger
 from localazure.machinelearning.states import JobStatus
-from localazure.machinelearning.store import Resource, delete_resource, get_resource, put_resource
+from localazure.machinelearning.store import (
+    Resource,
+    delete_resource,
+    get_resource,
+    put_resource,
+    require_resource,
+)
 from localazure.sqlite.query import Query, querying
 
 SCHEDULES = "schedules"
@@ -144,9 +150,7 @@ def _definition(query: Query, definition: dict[str, Any]) -> dict[str, Any]:
     if not source:
         return definition
     job = child_of_workspace(source).removeprefix(f"/{JOBS}/")
-    resource = get_resource(query, JOBS, job)
-    if resource is None:
-        raise not_found("job", job)
+    resource = require_resource(query, JOBS, job, called="job")
     given = {key: value for key, value in definition.items() if value not in (None, "", {})}
     merged = {**resource.properties, **given}
     # The paths that the outputs of the source were given are not those of the next job.

@@ -29,8 +29,8 @@ from localazure.machinelearning.configuration import Configuration
 from localazure.machinelearning.events import EventOutbox
 from localazure.machinelearning.request_limits import (
     REQUEST_LIMITS,
-    RequestLimits,
     limit_requests,
+    request_limits,
 )
 from localazure.machinelearning.resources import (
     assets,
@@ -128,7 +128,7 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
             ],
         )
         arm[COMPUTE] = compute
-        arm[REQUEST_LIMITS] = RequestLimits(time.monotonic)
+        arm[REQUEST_LIMITS] = request_limits(time.monotonic)
         online_database = Database(folder / "online.db", tables.MIGRATIONS)
         stack.callback(online_database.close)
         collector = await stack.enter_async_context(DataCollector(state))

@@ -7,6 +7,7 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Any
 
+from localazure.machinelearning.errors import not_found
 from localazure.sqlite.query import Query, querying
 
 MIGRATIONS = (
@@ -100,6 +101,20 @@ def get_resource(query: Query, collection: str, name: str, version: str = "") ->
         (collection, name, version),
     )
     return Resource.from_row(rows[0]) if rows else None
+
+
+def require_resource(
+    query: Query, collection: str, name: str, version: str = "", *, called: str = ""
+) -> Resource:
+    """One resource; an error uses the word `called` for it, or else the collection's.
+
+    Raises:
+        ArmError: 404, it is not there.
+    """
+    resource = get_resource(query, collection, name, version)
+    if resource is None:
+        raise not_found(called or collection, f"{name}:{version}" if version else name)
+    return resource
 
 
 def list_resources(query: Query, collection: str, name: str | None = None) -> list[Resource]:

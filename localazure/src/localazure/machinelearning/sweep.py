@@ -40,7 +40,7 @@ from localazure.machinelearning.states import TERMINAL, JobStatus
 
 # https://learn.microsoft.com/azure/machine-learning/reference-yaml-job-sweep: limits
 DEFAULT_TOTAL_TRIALS = 1000
-DEFAULT_TIMEOUT_SECONDS = 10080 * 60.0
+DEFAULT_TIMEOUT = "P7D"
 BEST_TRIAL = "best_child_run_id"
 """The property of a sweep that names its best trial, as on Azure."""
 
@@ -119,7 +119,6 @@ def parse_sweep(name: str, properties: dict[str, Any]) -> Sweep:
         total = min(total, grid_size(space))
     elif str(algorithm.get("rule") or "").lower() == "sobol":
         sampler = "sobol"
-    timeout = limits.get("timeout")
     sweep = Sweep(
         space=space,
         sampler=sampler,
@@ -128,9 +127,7 @@ def parse_sweep(name: str, properties: dict[str, Any]) -> Sweep:
         metric=objective["primaryMetric"],
         total=total,
         concurrent=min(limits.get("maxConcurrentTrials") or total, total),
-        timeout_seconds=DEFAULT_TIMEOUT_SECONDS
-        if timeout is None
-        else read_seconds("limits.timeout", timeout),
+        timeout_seconds=read_seconds("limits.timeout", limits.get("timeout") or DEFAULT_TIMEOUT),
         policy=parse_policy(properties.get("earlyTermination")),
     )
     sweep.draw(name, 0)

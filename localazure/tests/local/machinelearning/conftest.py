@@ -18,6 +18,7 @@ from requests.adapters import HTTPAdapter
 from harness.local_workspace import AZURE_ML, EventGridTopic, Local
 from harness.part_process import PartProcess
 from harness.published_api import SPECIFICATIONS_VARIABLE, Exchange, PublishedApi, recorded
+from harness.role_table import TABLE, Grant, RoleTable
 from localazure.machinelearning.client_settings import app_settings
 from localazure.runtime.certificates import ensure_certificates
 from localazure.runtime.environment import Environment
@@ -97,3 +98,17 @@ def running_local(
             # A connection that the workspace closed at its restart is opened again.
             http.mount("https://", HTTPAdapter(max_retries=3))
         yield Local(environment, ml, blobs, workspace, storage, topic, http)
+
+
+@pytest.fixture
+def grant(local: Local) -> Iterator[Grant]:
+    """Let the app have these roles on the workspace and no other."""
+    table = RoleTable(local.environment.app)
+    more = {"principal": "app", "roleId": "i", "scope": "workspace", "when": "always"}
+
+    def write(*roles: str) -> None:
+        rows = [{**more, "role": role, "reason": "because"} for role in roles]
+        table.assign([*rows, *(row for row in TABLE["assignments"] if row["role"] in roles)])
+
+    yield write
+    table.remove()

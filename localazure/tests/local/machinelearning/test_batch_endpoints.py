@@ -15,9 +15,15 @@ from harness.local_workspace import Local, write_mlflow_model
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    from azure.ai.ml import Input, Output, load_batch_endpoint
+    from azure.ai.ml import Input, Output
     from azure.ai.ml.constants._endpoint import EndpointInvokeFields
-    from azure.ai.ml.entities import AmlCompute, Data, Model, PipelineComponentBatchDeployment
+    from azure.ai.ml.entities import (
+        AmlCompute,
+        BatchEndpoint,
+        Data,
+        Model,
+        PipelineComponentBatchDeployment,
+    )
 
     # As `az ml batch-deployment create` loads files; the SDK exports only the loader without types.
     from azure.ai.ml.entities._load_functions import load_model_batch_deployment
@@ -41,12 +47,6 @@ def run(mini_batch):
         import pandas as pd
         return pd.DataFrame(scored)
     return scored
-"""
-
-ENDPOINT = """
-$schema: https://azuremlschemas.azureedge.net/latest/batchEndpoint.schema.json
-name: weighing
-auth_mode: aad_token
 """
 
 DEPLOYMENT = """
@@ -81,14 +81,13 @@ class Endpoint:
         (folder / "code").mkdir()
         (folder / "code" / "score.py").write_text(SCRIPT)
         (folder / "deployment.yml").write_text(DEPLOYMENT)
-        (folder / "endpoint.yml").write_text(ENDPOINT)
         (folder / "model").mkdir()
         (folder / "model" / "weight.txt").write_text("3")
         cluster = AmlCompute(name="batch-cluster", size="Standard_DS3_v2", max_instances=4)
         self.ml.compute.begin_create_or_update(cluster).result()
         model = Model(name="weight", version="1", path=str(folder / "model"), type="custom_model")
         self.ml.models.create_or_update(model)
-        self.put(load_batch_endpoint(folder / "endpoint.yml"))
+        self.put(BatchEndpoint(name="weighing"))
 
     def put(self, endpoint: Any) -> Any:
         return self.ml.batch_endpoints.begin_create_or_update(endpoint).result()
@@ -232,9 +231,7 @@ def test_what_cannot_work_is_refused(endpoint: Endpoint) -> None:
     )
     with pytest.raises(HttpResponseError, match="PipelineComponent deployments of batch endpoints"):
         ml.batch_deployments.begin_create_or_update(steps).result()
-    ml.batch_endpoints.begin_create_or_update(
-        load_batch_endpoint(endpoint.folder / "endpoint.yml", params_override=[{"name": "empty"}])
-    ).result()
+    endpoint.put(BatchEndpoint(name="empty"))
     assert {each.name for each in ml.batch_endpoints.list()} >= {"weighing", "empty"}
     with pytest.raises(HttpResponseError, match="has no default deployment"):
         endpoint.score(endpoint.data(1), endpoint_name="empty")

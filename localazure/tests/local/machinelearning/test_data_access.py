@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
 from azure.ai.ml.entities import Data
 from azure.storage.blob import BlobServiceClient
 from yarl import URL
 
 from harness.local_workspace import Local
-from harness.role_table import TABLE
+from harness.role_table import Grant
 from localazure.machinelearning.addresses import workspace_id
 
 
@@ -51,19 +48,8 @@ def test_a_data_asset_has_a_uri_with_its_workspace(local: Local) -> None:
     )
 
 
-@pytest.fixture
-def reader(local: Local) -> Iterator[None]:
-    """The app may read the workspace, and nothing more."""
-    path = local.environment.app / "infra" / "roles.json"
-    path.parent.mkdir(exist_ok=True)
-    rows = [row for row in TABLE["assignments"] if row["role"] == "Monitoring Reader"]
-    path.write_text(json.dumps({**TABLE, "assignments": rows}))
-    yield
-    path.unlink()
-
-
-@pytest.mark.usefixtures("reader")
-def test_a_reader_does_not_get_the_key(local: Local) -> None:
+def test_a_reader_does_not_get_the_key(local: Local, grant: Grant) -> None:
+    grant("Monitoring Reader")
     ask(local, "data/dataversion/access/versions/1")
     refused = ask(local, "datastore/datastores/landing", 403)
     assert "datastores/listsecrets/action" in refused["error"]["message"]

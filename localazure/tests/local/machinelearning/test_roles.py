@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Iterator
 
 import jwt
 import pytest
@@ -13,32 +11,12 @@ from azure.ai.ml.entities import Data
 from azure.core.exceptions import HttpResponseError
 
 from harness.local_workspace import Local, fault
-from harness.role_table import TABLE
+from harness.role_table import TABLE, Grant
 from localazure.machinelearning.addresses import workspace_id
 from localazure.runtime.identity import APP, client_id_of
 
 SCIENTIST, OPERATOR = "AzureML Data Scientist", "AzureML Compute Operator"
 (QUOTA_READER,) = [each["role"] for each in TABLE["customRoles"]]
-Grant = Callable[..., None]
-
-
-@pytest.fixture
-def grant(local: Local) -> Iterator[Grant]:
-    """Let the app have these roles on the workspace and no other."""
-    path = local.environment.app / "infra" / "roles.json"
-    path.parent.mkdir(exist_ok=True)
-    times = iter(range(1, 100))
-
-    def write(*roles: str) -> None:
-        more = {"principal": "app", "roleId": "i", "scope": "workspace", "when": "always"}
-        rows = [{**more, "role": role, "reason": "because"} for role in roles]
-        rows += [row for row in TABLE["assignments"] if row["role"] in roles]
-        path.write_text(json.dumps({**TABLE, "assignments": rows}))
-        time = next(times)
-        os.utime(path, ns=(time, time))
-
-    yield write
-    path.unlink(missing_ok=True)
 
 
 def register_data(local: Local, name: str) -> None:

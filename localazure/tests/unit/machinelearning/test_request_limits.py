@@ -1,18 +1,18 @@
 from __future__ import annotations
 
 from localazure import limits
-from localazure.machinelearning.request_limits import RequestLimits
+from localazure.machinelearning.request_limits import request_limits
 
 
 def test_each_kind_of_request_has_a_bucket_for_each_principal() -> None:
     clock = [0.0]
-    request_limits = RequestLimits(lambda: clock[0])
+    buckets = request_limits(lambda: clock[0])
     burst = limits.ARM_WRITE_BURST.value
-    assert {request_limits.take("writes", "app") for _ in range(burst)} == {0}
-    assert request_limits.take("writes", "app") == 1
-    assert request_limits.take("writes", "operator") == 0
-    assert request_limits.take("deletes", "app") == 0
-    assert request_limits.take("reads", "app") == 0
-    assert request_limits.left("reads", "app") == limits.ARM_READ_BURST.value - 1
+    assert {buckets["writes"].take("app") for _ in range(burst)} == {0}
+    assert buckets["writes"].take("app") == 1
+    assert buckets["writes"].take("operator") == 0
+    assert buckets["deletes"].take("app") == 0
+    assert buckets["reads"].take("app") == 0
+    assert buckets["reads"].left("app") == limits.ARM_READ_BURST.value - 1
     clock[0] += 1
-    assert request_limits.left("writes", "app") == limits.ARM_WRITES.value
+    assert buckets["writes"].left("app") == limits.ARM_WRITES.value

@@ -13,7 +13,7 @@ from aiohttp import web
 from localazure.machinelearning.addresses import parse_compute
 from localazure.machinelearning.arm import WORKSPACE, envelope, listing, put_response, read_body
 from localazure.machinelearning.clusters import COMPUTES
-from localazure.machinelearning.errors import ArmError, invalid, not_found
+from localazure.machinelearning.errors import ArmError, invalid
 from localazure.machinelearning.resources.batch_endpoints import (
     ENDPOINT_PATH,
     default_of,
@@ -30,6 +30,7 @@ from localazure.machinelearning.store import (
     get_resource,
     list_resources,
     put_resource,
+    require_resource,
 )
 from localazure.machinelearning.workspace import Workspace
 from localazure.sqlite.query import Query, querying
@@ -113,9 +114,7 @@ def _check(query: Query, name: str, properties: dict[str, Any]) -> None:
         )
     if not properties.get("compute"):
         raise invalid(f"deployment {name!r}: compute is missing; name a cluster")
-    cluster = parse_compute(properties["compute"])
-    if get_resource(query, COMPUTES, cluster) is None:
-        raise not_found("compute", cluster)
+    require_resource(query, COMPUTES, parse_compute(properties["compute"]), called="compute")
     BatchSettings.of(properties)
     find_source(query, name, properties)
 

@@ -46,6 +46,7 @@ from localazure.machinelearning.store import (
     get_resource,
     list_resources,
     put_resource,
+    require_resource,
 )
 from localazure.machinelearning.workspace import Workspace
 from localazure.sqlite.query import Query, querying
@@ -162,10 +163,7 @@ def find_endpoint(query: Query, name: str) -> Resource:
     Raises:
         ArmError: 404.
     """
-    endpoint = get_resource(query, ENDPOINTS, name)
-    if endpoint is None:
-        raise not_found("batch endpoint", name)
-    return endpoint
+    return require_resource(query, ENDPOINTS, name, called="batch endpoint")
 
 
 def find_deployment(query: Query, endpoint: str, name: str) -> Resource:

@@ -169,7 +169,6 @@ def _run(workspace: Workspace, resource: Resource, job: JobRow) -> dict[str, Any
         "experimentId": details["experimentName"],
         "createdUtc": details["createdTimeUtc"],
         "hidden": bool(properties.get("isArchived")),
-        "services": {},
     }
 
 

@@ -47,23 +47,13 @@ def choose(traffic: Mapping[str, int], draw: float) -> str | None:
         traffic: percent by deployment, 100 in all.
         draw: a random number, at least 0 and below 1.
     """
-    left = draw * sum(traffic.values())
-    chosen = None
-    for name, percent in traffic.items():
-        if percent > 0:
-            chosen = name
-            left -= percent
-            if left < 0:
-                break
-    return chosen
+    shares = [name for name, percent in traffic.items() for _ in range(percent)]
+    return shares[int(draw * len(shares))] if shares else None
 
 
 def choose_mirror(mirror: Mapping[str, int], draw: float) -> str | None:
     """The deployment that a copy of a request goes to, if any; arguments as for `choose`."""
-    for name, percent in mirror.items():
-        if draw * WHOLE_PERCENT < percent:
-            return name
-    return None
+    return next((name for name, share in mirror.items() if draw * WHOLE_PERCENT < share), None)
 
 
 def _percentages(
