@@ -126,18 +126,16 @@ def runtime_properties(
     counts = Counter(node.state for node in nodes)
     is_resizing = counts[NodeState.PREPARING] > 0
     changed = max((node.since for node in nodes), default=modified_at)
-    errors: list[dict[str, Any]] = []
+    errors: dict[str, str] = {}
     if is_short_of_quota:
-        errors += _cluster_error(
-            "ClusterCoreQuotaReached",
+        errors["ClusterCoreQuotaReached"] = (
             f"the quota of {cluster.vm_size} does not allow another node of compute "
-            f"{cluster.name!r}; jobs wait for nodes that become free",
+            f"{cluster.name!r}; jobs wait for nodes that become free"
         )
     if is_short_of_capacity:
-        errors += _cluster_error(
-            "AllocationFailed",
+        errors["AllocationFailed"] = (
             f"there is no capacity for another node of {cluster.vm_size} now; compute "
-            f"{cluster.name!r} tries again, and its jobs wait",
+            f"{cluster.name!r} tries again, and its jobs wait"
         )
     return {
         "allocationState": "Resizing" if is_resizing else "Steady",
@@ -152,9 +150,5 @@ def runtime_properties(
             "leavingNodeCount": 0,
             "preemptedNodeCount": counts[NodeState.PREEMPTED],
         },
-        "errors": errors or None,
+        "errors": [{"error": {"code": code, "message": errors[code]}} for code in errors] or None,
     }
-
-
-def _cluster_error(code: str, message: str) -> list[dict[str, Any]]:
-    return [{"error": {"code": code, "message": message}}]

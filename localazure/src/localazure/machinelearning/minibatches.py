@@ -154,9 +154,8 @@ class _Worker:
 class Driver:
     """One run over all mini-batches."""
 
-    def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._clock = clock
         self._waiting: deque[_MiniBatch] = deque()
         self._workers: list[_Worker] = []
         self.summary = Summary()
@@ -199,7 +198,7 @@ class Driver:
 
     def _step(self) -> None:
         """Wait for one message, the end of a worker or a deadline, and act on it."""
-        pause = min(worker.deadline for worker in self._workers) - self._clock()
+        pause = min(worker.deadline for worker in self._workers) - time.monotonic()
         timeout = None if pause == float("inf") else max(0.0, pause)
         ready = wait([worker.connection for worker in self._workers], timeout)
         for index, worker in enumerate(self._workers):
@@ -215,14 +214,14 @@ class Driver:
                     raise MiniBatchError(f"init() failed: {error}")
                 worker.is_ready = True
                 self._assign(worker)
-            elif self._clock() >= worker.deadline:
+            elif time.monotonic() >= worker.deadline:
                 self._replace(index, f"it took longer than {self._settings.timeout_seconds:g} s")
 
     def _assign(self, worker: _Worker) -> None:
         worker.batch, worker.deadline = None, float("inf")
         if self._waiting:
             worker.batch = self._waiting.popleft()
-            worker.deadline = self._clock() + self._settings.timeout_seconds
+            worker.deadline = time.monotonic() + self._settings.timeout_seconds
             content, index = worker.batch.content, worker.batch.index
             context = SimpleNamespace(minibatch_index=index, partition_key_value=content.keys)
             worker.connection.send((content.data, context))
@@ -254,17 +253,15 @@ class Driver:
             self._count_failure(missing)
 
     def _count_failure(self, items: int) -> None:
-        settings, summary = self._settings, self.summary
+        summary = self.summary
         summary.failed_mini_batches += 1
         summary.failed_items += items
-        for name, failed, allowed in (
-            ("error_threshold", summary.failed_items, settings.error_threshold),
-            (
-                "mini_batch_error_threshold",
-                summary.failed_mini_batches,
-                settings.mini_batch_error_threshold,
-            ),
-        ):
+        failures = {
+            "error_threshold": summary.failed_items,
+            "mini_batch_error_threshold": summary.failed_mini_batches,
+        }
+        for name, failed in failures.items():
+            allowed = getattr(self._settings, name)
             if allowed != IGNORE_ALL and failed > allowed:
                 raise MiniBatchError(f"{failed} failed, more than {name} = {allowed}: {summary}")
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from localazure.machinelearning.configuration import Configuration
 from localazure.machinelearning.states import NodeState
@@ -107,16 +107,16 @@ def advance(
     names = {cluster.name for cluster in clusters}
     provisioning_seconds = configuration.provisioning_seconds
     pool = _Pool(
-        [
+        nodes=[
             _provisioned(node, provisioning_seconds, now)
             for node in nodes
             if (node.cluster in names or node.job is not None)
             and not (node.state is NodeState.PREEMPTED and node.job is None)
         ],
-        {cluster.name: cluster.vm_size.lower() for cluster in clusters},
-        configuration.quota,
-        now,
-        without_capacity,
+        vm_sizes={cluster.name: cluster.vm_size.lower() for cluster in clusters},
+        quota=configuration.quota,
+        now=now,
+        without_capacity=without_capacity,
     )
     started: list[str] = []
     provisioning: list[str] = []
@@ -181,23 +181,17 @@ def _head(queue: list[WaitingJob], node_count: float) -> list[WaitingJob]:
     return head
 
 
+@dataclass(kw_only=True)
 class _Pool:
     """The nodes while one `advance` works on them."""
 
-    def __init__(
-        self,
-        nodes: list[Node],
-        vm_sizes: dict[str, str],
-        quota: Mapping[str, int],
-        now: float,
-        without_capacity: frozenset[str],
-    ) -> None:
-        self.nodes = nodes
-        self.grown: set[str] = set()
-        self._without_capacity = without_capacity
-        self._vm_sizes = vm_sizes
-        self._quota = quota
-        self._now = now
+    nodes: list[Node]
+    vm_sizes: Mapping[str, str]
+    """Cluster → its VM size, in lower case."""
+    quota: Mapping[str, int]
+    now: float
+    without_capacity: frozenset[str]
+    grown: set[str] = field(default_factory=set[str])
 
     def unassigned(self, cluster: str) -> int:
         return sum(
@@ -216,7 +210,7 @@ class _Pool:
             return False
         for index in idle[: job.node_count]:
             self.nodes[index] = replace(
-                self.nodes[index], state=NodeState.RUNNING, since=self._now, job=job.name
+                self.nodes[index], state=NodeState.RUNNING, since=self.now, job=job.name
             )
         return True
 
@@ -239,7 +233,7 @@ class _Pool:
         taken = {node.number for node in self.nodes if node.cluster == cluster.name}
         free_numbers = (number for number in range(len(taken) + allowed) if number not in taken)
         self.nodes.extend(
-            Node(cluster=cluster.name, number=number, state=NodeState.PREPARING, since=self._now)
+            Node(cluster=cluster.name, number=number, state=NodeState.PREPARING, since=self.now)
             for number, _ in zip(free_numbers, range(allowed), strict=False)
         )
         return allowed == missing
@@ -261,7 +255,7 @@ class _Pool:
         due = [
             node
             for index, node in enumerate(idle)
-            if index < beyond_maximum or self._now >= node.since + cluster.idle_seconds
+            if index < beyond_maximum or self.now >= node.since + cluster.idle_seconds
         ]
         self.nodes = [node for node in self.nodes if node not in due]
         return [node.since + cluster.idle_seconds for node in idle if node not in due]
@@ -270,11 +264,11 @@ class _Pool:
         return sum(node.cluster == cluster for node in self.nodes)
 
     def _left_of_quota(self, cluster: Cluster) -> float:
-        if cluster.name in self._without_capacity:
+        if cluster.name in self.without_capacity:
             return 0
         size = cluster.vm_size.lower()
-        limit = self._quota.get(size)
+        limit = self.quota.get(size)
         if limit is None:
             return math.inf
-        used = sum(self._vm_sizes.get(node.cluster) == size for node in self.nodes)
+        used = sum(self.vm_sizes.get(node.cluster) == size for node in self.nodes)
         return max(0, limit - used)

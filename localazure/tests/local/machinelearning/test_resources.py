@@ -3,12 +3,13 @@ from __future__ import annotations
 import json
 import ssl
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
 from azure.ai.ml import MLClient
-from azure.ai.ml.entities import Data, Environment, Model
+from azure.ai.ml.entities import BuildContext, Data, Environment, Model
 from azure.core.exceptions import (
     HttpResponseError,
     ResourceExistsError,
@@ -31,12 +32,9 @@ def details(local: Local, name: str) -> dict[str, Any]:
 def test_the_workspace_is_found_and_no_other(local: Local) -> None:
     found = local.ml.workspaces.get(local.environment.workspace)
     assert found.name == local.environment.workspace
-    other = MLClient(
-        DefaultAzureCredential(),
-        local.environment.subscription_id,
-        local.environment.resource_group,
-        "other",
-    )
+    environment = local.environment
+    where = (environment.subscription_id, environment.resource_group, "other")
+    other = MLClient(DefaultAzureCredential(), *where)
     with pytest.raises(ResourceNotFoundError, match="'other' was not found"):
         other.compute.get("cpu")
 
@@ -85,13 +83,8 @@ def test_datastores(local: Local) -> None:
 
 def test_a_data_version_never_changes(local: Local) -> None:
     def put(version: str | None, path: str, **fields: Any) -> Data:
-        data = Data(
-            name="crops",
-            version=version,
-            type="uri_folder",
-            path=f"azureml://datastores/landing/paths/{path}",
-            **fields,
-        )
+        uri = f"azureml://datastores/landing/paths/{path}"
+        data = Data(name="crops", version=version, type="uri_folder", path=uri, **fields)
         return local.ml.data.create_or_update(data)
 
     assert put("3", "a/", tags={"rows": "1"}).version == "3"
@@ -133,16 +126,18 @@ def test_models_are_versioned_and_announced(local: Local) -> None:
     assert event["data"]["ModelTags"] == {"loss": "0.1"}
 
 
-def test_environments(local: Local) -> None:
-    made = local.ml.environments.create_or_update(
-        Environment(name="torch", version="1", image="example/torch:2")
-    )
+def test_environments(local: Local, tmp_path: Path) -> None:
+    environment = Environment(name="torch", version="1", image="example/torch:2")
+    made = local.ml.environments.create_or_update(environment)
     assert made.id.endswith("/environments/torch/versions/1")
     assert local.ml.environments.get("torch", label="latest").image == "example/torch:2"
+    environment.image = "example/torch:3"
     with pytest.raises(ResourceExistsError, match="image cannot change"):
-        local.ml.environments.create_or_update(
-            Environment(name="torch", version="1", image="example/torch:3")
-        )
+        local.ml.environments.create_or_update(environment)
+    (tmp_path / "Dockerfile").write_text("FROM python\n")
+    context = Environment(name="built", version="1", build=BuildContext(path=str(tmp_path)))
+    made = local.ml.environments.create_or_update(context)
+    assert "/azureml-blobstore/LocalUpload/" in made.build.path, "it was uploaded"
 
 
 def test_a_cluster_grows_for_a_job_and_shrinks_to_nothing(local: Local) -> None:

@@ -31,8 +31,10 @@ def node(*reads: str, kind: str = "command") -> dict[str, Any]:
     return {"type": kind, "inputs": inputs}
 
 
-def after(**steps: JobStatus) -> PipelineStep:
-    return next_step(GRAPH, JobStatus.RUNNING, steps, continue_on_failure=False)
+def after(
+    steps: dict[str, JobStatus], status: JobStatus = JobStatus.RUNNING, *, goes_on: bool = False
+) -> PipelineStep:
+    return next_step(GRAPH, status, steps, continue_on_failure=goes_on)
 
 
 @pytest.mark.parametrize(
@@ -77,27 +79,22 @@ def test_a_graph_that_cannot_run_is_refused(nodes: dict[str, Any], why: str) -> 
 
 
 def test_a_failure_cancels_what_runs_and_then_fails_the_pipeline() -> None:
-    done = {"pack": JobStatus.COMPLETED, "report": JobStatus.FAILED}
-    assert after(**done, train=JobStatus.RUNNING) == PipelineStep(cancel=("train",))
-    assert after(**done, train=JobStatus.CANCELED).status is JobStatus.FAILED
+    steps = {"pack": JobStatus.COMPLETED, "report": JobStatus.FAILED, "train": JobStatus.RUNNING}
+    assert after(steps) == PipelineStep(cancel=("train",))
+    assert after({**steps, "train": JobStatus.CANCELED}).status is JobStatus.FAILED
 
 
 def test_with_continue_on_step_failure_the_others_go_on() -> None:
     steps = {"pack": JobStatus.COMPLETED, "report": JobStatus.FAILED, "train": JobStatus.COMPLETED}
-    going_on = next_step(GRAPH, JobStatus.RUNNING, steps, continue_on_failure=True)
-    assert going_on == PipelineStep(start=("evaluate",))
-    steps["evaluate"] = JobStatus.COMPLETED
-    ended = next_step(GRAPH, JobStatus.RUNNING, steps, continue_on_failure=True)
-    assert ended.status is JobStatus.FAILED
+    assert after(steps, goes_on=True) == PipelineStep(start=("evaluate",))
+    ended = {**steps, "evaluate": JobStatus.COMPLETED}
+    assert after(ended, goes_on=True).status is JobStatus.FAILED
 
 
 def test_a_cancelled_pipeline_waits_for_its_steps() -> None:
-    steps = {"pack": JobStatus.RUNNING}
-    step = next_step(GRAPH, JobStatus.CANCEL_REQUESTED, steps, continue_on_failure=False)
-    assert step == PipelineStep(cancel=("pack",))
-    steps["pack"] = JobStatus.CANCELED
-    step = next_step(GRAPH, JobStatus.CANCEL_REQUESTED, steps, continue_on_failure=False)
-    assert step.status is JobStatus.CANCELED
+    cancelled = JobStatus.CANCEL_REQUESTED
+    assert after({"pack": JobStatus.RUNNING}, cancelled) == PipelineStep(cancel=("pack",))
+    assert after({"pack": JobStatus.CANCELED}, cancelled).status is JobStatus.CANCELED
 
 
 @given(data=st.data(), continue_on_failure=st.booleans())

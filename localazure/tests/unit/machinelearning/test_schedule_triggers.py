@@ -82,11 +82,6 @@ def test_the_times_of_a_trigger(document: dict[str, Any], expected: list[str]) -
     assert times(parse_trigger(document, CREATED), len(expected)) == expected
 
 
-def test_nothing_happens_after_the_end() -> None:
-    ended = parse_trigger(cron("* * * * *", endTime="2026-08-07T10:04:00"), CREATED)
-    assert times(ended, 5) == ["08-07T10:03:00", "08-07T10:04:00"]
-
-
 @given(
     frequency=st.sampled_from(["minute", "hour", "day", "week", "month"]),
     interval=st.integers(1, 100),

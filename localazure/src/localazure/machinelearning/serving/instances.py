@@ -115,14 +115,14 @@ class DeploymentFolder:
         return "".join(text.splitlines(keepends=True)[-lines:]) if lines else ""
 
 
+@dataclass
 class Instance:
     """One process that serves a deployment."""
 
-    def __init__(self, process: Process, port: int) -> None:
-        self.process = process
-        self.port = port
-        self.requests = 0
-        """How many it works on now."""
+    process: Process
+    port: int
+    requests: int = 0
+    """How many it works on now."""
 
     @property
     def url(self) -> str:
