@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,6 @@ NAMESPACE = {
         queue(
             "hasty", LockDuration="PT1S", MaxDeliveryCount=2, DeadLetteringOnMessageExpiration=True
         ),
-        queue("once", RequiresDuplicateDetection=True, DuplicateDetectionHistoryTimeWindow="PT10M"),
         queue("forwarding", ForwardDeadLetteredMessagesTo="collected", MaxDeliveryCount=1),
         {"Name": "collected", "AuthorizationRules": [key("send-only", "Send", "Listen")]},
     ],
@@ -50,39 +49,6 @@ def draw_up(folder: Path) -> Environment:
     return Environment.draw(folder / "state", app=folder, config=folder)
 
 
-class Running:
-    """A broker that can be stopped and started again on the same state and port."""
-
-    def __init__(self, environment: Environment) -> None:
-        self.environment = environment
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="broker")
-        self._thread.start()
-        self._context: Any = None
-        self.start()
-
-    def start(self) -> None:
-        self._context = serve(self.environment)
-        self._await(self._context.__aenter__())
-
-    def stop(self) -> None:
-        self._await(self._context.__aexit__(None, None, None))
-
-    def close(self) -> None:
-        self.stop()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-    def _await(self, work: Any) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
-
-
-@pytest.fixture(scope="session")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    return draw_up(tmp_path_factory.mktemp("servicebus"))
-
-
 @pytest.fixture
 def make_environment() -> Callable[[Path], Environment]:
     """Draws up an environment with its files in a folder of the test."""
@@ -90,23 +56,30 @@ def make_environment() -> Callable[[Path], Environment]:
 
 
 @pytest.fixture(scope="session")
-def running(environment: Environment) -> Iterator[Running]:
-    broker = Running(environment)
-    yield broker
-    broker.close()
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
+    """That of a running broker, which has a thread of its own, since the SDK blocks the tests'."""
+    environment = draw_up(tmp_path_factory.mktemp("servicebus"))
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="broker")
+    thread.start()
 
+    def wait_for(work: Coroutine[Any, Any, Any]) -> None:
+        asyncio.run_coroutine_threadsafe(work, loop).result(30)
 
-@pytest.fixture
-def start_broker() -> Callable[[Path], Running]:
-    """Starts a broker with its state in a folder of the test; to be closed by the test."""
-    return lambda folder: Running(draw_up(folder))
+    broker: Any = serve(environment)
+    wait_for(broker.__aenter__())
+    yield environment
+    wait_for(broker.__aexit__(None, None, None))
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
 
 
 @pytest.fixture(scope="session")
-def client(running: Running) -> Iterator[ServiceBusClient]:
+def client(environment: Environment) -> Iterator[ServiceBusClient]:
     """One client for all: each close of the SDK may take a second."""
     with ServiceBusClient.from_connection_string(
-        running.environment.service_bus_connection_string, retry_total=1
+        environment.service_bus_connection_string, retry_total=1
     ) as shared:
         yield shared
 

@@ -159,7 +159,9 @@ async def test_duplicates_are_dropped_within_the_window_even_over_a_restart(worl
     )
     assert again == [first] * 3
     await world.restart()
-    assert await world.broker.send(world.entity("q"), [message("3", message_id="m")]) == first
+    for due_ms in (None, world.now_ms + 1):
+        late = message("3", message_id="m", due_ms=due_ms)
+        assert await world.broker.send(world.entity("q"), [late]) == first
     world.now_ms += 5000
     await world.broker.send(world.entity("q"), [message("4", message_id="m")])
     assert world.receive("q").bodies == [b"1", b"4"]

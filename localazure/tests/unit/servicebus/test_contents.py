@@ -79,13 +79,6 @@ def test_the_bare_message_passes_byte_for_byte() -> None:
     assert isinstance(received.annotations["x-opt-enqueued-time"], Timestamp)
 
 
-def test_application_properties_are_added_and_replaced() -> None:
-    changed = amqp_message.with_application_properties(BARE + BODY, {"a": 2, "b": "x"})
-    assert amqp_message.application_properties(changed) == {"a": 2, "b": "x"}
-    assert amqp_message.properties(changed).message_id == "m"
-    assert amqp_message.body_data(changed) == [b"body"]
-
-
 def test_a_dead_letter_has_its_source() -> None:
     payload = contents.render(stored(BARE + BODY, dead_letter_source="q"))
     assert amqp_message.parse(payload).annotations["x-opt-deadletter-source"] == "q"

@@ -109,14 +109,6 @@ def test_any_chunking_gives_the_same_frames(
     assert decode_all(data, forever(1)) == expected
 
 
-@given(st.binary(max_size=80), st.integers(1, 20))
-def test_arbitrary_bytes_give_frames_or_the_typed_error(data: bytes, size: int) -> None:
-    try:
-        decode_all(data, forever(size))
-    except AmqpError:
-        return
-
-
 @given(FRAMES, st.data())
 def test_damaged_frames_give_frames_or_the_typed_error(
     frame: frames.Frame, choices: st.DataObject

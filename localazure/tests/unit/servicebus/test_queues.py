@@ -9,14 +9,18 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
 
 from localazure.servicebus import store
 from localazure.servicebus.amqp.performatives import Properties
 from localazure.servicebus.queues import (
-    RULES,
     Action,
-    Availability,
     Entry,
     Event,
     LockLostError,
@@ -42,16 +46,6 @@ def make_queue(
     )
 
 
-def test_releasing_counts_nothing_and_needs_no_commit() -> None:
-    queue = make_queue()
-    queue.add(Entry(1))
-    lock = queue.lock_next(0)
-    assert lock is not None
-    transition = queue.settle(lock.token, Event.RELEASE, 1)
-    assert transition.after == Entry(1)
-    assert not transition.is_durable
-
-
 def test_a_lock_expires_and_can_be_renewed() -> None:
     queue = make_queue()
     queue.add(Entry(1))
@@ -67,11 +61,6 @@ def test_a_lock_expires_and_can_be_renewed() -> None:
         queue.renew(lock.token, 1900)
     (transition,) = queue.advance(1900)
     assert transition.after == Entry(1, delivery_count=1)
-
-
-def test_an_unknown_token_is_a_lost_lock() -> None:
-    with pytest.raises(LockLostError):
-        make_queue().settle(uuid.uuid4(), Event.COMPLETE, 0)
 
 
 def test_the_last_delivery_dead_letters() -> None:
@@ -121,14 +110,6 @@ def test_a_scheduled_message_waits_and_is_due() -> None:
         queue.cancel(1)
 
 
-def test_the_table_covers_every_transition() -> None:
-    """Receivers decide on locked messages only; the clock and schedules on the others."""
-    settlements = {Event.COMPLETE, Event.ABANDON, Event.RELEASE, Event.DEFER, Event.DEAD_LETTER}
-    locked = {event for availability, event in RULES if availability is Availability.LOCKED}
-    assert locked == settlements | {Event.LOCK_EXPIRE}
-    assert {event for _, event in RULES} == set(Event)
-
-
 @dataclass
 class Modelled:
     """A message of the model."""
@@ -168,6 +149,11 @@ class QueueMachine(RuleBasedStateMachine):
         for message in self.model.values():
             message.token = None
 
+    @initialize()
+    def send_some(self) -> None:
+        for ttl_ms in (None, None, None, 3000):
+            self.send(ttl_ms, delay_ms=0)
+
     @rule(ttl_ms=st.one_of(st.none(), st.integers(1, 3000)), delay_ms=st.integers(0, 2000))
     def send(self, ttl_ms: int | None, delay_ms: int) -> None:
         due_ms = self.now_ms + delay_ms if delay_ms else None
@@ -185,6 +171,7 @@ class QueueMachine(RuleBasedStateMachine):
         else:
             self.model[number] = Modelled("scheduled", due_ms=due_ms, expires_ms=ttl_ms)
 
+    @precondition(lambda self: self._available("active") or self._available("dead"))
     @rule(is_dead=st.booleans())
     def receive(self, is_dead: bool) -> None:  # noqa: FBT001 - drawn by Hypothesis
         lock = (self.dead if is_dead else self.queue).lock_next(self.now_ms)
@@ -225,6 +212,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert message.token is not None
         queue = self.dead if message.state == "dead" else self.queue
         transition = queue.settle(message.token, event, self.now_ms)
+        assert transition.is_durable == (event is not Event.RELEASE)
         self._apply(queue, transition)
         message.token = None
         if event is Event.COMPLETE:
