@@ -12,6 +12,7 @@ from aiohttp import web
 
 from localazure.processes.ports import free_ports
 from localazure.runtime.environment import Environment
+from localazure.runtime.http_server import listening, runner_of
 
 
 @pytest.fixture
@@ -76,13 +77,8 @@ class Receiver:
     async def listening(self) -> AsyncGenerator[Receiver]:
         application = web.Application()
         application.router.add_route("*", "/{path:.*}", self.handle)
-        runner = web.AppRunner(application, access_log=None)
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, "127.0.0.1", self.port).start()
+        async with listening(runner_of(application), {self.port: None}):
             yield self
-        finally:
-            await runner.cleanup()
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from azure.storage.blob.aio import ContainerClient
 
 from localazure.eventgrid import service as eventgrid
 from localazure.runtime.environment import Environment
+from localazure.runtime.http_server import listening, runner_of
 from localazure.storage import service as storage
 
 SUBSCRIPTION = {
@@ -48,12 +49,12 @@ async def test_blob_that_lands_reaches_the_function_that_starts_later(
 
     async def on_event(request: web.Request) -> web.Response:
         assert request.headers["aeg-event-type"] == "Notification"
+        assert request.query["code"] == environment.keys.functions_system
         await got.put((request.query["functionName"], await request.json()))
         return web.Response(status=202)
 
     application = web.Application()
     application.router.add_post("/runtime/webhooks/EventGrid", on_event)
-    runner = web.AppRunner(application, access_log=None)
     connection = environment.storage_connection_string()
     # The parts start in the least favourable order.
     async with (
@@ -64,11 +65,9 @@ async def test_blob_that_lands_reaches_the_function_that_starts_later(
         await landfall.upload_blob("digits/not-new-data", b"x")
         await landing.upload_blob("digits/7/0001.png", b"png")
         await landing.delete_blob("digits/7/0001.png")
-        async with eventgrid.serve(environment):
-            await runner.setup()
-            await web.TCPSite(runner, "127.0.0.1", environment.ports.functions).start()
+        functions = listening(runner_of(application), {environment.ports.functions: None})
+        async with eventgrid.serve(environment), functions:
             function, (event,) = await asyncio.wait_for(got.get(), 30)
-    await runner.cleanup()
     assert function == "on_blob_event"
     assert event["eventType"] == "Microsoft.Storage.BlobCreated"
     assert event["subject"] == ("/blobServices/default/containers/landing/blobs/digits/7/0001.png")

@@ -16,6 +16,7 @@ from aiohttp import web
 from azure.storage.blob.aio import BlobServiceClient, ContainerClient
 
 from localazure.runtime.environment import Environment
+from localazure.runtime.http_server import listening, runner_of
 from localazure.storage.azurite_installation import PACKAGE, find_entry, find_node
 from localazure.storage.service import serve
 
@@ -48,13 +49,8 @@ class Topic:
     async def listening(self) -> AsyncGenerator[Topic]:
         application = web.Application()
         application.router.add_post("/topics/storage/api/events", self.handle)
-        runner = web.AppRunner(application, access_log=None)
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, "127.0.0.1", self._port).start()
+        async with listening(runner_of(application), {self._port: None}):
             yield self
-        finally:
-            await runner.cleanup()
 
 
 def make_environment(folder: Path) -> Environment:
