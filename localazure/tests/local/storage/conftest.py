@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from aiohttp import web
-from azure.storage.blob.aio import BlobServiceClient, ContainerClient
+from azure.storage.blob.aio import ContainerClient
 
 from localazure.runtime.environment import Environment
 from localazure.runtime.http_server import listening, runner_of
@@ -87,13 +87,6 @@ async def storage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Env
 async def shared_topic(storage: Environment) -> AsyncIterator[Topic]:
     async with Topic(storage).listening() as topic:
         yield topic
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def service(storage: Environment) -> AsyncIterator[BlobServiceClient]:
-    connection = storage.storage_connection_string()
-    async with BlobServiceClient.from_connection_string(connection) as service:
-        yield service
 
 
 @pytest_asyncio.fixture(loop_scope="session")

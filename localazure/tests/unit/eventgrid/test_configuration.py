@@ -10,7 +10,6 @@ import pytest
 from localazure.errors import ConfigurationError
 from localazure.eventgrid.configuration import Configuration, Subscription, load
 from localazure.eventgrid.destinations import (
-    ServiceBusQueueDestination,
     ServiceBusTopicDestination,
     StorageQueueDestination,
     WebHookDestination,
@@ -19,7 +18,6 @@ from localazure.eventgrid.filters import operands
 from localazure.eventgrid.schemas import Schema
 from localazure.runtime.environment import Environment, Ports
 
-ROOT = Path(__file__).parents[4]
 FULL: dict[str, Any] = {
     "topics": [{"name": "custom"}, {"name": "clouds", "inputSchema": "CloudEventSchemaV1_0"}],
     "eventSubscriptions": [
@@ -119,25 +117,6 @@ def test_a_webhook_of_the_functions_host(tmp_path: Path) -> None:
         f"{there.functions_url}/runtime/webhooks/blobs"
         f"?functionName=Host.Functions.x&code={there.keys.functions_system}"
     )
-
-
-def test_file_of_this_repository() -> None:
-    there = environment(ROOT / "infra" / "local")
-    configuration = load(there)
-    assert set(configuration.topics_by_name) == {"storage", "azure-ml", "key-vault", "landfall"}
-    assert configuration.topics_by_name["landfall"].input_schema is Schema.CLOUD_EVENTS
-    (new_data,) = [item for item in configuration.event_subscriptions if item.name == "new-data"]
-    assert new_data.properties.dead_letters is not None
-    assert new_data.properties.dead_letters.properties.blob_container_name == "dead-letter-events"
-    assert isinstance(destination_of(new_data), ServiceBusQueueDestination)
-    assert destination_of(new_data).name == "blob-events"
-    event = {
-        "eventType": "Microsoft.Storage.BlobCreated",
-        "subject": "/blobServices/default/containers/landing/blobs/digits/1.png",
-    }
-    assert new_data.properties.filter.matches(event, Schema.EVENT_GRID)
-    elsewhere = {**event, "subject": "/blobServices/default/containers/landfall/blobs/x"}
-    assert not new_data.properties.filter.matches(elsewhere, Schema.EVENT_GRID)
 
 
 def test_without_a_file_there_are_the_system_topics(tmp_path: Path) -> None:

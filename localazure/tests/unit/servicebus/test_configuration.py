@@ -12,8 +12,6 @@ from localazure.errors import ConfigurationError
 from localazure.servicebus import configuration
 from localazure.servicebus.configuration import CorrelationFilter, NamespaceConfiguration
 
-REPOSITORY = Path(__file__).parents[4]
-
 
 def write(folder: Path, **entities: Any) -> Path:
     file = folder / "Config.json"
@@ -205,19 +203,3 @@ def test_text_that_is_not_a_duration(tmp_path: Path, text: str) -> None:
     file = write(tmp_path, Queues=[queue(DefaultMessageTimeToLive=text)])
     with pytest.raises(ConfigurationError, match="DefaultMessageTimeToLive"):
         configuration.load(file)
-
-
-def test_the_apps_own_entities_load() -> None:
-    loaded = configuration.load(REPOSITORY / "infra" / "local" / "Config.json")
-    of_events, of_runs = (
-        ["blob-events", "job-events"],
-        ["retries", "rollouts", "notifications", "rejected-runs"],
-    )
-    assert [item.name for item in loaded.queues] == [*of_events, *of_runs]
-    detecting = [item.name for item in loaded.queues if item.properties.duplicate_window_ms]
-    assert detecting == of_runs
-    (topic,) = loaded.topics
-    assert [topic.path_of(item) for item in topic.subscriptions] == [
-        "ops-alerts/Subscriptions/on-call",
-        "ops-alerts/Subscriptions/audit",
-    ]

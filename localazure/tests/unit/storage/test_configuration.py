@@ -5,23 +5,7 @@ from pathlib import Path
 import pytest
 
 from localazure.errors import ConfigurationError
-from localazure.storage.configuration import AccountKind, StorageConfiguration
-
-ROOT = Path(__file__).parents[4]
-
-
-def test_file_of_this_repository() -> None:
-    accounts = StorageConfiguration.read(ROOT / "infra" / "local" / "storage.json").accounts
-    assert {name: account.kind for name, account in accounts.items()} == {
-        "devstoreaccount1": AccountKind.STANDARD,
-        "landfalldata": AccountKind.PREMIUM_BLOCK_BLOB,
-        "landfallml": AccountKind.STANDARD,
-        "landfallapp": AccountKind.STANDARD,
-    }
-    assert [name for name in accounts if accounts[name].has_system_topic] == [
-        "devstoreaccount1",
-        "landfalldata",
-    ]
+from localazure.storage.configuration import StorageConfiguration
 
 
 def test_no_file_means_one_account_without_containers(tmp_path: Path) -> None:
