@@ -40,22 +40,13 @@ def expiring_settings(settings: Mapping[str, str], *, now: datetime) -> Sequence
             name=f"the credential in app setting {setting}",
             remedy="put a new one there, or use the managed identity",
         )
-        for setting, expires_at in sorted(find_expiries(settings).items())
-        if expires_at - now <= NOTICE
+        for setting, value in sorted(settings.items())
+        if (expires_at := expiry_of(value)) is not None and expires_at - now <= NOTICE
     ]
 
 
-def find_expiries(settings: Mapping[str, str]) -> dict[str, datetime]:
-    """App setting → when the shared access signature in it expires. Values are never returned."""
-    found: dict[str, datetime] = {}
-    for name, value in settings.items():
-        expires_at = _expiry(value)
-        if expires_at is not None:
-            found[name] = expires_at
-    return found
-
-
-def _expiry(value: str) -> datetime | None:
+def expiry_of(value: str) -> datetime | None:
+    """When the shared access signature in an app setting expires; None where there is none."""
     match = _EXPIRY.search(value)
     if match is None or _SIGNATURE.search(value) is None:
         return None

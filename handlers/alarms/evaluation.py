@@ -6,7 +6,7 @@ the silence began, so that each silence is one alarm, however often it is evalua
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Literal
@@ -21,6 +21,15 @@ AlarmKind = Literal["no-data", "no-success", "old-model", "run-waits", "credenti
 WAITING_STATES: frozenset[RunState] = frozenset(
     {"registering", "provisioning", "waiting_for_nodes", "submitting", "queued"}
 )
+
+
+RULES: Mapping[AlarmKind, tuple[str, str]] = {
+    "no-data": ("no_data_for_hours", "ask the uploader"),
+    "no-success": ("no_success_for_hours", "see its runs"),
+    "old-model": ("model_older_than_days", "see why no newer one was promoted"),
+    "run-waits": ("run_waits_minutes", "see quota and cluster"),
+}
+"""The key of `alarms` that says how long a silence may be, its unit last; and the remedy."""
 
 
 class Alarm(Contract):
@@ -89,52 +98,32 @@ def due_alarms(
     return found
 
 
-@dataclass(frozen=True)
-class _Silence:
-    """Something that has not happened since a moment."""
-
-    kind: AlarmKind
-    about: str
-    since: datetime
-    rule: str
-    """The key of `alarms` that says how long that may be."""
-    unit: timedelta
-    """Of the rule's value."""
-    what: str
-    """The beginning of the message, up to the moment."""
-    remedy: str
-
-
 def _of_pipeline(facts: PipelineFacts, now: datetime) -> Iterator[Alarm]:
-    for each in _silences(facts):
-        limit: float | None = getattr(facts.rules, each.rule)
-        if limit is not None and now - each.since > limit * each.unit:
+    for kind, about, since, what in _silences(facts):
+        rule, remedy = RULES[kind]
+        limit: float | None = getattr(facts.rules, rule)
+        unit = rule.rpartition("_")[2]
+        if limit is not None and now - since > timedelta(**{unit: limit}):
             yield Alarm(
-                kind=each.kind,
+                kind=kind,
                 pipeline=facts.pipeline,
-                about=each.about,
-                since=each.since,
-                message=f"{each.what} {clock(each.since)}, longer ago than alarms.{each.rule} "
-                f"({limit:g}): {each.remedy}",
+                about=about,
+                since=since,
+                message=f"{what} {clock(since)}, longer ago than alarms.{rule} ({limit:g}): "
+                f"{remedy}",
             )
 
 
-def _silences(facts: PipelineFacts) -> Iterator[_Silence]:
-    name, watched = facts.pipeline, facts.watched_since
-    hours, days, minutes = timedelta(hours=1), timedelta(days=1), timedelta(minutes=1)
-    data_at, success_at = facts.newest_data_at or watched, facts.last_success_at or watched
-    what = f"no data has landed for {name} since"
-    yield _Silence("no-data", name, data_at, "no_data_for_hours", hours, what, "ask the uploader")
-    what = f"no run of {name} has succeeded since"
-    rule = "no_success_for_hours"
-    yield _Silence("no-success", name, success_at, rule, hours, what, "see its runs")
+def _silences(facts: PipelineFacts) -> Iterator[tuple[AlarmKind, str, datetime, str]]:
+    """Kind and object of each silence, since when it lasts, and what it is, up to that moment."""
+    name = facts.pipeline
+    data_at = facts.newest_data_at or facts.watched_since
+    yield "no-data", name, data_at, f"no data has landed for {name} since"
+    success_at = facts.last_success_at or facts.watched_since
+    yield "no-success", name, success_at, f"no run of {name} has succeeded since"
     if facts.champion_registered_at is not None:
         what = f"the model of {name} in service was registered at"
-        remedy, rule = "see why no newer one was promoted", "model_older_than_days"
-        at = facts.champion_registered_at
-        yield _Silence("old-model", name, at, rule, days, what, remedy)
+        yield "old-model", name, facts.champion_registered_at, what
     for run in facts.runs:
         if run.state in WAITING_STATES:
-            what, remedy = f"run {run.id} is {run.state} since", "see quota and cluster"
-            rule = "run_waits_minutes"
-            yield _Silence("run-waits", run.id, run.since, rule, minutes, what, remedy)
+            yield "run-waits", run.id, run.since, f"run {run.id} is {run.state} since"

@@ -292,16 +292,7 @@ def _metrics(model: AzureMLModel) -> dict[str, float]:
 def _dataset(clients: Clients, pipeline: Pipeline, model: AzureMLModel) -> ModelDataset | None:
     version = tags_of(model)[tags.DATASET_VERSION]
     dataset = claimed_dataset(clients, pipeline.name, version)
-    if dataset is None:
-        return None
-    return ModelDataset(
-        version=dataset.version,
-        blobs=dataset.blobs,
-        bytes=dataset.bytes,
-        frozen_at=dataset.frozen_at,
-        partition=dataset.partition,
-        manifest=dataset.manifest_path,
-    )
+    return None if dataset is None else ModelDataset.model_validate(dataset)
 
 
 @contextmanager

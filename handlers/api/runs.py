@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Annotated, Any, get_args
 
 from azure.core.exceptions import AzureError
-from azure.durable_functions import DurableOrchestrationClient
+from azure.durable_functions import DurableOrchestrationClient, OrchestrationRuntimeStatus
 from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 from pydantic import AwareDatetime, Field, ValidationError
 
@@ -33,8 +33,8 @@ from handlers.capacity.admission_record import find_admission
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.configuration.newest_first import first_page
-from handlers.durable.instances import exists
-from handlers.durable.status_documents import landing_document
+from handlers.durable.instances import exists, is_broken
+from handlers.durable.status_documents import parsed, utc
 from handlers.messaging.redriven_runs import read_redriven
 from handlers.runs.run_index import (
     UNFINISHED_STATES,
@@ -46,6 +46,7 @@ from handlers.runs.run_index import (
 from handlers.runs.run_index import list_runs as read_page
 from handlers.runs.run_records import merge, read_run_record, record_of
 from handlers.triggers.problem_details import Problem, invalid_request
+from orchestrations.contracts.landing import LandingResult, LandingStatus
 from orchestrations.contracts.run_records import RunRecord
 from orchestrations.contracts.runs import RunState
 from orchestrations.pipeline import Name
@@ -172,9 +173,10 @@ async def get_run(
     instance = status if exists(status) else None
     try:
         if instance is not None and instance.name != retraining.__name__:
-            return RunOrLanding(LandingDetail.model_validate(landing_document(instance)))
-        record = await asyncio.to_thread(read_run_record, clients, run)
-        known = _with_instance(record, instance)
+            return RunOrLanding(_landing(instance))
+        known = await asyncio.to_thread(read_run_record, clients, run)
+        if instance is not None:
+            known = merge(known, record_of(instance))
     except ValidationError:
         known = None
     if known is None:
@@ -182,10 +184,22 @@ async def get_run(
     return RunOrLanding(await asyncio.to_thread(_detail, clients, known))
 
 
-def _with_instance(
-    record: RunRecord | None, instance: DurableOrchestrationStatus | None
-) -> RunRecord | None:
-    return record if instance is None else merge(record, record_of(instance))
+def _landing(instance: DurableOrchestrationStatus) -> LandingDetail:
+    shown, output = parsed(instance.custom_status), parsed(instance.output)
+    status = LandingStatus.from_dict(shown) if shown else None
+    completed = instance.runtime_status == OrchestrationRuntimeStatus.Completed
+    result = LandingResult.from_dict(output) if completed and output else None
+    phase = status.phase if status else "settling"
+    return LandingDetail(
+        id=str(instance.instance_id),
+        pipeline=status.pipeline if status else None,
+        phase="ended" if completed else "failed" if is_broken(instance) else phase,
+        outcome=result.outcome if result else None,
+        run=result.run if result else status.run if status else None,
+        dataset_version=result.dataset_version if result else None,
+        created_at=utc(instance.created_time),
+        updated_at=utc(instance.last_updated_time),
+    )
 
 
 def _detail(clients: Clients, record: RunRecord) -> RunDetail:
@@ -199,6 +213,9 @@ def _detail(clients: Clients, record: RunRecord) -> RunDetail:
     previous = f"{stem}-{status.attempt - 1}"
     came_from = read_redriven(clients, previous)
     error_type = None if status.error is None else status.error.type
+    no_cost = None
+    if status.cost is None:
+        no_cost = of_no_run_cost(status.id, find_admission(clients, now=datetime.now(UTC)))
     return RunDetail.model_validate(
         summary(record)
         | status.to_dict()
@@ -210,7 +227,7 @@ def _detail(clients: Clients, record: RunRecord) -> RunDetail:
             "bytes": record.bytes,
             "ranking": record.ranking,
             "champion": record.champion,
-            "no_cost": None if status.cost is not None else _no_cost(clients, status.id),
+            "no_cost": no_cost,
             "all_metrics": (results or {}).get("metrics", {}),
             "diagnosis": diagnosis and Diagnosis.model_validate(diagnosis),
             "log": [] if diagnosis is None else list(diagnosis.log),
@@ -227,10 +244,6 @@ def _detail(clients: Clients, record: RunRecord) -> RunDetail:
             "trace_id": None if context is None else context.trace_id,
         }
     )
-
-
-def _no_cost(clients: Clients, run: str) -> str:
-    return of_no_run_cost(run, find_admission(clients, now=datetime.now(UTC)))
 
 
 def timeline(record: RunRecord) -> list[TimelineEntry]:

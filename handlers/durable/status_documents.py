@@ -1,9 +1,4 @@
-"""The documents that the API answers for orchestration instances. Pure.
-
-A run's document is its `RunStatus`. A landing's is
-`{"id", "pipeline", "phase", "outcome", "run", "dataset_version", "created_at", "updated_at"}`;
-`phase` is settling, training, closing, ended or failed.
-"""
+"""What the instances of runs say of themselves. Pure."""
 
 from __future__ import annotations
 
@@ -11,12 +6,10 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from azure.durable_functions import OrchestrationRuntimeStatus
 from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 
 from handlers.durable.instances import is_broken
 from orchestrations.contracts.base import Failure
-from orchestrations.contracts.landing import LandingResult, LandingStatus
 from orchestrations.contracts.runs import RunStatus
 from orchestrations.errors import TransientError, shorten
 from orchestrations.transitions import TERMINAL_RUN_STATES
@@ -43,7 +36,7 @@ def last_status(instance: DurableOrchestrationStatus) -> RunStatus:
         attempt=int(attempt),
         dataset_version=version,
         state="registering",
-        since=_utc(instance.created_time),
+        since=utc(instance.created_time),
     )
 
 
@@ -55,28 +48,10 @@ def run_status(instance: DurableOrchestrationStatus) -> RunStatus:
     return last.model_copy(
         update={
             "state": "failed",
-            "since": _utc(instance.last_updated_time),
+            "since": utc(instance.last_updated_time),
             "error": broken_failure(instance),
         }
     )
-
-
-def landing_document(instance: DurableOrchestrationStatus) -> dict[str, Any]:
-    """The document of an instance of `landing`, such as a caller's request."""
-    shown, output = parsed(instance.custom_status), parsed(instance.output)
-    status = LandingStatus.from_dict(shown) if shown else None
-    completed = instance.runtime_status == OrchestrationRuntimeStatus.Completed
-    result = LandingResult.from_dict(output) if completed and output else None
-    phase = "ended" if completed else "failed" if is_broken(instance) else None
-    return {
-        "id": instance.instance_id,
-        "pipeline": status.pipeline if status else None,
-        "phase": phase or (status.phase if status else "settling"),
-        "outcome": result.outcome if result else None,
-        "run": result.run if result else status.run if status else None,
-        "dataset_version": result.dataset_version if result else None,
-        **_times(instance),
-    }
 
 
 def parsed(value: Any) -> Any:
@@ -89,13 +64,7 @@ def parsed(value: Any) -> Any:
         return None
 
 
-def _times(instance: DurableOrchestrationStatus) -> dict[str, str]:
-    return {
-        "created_at": _utc(instance.created_time).isoformat(),
-        "updated_at": _utc(instance.last_updated_time).isoformat(),
-    }
-
-
-def _utc(moment: datetime | None) -> datetime:
+def utc(moment: datetime | None) -> datetime:
+    """A time of an instance; some hosts leave the timezone out."""
     assert moment is not None, "every instance that is there has its times"
     return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)

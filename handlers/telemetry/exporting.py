@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import contextvars
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from handlers.configuration.settings import Settings
 from handlers.telemetry.metrics import INSTRUMENTS, Measurement
@@ -46,8 +46,7 @@ class Telemetry:
         self._settings = settings
         self._exporters = exporters
         self._metric_readers = metric_readers
-        self._meter: Meter | None = None
-        self._instruments: dict[str, Any] = {}
+        self._recorders: Mapping[str, Callable[[float, dict[str, str]], None]] = {}
         self._lock = threading.Lock()
         self._provider: TracerProvider | None = None
         self._context: contextvars.ContextVar[TraceContext] = contextvars.ContextVar("span")
@@ -77,15 +76,9 @@ class Telemetry:
         if not self.is_on or not measurements:
             return
         with self._lock:
-            self._meter = self._meter or self._make_meter()
+            self._recorders = self._recorders or _recorders(self._make_meter())
             for each in measurements:
-                instrument = self._instrument(self._meter, each.instrument)
-                if INSTRUMENTS[each.instrument].kind == "counter":
-                    instrument.add(each.value, dict(each.attributes))
-                elif INSTRUMENTS[each.instrument].kind == "histogram":
-                    instrument.record(each.value, dict(each.attributes))
-                else:
-                    instrument.set(each.value, dict(each.attributes))
+                self._recorders[each.instrument](each.value, dict(each.attributes))
 
     def flush(self) -> None:
         """Send what waits."""
@@ -96,12 +89,15 @@ class Telemetry:
         from opentelemetry.trace import (  # noqa: PLC0415 - only where it is used
             INVALID_SPAN,
             Link,
+            NonRecordingSpan,
             SpanKind,
             StatusCode,
             set_span_in_context,
         )
 
-        above = INVALID_SPAN if span.parent is None else _not_recording(span.parent)
+        above = (
+            INVALID_SPAN if span.parent is None else NonRecordingSpan(_span_context(span.parent))
+        )
         token = self._context.set(span.context)
         try:
             sent = provider.get_tracer(SCOPE).start_span(
@@ -149,19 +145,6 @@ class Telemetry:
         from opentelemetry.sdk.resources import SERVICE_NAME, Resource  # noqa: PLC0415 - likewise
 
         return Resource.create({SERVICE_NAME: self._settings.service_name})
-
-    def _instrument(self, meter: Meter, name: str) -> Any:
-        if name not in self._instruments:
-            declared = INSTRUMENTS[name]
-            make = {
-                "counter": meter.create_counter,
-                "histogram": meter.create_histogram,
-                "gauge": meter.create_gauge,
-            }[declared.kind]
-            self._instruments[name] = make(
-                name, unit=declared.unit, description=declared.description
-            )
-        return self._instruments[name]
 
     def _make_meter(self) -> Meter:
         from opentelemetry.sdk.metrics import MeterProvider  # noqa: PLC0415 - likewise
@@ -213,10 +196,18 @@ class Telemetry:
         return found
 
 
-def _not_recording(context: TraceContext):  # noqa: ANN202 - a type of the SDK
-    from opentelemetry.trace import NonRecordingSpan  # noqa: PLC0415 - only where it is used
-
-    return NonRecordingSpan(_span_context(context))
+def _recorders(meter: Meter) -> dict[str, Callable[[float, dict[str, str]], None]]:
+    """What takes a value of each instrument, and its attributes."""
+    found: dict[str, Callable[[float, dict[str, str]], None]] = {}
+    for name, declared in INSTRUMENTS.items():
+        about: tuple[str, str, str] = (name, declared.unit, declared.description)
+        if declared.kind == "counter":
+            found[name] = meter.create_counter(*about).add
+        elif declared.kind == "histogram":
+            found[name] = meter.create_histogram(*about).record
+        else:
+            found[name] = meter.create_gauge(*about).set
+    return found
 
 
 def _span_context(context: TraceContext) -> SpanContext:

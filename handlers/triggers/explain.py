@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import islice
@@ -167,10 +166,7 @@ class _Inquiry:
             self._clients.records, self._pipeline.name, self._blob, since=since, until=until
         )
         first = {entry.event_id: entry for entry in reversed(list(entries))}
-        return [
-            ExplainedEvent(**{key: value for key, value in asdict(entry).items() if key != "blob"})
-            for entry in reversed(first.values())
-        ]
+        return [ExplainedEvent.model_validate(entry) for entry in reversed(first.values())]
 
     def models(self, dataset_version: str | None) -> list[SeenBy] | None:
         """The models that were trained on the blob; None where Azure ML cannot be asked."""
@@ -206,7 +202,7 @@ class _Inquiry:
     def _missing(self) -> dict[str, Any]:
         names = newest_batches(self._clients, self._pipeline.name)
         for name in islice(names, BATCHES_SEARCHED):
-            batch = self._read(name)
+            batch = read_batch(self._clients, name)
             if batch.dataset.blobs and find_line(self._clients, batch.dataset, self.path):
                 version = batch.dataset.version
                 return _answer(
@@ -230,7 +226,7 @@ class _Inquiry:
     def _in_batch(self, batch: RecordBatch) -> dict[str, Any]:
         version, run = batch.dataset.version, batch.result.run
         outcome = batch.result.outcome
-        found_by = "" if self._has_events() else (
+        found_by = "" if self.events() else (
             f"; no event of it was kept: the listing found it (opened by {batch.opened_by})"
         )  # fmt: skip
         if outcome == "started":
@@ -270,9 +266,6 @@ class _Inquiry:
         )
         return _answer("pending", f"no batch with it was frozen yet: {wait}")
 
-    def _has_events(self) -> bool:
-        return bool(self.events())
-
     def _holds(self, batch: RecordBatch) -> bool:
         """Whether a batch's manifest has the blob with the content that it has now.
 
@@ -296,7 +289,7 @@ class _Inquiry:
         written = self._properties.last_modified - CLOCK_SKEW
         names = batches_since(self._clients, self._pipeline.name, written)
         for name in islice(names, BATCHES_SEARCHED):
-            yield self._read(name)
+            yield read_batch(self._clients, name)
 
     @cached_property
     def _properties(self) -> BlobProperties | None:
@@ -305,9 +298,6 @@ class _Inquiry:
             return self._clients.blobs.get_blob_client(container, self._blob).get_blob_properties()
         except ResourceNotFoundError:
             return None
-
-    def _read(self, name: str) -> RecordBatch:
-        return read_batch(self._clients, name)
 
 
 def _answer(state: State, reason: str, batch: RecordBatch | None = None) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
+from pydantic import Field
+
 from handlers.api.documents.base import Document
 
 ModelStage = Literal["champion", "challenger", "former", "rolled-back", "archived"]
@@ -52,7 +54,7 @@ class ModelDataset(Document):
     bytes: int
     frozen_at: datetime
     partition: str | None
-    manifest: str
+    manifest: str = Field(validation_alias="manifest_path")
     """The folder of the manifest in the records container."""
 
 
