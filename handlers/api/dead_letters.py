@@ -199,22 +199,12 @@ def _redriven(clients: Clients, on: str, asked: Asked, redriven: list[str]) -> R
 
 
 def discard_dead_letters(clients: Clients, asked: DiscardLetters) -> Discarded:
-    """Remove dead letters, with a reason; their content stays in the records container."""
-    discarded = discard(clients, asked.ids, asked.by, asked.reason)
-    if not discarded:
-        raise _not_found(map(str, asked.ids))
-    on, outcome = f"dead letters {_numbers(asked.ids)}", f"discarded: {_numbers(discarded)}"
-    keep_action(clients, "discard", on, asked, outcome=outcome)
-    return Discarded(discarded=discarded)
-
-
-def discard(clients: Clients, numbers: Sequence[int], by: str, reason: str) -> list[int]:
-    """Remove the letters of those sequence numbers; returns which were there.
+    """Remove dead letters, with a reason; their content stays in the records container.
 
     Each is put on record first: what dies in between leaves it in both places, and the next call
     removes it.
     """
-    wanted = set(numbers)
+    wanted = set(asked.ids)
     discarded: list[int] = []
     with dead_letters(clients, REJECTED_RUNS) as letters:
         for letter in letters:
@@ -222,8 +212,8 @@ def discard(clients: Clients, numbers: Sequence[int], by: str, reason: str) -> l
                 continue
             shown = summarise(letter)
             document = {
-                "by": by,
-                "reason": reason,
+                "by": asked.by,
+                "reason": asked.reason,
                 "letter": shown.model_dump(mode="json"),
                 "body": body_text(letter),
             }
@@ -232,7 +222,11 @@ def discard(clients: Clients, numbers: Sequence[int], by: str, reason: str) -> l
             discarded.append(shown.id)
             if len(discarded) == len(wanted):
                 break
-    return discarded
+    if not discarded:
+        raise _not_found(map(str, asked.ids))
+    on, outcome = f"dead letters {_numbers(asked.ids)}", f"discarded: {_numbers(discarded)}"
+    keep_action(clients, "discard", on, asked, outcome=outcome)
+    return Discarded(discarded=discarded)
 
 
 def summarise(letter: ServiceBusReceivedMessage) -> DeadLetterSummary:

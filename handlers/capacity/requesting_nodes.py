@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 from handlers.azure_ml.jobs import read_cancel_request
@@ -32,7 +32,6 @@ from orchestrations.contracts.capacity import (
 )
 from orchestrations.errors import InvalidQueues
 from orchestrations.names import alert_id
-from orchestrations.pipeline import ComputeOption
 
 
 @activity
@@ -73,7 +72,8 @@ def request_nodes(clients: Clients, request: RequestNodes) -> Admitted:
     answer = _admitted(division.document, request, refused)
     if answer is not None:
         return answer
-    return Admitted(reason=division.reasons[request.run], since=_since(division, request.run))
+    waiting = next(each for each in division.document.waiting if each.run == request.run)
+    return Admitted(reason=division.reasons[request.run], since=waiting.since)
 
 
 def deployed_queues(clients: Clients, queue: str) -> Queues:
@@ -111,7 +111,9 @@ def _waiting_run(
         raise InvalidQueues(
             f"queues.yml has no flavor for {clusters} any more: put it back, redrive"
         )
-    _refuse_hopeless(request.options, shortages)
+    lasting = {key: short.message for key, short in shortages.items() if short.is_lasting}
+    if all(key_of(each) in lasting for each in request.options):
+        raise no_option_fits((each, lasting[key_of(each)]) for each in request.options)
     return WaitingRun(
         run=request.run,
         pipeline=request.pipeline,
@@ -120,14 +122,6 @@ def _waiting_run(
         since=now,
         ranking=request.ranking,
     )
-
-
-def _refuse_hopeless(
-    options: Sequence[ComputeOption], shortages: Mapping[OptionKey, Shortage]
-) -> None:
-    lasting = {key: short.message for key, short in shortages.items() if short.is_lasting}
-    if all(key_of(each) in lasting for each in options):
-        raise no_option_fits((each, lasting[key_of(each)]) for each in options)
 
 
 def _admitted(
@@ -142,10 +136,6 @@ def _admitted(
         if is_held and key_of(option) not in refused:
             return Admitted(option=option, since=entry.since)
     return None
-
-
-def _since(division: Division, run: str) -> datetime:
-    return next(each.since for each in division.document.waiting if each.run == run)
 
 
 def _alert(clients: Clients, queues: Queues, division: Division, run: str, now: datetime) -> None:

@@ -85,7 +85,7 @@ def merge(known: RunRecord | None, added: RunRecord) -> RunRecord:
     follow one another are one: a new generation does not know what came before it.
     """
     if known is None:
-        return added.model_copy(update={"steps": _steps(added)})
+        return added.model_copy(update={"steps": _ordered(added.steps)})
     is_late = added.status.since < known.status.since or (
         known.status.state in TERMINAL_RUN_STATES and added.status.state not in TERMINAL_RUN_STATES
     )
@@ -99,10 +99,6 @@ def merge(known: RunRecord | None, added: RunRecord) -> RunRecord:
     return known.model_copy(
         update={**facts, "status": newest, "started_at": known.started_at, "steps": steps}
     )
-
-
-def _steps(record: RunRecord) -> tuple[RunStep, ...]:
-    return _ordered(record.steps)
 
 
 def _ordered(steps: tuple[RunStep, ...]) -> tuple[RunStep, ...]:

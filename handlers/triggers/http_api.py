@@ -72,28 +72,12 @@ async def start_run(
     The request is signed as a webhook (`webhook-id`, `webhook-timestamp`, `webhook-signature`) with
     the secret in `INBOUND_WEBHOOK_SECRET`. Its key is the body's `idempotency_key`, or else
     `webhook-id`, which are both signed: the same key again starts nothing and gets the same answer.
-    """
-    key, request = parse_start_run(clients.settings, pipelines, name, headers, body)
-    instance = request_instance(name, key)
-    with below(request.trace and request.trace.parent):
-        started = await start_once(starter, landing.__name__, instance, request.to_dict())
-    logger.info("%s: %s", instance, "started" if started else "was started before")
-    return Accepted(id=instance, status_url=f"/api/runs/{instance}")
-
-
-def parse_start_run(
-    settings: Settings,
-    pipelines: Mapping[str, Pipeline],
-    name: str,
-    headers: Mapping[str, str],
-    body: bytes,
-) -> tuple[str, LandingRequest]:
-    """The idempotency key, and what is asked for.
 
     Raises:
         Problem: 401 without a good signature (before anything else is checked), 404 for an unknown
             pipeline, 400 and 413 for a request that is malformed, 503 while no secret is set.
     """
+    settings = clients.settings
     fields = {name.lower(): value for name, value in headers.items()}
     check_length(body)
     try:
@@ -118,14 +102,20 @@ def parse_start_run(
         )
     if asked.callback_url is not None:
         _check_callback(asked.callback_url, settings)
-    return key, LandingRequest(
+    trace = _trace(settings, fields.get(HEADER))
+    request = LandingRequest(
         pipeline=pipeline,
         opened_by="request",
         settled=True,
         callback_url=asked.callback_url,
         reason=asked.reason,
-        trace=_trace(settings, fields.get(HEADER)),
+        trace=trace,
     )
+    instance = request_instance(name, key)
+    with below(trace and trace.parent):
+        started = await start_once(starter, landing.__name__, instance, request.to_dict())
+    logger.info("%s: %s", instance, "started" if started else "was started before")
+    return Accepted(id=instance, status_url=f"/api/runs/{instance}")
 
 
 def _trace(settings: Settings, caller: str | None) -> BatchTrace | None:

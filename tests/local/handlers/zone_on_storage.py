@@ -109,24 +109,10 @@ class Zone:
         )
 
     def close_batch(
-        self,
-        at: datetime | None = None,
-        *,
-        partition: str | None = None,
-        outcome: BatchOutcome | None = None,
-        opened_by: OpenedBy = "event",
-        marker_at: datetime | None = None,
+        self, at: datetime | None = None, *, partition: str | None = None, **facts: Any
     ) -> Dataset:
-        """Do the orchestrator's steps for a settled zone, except the training.
-
-        With an `outcome` it takes that for granted and claims nothing.
-        """
-        return self.record(
-            self.freeze(at, partition=partition),
-            outcome=outcome,
-            opened_by=opened_by,
-            marker_at=marker_at,
-        )
+        """Do the orchestrator's steps for a settled zone, except the training; see `record`."""
+        return self.record(self.freeze(at, partition=partition), **facts)
 
     def record(
         self,
@@ -136,7 +122,10 @@ class Zone:
         opened_by: OpenedBy = "event",
         marker_at: datetime | None = None,
     ) -> Dataset:
-        """Do the orchestrator's steps for a frozen batch; see `close_batch`."""
+        """Do the orchestrator's steps for a frozen batch, except the training.
+
+        With an `outcome` it takes that for granted and claims nothing.
+        """
         batch = f"landing@{dataset.frozen_at.isoformat()}"
         if outcome is None and dataset.blobs:
             result = self.claim(dataset, batch)
@@ -227,7 +216,9 @@ class Zone:
         return queued(json.dumps(document | changes))
 
     async def explain(self, path: str, *, model: str | None = None) -> dict[str, Any]:
-        query = {"blob": f"landing/{self.blob(path)}"} | ({} if model is None else {"model": model})
+        """The answer for a blob by its URL, which has a signature."""
+        url = f"{self.clients.blobs.url}landing/{self.blob(path)}?sv=1&sig=x"
+        query = {"blob": url} | ({} if model is None else {"model": model})
         answer = await ask(explain, self.clients, None, self.pipeline, query=query)
         assert answer.status == 200
         return dict(answer.document)

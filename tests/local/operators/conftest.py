@@ -103,16 +103,15 @@ class Laptop:
     async def dead_letters(self, count: int, *of: str) -> list[dict[str, Any]]:
         """Wait until there are so many, of some pipelines if they are named."""
 
-        async def found() -> list[dict[str, Any]] | None:
-            _, document, _ = await self.get("/api/dead-letters")
+        def enough(found: Any) -> list[dict[str, Any]] | None:
             letters = [
                 each
-                for each in document["dead_letters"]
+                for each in found["dead_letters"]
                 if not of or (each["run"] or "").startswith(of)
             ]
             return letters if len(letters) >= count else None
 
-        return await eventually(found, LIMIT_SECONDS, f"{count} dead letters")
+        return await self.until("/api/dead-letters", enough)
 
 
 async def two_batches(scene: Scene) -> None:
