@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
 
 from azure.core.exceptions import AzureError
 from azure.durable_functions import DurableOrchestrationClient
@@ -44,7 +43,6 @@ from orchestrations.pipeline import Pipeline
 RUNNING_LIMIT = 10
 ZONES_LIMIT = 10
 """Of a pipeline whose partitions are batches: those with the newest events."""
-_Run = Mapping[str, Any]
 
 
 async def list_pipelines(
@@ -70,7 +68,10 @@ async def list_pipelines(
                 pipelines[name],
                 starter,
                 pause=pauses.get(name),
-                running=unfinished.get(name, [])[:RUNNING_LIMIT],
+                running=[
+                    RunSummary.model_validate(run)
+                    for run in unfinished.get(name, [])[:RUNNING_LIMIT]
+                ],
                 costs=costs,
                 partitions=[None],
                 now=now,
@@ -121,7 +122,7 @@ async def _summarise(
     starter: DurableOrchestrationClient,
     *,
     pause: Pause | None,
-    running: Sequence[_Run],
+    running: Sequence[RunSummary],
     costs: tuple[str | None, Sequence[CostState]],
     partitions: Sequence[str | None],
     now: datetime,
@@ -138,16 +139,16 @@ async def _summarise(
     state, sentence = _state(pipeline, newest, running, zones)
     if pause is not None:
         state, sentence = "paused", sentences.of_paused(pause, under_way=state, sentence=sentence)
-    due = newest["next_attempt_at"] if newest is not None and state == "retrying" else None
+    due = newest.next_attempt_at if newest is not None and state == "retrying" else None
     spent = [each for each in costs[1] if each.pipeline == pipeline.name]
     summary = PipelineSummary(
         name=pipeline.name,
         state=state,
         sentence=sentence,
         paused=None if pause is None else Paused.model_validate(pause),
-        last_run=_summary(newest),
-        last_success=_summary(success),
-        running=[RunSummary.model_validate(run) for run in running],
+        last_run=newest,
+        last_success=success,
+        running=list(running),
         next_attempt_at=due,
         currency=costs[0],
         costs=spent,
@@ -159,8 +160,8 @@ async def _summarise(
 
 def _state(
     pipeline: Pipeline,
-    newest: _Run | None,
-    running: Sequence[_Run],
+    newest: RunSummary | None,
+    running: Sequence[RunSummary],
     zones: Sequence[tuple[ZoneState, str, bool]],
 ) -> tuple[PipelineState, str]:
     """The most urgent fact: first those that wait for a person, then work under way."""
@@ -172,11 +173,11 @@ def _state(
     settling = next((text for zone, text, _ in zones if zone.phase == "settling"), None)
     if settling is not None:
         return "settling", settling
-    if newest is not None and newest["state"] == "retrying" and newest["next_attempt_at"]:
-        return "retrying", sentences.of_retry(newest, pipeline)
-    if newest is not None and newest["state"] in ("failed", "rejected"):
-        error = newest["error"]
-        return "needs-a-human", sentences.of_given_up(newest, remedy(error and error["type"]))
+    if newest is not None and newest.state == "retrying" and newest.next_attempt_at is not None:
+        return "retrying", sentences.of_retry(newest, newest.next_attempt_at, pipeline)
+    if newest is not None and newest.state in ("failed", "rejected"):
+        error = newest.error
+        return "needs-a-human", sentences.of_given_up(newest, remedy(error and error.type))
     return "idle", zones[0][1]
 
 
@@ -234,10 +235,10 @@ def _held(
     )
 
 
-def _last_runs(clients: Clients, pipeline: Pipeline) -> tuple[_Run | None, _Run | None]:
+def _last_runs(clients: Clients, pipeline: Pipeline) -> tuple[RunSummary | None, RunSummary | None]:
     """The newest run, and the newest that succeeded."""
     newest = next(iter(_runs(clients, pipeline, limit=1)), None)
-    if newest is not None and newest["state"] == "succeeded":
+    if newest is not None and newest.state == "succeeded":
         return newest, newest
     return newest, next(iter(_runs(clients, pipeline, limit=1, states=("succeeded",))), None)
 
@@ -248,12 +249,9 @@ def _runs(
     *,
     limit: int,
     states: Sequence[RunState] = (),
-) -> Sequence[dict[str, Any]]:
-    return list_runs(clients.records, pipeline=pipeline.name, states=states, limit=limit).runs
-
-
-def _summary(run: _Run | None) -> RunSummary | None:
-    return None if run is None else RunSummary.model_validate(run)
+) -> Sequence[RunSummary]:
+    page = list_runs(clients.records, pipeline=pipeline.name, states=states, limit=limit)
+    return [RunSummary.model_validate(run) for run in page.runs]
 
 
 def _partitions(clients: Clients, pipeline: Pipeline) -> Sequence[str | None]:

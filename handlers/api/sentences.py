@@ -6,14 +6,13 @@ happens; the page and the command line add how far away they are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any
 
 from handlers.landing_zone.pauses import Pause
 from orchestrations.capacity.reasons import clock
 from orchestrations.contracts.capacity import Admission
 from orchestrations.contracts.landing import LastBatch, ZoneActivity
+from orchestrations.contracts.runs import RunStatus
 from orchestrations.pipeline import Pipeline
 from orchestrations.settling import Wait, before_listing
 
@@ -45,42 +44,40 @@ def of_settling(
     )
 
 
-def of_run(run: Mapping[str, Any], pipeline: Pipeline) -> str:
+def of_run(run: RunStatus, pipeline: Pipeline) -> str:
     """Of a run that is under way."""
-    since = datetime.fromisoformat(run["since"])
     text = (
-        f"run {run['id']} (attempt {run['attempt']} of {pipeline.retry.attempts}) has been "
-        f"{run['state'].replace('_', ' ')} since {clock(since)}"
+        f"run {run.id} (attempt {run.attempt} of {pipeline.retry.attempts}) has been "
+        f"{run.state.replace('_', ' ')} since {clock(run.since)}"
     )
     limits = {
         "queued": pipeline.limits.queued_seconds,
         "running": pipeline.limits.running_seconds,
     }
-    limit = limits.get(run["state"])
+    limit = limits.get(run.state)
     if limit is None:
         return text
     return f"{text}; it is ended after {duration(timedelta(seconds=limit))} in this state"
 
 
-def of_retry(run: Mapping[str, Any], pipeline: Pipeline) -> str:
+def of_retry(run: RunStatus, due: datetime, pipeline: Pipeline) -> str:
     """Of a failed attempt whose next one is scheduled."""
-    due = datetime.fromisoformat(run["next_attempt_at"])
-    error = run["error"]["type"] if run["error"] else "an error"
+    error = run.error.type if run.error else "an error"
     return (
-        f"attempt {run['attempt']} of {pipeline.retry.attempts} failed with {error}; the next one "
+        f"attempt {run.attempt} of {pipeline.retry.attempts} failed with {error}; the next one "
         f"starts at {clock(due)}"
     )
 
 
-def of_given_up(run: Mapping[str, Any], remedy: str | None) -> str:
+def of_given_up(run: RunStatus, remedy: str | None) -> str:
     """Of a run that waits for a person."""
     error = "no error"
-    if run["error"]:
+    if run.error:
         # Azure ML's own code may be the same word.
-        message = run["error"]["message"].removeprefix(f"{run['error']['type']}: ")
-        error = f"{run['error']['type']}: {message}"
-    gave_up = "was rejected" if run["state"] == "rejected" else run["state"]
-    return f"run {run['id']} {gave_up} ({error}). {remedy or ''}".rstrip()
+        message = run.error.message.removeprefix(f"{run.error.type}: ")
+        error = f"{run.error.type}: {message}"
+    gave_up = "was rejected" if run.state == "rejected" else run.state
+    return f"run {run.id} {gave_up} ({error}). {remedy or ''}".rstrip()
 
 
 def of_held(batch: LastBatch, why: str) -> str:

@@ -97,34 +97,26 @@ EVENT_QUEUES = (BLOB_EVENTS, JOB_EVENTS, ROLLOUTS)
 
 @dataclass
 class Summary:
-    """Findings and repairs of one round, for the log."""
+    """Findings and repairs of one round, for the log; `reconcile` says what each step does."""
 
     landings_started: list[str] = field(default_factory=list[str])
-    """Landings of zones that had more than their last batch, or were not listed for a day."""
     runs_started: list[str] = field(default_factory=list[str])
-    """Runs that were claimed and never started."""
     runs_woken: list[str] = field(default_factory=list[str])
-    """Runs whose job had ended, and that were woken up."""
     runs_closed: list[str] = field(default_factory=list[str])
-    """Runs whose instance failed or was terminated, and that were closed."""
     requests_closed: list[str] = field(default_factory=list[str])
-    """Requests over the API whose landing broke: started again, or alerted of."""
     nodes_returned: list[str] = field(default_factory=list[str])
     """Runs that had ended without giving back the nodes of their queue."""
     runs_indexed: list[str] = field(default_factory=list[str])
     """Runs that had ended without the index having it."""
     endpoints_released: list[str] = field(default_factory=list[str])
-    """Endpoints whose rollout had ended without releasing them."""
     messages_sent: int = 0
     """Messages that Service Bus had not taken in time."""
     causes_alerted: list[str] = field(default_factory=list[str])
     """Why events were rejected: causes that operators were alerted to."""
     messages_dead_lettered: int = 0
-    """Messages that were on their way to the dead-letter queue of `rejected-runs`."""
     events_given_back: int = 0
     """Events that Service Bus had given up on, such as in an outage of storage."""
     copies_deleted: int = 0
-    """Copies of blobs that no kept dataset version needs."""
     faults: list[str] = field(default_factory=list[str])
     """Steps that failed; the next round tries again."""
     left_for_later: int = 0

@@ -7,7 +7,7 @@ import pytest
 from handlers.api import sentences
 from orchestrations.contracts.landing import ZoneActivity
 from orchestrations.pipeline import Pipeline
-from tests.unit.orchestrations.examples import FROZEN_AT, PIPELINE, with_rules
+from tests.unit.orchestrations.examples import FROZEN_AT, PIPELINE, run_status, with_rules
 
 NOW = FROZEN_AT + timedelta(seconds=30)
 
@@ -47,9 +47,9 @@ def test_a_zone_that_may_be_whole_waits_for_nothing() -> None:
 
 
 def test_a_run_says_how_long_its_state_may_last() -> None:
-    run = {"id": "r", "attempt": 1, "state": "running", "since": FROZEN_AT.isoformat()}
+    run = run_status("r-v-1", "running", FROZEN_AT)
     assert sentences.of_run(run, PIPELINE) == (
-        "run r (attempt 1 of 3) has been running since 2026-11-21 09:30:00 UTC; "
+        "run r-v-1 (attempt 1 of 3) has been running since 2026-11-21 09:30:00 UTC; "
         "it is ended after 2 h in this state"
     )
 
