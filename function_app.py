@@ -147,14 +147,14 @@ async def reconcile(timer: func.TimerRequest, starter: df.DurableOrchestrationCl
 
 
 @app.timer_trigger(arg_name="timer", schedule="%RECONCILE_SCHEDULE%")
-async def raise_alarms(timer: func.TimerRequest) -> None:
+def raise_alarms(timer: func.TimerRequest) -> None:
     """Alert operators to what should have happened and has not."""
     from handlers.alarms import raising
     from handlers.telemetry.measuring import measure
 
-    changes = await raising.raise_alarms(clients, pipelines, now=datetime.now(UTC))
+    changes = raising.raise_alarms(clients, pipelines, now=datetime.now(UTC))
     logger.info("alarms%s: %s", " (late)" if timer.past_due else "", changes)
-    await measure(clients, pipelines, now=datetime.now(UTC))
+    measure(clients, pipelines, now=datetime.now(UTC))
 
 
 def serve(route: Route) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -54,9 +53,7 @@ class Changes:
         return f"{len(self.began)} began, {len(self.ended)} are over"
 
 
-async def raise_alarms(
-    clients: Clients, pipelines: Mapping[str, Pipeline], *, now: datetime
-) -> Changes:
+def raise_alarms(clients: Clients, pipelines: Mapping[str, Pipeline], *, now: datetime) -> Changes:
     """Evaluate every alarm, and alert operators to what has changed.
 
     1. Read the alarms that operators know of, and what is known of each pipeline.
@@ -65,15 +62,6 @@ async def raise_alarms(
     4. Write the alarms that operators know of now. A process that dies before this keeps the same
        alerts again: they have the same ids, and the topic drops them.
     """
-    return await asyncio.to_thread(_raise, clients, pipelines, now)
-
-
-def read_alarms(clients: Clients) -> Sequence[Alarm]:
-    """The alarms that operators know of, the oldest silence first."""
-    return sorted(_read(clients).active, key=lambda alarm: alarm.since)
-
-
-def _raise(clients: Clients, pipelines: Mapping[str, Pipeline], now: datetime) -> Changes:
     before = _read(clients)
     watched_since = {name: before.watched_since.get(name, now) for name in pipelines}
     facts = [
@@ -97,6 +85,11 @@ def _raise(clients: Clients, pipelines: Mapping[str, Pipeline], now: datetime) -
     if after != before:
         record_store.replace(clients.records, RECORD, after.to_dict())
     return changes
+
+
+def read_alarms(clients: Clients) -> Sequence[Alarm]:
+    """The alarms that operators know of, the oldest silence first."""
+    return sorted(_read(clients).active, key=lambda alarm: alarm.since)
 
 
 def compare(before: Sequence[Alarm], due: Sequence[Alarm]) -> Changes:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import datetime
 
 from azure.durable_functions import DurableOrchestrationClient
@@ -17,36 +16,26 @@ from handlers.durable.status_documents import last_status
 from orchestrations.contracts.capacity import ReturnNodes
 
 
-@dataclass(frozen=True)
-class KnownRun:
-    """A run in the document of admission."""
-
-    run: str
-    is_admitted: bool
-
-
-def known_runs(clients: Clients, *, now: datetime) -> Sequence[KnownRun]:
-    """Every run that holds nodes or waits for them; none without `queues.yml`."""
+def known_runs(clients: Clients, *, now: datetime) -> Mapping[str, bool]:
+    """Every run that holds nodes (True) or waits for them; none without `queues.yml`."""
     document = find_admission(clients, now=now)
     if document is None:
-        return []
-    return [
-        *(KnownRun(each.run, is_admitted=False) for each in document.waiting),
-        *(KnownRun(each.run, is_admitted=True) for each in document.admitted),
-    ]
+        return {}
+    waiting = dict.fromkeys((each.run for each in document.waiting), False)
+    return waiting | dict.fromkeys((each.run for each in document.admitted), True)
 
 
 async def reconcile_nodes(
-    clients: Clients, starter: DurableOrchestrationClient, known: KnownRun
+    clients: Clients, starter: DurableOrchestrationClient, run: str, *, is_admitted: bool
 ) -> bool:
     """Give back the nodes of a run that has ended; whether that was done now.
 
     One that lives, was admitted and does not know it yet is woken up.
     """
-    instance = await starter.get_status(known.run)
+    instance = await starter.get_status(run)
     if not is_live(instance):
-        request = ReturnNodes(run=known.run)
+        request = ReturnNodes(run=run)
         return (await asyncio.to_thread(return_nodes, clients, request)).returned
-    if known.is_admitted and last_status(instance).state == "waiting_for_nodes":
-        await wake_up(starter, known.run)
+    if is_admitted and last_status(instance).state == "waiting_for_nodes":
+        await wake_up(starter, run)
     return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import Counter
 from collections.abc import Iterable
@@ -25,21 +24,18 @@ RUNS_LIMIT = 1_000
 LETTERS_LIMIT = 1_000
 
 
-async def measure(clients: Clients, pipelines: Iterable[str], *, now: datetime) -> None:
+def measure(clients: Clients, pipelines: Iterable[str], *, now: datetime) -> None:
     """Measure once, where metrics are sent at all. What is out of reach is not measured."""
     if not clients.telemetry.is_on:
         return
     try:
-        await asyncio.to_thread(_measure, clients, list(pipelines), now)
+        page = list_runs(clients.records, states=UNFINISHED_STATES, limit=RUNS_LIMIT)
+        letters = len(peek(clients, 1, LETTERS_LIMIT))
+        alarms = Counter(alarm.kind for alarm in read_alarms(clients))
     except AzureError as error:
         # Without the text, which quotes whatever the service wrote.
         logger.warning("metrics were not measured: %s", type(error).__name__)
-
-
-def _measure(clients: Clients, pipelines: list[str], now: datetime) -> None:
-    page = list_runs(clients.records, states=UNFINISHED_STATES, limit=RUNS_LIMIT)
-    letters = len(peek(clients, 1, LETTERS_LIMIT))
-    alarms = Counter(alarm.kind for alarm in read_alarms(clients))
+        return
     clients.telemetry.record(
         [
             *of_unfinished(page.runs, pipelines, now=now),

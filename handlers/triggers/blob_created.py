@@ -42,14 +42,6 @@ Decisions = Counter[Decision]
 MAX_ROUNDS = 5
 
 
-@dataclass(frozen=True, kw_only=True)
-class Zone:
-    """A pipeline's zone, or a partition of it that settles by itself."""
-
-    pipeline: str
-    partition: str | None
-
-
 async def handle_blob_events(
     clients: Clients,
     pipelines: Mapping[str, Pipeline],
@@ -89,7 +81,8 @@ class _Intake:
         self._entries: dict[str, list[Entry]] = defaultdict(list)
         self._unwatched = 0
         self._rejected: list[RejectedEvent] = []
-        self._news: dict[Zone, list[BlobEvent]] = defaultdict(list)
+        self._news: dict[tuple[str, str | None], list[BlobEvent]] = defaultdict(list)
+        """By pipeline, and by partition where each settles by itself."""
 
     def take(self, delivered: Delivered) -> None:
         """Steps 1 and 2 for one event."""
@@ -119,16 +112,13 @@ class _Intake:
             return
         path = event.blob.removeprefix(pipeline.source.prefix)
         partition = pipeline.source.partition_of(path + "/")
-        by_partition = pipeline.source.batch == "partition" and partition is not None
-        zone = Zone(
-            pipeline=pipeline.name, partition=partition.key if by_partition and partition else None
-        )
-        self._news[zone].append(event)
+        is_batch = pipeline.source.batch == "partition"
+        self._news[pipeline.name, partition.key if partition and is_batch else None].append(event)
 
     async def finish(self, starter: DurableOrchestrationClient) -> Decisions:
         """Steps 3 to 5; how many events were decided in which way."""
         await asyncio.gather(
-            *(self._land(starter, zone, events) for zone, events in self._news.items())
+            *(self._land(starter, *zone, events) for zone, events in self._news.items())
         )
         await asyncio.gather(
             *(
@@ -150,25 +140,27 @@ class _Intake:
         return +kept
 
     async def _land(
-        self, starter: DurableOrchestrationClient, zone: Zone, events: Sequence[BlobEvent]
+        self,
+        starter: DurableOrchestrationClient,
+        name: str,
+        partition: str | None,
+        events: Sequence[BlobEvent],
     ) -> None:
-        pipeline = self._pipelines[zone.pipeline]
-        last = await asyncio.to_thread(last_batch, self._clients, zone.pipeline, zone.partition)
+        pipeline = self._pipelines[name]
+        last = await asyncio.to_thread(last_batch, self._clients, name, partition)
         news: list[BlobEvent] = []
         for event in events:
             if last is not None and was_listed(event.time, listed_from=last.dataset.frozen_at):
                 why = f"the listing of batch {last.batch} saw it, or what followed it"
-                self._keep(zone.pipeline, event, "late", why)
+                self._keep(name, event, "late", why)
             else:
                 news.append(event)
         if not news:
             return
         newest = max(event.time for event in news)
-        await asyncio.to_thread(
-            advance_newest_event, self._clients, zone.pipeline, zone.partition, newest
-        )
+        await asyncio.to_thread(advance_newest_event, self._clients, name, partition, newest)
         began = time.monotonic()
-        instance = landing_instance(zone.pipeline, zone.partition)
+        instance = landing_instance(name, partition)
         traced = self._traced(news)
         trace = BatchTrace(parent=opening_context(instance, traced).header) if traced else None
         prefix = pipeline.source.prefix
@@ -176,11 +168,11 @@ class _Intake:
             pipeline.source.is_marker(event.blob.removeprefix(prefix)) for event in news
         )
         landing = await ensure_landing(
-            starter, pipeline, zone.partition, opened_by="event", wake=has_marker, trace=trace
+            starter, pipeline, partition, opened_by="event", wake=has_marker, trace=trace
         )
         if traced and (landing.opened or landing.batch is not None):
             accepted = accepted_events(
-                zone.pipeline,
+                name,
                 instance,
                 traced,
                 batch=landing.batch,
@@ -191,7 +183,7 @@ class _Intake:
         for number, event in enumerate(news):
             is_first = landing.opened and number == 0
             why = f"opened {instance}" if is_first else f"{instance} was under way"
-            self._keep(zone.pipeline, event, "opened" if is_first else "merged", why)
+            self._keep(name, event, "opened" if is_first else "merged", why)
 
     def _traced(self, events: Sequence[BlobEvent]) -> Sequence[TracedEvent]:
         """The facts of events for spans; none where neither their sender nor this app traces."""

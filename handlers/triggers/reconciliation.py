@@ -320,10 +320,12 @@ class _Reconciler:
                 self.summary.requests_closed.append(request)
 
     async def check_nodes(self) -> None:
-        for known in await asyncio.to_thread(known_runs, self.clients, now=self.now):
-            what = f"nodes of run {known.run}"
-            if await self.attempt(what, reconcile_nodes, self.clients, self.starter, known):
-                self.summary.nodes_returned.append(known.run)
+        clients, starter = self.clients, self.starter
+        known = await asyncio.to_thread(known_runs, clients, now=self.now)
+        for run, holds in known.items():
+            what = f"nodes of run {run}"
+            if await self.attempt(what, reconcile_nodes, clients, starter, run, is_admitted=holds):
+                self.summary.nodes_returned.append(run)
 
     async def check_index(self) -> None:
         clients, starter = self.clients, self.starter

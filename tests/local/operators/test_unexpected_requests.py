@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -62,42 +61,6 @@ async def known(laptop: Laptop) -> Known:
     )
 
 
-def fuzz(
-    laptop: Laptop, known: Known, name: str, ids: dict[str, str], spare: Callable[[Any], Any]
-) -> None:
-    """Send drawn requests to one operation; an answer that is not as described is an error.
-
-    Every second one asks for what is there, by `ids` as parameters of the path.
-    """
-    operation = known.schema.find_operation_by_id(name)
-
-    @given(case=operation.as_strategy(), is_known=st.booleans())
-    @settings(
-        max_examples=EXAMPLES,
-        deadline=None,
-        derandomize=True,
-        database=None,
-        phases=[Phase.generate],
-        suppress_health_check=[
-            HealthCheck.too_slow,
-            HealthCheck.filter_too_much,
-            HealthCheck.data_too_large,
-        ],
-    )
-    def send(case: Case[Any], *, is_known: bool) -> None:
-        if is_known:
-            case.path_parameters.update(
-                {name: value for name, value in ids.items() if name in case.path_parameters}
-            )
-        body = spare(case.body)
-        if body is not case.body:  # where none was drawn there is no media type, either
-            case.body, case.media_type = body, "application/json"
-        response = case.call(base_url=laptop.url, headers={"x-functions-key": laptop.key})
-        case.validate_response(response, checks=known.checks)
-
-    send()
-
-
 CHANGE_A_PIPELINE = {"pause_pipeline", "resume_pipeline", "release"}
 CHANGE_THE_CHAMPION = {"promote_model", "roll_back_model"}
 OPERATIONS = sorted(
@@ -127,7 +90,33 @@ async def test_no_request_is_a_fault_and_every_answer_is_as_described(
             return given | {"ids": [each for each in given["ids"] if each not in known.letters]}
         return body
 
-    await asyncio.to_thread(fuzz, laptop, known, name, ids, spare)
+    operation = known.schema.find_operation_by_id(name)
+
+    @given(case=operation.as_strategy(), is_known=st.booleans())
+    @settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=[
+            HealthCheck.too_slow,
+            HealthCheck.filter_too_much,
+            HealthCheck.data_too_large,
+        ],
+    )
+    def send(case: Case[Any], *, is_known: bool) -> None:
+        if is_known:  # it asks for what is there
+            case.path_parameters.update(
+                {name: value for name, value in ids.items() if name in case.path_parameters}
+            )
+        body = spare(case.body)
+        if body is not case.body:  # where none was drawn there is no media type, either
+            case.body, case.media_type = body, "application/json"
+        response = case.call(base_url=laptop.url, headers={"x-functions-key": laptop.key})
+        case.validate_response(response, checks=known.checks)
+
+    await asyncio.to_thread(send)
     if name in CHANGE_THE_CHAMPION:
         path = "/api/pipelines/batches/models/2/promote"
         assert (await laptop.post(path, by="ada", reason="as it was"))[0] == 200

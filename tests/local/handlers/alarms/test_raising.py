@@ -38,10 +38,10 @@ class Watch:
     pipeline: Pipeline
     namespace: Namespace
 
-    async def round(self, *, hours: float = 0) -> tuple[list[str], list[str]]:
+    def round(self, *, hours: float = 0) -> tuple[list[str], list[str]]:
         """Evaluate at a time; which alarms began, and which are over."""
         at = NOW + hours * HOUR
-        changes = await raise_alarms(self.clients, {self.pipeline.name: self.pipeline}, now=at)
+        changes = raise_alarms(self.clients, {self.pipeline.name: self.pipeline}, now=at)
         return [each.kind for each in changes.began], [each.kind for each in changes.ended]
 
     def data(self, *, hours: float) -> None:
@@ -74,19 +74,19 @@ def watch(world: World, namespace: Namespace) -> Iterator[Watch]:
     clients.records.delete_container()
 
 
-async def test_an_alarm_is_one_alert_when_it_begins_and_one_when_it_is_over(watch: Watch) -> None:
+def test_an_alarm_is_one_alert_when_it_begins_and_one_when_it_is_over(watch: Watch) -> None:
     watch.data(hours=0)
     watch.run("queued", hours=0)
-    assert await watch.round() == ([], [])
-    assert await watch.round(hours=1) == (["run-waits"], [])
-    assert await watch.round(hours=2) == ([], [])
+    assert watch.round() == ([], [])
+    assert watch.round(hours=1) == (["run-waits"], [])
+    assert watch.round(hours=2) == ([], [])
     watch.run("running", hours=2)
-    assert await watch.round(hours=3) == ([], ["run-waits"])
-    assert await watch.round(hours=7) == (["no-data"], [])
+    assert watch.round(hours=3) == ([], ["run-waits"])
+    assert watch.round(hours=7) == (["no-data"], [])
     (alarm,) = read_alarms(watch.clients)
     assert (alarm.kind, alarm.since) == ("no-data", NOW)
     watch.data(hours=7)
-    assert await watch.round(hours=8) == ([], ["no-data"])
+    assert watch.round(hours=8) == ([], ["no-data"])
     assert read_alarms(watch.clients) == []
     assert sorted(watch.alerts()) == [
         ("alarm-began", "no-data"),
@@ -96,7 +96,7 @@ async def test_an_alarm_is_one_alert_when_it_begins_and_one_when_it_is_over(watc
     ]
 
 
-async def test_a_process_that_dies_before_it_writes_alerts_once(
+def test_a_process_that_dies_before_it_writes_alerts_once(
     watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watch.data(hours=0)
@@ -107,14 +107,14 @@ async def test_a_process_that_dies_before_it_writes_alerts_once(
     with monkeypatch.context() as dying:
         dying.setattr(raising.record_store, "replace", die)
         with pytest.raises(KeyboardInterrupt):
-            await watch.round(hours=7)
+            watch.round(hours=7)
     watch.clients.background.wait_until_idle()
-    assert await watch.round(hours=8) == (["no-data"], [])
-    assert await watch.round(hours=9) == ([], [])
+    assert watch.round(hours=8) == (["no-data"], [])
+    assert watch.round(hours=9) == ([], [])
     assert watch.alerts() == [("alarm-began", "no-data")]
 
 
-async def test_without_azure_ml_an_alarm_stays_as_it_was(watch: Watch) -> None:
+def test_without_azure_ml_an_alarm_stays_as_it_was(watch: Watch) -> None:
     rules = Alarms(model_older_than_days=1)
     watch.pipeline = watch.pipeline.model_copy(update={"alarms": rules})
     tags = {"landfall.dataset-version": "a"}
@@ -129,12 +129,12 @@ async def test_without_azure_ml_an_alarm_stays_as_it_was(watch: Watch) -> None:
 
     registry = SimpleNamespace(list=give)
     vars(watch.clients)["ml"] = SimpleNamespace(models=registry)
-    assert await watch.round() == (["old-model"], [])
+    assert watch.round() == (["old-model"], [])
     registry.list = refuse
-    assert await watch.round(hours=1) == ([], [])
+    assert watch.round(hours=1) == ([], [])
     context.created_at = NOW
     registry.list = give
-    assert await watch.round(hours=2) == ([], ["old-model"])
+    assert watch.round(hours=2) == ([], ["old-model"])
 
 
 async def test_a_secret_of_key_vault_is_an_alarm_until_it_has_a_new_version(watch: Watch) -> None:
@@ -162,14 +162,14 @@ async def test_a_secret_of_key_vault_is_an_alarm_until_it_has_a_new_version(watc
     watch.pipeline = watch.pipeline.model_copy(update={"alarms": Alarms()})
     for _ in range(2):  # it is delivered twice
         assert await raised("SecretNearExpiry", 0) == 0
-        began, ended = await watch.round()
+        began, ended = watch.round()
         assert (began, ended) in ((["credential-expires"], []), ([], []))
     (alarm,) = read_alarms(watch.clients)
     assert f"secret {watch.pipeline.name} of key vault kv-1 expires at 2026-12-22" in alarm.message
     await raised("SecretExpired", 30)
-    assert await watch.round(hours=31 * 24) == ([], [])
+    assert watch.round(hours=31 * 24) == ([], [])
     await raised("SecretNewVersionCreated", 31)
-    assert await watch.round(hours=32 * 24) == ([], ["credential-expires"])
+    assert watch.round(hours=32 * 24) == ([], ["credential-expires"])
     assert sorted(watch.alerts()) == [
         ("alarm-began", "credential-expires"),
         ("alarm-over", "credential-expires"),

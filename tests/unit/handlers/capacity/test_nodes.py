@@ -274,7 +274,7 @@ def test_a_queue_that_left_the_file_is_an_error_that_says_what_to_do(world: Worl
     with pytest.raises(InvalidQueues, match=r"queue vision is not in queues\.yml any more"):
         ask(world, "a")
     assert return_nodes(world.clients, ReturnNodes(run="a")).returned
-    assert known_runs(world.clients, now=STARTED) == []
+    assert known_runs(world.clients, now=STARTED) == {}
 
 
 def test_operators_are_alerted_to_a_long_wait_once(world: World) -> None:
@@ -304,12 +304,11 @@ def test_reconciliation_gives_back_what_a_dead_run_held(world: World) -> None:
     hub.add("dead", "retraining", "Terminated")
     hub.add("waits", "retraining", custom_status=None)
     end(world, "dead", status="Canceled")
-    now = datetime.now(UTC)
-    runs = known_runs(world.clients, now=now)
-    assert {each.run for each in runs} == {"dead", "waits", "gone"}
-    for known in runs:
-        done = asyncio.run(reconcile_nodes(world.clients, hub, known))
-        assert done == (known.run != "waits")
+    runs = known_runs(world.clients, now=datetime.now(UTC))
+    assert runs.keys() == {"dead", "waits", "gone"}
+    for run, holds in runs.items():
+        done = asyncio.run(reconcile_nodes(world.clients, hub, run, is_admitted=holds))
+        assert done == (run != "waits")
     assert held_by(world) == ["waits"]
     assert document(world).waiting == ()
 
@@ -319,8 +318,8 @@ def test_reconciliation_wakes_a_run_that_does_not_know_that_it_was_admitted(worl
     hub: Any = TaskHub()
     status = run_status("a-v-1", "waiting_for_nodes", STARTED)
     hub.add("a-v-1", "retraining", custom_status=status.to_dict())
-    (known,) = known_runs(world.clients, now=datetime.now(UTC))
-    assert not asyncio.run(reconcile_nodes(world.clients, hub, known))
+    assert known_runs(world.clients, now=datetime.now(UTC)) == {"a-v-1": True}
+    assert not asyncio.run(reconcile_nodes(world.clients, hub, "a-v-1", is_admitted=True))
     assert hub.raised == [("a-v-1", "wake_up")]
 
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 from datetime import UTC, datetime
@@ -60,7 +59,7 @@ def world(reader: InMemoryMetricReader) -> World:
 
 def measured(world: World, reader: InMemoryMetricReader) -> Values:
     """Each instrument with its attributes, and the value that is sent."""
-    asyncio.run(measure(world.clients, ["digits", "signs"], now=NOW))
+    measure(world.clients, ["digits", "signs"], now=NOW)
     data = reader.get_metrics_data()
     if data is None:
         return {}
