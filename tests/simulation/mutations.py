@@ -149,7 +149,9 @@ MUTATIONS: Mapping[str, Mutation] = {
     "retries are not started": lambda: mock.patch.object(retry_queue, "start_attempt", _never),
     "zones are not reconciled": _reconciler_without("check_zones"),
     "claims are not reconciled": _reconciler_without("check_claims"),
-    "broken requests are not reconciled": _reconciler_without("_close_request"),
+    "broken requests are not reconciled": lambda: mock.patch.object(
+        reconciliation, "close_request", _never
+    ),
     "broken runs are not reconciled": _reconciler_without("check_runs"),
     "the outbox is not flushed": _reconciler_without("flush_outbox"),
     "files of the first release are used": _body(
