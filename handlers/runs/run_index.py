@@ -58,10 +58,11 @@ def index_run(records: ContainerClient, record: RunRecord) -> None:
     shown = {_SUMMARY: json.dumps(summary(record))}
     group = _group(status.state)
     for each in (_ALL, group):
-        records.upload_blob(_name(each, status.pipeline, key), b"", overwrite=True, metadata=shown)
+        name = _folder(each, status.pipeline) + key
+        records.upload_blob(name, b"", overwrite=True, metadata=shown)
     if group != _UNFINISHED:
         with contextlib.suppress(ResourceNotFoundError):
-            records.delete_blob(_name(_UNFINISHED, status.pipeline, key))
+            records.delete_blob(_folder(_UNFINISHED, status.pipeline) + key)
 
 
 def summary(record: RunRecord) -> dict[str, Any]:
@@ -134,7 +135,8 @@ def list_runs(
         streams = [read_on(*each) for each in zip(folders, begun, strict=True)]
     merged = heapq.merge(*streams, key=lambda entry: entry[0])
     # A run that changes its state in this moment may be found in both.
-    return RunPage(*first_page(_once(merged), limit))
+    once = (next(same) for _, same in itertools.groupby(merged, key=lambda entry: entry[0]))
+    return RunPage(*first_page(once, limit))
 
 
 def list_unfinished_runs(records: ContainerClient) -> Mapping[str, Sequence[dict[str, Any]]]:
@@ -161,13 +163,6 @@ def runs_since(records: ContainerClient, pipeline: str, created_from: datetime) 
     last = countdown(created_from) + "~"
     folder = _folder(_ALL, pipeline)
     return (run["id"] for _, run in _entries(records, folder, "", None, last, LISTED_AT_ONCE))
-
-
-def _once(
-    entries: Iterator[tuple[str, dict[str, Any]]],
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    for _, same in itertools.groupby(entries, key=lambda entry: entry[0]):
-        yield next(same)
 
 
 def _entries(
@@ -197,10 +192,6 @@ def _group(state: RunState) -> str:
 
 def _folder(group: str, pipeline: str) -> str:
     return f"{_FOLDER}/{group}/{pipeline}/"
-
-
-def _name(group: str, pipeline: str, key: str) -> str:
-    return _folder(group, pipeline) + key
 
 
 def _iso(moment: datetime) -> str:

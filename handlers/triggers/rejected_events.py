@@ -8,6 +8,7 @@ once a day while it goes on. The events themselves are kept in the event log.
 from __future__ import annotations
 
 import logging
+import os
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -126,6 +127,8 @@ def alert_rejected(clients: Clients, *, now: datetime) -> list[str]:
         last = found.alerted_at
         if not found.count or (last is not None and now - last < ALERT_INTERVAL):
             continue
+        hours = [f"{each:%Y-%m-%dT%H}" for each in (found.since, found.until)]
+        hour = os.path.commonprefix(hours)  # noqa: RUF071 - as far as they begin alike
         alert = trouble(
             KIND,
             alert_id=f"{KIND}:{found.cause}:{found.since.isoformat()}",
@@ -137,7 +140,7 @@ def alert_rejected(clients: Clients, *, now: datetime) -> list[str]:
                 "since": found.since.isoformat(),
                 "until": found.until.isoformat(),
                 "examples": list(found.examples),
-                "records": f"events/{UNREADABLE}/{_common_hours(found.since, found.until)}",
+                "records": f"events/{UNREADABLE}/{hour}",
             },
         )
         publish_alert(clients, alert)
@@ -161,13 +164,6 @@ def alert_rejected(clients: Clients, *, now: datetime) -> list[str]:
 def _example(event: RejectedEvent) -> dict[str, str]:
     texts = {name: str(value) for name, value in asdict(event).items() if name != "cause"}
     return {name: shorten(text, EXAMPLE_LIMIT_CHARACTERS) for name, text in texts.items()}
-
-
-def _common_hours(since: datetime, until: datetime) -> str:
-    """The common prefix of the event log's hours from one time to another."""
-    first, last = (f"{each:%Y-%m-%dT%H}" for each in (since, until))
-    same = [left == right for left, right in zip(first, last, strict=True)]
-    return first if all(same) else first[: same.index(False)]
 
 
 def _record(cause: str) -> str:
