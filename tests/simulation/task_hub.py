@@ -107,9 +107,7 @@ class TaskHub:
     ) -> None:
         self._scheduler = scheduler
         self._latency = latency
-        self._known = KnownFunctions()
-        self._known.register("orchestrator", tuple(orchestrators))
-        self._known.register("activity", activities)
+        self._known = KnownFunctions(orchestrator=orchestrators, activity=activities)
         self._functions = {
             name: _as_worker_function(function, execution)
             for name, function in orchestrators.items()

@@ -12,9 +12,10 @@ and the behaviour of the NCrontab library, which the real host uses.
 from __future__ import annotations
 
 import calendar
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from typing import Final, NamedTuple
 
 _MONTHS: Final = tuple(calendar.month_name[1:])
@@ -86,16 +87,8 @@ class NCrontab:
             earliest = (
                 (start.hour, start.minute, start.second) if day == start.date() else (0, 0, 0)
             )
-            if (time := self._first_time(earliest)) is not None:
-                hour, minute, second = time
-                return start.replace(
-                    year=day.year,
-                    month=day.month,
-                    day=day.day,
-                    hour=hour,
-                    minute=minute,
-                    second=second,
-                )
+            if (found := self._first_time(earliest)) is not None:
+                return datetime.combine(day, found.replace(fold=start.fold), start.tzinfo)
         raise ValueError(f"schedule {self.expression!r} never occurs")
 
     @property
@@ -120,18 +113,11 @@ class NCrontab:
             ):
                 yield day
 
-    def _first_time(self, earliest: tuple[int, int, int]) -> tuple[int, int, int] | None:
-        """The first allowed (hour, minute, second) of a day that is not before `earliest`."""
-        for hour in self.hours:
-            if hour < earliest[0]:
-                continue
-            for minute in self.minutes:
-                if (hour, minute) < earliest[:2]:
-                    continue
-                for second in self.seconds:
-                    if (hour, minute, second) >= earliest:
-                        return hour, minute, second
-        return None
+    def _first_time(self, earliest: tuple[int, int, int]) -> time | None:
+        """The first allowed time of a day that is not before `earliest`: hour, minute, second."""
+        hours = [hour for hour in self.hours if hour >= earliest[0]]
+        times = itertools.product(hours, self.minutes, self.seconds)
+        return next((time(*each) for each in times if each >= earliest), None)
 
 
 def _parse_field(text: str, field: _Field) -> tuple[int, ...]:

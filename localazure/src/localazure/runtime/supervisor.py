@@ -140,7 +140,8 @@ def draw_environment(options: Options) -> Environment:
         ports = Ports.from_base(options.port_base) if options.port_base else Ports.draw()
     else:
         ports = known.ports if known else Ports.from_base(DEFAULT_PORT_BASE)
-    _refuse_ports_in_use(ports)
+    for name, port in asdict(ports).items():
+        _refuse_in_use(name, LOOPBACK, port, "or give another --port-base (0 takes free ports)")
     environment = Environment.draw(
         options.state, app=options.app, config=options.config, ports=ports
     )
@@ -149,18 +150,9 @@ def draw_environment(options: Options) -> Environment:
     else:
         environment = replace(environment, keys=known.keys, service_bus_host=known.service_bus_host)
     # Of the clients with an identity, which know no other port.
-    _refuse_in_use(
-        "service_bus",
-        environment.service_bus_host,
-        AMQPS_PORT,
-        "such as another localazure",
-    )
+    host = environment.service_bus_host
+    _refuse_in_use("service_bus", host, AMQPS_PORT, "such as another localazure")
     return replace(environment, app_settings=expand_app_settings(environment, options.app_settings))
-
-
-def _refuse_ports_in_use(ports: Ports) -> None:
-    for name, port in asdict(ports).items():
-        _refuse_in_use(name, LOOPBACK, port, "or give another --port-base (0 takes free ports)")
 
 
 def _refuse_in_use(listener: str, address: str, port: int, remedy: str) -> None:

@@ -1,9 +1,8 @@
 """SQLite with group commit: many small durable transactions for the price of a few fsyncs.
 
 One thread owns the only writing connection. It takes all waiting transactions, runs each in a
-savepoint of its own (unless it is alone), commits them together, and then notifies their callers: a
-transaction that was awaited is on disk (WAL, `synchronous=FULL`: it survives power loss, not only
-kill -9).
+savepoint of its own, commits them together, and then notifies their callers: a transaction that was
+awaited is on disk (WAL, `synchronous=FULL`: it survives power loss, not only kill -9).
 
 Without fsync a commit takes less time than handing it to a thread, so it is made at once, on the
 event loop.
@@ -239,8 +238,7 @@ class Database:
         try:
             crash_point(COMMIT_BEFORE)
             self._writer.execute("BEGIN IMMEDIATE")
-            is_shared = len(batch) > 1
-            outcomes = [self._run(job, is_shared=is_shared) for job in batch]
+            outcomes = [self._run(job) for job in batch]
             crash_point(COMMIT_WITHIN)
             if self._writer.in_transaction:
                 self._writer.execute("COMMIT")
@@ -254,25 +252,22 @@ class Database:
                     lane.error = lane.error or error
         return outcomes
 
-    def _run(self, job: _Job, *, is_shared: bool) -> _Outcome:
+    def _run(self, job: _Job) -> _Outcome:
         transaction, *_, lane = job
         if lane is not None and lane.error is not None:
             return job, None, LaneBroken(f"an earlier transaction failed: {lane.error}")
-        if is_shared:
-            self._writer.execute("SAVEPOINT one")
+        self._writer.execute("SAVEPOINT one")
         try:
             result = transaction(self._writer)
         except Exception as error:
             if not self._writer.in_transaction:
                 raise  # for example a full disk: SQLite has rolled back the whole batch
-            self._writer.execute("ROLLBACK TO one" if is_shared else "ROLLBACK")
-            if is_shared:
-                self._writer.execute("RELEASE one")
+            self._writer.execute("ROLLBACK TO one")
+            self._writer.execute("RELEASE one")
             if lane is not None and not isinstance(error, Refused):
                 lane.error = error
             return job, None, error
-        if is_shared:
-            self._writer.execute("RELEASE one")
+        self._writer.execute("RELEASE one")
         return job, result, None
 
 

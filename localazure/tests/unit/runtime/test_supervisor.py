@@ -45,6 +45,14 @@ class DyingPart(PartProcess):
         return -9
 
 
+async def keep_running(part: DyingPart, said: list[str]) -> None:
+    """Until it has been started as often as told."""
+    keeping = asyncio.create_task(supervisor.keep_part_running(part, said.append))
+    while part.starts:
+        await asyncio.sleep(0)
+    keeping.cancel()
+
+
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     taken: list[float] = []
@@ -92,10 +100,7 @@ async def test_a_restart_that_failed_is_tried_again(
     tmp_path: Path, pauses: list[float], said: list[str]
 ) -> None:
     part = DyingPart(tmp_path, [FAILS, FAILS, STARTS])
-    keeping = asyncio.create_task(supervisor.keep_part_running(part, said.append))
-    while part.starts:
-        await asyncio.sleep(0)
-    keeping.cancel()
+    await keep_running(part, said)
     assert said[-1].startswith("storage is ready")
     assert [pause for pause in pauses if pause] == [1.0, 2.0]
 
@@ -105,10 +110,7 @@ async def test_a_part_that_recovered_begins_with_the_first_pause_again(
 ) -> None:
     monkeypatch.setattr(supervisor, "HEALTHY_AFTER_SECONDS", -1.0)  # it is healthy at once
     part = DyingPart(tmp_path, [STARTS] * 8)
-    keeping = asyncio.create_task(supervisor.keep_part_running(part, said.append))
-    while part.starts:
-        await asyncio.sleep(0)
-    keeping.cancel()
+    await keep_running(part, said)
     assert not any(pauses)
 
 
@@ -177,9 +179,6 @@ async def test_a_recycled_process_is_started_at_once_and_as_often_as_it_asks(
 
     rounds = 3 * len(supervisor.RESTART_PAUSES_SECONDS)
     part = Recycled(tmp_path, [STARTS] * rounds + [FAILS])
-    keeping = asyncio.create_task(supervisor.keep_part_running(part, said.append))
-    while part.starts:
-        await asyncio.sleep(0)
-    keeping.cancel()
+    await keep_running(part, said)
     assert [pause for pause in pauses if pause] == []
     assert len([line for line in said if "its process is recycled" in line]) == rounds + 1

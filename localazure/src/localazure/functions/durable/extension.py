@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from pathlib import Path
 
 from aiohttp import web
@@ -39,7 +38,6 @@ class DurableExtension:
         app: HostedApp,
         sharing: Sharing | None = None,
     ) -> None:
-        self._known = app.known
         shared = None if sharing is None else SharedStore(database_path, sharing, app.clock)
         self._store = shared or Store(database_path)
         self._dispatcher = Dispatcher(app, self._store)
@@ -63,17 +61,8 @@ class DurableExtension:
         """Check for due timers, after a test has moved the clock."""
         self._dispatcher.fire_timers()
 
-    async def start(
-        self,
-        *,
-        orchestrators: Collection[str],
-        activities: Collection[str],
-        entities: Collection[str],
-    ) -> None:
-        """Continue all unfinished work with these functions."""
-        self._known.register("orchestrator", tuple(orchestrators))
-        self._known.register("activity", tuple(activities))
-        self._known.register("entity", tuple(entities))
+    async def start(self) -> None:
+        """Continue all unfinished work."""
         if self._share is None:
             self._dispatcher.start()
         else:

@@ -171,8 +171,7 @@ def test_a_bad_setting_is_refused(key: str, value: Any) -> None:
 
 
 def test_function_names_are_not_case_sensitive() -> None:
-    known = KnownFunctions()
-    known.register("activity", ("SayHello",))
+    known = KnownFunctions(activity=["SayHello"])
     assert known.resolve("activity", "sayhello") == "SayHello"
     assert known.resolve("orchestrator", "sayhello") is None
     assert known.missing("orchestrator", "x").endswith(

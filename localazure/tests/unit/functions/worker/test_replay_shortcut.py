@@ -25,8 +25,7 @@ from localazure.functions.worker.orchestrators import TriggerContext
 
 Answer = tuple[str, str]
 
-KNOWN = KnownFunctions()
-KNOWN.register("activity", ("step",))
+KNOWN = KnownFunctions(activity=["step"])
 
 
 def seen(context: df.DurableOrchestrationContext) -> list[Any]:

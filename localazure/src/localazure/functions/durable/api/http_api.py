@@ -55,10 +55,8 @@ class HttpApi:
             ("POST", "/orchestrators/{name}", self._start),
             # The rest of the path, since the SDK's client does not quote the id.
             ("POST", r"/orchestrators/{name}/{instance:[\s\S]*}", self._start),
-            ("GET", "/instances", self._list),
-            ("GET", "/instances/", self._list),
-            ("DELETE", "/instances", self._purge_by),
-            ("DELETE", "/instances/", self._purge_by),
+            ("GET", "/instances{slash:/?}", self._list),
+            ("DELETE", "/instances{slash:/?}", self._purge_by),
             ("GET", "/instances/{instance}", self._status),
             ("DELETE", "/instances/{instance}", self._purge),
             ("POST", "/instances/{instance}/raiseEvent/{event}", self._raise_event),
@@ -67,36 +65,24 @@ class HttpApi:
             ("POST", "/instances/{instance}/resume", _with_reason(self._hub.resume)),
             ("POST", "/instances/{instance}/rewind", _with_reason(self._hub.rewind)),
             ("POST", "/instances/{instance}/restart", self._restart),
-            ("GET", "/entities", self._entities),
-            ("GET", "/entities/", self._entities),
+            ("GET", "/entities{slash:/?}", self._entities),
             ("GET", "/entities/{name}", self._entities),
             ("GET", "/entities/{name}/{key}", self._entity),
             ("POST", "/entities/{name}/{key}", self._signal),
         ]
         return [
-            web.RouteDef(method, prefix + path, guard(_translating_errors(handler)), {})
-            for prefix, guard in ((RPC_PATH, self._local_only), (WEBHOOK_PATH, self._with_key))
+            web.RouteDef(method, prefix + path, _guarded(handler, allows, refusal), {})
+            for prefix, allows, refusal in (
+                (RPC_PATH, _is_local, 403),
+                (WEBHOOK_PATH, self._has_key, 401),
+            )
             for method, path, handler in handlers
         ]
 
-    # --- authorization -------------------------------------------------------------------------
-
-    def _local_only(self, handler: Handler) -> Handler:
-        async def guarded(request: web.Request) -> web.StreamResponse:
-            if request.remote and not ipaddress.ip_address(request.remote).is_loopback:
-                return web.Response(status=403)
-            return await handler(request)
-
-        return guarded
-
-    def _with_key(self, handler: Handler) -> Handler:
-        async def guarded(request: web.Request) -> web.StreamResponse:
-            key = request.query.get("code") or request.headers.get("x-functions-key")
-            if not self._opens_webhook(key):
-                return web.Response(status=401)
-            return await handler(request)
-
-        return guarded
+    def _has_key(self, request: web.Request) -> bool:
+        return self._opens_webhook(
+            request.query.get("code") or request.headers.get("x-functions-key")
+        )
 
     # --- orchestrations ------------------------------------------------------------------------
 
@@ -267,15 +253,21 @@ _ERRORS: Final[dict[type[Exception], tuple[int, str]]] = {
 }
 
 
-def _translating_errors(handler: Handler) -> Handler:
-    async def translated(request: web.Request) -> web.StreamResponse:
+def _guarded(handler: Handler, allows: Callable[[web.Request], bool], refusal: int) -> Handler:
+    async def guarded(request: web.Request) -> web.StreamResponse:
+        if not allows(request):
+            return web.Response(status=refusal)
         try:
             return await handler(request)
         except tuple(_ERRORS) as error:
             code, text = _ERRORS[type(error)]
             return _error(code, text.format(error))
 
-    return translated
+    return guarded
+
+
+def _is_local(request: web.Request) -> bool:
+    return not request.remote or ipaddress.ip_address(request.remote).is_loopback
 
 
 def _error(code: int, message: str) -> web.Response:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 from localazure.functions.durable.engine.orchestrator_trigger import OrchestratorTrigger
 
@@ -35,14 +35,16 @@ class FunctionFailed(Exception):
 
 
 class KnownFunctions:
-    """The names that the app registered; function names are matched case-insensitively."""
+    """The names that the app registered; function names are matched case-insensitively.
 
-    def __init__(self) -> None:
-        self._names: dict[str, dict[str, str]] = {}
+    Args:
+        names: by kind: `orchestrator`, `activity`, `entity`.
+    """
 
-    def register(self, kind: str, names: tuple[str, ...]) -> None:
-        """Set the functions of a kind ("orchestrator", "activity" or "entity")."""
-        self._names[kind] = {name.casefold(): name for name in names}
+    def __init__(self, **names: Iterable[str]) -> None:
+        self._names = {
+            kind: {name.casefold(): name for name in of_kind} for kind, of_kind in names.items()
+        }
 
     def resolve(self, kind: str, name: str) -> str | None:
         """The name under which a function was registered, None when it was not."""

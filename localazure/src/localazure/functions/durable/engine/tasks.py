@@ -32,10 +32,8 @@ class Awaited:
 
 def all_of(parts: list[Awaited]) -> Awaited:
     """Ends when all parts have ended, failed or not (.NET's Task.WhenAll)."""
-    whole = Awaited()
-    left = sum(not part.done for part in parts)
-    if not left:
-        whole.complete()
+    whole = Awaited() if parts else ended()
+    left = len(parts)
 
     def one_less() -> None:
         nonlocal left
@@ -44,16 +42,13 @@ def all_of(parts: list[Awaited]) -> Awaited:
             whole.complete()
 
     for part in parts:
-        if not part.done:
-            part.then(one_less)
+        part.then(one_less)
     return whole
 
 
 def any_of(parts: list[Awaited]) -> Awaited:
     """Ends when the first part ends; without parts, at once."""
-    whole = Awaited()
-    if not parts:
-        whole.complete()
+    whole = Awaited() if parts else ended()
     for part in parts:
         part.then(whole.complete)
     return whole

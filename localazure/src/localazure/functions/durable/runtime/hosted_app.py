@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 
@@ -26,19 +26,19 @@ class HostedApp:
 
     Attributes:
         invoke: runs a function.
+        known: the functions that the app has.
         options: settings of host.json.
         clock: the current time, UTC.
         runs_twice: whether an activity that succeeded is run again, as after a lost worker.
         signals_twice: whether a signal to an entity is delivered again, as after a lost worker.
-        known: the functions that the app registered.
     """
 
     invoke: Invoke
+    known: KnownFunctions
     options: DurableOptions
     clock: Clock = utc_now
     runs_twice: Callable[[str], bool] = lambda _activity: False
     signals_twice: Callable[[str], bool] = lambda _entity: False
-    known: KnownFunctions = field(default_factory=KnownFunctions)
 
     @cached_property
     def payloads(self) -> PayloadLimits:

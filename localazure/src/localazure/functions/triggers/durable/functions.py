@@ -18,7 +18,7 @@ from localazure.functions.app.loader import LoadedFunction
 from localazure.functions.app.user_traceback import users_traceback
 from localazure.functions.configuration.app_settings import resolve_references
 from localazure.functions.configuration.several_hosts import SeveralHosts
-from localazure.functions.durable.engine.invocation import FunctionFailed, Trigger
+from localazure.functions.durable.engine.invocation import FunctionFailed, KnownFunctions, Trigger
 from localazure.functions.durable.engine.orchestrator_trigger import OrchestratorTrigger
 from localazure.functions.durable.extension import DurableExtension
 from localazure.functions.durable.options import DurableOptions
@@ -90,6 +90,11 @@ class DurableFunctions:
             opens_webhook=keys.opens_webhook,
             app=HostedApp(
                 invoke=self._invoke,
+                known=KnownFunctions(
+                    orchestrator=self._names(binding_kinds.ORCHESTRATION_TRIGGER),
+                    activity=self._names(binding_kinds.ACTIVITY_TRIGGER),
+                    entity=self._names(binding_kinds.ENTITY_TRIGGER),
+                ),
                 options=options,
                 clock=clock,
                 runs_twice=runs_twice,
@@ -105,11 +110,7 @@ class DurableFunctions:
 
     async def start(self) -> None:
         """Start the engine; unfinished orchestrations go on."""
-        await self.extension.start(
-            orchestrators=self._names(binding_kinds.ORCHESTRATION_TRIGGER),
-            activities=self._names(binding_kinds.ACTIVITY_TRIGGER),
-            entities=self._names(binding_kinds.ENTITY_TRIGGER),
-        )
+        await self.extension.start()
 
     async def stop(self, drain_seconds: float) -> None:
         """Stop the engine; what it has not finished goes on at the next start."""

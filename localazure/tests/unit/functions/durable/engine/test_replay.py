@@ -22,14 +22,9 @@ from localazure.functions.durable.engine.replay_cursor import ReplayCursor
 LATER = "2026-01-01T00:00:09.000000Z"
 
 
-def known() -> KnownFunctions:
-    functions = KnownFunctions()
-    functions.register("activity", ("act", "other"))
-    functions.register("orchestrator", ("orch", "child"))
-    functions.register("entity", ("counter",))
-    return functions
-
-
+KNOWN = KnownFunctions(
+    activity=["act", "other"], orchestrator=["orch", "child"], entity=["counter"]
+)
 EXECUTION = an_execution(parent=Parent(instance_id="p", execution_id="pe", event_id=7))
 
 
@@ -81,7 +76,7 @@ class Story:
                 self.past,
                 episode.begin(EXECUTION, AT, started=bool(self.past), messages=messages),
                 Decision(**copy.deepcopy(decided)),
-                known=known(),
+                known=KNOWN,
                 default_version="1.0",
                 cursor=cursor,
             )
