@@ -39,55 +39,6 @@ class Outbox(Protocol):
         ...
 
 
-class EventPublisher:
-    """One publisher of one outbox."""
-
-    def __init__(
-        self, outbox: Outbox, session: aiohttp.ClientSession, endpoint: str, key: str
-    ) -> None:
-        self._outbox = outbox
-        self._session = session
-        self._endpoint = endpoint
-        self._key = key
-
-    async def run(self) -> None:
-        """Publish events as they come, until cancelled."""
-        pause = FIRST_PAUSE_SECONDS
-        while True:
-            await self._outbox.filled.wait()
-            self._outbox.filled.clear()
-            while batch := self._outbox.oldest(MAX_EVENTS_PER_REQUEST):
-                problem = await self._publish([event for _, event in batch])
-                if problem is None:
-                    await self._outbox.published([number for number, _ in batch])
-                    pause = FIRST_PAUSE_SECONDS
-                else:
-                    level = logging.DEBUG if pause < LONGEST_PAUSE_SECONDS else logging.WARNING
-                    logger.log(level, "%s; events are kept, next try in %g s", problem, pause)
-                    await asyncio.sleep(pause)
-                    pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
-
-    async def _publish(self, events: list[dict[str, Any]]) -> str | None:
-        """Send one request. Returns None, or the text of the error."""
-        try:
-            async with self._session.post(
-                self._endpoint,
-                params={"api-version": API_VERSION},
-                data=json.dumps(events).encode(),
-                headers={
-                    "aeg-sas-key": self._key,
-                    "Content-Type": "application/json; charset=utf-8",
-                },
-                timeout=TIMEOUT,
-            ) as response:
-                if response.status == HTTPStatus.OK:
-                    return None
-                text = (await response.text())[:_PROBLEM_CHARACTERS]
-                return f"Event Grid answered {response.status}: {text}"
-        except (aiohttp.ClientError, TimeoutError) as error:
-            return f"Event Grid cannot be reached ({type(error).__name__}: {error})"
-
-
 @contextlib.asynccontextmanager
 async def publishing(outbox: Outbox, endpoint: str, key: str) -> AsyncGenerator[None]:
     """Publish an outbox to a topic while the context lasts.
@@ -97,10 +48,45 @@ async def publishing(outbox: Outbox, endpoint: str, key: str) -> AsyncGenerator[
         endpoint: of the topic.
         key: its access key.
     """
-    async with aiohttp.ClientSession() as session:
-        task = asyncio.create_task(EventPublisher(outbox, session, endpoint, key).run())
+    headers = {"aeg-sas-key": key, "Content-Type": "application/json; charset=utf-8"}
+    async with aiohttp.ClientSession(headers=headers, timeout=TIMEOUT) as session:
+        task = asyncio.create_task(_publish_all(outbox, session, endpoint))
         try:
             yield
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+
+async def _publish_all(outbox: Outbox, session: aiohttp.ClientSession, endpoint: str) -> None:
+    """Publish events as they come, until cancelled."""
+    pause = FIRST_PAUSE_SECONDS
+    while True:
+        await outbox.filled.wait()
+        outbox.filled.clear()
+        while batch := outbox.oldest(MAX_EVENTS_PER_REQUEST):
+            problem = await _publish([event for _, event in batch], session, endpoint)
+            if problem is None:
+                await outbox.published([number for number, _ in batch])
+                pause = FIRST_PAUSE_SECONDS
+            else:
+                level = logging.DEBUG if pause < LONGEST_PAUSE_SECONDS else logging.WARNING
+                logger.log(level, "%s; events are kept, next try in %g s", problem, pause)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+
+async def _publish(
+    events: list[dict[str, Any]], session: aiohttp.ClientSession, endpoint: str
+) -> str | None:
+    """Send one request. Returns None, or the text of the error."""
+    try:
+        async with session.post(
+            endpoint, params={"api-version": API_VERSION}, data=json.dumps(events).encode()
+        ) as response:
+            if response.status == HTTPStatus.OK:
+                return None
+            text = (await response.text())[:_PROBLEM_CHARACTERS]
+            return f"Event Grid answered {response.status}: {text}"
+    except (aiohttp.ClientError, TimeoutError) as error:
+        return f"Event Grid cannot be reached ({type(error).__name__}: {error})"

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
-import functools
 import gc
 import sys
 from collections.abc import AsyncGenerator
@@ -26,14 +25,10 @@ GROWTH_BYTES: Final = 16 * 2**20
 def _collect_and_return() -> None:
     """Collect all cycles, and return free memory to the system where the C library can."""
     gc.collect()
-    trim = getattr(_c_library(), "malloc_trim", None)  # glibc has it
-    if trim is not None:
-        trim(0)
-
-
-@functools.cache
-def _c_library() -> ctypes.CDLL | None:
-    return ctypes.CDLL(None) if sys.platform == "linux" else None
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it
+        if trim is not None:
+            trim(0)
 
 
 @contextlib.asynccontextmanager

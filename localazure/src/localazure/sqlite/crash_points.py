@@ -1,7 +1,7 @@
 """Points at which a crash test ends its process, as kill -9 does.
 
 Only code of the same process can arm a point; no setting and no environment variable can. A point
-that is not armed costs one comparison.
+that is not armed costs one look-up.
 
 Label | the process dies
 --- | ---
@@ -23,13 +23,8 @@ COMMIT_AFTER: Final = "commit:after"
 COMMIT_POINTS: Final = (COMMIT_BEFORE, COMMIT_WITHIN, COMMIT_AFTER)
 
 
-class _Armed:
-    def __init__(self, label: str, passes: int) -> None:
-        self.label = label
-        self.passes_left = passes
-
-
-_armed: _Armed | None = None
+_armed: dict[str, int] = {}
+"""The label of the armed point, and how many passes are left."""
 
 
 def arm(label: str, passes: int) -> None:
@@ -39,13 +34,13 @@ def arm(label: str, passes: int) -> None:
         label: one of this module's, or of the test's own.
         passes: 1 is the next time.
     """
-    global _armed  # noqa: PLW0603 - a crash is the whole process's
-    _armed = _Armed(label, passes)
+    _armed.clear()
+    _armed[label] = passes
 
 
 def crash_point(label: str) -> None:
     """End the process if the point is armed and has been passed often enough."""
-    if _armed is not None and _armed.label == label:
-        _armed.passes_left -= 1
-        if _armed.passes_left <= 0:
+    if label in _armed:
+        _armed[label] -= 1
+        if _armed[label] <= 0:
             os.kill(os.getpid(), signal.SIGKILL)

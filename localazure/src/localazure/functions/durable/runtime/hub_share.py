@@ -58,9 +58,10 @@ class HubShare:
         self._store.on_sent = self._has_news.set
         self._dispatcher.start()
         await self._renew()
+        renewal_seconds = self._store.lease.total_seconds() / RENEWALS_PER_LEASE
         self._tasks = [
-            asyncio.create_task(self._repeat(self._renew, self._pause_before_renewal)),
-            asyncio.create_task(self._repeat(self._poll, self._pause_before_poll)),
+            asyncio.create_task(self._repeat(self._renew, asyncio.Event(), renewal_seconds)),
+            asyncio.create_task(self._repeat(self._poll, self._has_news, POLL_SECONDS)),
         ]
 
     async def stop(self, drain_seconds: float) -> None:
@@ -92,18 +93,13 @@ class HubShare:
                 waiters.notify(instance_id)
 
     async def _repeat(
-        self, work: Callable[[], Awaitable[None]], pause: Callable[[], Awaitable[None]]
+        self, work: Callable[[], Awaitable[None]], news: asyncio.Event, pause_seconds: float
     ) -> None:
+        """Work after each pause, and at once when there are news."""
         while True:
-            await pause()
+            await wait_at_most(news, pause_seconds)
             try:
                 await work()
             except Exception:  # a host that stopped doing this would do nothing any more
                 _logger.exception("trying again in %g s", work_queue.RETRY_SECONDS)
                 await asyncio.sleep(work_queue.RETRY_SECONDS)
-
-    async def _pause_before_renewal(self) -> None:
-        await asyncio.sleep(self._store.lease.total_seconds() / RENEWALS_PER_LEASE)
-
-    async def _pause_before_poll(self) -> None:
-        await wait_at_most(self._has_news, POLL_SECONDS)
