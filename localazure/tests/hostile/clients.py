@@ -9,7 +9,8 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from functools import partial
+from typing import Any
 
 import aiohttp
 from azure.servicebus import ServiceBusMessage
@@ -26,7 +27,6 @@ OPERATION_SECONDS = 20.0
 PAUSE_SECONDS = 0.05
 
 Operation = Callable[[], Awaitable[None]]
-Storage = TypeVar("Storage", BlobServiceClient, QueueServiceClient)
 
 
 @dataclass
@@ -43,7 +43,12 @@ async def clients(environment: Environment) -> AsyncGenerator[dict[str, Operatio
     """One operation for each port, by the port's name in `Ports`."""
     ports, keys = environment.ports, environment.keys
     tls = ssl.create_default_context(cafile=str(environment.ca_bundle))
+    local = "127.0.0.1"
     event = {"specversion": "1.0", "id": "1", "source": "/test", "type": "test"}
+    publisher = {
+        "aeg-sas-key": keys.event_grid,
+        "Content-Type": "application/cloudevents-batch+json",
+    }
     async with contextlib.AsyncExitStack() as stack:
         enter = stack.enter_async_context
         # Each request on a connection of its own: a server that accepts none is noticed.
@@ -51,37 +56,26 @@ async def clients(environment: Environment) -> AsyncGenerator[dict[str, Operatio
             aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True, ssl=tls))
         )
 
-        def asks(
-            method: str,
-            url: str,
-            status: int = 200,
-            headers: dict[str, str] | None = None,
-            json: object = None,
-        ) -> Operation:
+        def asks(url: str, status: int = 200, method: str = "GET", **options: Any) -> Operation:
             async def ask() -> None:
-                async with http.request(method, url, headers=headers, json=json) as response:
+                async with http.request(method, url, **options) as response:
                     await response.read()
                     assert response.status == status, f"{response.status} for {status}"
 
             return ask
 
-        def publishes(origin: str) -> Operation:
-            headers = {
-                "aeg-sas-key": keys.event_grid,
-                "Content-Type": "application/cloudevents-batch+json",
-            }
-            return asks(
-                "POST",
-                f"{origin}/topics/news/api/events?api-version=2018-01-01",
-                200,
-                headers,
-                [event],
-            )
+        def publishes(scheme: str, port: int) -> Operation:
+            url = f"{scheme}://{local}:{port}/topics/news/api/events?api-version=2018-01-01"
+            return asks(url, method="POST", headers=publisher, json=[event])
 
-        async def storage(service: type[Storage], scheme: str, port: int) -> Storage:
+        def lists_tables(scheme: str, port: int) -> Operation:
+            """No SDK for tables is installed: an answer to a request without a signature."""
+            return asks(f"{scheme}://{local}:{port}/{STORAGE_ACCOUNT}/Tables", 403)
+
+        async def storage(service: Any, scheme: str, port: int) -> Any:
             return await enter(
                 service(
-                    f"{scheme}://127.0.0.1:{port}/{STORAGE_ACCOUNT}",
+                    f"{scheme}://{local}:{port}/{STORAGE_ACCOUNT}",
                     STORAGE_KEY,
                     retry_total=0,
                     connection_verify=str(environment.ca_bundle),
@@ -89,69 +83,54 @@ async def clients(environment: Environment) -> AsyncGenerator[dict[str, Operatio
             )
 
         async def blob_client(scheme: str, port: int) -> Operation:
-            service = await storage(BlobServiceClient, scheme, port)
-
-            async def put_and_get() -> None:
-                blob = service.get_blob_client("landing", uuid.uuid4().hex)
-                await blob.upload_blob(b"whole")
-                assert await (await blob.download_blob()).readall() == b"whole"
-                await blob.delete_blob()
-
-            return put_and_get
+            return partial(_put_and_get, await storage(BlobServiceClient, scheme, port))
 
         async def queue_client(scheme: str, port: int) -> Operation:
-            service = await storage(QueueServiceClient, scheme, port)
+            return (await storage(QueueServiceClient, scheme, port)).get_service_properties
 
-            async def properties() -> None:
-                await service.get_service_properties()
-
-            return properties
-
-        bus = environment.service_bus_connection_string
-
-        async def send_and_receive() -> None:
-            async with ServiceBusClient.from_connection_string(bus, retry_total=0) as client:
-                async with client.get_queue_sender(QUEUE) as sender:
-                    await sender.send_messages(ServiceBusMessage("whole"))
-                async with client.get_queue_receiver(QUEUE) as receiver:
-                    (message,) = await receiver.receive_messages(max_wait_time=OPERATION_SECONDS)
-                    await receiver.complete_message(message)
-
-        local = "http://127.0.0.1"
+        identity = f"http://{local}:{ports.identity}/msi/token?api-version=2019-08-01"
         yield {
             "functions": asks(
-                "GET",
                 f"{environment.functions_url}/api/hello",
                 headers={"x-functions-key": keys.functions_host},
             ),
             "blob": await blob_client("http", ports.blob),
             "queue": await queue_client("http", ports.queue),
-            # No SDK for tables is installed: an answer to a request without a signature.
-            "table": asks("GET", f"{local}:{ports.table}/{STORAGE_ACCOUNT}/Tables", 403),
+            "table": lists_tables("http", ports.table),
             "azurite_blob": await blob_client("http", ports.azurite_blob),
             "azurite_queue": await queue_client("http", ports.azurite_queue),
-            "azurite_table": asks(
-                "GET", f"{local}:{ports.azurite_table}/{STORAGE_ACCOUNT}/Tables", 403
-            ),
+            "azurite_table": lists_tables("http", ports.azurite_table),
             # Without a signature no account is named.
-            "blob_by_host": asks("GET", f"{local}:{ports.blob_by_host}/landing", 400),
+            "blob_by_host": asks(f"http://{local}:{ports.blob_by_host}/landing", 400),
             "blob_tls": await blob_client("https", ports.blob_tls),
             "queue_tls": await queue_client("https", ports.queue_tls),
-            "table_tls": asks(
-                "GET", f"https://127.0.0.1:{ports.table_tls}/{STORAGE_ACCOUNT}/Tables", 403
-            ),
-            "service_bus": send_and_receive,
-            "event_grid": publishes(f"{local}:{ports.event_grid}"),
-            "event_grid_tls": publishes(f"https://127.0.0.1:{ports.event_grid_tls}"),
-            "azure_ml": asks("GET", f"{environment.azure_ml_url}/metadata/endpoints"),
-            "otlp": asks("GET", f"{environment.otlp_endpoint}/api/v3/traces/{'0' * 32}", 404),
+            "table_tls": lists_tables("https", ports.table_tls),
+            "service_bus": partial(_send_and_receive, environment.service_bus_connection_string),
+            "event_grid": publishes("http", ports.event_grid),
+            "event_grid_tls": publishes("https", ports.event_grid_tls),
+            "azure_ml": asks(f"{environment.azure_ml_url}/metadata/endpoints"),
+            "otlp": asks(f"{environment.otlp_endpoint}/api/v3/traces/{'0' * 32}", 404),
             "identity": asks(
-                "GET",
-                f"{local}:{ports.identity}/msi/token"
-                f"?api-version=2019-08-01&resource={STORAGE_AUDIENCE}",
+                f"{identity}&resource={STORAGE_AUDIENCE}",
                 headers={"X-IDENTITY-HEADER": keys.identity_header},
             ),
         }
+
+
+async def _put_and_get(service: BlobServiceClient) -> None:
+    blob = service.get_blob_client("landing", uuid.uuid4().hex)
+    await blob.upload_blob(b"whole")
+    assert await (await blob.download_blob()).readall() == b"whole"
+    await blob.delete_blob()
+
+
+async def _send_and_receive(bus: str) -> None:
+    async with ServiceBusClient.from_connection_string(bus, retry_total=0) as client:
+        async with client.get_queue_sender(QUEUE) as sender:
+            await sender.send_messages(ServiceBusMessage("whole"))
+        async with client.get_queue_receiver(QUEUE) as receiver:
+            (message,) = await receiver.receive_messages(max_wait_time=OPERATION_SECONDS)
+            await receiver.complete_message(message)
 
 
 async def go_on(operation: Operation, served: Served) -> None:

@@ -24,7 +24,7 @@ from localazure.functions.bindings.storage_outputs import StorageOutputs
 from localazure.functions.configuration.app_settings import time_zone
 from localazure.functions.configuration.host_json import HostOptions
 from localazure.functions.configuration.plan import Plan
-from localazure.functions.configuration.several_hosts import SeveralHosts
+from localazure.functions.configuration.several_hosts import sharing_of
 from localazure.functions.http.access_keys import KeyRing
 from localazure.functions.http.cors import CorsPolicy
 from localazure.functions.http.request_limits import PARSER_LIMIT_BYTES, refuse_oversized
@@ -84,10 +84,10 @@ class Host:
         self._outputs = OutputBindings(
             settings, StorageOutputs(self._storage, options.extensions.queues)
         )
-        self._several = SeveralHosts.of(settings)
+        self._sharing = sharing_of(settings)
         timers = state / "timers.db"
         self._database = (
-            DatabaseInTurn(timers) if self._several else Database(timers, timer_trigger.MIGRATIONS)
+            DatabaseInTurn(timers) if self._sharing else Database(timers, timer_trigger.MIGRATIONS)
         )
         self._durable: DurableFunctions | None = None
         threads = settings.get("PYTHON_THREADPOOL_THREAD_COUNT", "")
@@ -174,7 +174,7 @@ class Host:
         await host_storage.make_ready(self._settings, self._task_hub())
         await self._runner.setup()
         # The kernel spreads connections among the hosts that listen on one port.
-        reuse_port = True if self._several else None
+        reuse_port = True if self._sharing else None
         await web.TCPSite(self._runner, LOOPBACK, self._port, reuse_port=reuse_port).start()
         # The engine may resume activities that call this very server; requests from outside
         # wait until the engine can take what they start.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, Self
+from typing import Final
 
 from localazure.functions.configuration.app_settings import number_above_zero
+from localazure.functions.durable.store.shared_store import Sharing
 from localazure.runtime.environment import HOSTS, LEASE_SECONDS
 
 # LeaseInterval of the Azure Storage provider.
@@ -17,26 +17,13 @@ INSTANCE_ID: Final = "WEBSITE_INSTANCE_ID"
 """The app setting that tells an app on which of its hosts it runs, as on Azure."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SeveralHosts:
-    """One host's share of a task hub that several hosts serve.
+def sharing_of(settings: Mapping[str, str]) -> Sharing | None:
+    """One host's share of what several hosts serve, by the app settings; None: it has it alone.
 
-    Attributes:
-        host: its id, unique to the process.
-        lease: how long it keeps its partitions, activities and timers when it does not answer.
+    Raises:
+        AppLoadError: a setting is not a number above zero.
     """
-
-    host: str
-    lease: timedelta
-
-    @classmethod
-    def of(cls, settings: Mapping[str, str]) -> Self | None:
-        """As the app settings have it; None for one host that has all to itself.
-
-        Raises:
-            AppLoadError: a setting is not a number above zero.
-        """
-        if number_above_zero(settings, HOSTS, 1.0) <= 1:
-            return None
-        seconds = number_above_zero(settings, LEASE_SECONDS, DEFAULT_LEASE_SECONDS)
-        return cls(host=settings[INSTANCE_ID], lease=timedelta(seconds=seconds))
+    if number_above_zero(settings, HOSTS, 1.0) <= 1:
+        return None
+    seconds = number_above_zero(settings, LEASE_SECONDS, DEFAULT_LEASE_SECONDS)
+    return Sharing(host=settings[INSTANCE_ID], lease=timedelta(seconds=seconds))

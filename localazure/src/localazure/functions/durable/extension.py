@@ -38,7 +38,8 @@ class DurableExtension:
         app: HostedApp,
         sharing: Sharing | None = None,
     ) -> None:
-        shared = None if sharing is None else SharedStore(database_path, sharing, app.clock)
+        partition_count = app.options.storage_provider.partition_count
+        shared = sharing and SharedStore(database_path, sharing, partition_count, app.clock)
         self._store = shared or Store(database_path)
         self._dispatcher = Dispatcher(app, self._store)
         self._share = shared and HubShare(shared, self._dispatcher)

@@ -52,12 +52,10 @@ class Sharing:
 
     Attributes:
         host: its id, unique to the process.
-        partition_count: of the task hub, the same for all hosts.
-        lease: how long a host that does not answer keeps its partitions and activities.
+        lease: how long it keeps its partitions and activities when it does not answer.
     """
 
     host: str
-    partition_count: int
     lease: timedelta
 
 
@@ -72,16 +70,25 @@ class Arrivals:
 class SharedStore(Store):
     """The task hub in one SQLite file, as one of several hosts has it.
 
+    Args:
+        path: the file.
+        sharing: how this host shares it.
+        partition_count: of the task hub, the same for all hosts.
+        clock: the current time, UTC.
+
     Raises:
         StartError: a host with another number of partitions runs.
     """
 
     is_shared = True
 
-    def __init__(self, path: Path, sharing: Sharing, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self, path: Path, sharing: Sharing, partition_count: int, clock: Callable[[], datetime]
+    ) -> None:
         super().__init__(path)
         self.lease = sharing.lease
-        self._sharing = sharing
+        self._host = sharing.host
+        self._partition_count = partition_count
         self._clock = clock
         self._last_message = 0
         self._last_instance = 0
@@ -94,22 +101,22 @@ class SharedStore(Store):
 
     async def prepare(self) -> None:
         """Make the leases, where they are missing; see `leases.prepare`."""
-        count, now_us = self._sharing.partition_count, self._now_us()
+        count, now_us = self._partition_count, self._now_us()
         await self._write(lambda db: leases.prepare(db, count, now_us))
 
     async def renew_leases(self) -> None:
         """Renew the host's leases, and take those that it should have."""
-        host, now_us, until_us = self._sharing.host, self._now_us(), self._until_us()
+        host, now_us, until_us = self._host, self._now_us(), self._until_us()
         self._take(await self._write(lambda db: leases.renew(db, host, now_us, until_us)))
 
     async def release_leases(self) -> None:
         """Give the host's leases back: another host need not wait for their end."""
-        await self._write(lambda db: leases.release(db, self._sharing.host))
+        await self._write(lambda db: leases.release(db, self._host))
 
     def check_leases(self) -> None:
         """See whether they are still the host's own."""
         rows = self._database.read(
-            "SELECT partition, epoch FROM leases WHERE owner = ?", (self._sharing.host,)
+            "SELECT partition, epoch FROM leases WHERE owner = ?", (self._host,)
         )
         self._take({partition: epoch for partition, epoch in rows if partition in self.held})
 
@@ -234,10 +241,10 @@ class SharedStore(Store):
     # --- the rest ------------------------------------------------------------------------------
 
     def _partition_of(self, target: str) -> int:
-        return partition_of(target, self._sharing.partition_count)
+        return partition_of(target, self._partition_count)
 
     def _fenced(self, target: str, transaction: Transaction[T]) -> Transaction[T]:
-        host, partition, held = self._sharing.host, self._partition_of(target), self.held
+        host, partition, held = self._host, self._partition_of(target), self.held
 
         def fenced(db: sqlite3.Connection) -> T:
             leases.fence(db, host, partition, held)

@@ -17,13 +17,12 @@ from localazure.functions.app import binding_kinds
 from localazure.functions.app.loader import LoadedFunction
 from localazure.functions.app.user_traceback import users_traceback
 from localazure.functions.configuration.app_settings import resolve_references
-from localazure.functions.configuration.several_hosts import SeveralHosts
+from localazure.functions.configuration.several_hosts import sharing_of
 from localazure.functions.durable.engine.invocation import FunctionFailed, KnownFunctions, Trigger
 from localazure.functions.durable.engine.orchestrator_trigger import OrchestratorTrigger
 from localazure.functions.durable.extension import DurableExtension
 from localazure.functions.durable.options import DurableOptions
 from localazure.functions.durable.runtime.hosted_app import Clock, HostedApp, utc_now
-from localazure.functions.durable.store.shared_store import Sharing
 from localazure.functions.errors import AppLoadError, NotJsonError
 from localazure.functions.http.access_keys import KeyRing
 from localazure.functions.worker import orchestrators
@@ -82,7 +81,6 @@ class DurableFunctions:
             return faults.next(f"signal/{entity}", OF_SIGNALS) is not None
 
         self.hub_name = options.hub_name
-        several = SeveralHosts.of(app_settings)
         self.extension = DurableExtension(
             database_path=database_path,
             base_url=base_url,
@@ -100,12 +98,7 @@ class DurableFunctions:
                 runs_twice=runs_twice,
                 signals_twice=signals_twice,
             ),
-            sharing=several
-            and Sharing(
-                host=several.host,
-                partition_count=options.storage_provider.partition_count,
-                lease=several.lease,
-            ),
+            sharing=sharing_of(app_settings),
         )
 
     async def start(self) -> None:

@@ -33,8 +33,8 @@ class Hub:
         self.stores: list[SharedStore] = []
 
     async def open(self, host: str, partition_count: int = 4) -> SharedStore:
-        sharing = Sharing(host=host, partition_count=partition_count, lease=LEASE)
-        store = SharedStore(self.path, sharing, lambda: self.now)
+        sharing = Sharing(host=host, lease=LEASE)
+        store = SharedStore(self.path, sharing, partition_count, lambda: self.now)
         self.stores.append(store)
         store.on_failure = lambda _: store.renew()  # as the engine does
         await store.prepare()
