@@ -5,8 +5,8 @@ Source: https://learn.microsoft.com/azure/event-grid/event-filtering.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, StrictBool, StringConstraints, model_validator
@@ -20,21 +20,6 @@ MAX_ADVANCED_FILTERS = limits.EVENT_GRID_ADVANCED_FILTERS.value
 MAX_VALUES = 25
 
 
-@dataclass(frozen=True)
-class Operator:
-    """An operator of advanced filters.
-
-    Attributes:
-        test: whether one value of the event matches one operand.
-        negated: the event matches if no value matches any operand. An absent key matches, too.
-        tests_presence: it tests whether the key is present: an array is one value for it.
-    """
-
-    test: Callable[[Any, Any], bool]
-    negated: bool = False
-    tests_presence: bool = False
-
-
 def _number(test: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
     return lambda value, operand: (
         isinstance(value, int | float) and not isinstance(value, bool) and test(value, operand)
@@ -46,36 +31,22 @@ def _string(test: Callable[[str, str], bool]) -> Callable[[Any, Any], bool]:
     return lambda value, operand: isinstance(value, str) and test(value.lower(), operand)
 
 
-_within = _number(lambda value, ends: ends[0] <= value <= ends[1])
-_equal = _number(lambda value, operand: value == operand)
-_same = _string(lambda value, operand: value == operand)
-_begins = _string(str.startswith)
-_ends = _string(str.endswith)
-_contains = _string(lambda value, operand: operand in value)
-
-OPERATORS: Mapping[str, Operator] = {
-    "NumberIn": Operator(_equal),
-    "NumberNotIn": Operator(_equal, negated=True),
-    "NumberLessThan": Operator(_number(lambda value, operand: value < operand)),
-    "NumberLessThanOrEquals": Operator(_number(lambda value, operand: value <= operand)),
-    "NumberGreaterThan": Operator(_number(lambda value, operand: value > operand)),
-    "NumberGreaterThanOrEquals": Operator(_number(lambda value, operand: value >= operand)),
-    "NumberInRange": Operator(_within),
-    "NumberNotInRange": Operator(_within, negated=True),
-    "BoolEquals": Operator(lambda value, operand: value is operand),
-    "StringIn": Operator(_same),
-    "StringNotIn": Operator(_same, negated=True),
-    "StringBeginsWith": Operator(_begins),
-    "StringNotBeginsWith": Operator(_begins, negated=True),
-    "StringEndsWith": Operator(_ends),
-    "StringNotEndsWith": Operator(_ends, negated=True),
-    "StringContains": Operator(_contains),
-    "StringNotContains": Operator(_contains, negated=True),
-    "IsNullOrUndefined": Operator(
-        lambda value, _: value is not None, negated=True, tests_presence=True
-    ),
-    "IsNotNull": Operator(lambda value, _: value is not None, tests_presence=True),
+_TESTS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "NumberIn": _number(operator.eq),
+    "NumberLessThan": _number(operator.lt),
+    "NumberLessThanOrEquals": _number(operator.le),
+    "NumberGreaterThan": _number(operator.gt),
+    "NumberGreaterThanOrEquals": _number(operator.ge),
+    "NumberInRange": _number(lambda value, ends: ends[0] <= value <= ends[1]),
+    "BoolEquals": lambda value, operand: value is operand,
+    "StringIn": _string(operator.eq),
+    "StringBeginsWith": _string(str.startswith),
+    "StringEndsWith": _string(str.endswith),
+    "StringContains": _string(operator.contains),
+    "IsNullOrUndefined": lambda value, _: value is None,
+    "IsNotNull": lambda value, _: value is not None,
 }
+"""Whether a value of the event matches an operand, by operator; others negate one: NumberNotIn."""
 
 
 Text = Annotated[str, StringConstraints(min_length=1)]
@@ -166,13 +137,16 @@ def meets(event: Event, condition: AdvancedFilter, *, arrays: bool) -> bool:
         condition: one of a filter.
         arrays: any element of an array may match; otherwise an array does not match.
     """
-    operator = OPERATORS[condition.operator_type]
+    name = condition.operator_type
+    # Nothing may match a negated operator; it holds for an absent key, too.
+    is_negated = name not in _TESTS
+    test = _TESTS[name.replace("Not", "") if is_negated else name]
     value = lookup(event, condition.key)
     values = [value]
-    if isinstance(value, list) and not operator.tests_presence:
+    if isinstance(value, list) and not isinstance(condition, _PresenceCondition):
         values = value if arrays else []
-    met = any(operator.test(value, operand) for value in values for operand in operands(condition))
-    return met != operator.negated
+    met = any(test(value, operand) for value in values for operand in operands(condition))
+    return met != is_negated
 
 
 class Filter(ConfigurationModel):

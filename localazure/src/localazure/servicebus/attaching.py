@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from localazure.servicebus import addresses, management, nodes
 from localazure.servicebus.addresses import Address
@@ -18,6 +18,9 @@ from localazure.servicebus.amqp.errors import (
 from localazure.servicebus.amqp.link import Link
 from localazure.servicebus.cbs import Right
 from localazure.servicebus.entities import Entity
+
+if TYPE_CHECKING:
+    from localazure.servicebus.server import ClientProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -55,14 +58,14 @@ def rights_for(link: Link, address: Address) -> tuple[Right, ...]:
     return (Right.RECEIVE,) if link.is_sender else (Right.SEND,)
 
 
-def is_allowed(client: nodes.Client, link: Link, address: Address) -> bool:
+def is_allowed(client: ClientProtocol, link: Link, address: Address) -> bool:
     """Whether the client has put a valid token that allows the link."""
     return address.entity == addresses.CBS or client.authorization.allows(
         address.resource, nodes.now_seconds(client), rights_for(link, address)
     )
 
 
-def node_for(client: nodes.Client, link: Link) -> nodes.Node:
+def node_for(client: ClientProtocol, link: Link) -> nodes.Node:
     """The node of a link.
 
     Raises:
@@ -87,7 +90,7 @@ def node_for(client: nodes.Client, link: Link) -> nodes.Node:
     return nodes.SendNode(client, link, entity)
 
 
-def _reason(client: nodes.Client, link: Link, address: Address) -> str:
+def _reason(client: ClientProtocol, link: Link, address: Address) -> str:
     """In the service's words where it is a matter of roles."""
     if not client.authorization.has_token(address.resource, nodes.now_seconds(client)):
         return f"no valid token was put for {address.resource!r}"
@@ -100,7 +103,7 @@ def _reason(client: nodes.Client, link: Link, address: Address) -> str:
 
 
 def _management_node(
-    client: nodes.Client, link: Link, address: Address, entity: Entity
+    client: ClientProtocol, link: Link, address: Address, entity: Entity
 ) -> nodes.Node:
     if link.is_sender:
         return nodes.ReplyNode(link, address)
@@ -109,7 +112,9 @@ def _management_node(
     return nodes.RequestNode(client, link, address, answer)
 
 
-def _receive_node(client: nodes.Client, link: Link, address: Address, entity: Entity) -> nodes.Node:
+def _receive_node(
+    client: ClientProtocol, link: Link, address: Address, entity: Entity
+) -> nodes.Node:
     if entity.is_topic:
         raise RefusedError(
             NOT_ALLOWED, f"{entity.path} is a topic: messages are received from subscriptions"

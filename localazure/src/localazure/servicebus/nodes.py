@@ -8,9 +8,8 @@ import uuid
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from localazure.faults.injector import Injector
 from localazure.faults.plan import OF_MESSAGES, Fault
 from localazure.servicebus import addresses, contents, management
 from localazure.servicebus.addresses import Address
@@ -19,10 +18,12 @@ from localazure.servicebus.amqp import performatives as p
 from localazure.servicebus.amqp.errors import INTERNAL_ERROR, AmqpError
 from localazure.servicebus.amqp.link import Disposed, Link, MessageReceived
 from localazure.servicebus.amqp.types import Int
-from localazure.servicebus.broker import Broker
-from localazure.servicebus.cbs import Authorization, TokenError
+from localazure.servicebus.cbs import TokenError
 from localazure.servicebus.entities import Entity, SubQueue
 from localazure.servicebus.queues import Event
+
+if TYPE_CHECKING:
+    from localazure.servicebus.server import ClientProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -31,33 +32,12 @@ MILLISECONDS_PER_SECOND = 1000
 SETTLED = 1
 
 
-class Client(Protocol):
-    """The connection of a link, as its node needs it."""
-
-    broker: Broker
-    authorization: Authorization
-    faults: Injector
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run it in the background. An error in it closes the connection."""
-
-    def flush_soon(self) -> None:
-        """Schedule a flush of the output buffer."""
-
-    def abort(self) -> None:
-        """Close the socket at once."""
-
-    def reply_nodes(self) -> list[ReplyNode]:
-        """The links that carry replies to requests."""
-        ...
-
-
-def now_seconds(client: Client) -> float:
+def now_seconds(client: ClientProtocol) -> float:
     """The broker's time in seconds since the Unix epoch, by which tokens expire."""
     return client.broker.clock() / MILLISECONDS_PER_SECOND + client.faults.clock_skew_seconds()
 
 
-async def fault_of(client: Client, operation: str) -> Fault | None:
+async def fault_of(client: ClientProtocol, operation: str) -> Fault | None:
     """The fault of an operation, if any; an operation that is only late waits here."""
     rule = client.faults.next(operation, OF_MESSAGES)
     if rule is None:
@@ -90,7 +70,7 @@ async def _attempt(work: Awaitable[p.Composite], entity: str) -> p.Composite:
 
 
 async def _answer(
-    client: Client,
+    client: ClientProtocol,
     operation: str,
     work: Callable[[], Awaitable[p.Composite]],
     settle: Callable[[p.Composite], None],
@@ -117,7 +97,7 @@ async def _answer(
 class SendNode:
     """A queue or topic that a client sends to."""
 
-    def __init__(self, client: Client, link: Link, entity: Entity) -> None:
+    def __init__(self, client: ClientProtocol, link: Link, entity: Entity) -> None:
         self._client = client
         self._link = link
         self._entity = entity
@@ -137,9 +117,6 @@ class SendNode:
         messages = contents.parse_transfer(received.message_format, received.payload)
         await self._client.broker.send(self._entity, messages)
         return p.Accepted()
-
-    def on_detached(self) -> None:
-        """Messages that are being stored stay; their outcome is not sent."""
 
 
 def _settlement(state: Any) -> tuple[Event, dict[str, Any]]:
@@ -164,7 +141,7 @@ def _settlement(state: Any) -> tuple[Event, dict[str, Any]]:
 class ReceiveNode:
     """A queue, subscription or dead-letter queue that a client receives from."""
 
-    def __init__(self, client: Client, link: Link, sub_queue: SubQueue) -> None:
+    def __init__(self, client: ClientProtocol, link: Link, sub_queue: SubQueue) -> None:
         self._client = client
         self._link = link
         self._sub_queue = sub_queue
@@ -231,7 +208,9 @@ Answer = Callable[[bytes], Coroutine[Any, Any, management.Reply]]
 class RequestNode:
     """`$cbs` or `$management` for a link that carries requests."""
 
-    def __init__(self, client: Client, link: Link, address: Address, answer: Answer) -> None:
+    def __init__(
+        self, client: ClientProtocol, link: Link, address: Address, answer: Answer
+    ) -> None:
         self._client = client
         self._link = link
         self._address = address
@@ -255,9 +234,6 @@ class RequestNode:
         if chosen:
             chosen[0].send(reply.payload)
         return p.Accepted()
-
-    def on_detached(self) -> None:
-        """Nothing to undo."""
 
 
 class ReplyNode:
@@ -283,9 +259,6 @@ class ReplyNode:
         if self._link.is_draining:
             self._link.drained()
 
-    def on_detached(self) -> None:
-        """Nothing to undo."""
-
 
 Node = SendNode | ReceiveNode | RequestNode | ReplyNode
 
@@ -301,7 +274,7 @@ def missing(entity: str) -> str:
     )
 
 
-async def answer_cbs(client: Client, request: bytes) -> management.Reply:
+async def answer_cbs(client: ClientProtocol, request: bytes) -> management.Reply:
     """Execute a request to `$cbs`: put-token is the only one.
 
     Source: AMQP Claims-based Security Version 1.0, OASIS committee draft. The service reports here

@@ -75,38 +75,20 @@ class Action(enum.Enum):
     REMOVE = enum.auto()
 
 
-class Availability(enum.Enum):
-    """Whether a receiver can get a message, and how."""
-
-    SCHEDULED = enum.auto()
-    AVAILABLE = enum.auto()
-    DEFERRED = enum.auto()
-    LOCKED = enum.auto()
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """Effect of one event."""
-
-    action: Action
-    is_failed_delivery: bool = False
-    """Whether the delivery count grows."""
-
-
-RULES: dict[tuple[Availability, Event], Rule] = {
-    (Availability.SCHEDULED, Event.DUE): Rule(Action.ROUTE),
-    (Availability.SCHEDULED, Event.CANCEL): Rule(Action.REMOVE),
-    (Availability.AVAILABLE, Event.RECEIVE_AND_DELETE): Rule(Action.REMOVE),
-    (Availability.AVAILABLE, Event.EXPIRE): Rule(Action.DEAD_LETTER),
-    (Availability.DEFERRED, Event.RECEIVE_AND_DELETE): Rule(Action.REMOVE),
-    (Availability.DEFERRED, Event.EXPIRE): Rule(Action.DEAD_LETTER),
-    (Availability.LOCKED, Event.COMPLETE): Rule(Action.REMOVE),
-    (Availability.LOCKED, Event.ABANDON): Rule(Action.RETURN, is_failed_delivery=True),
-    (Availability.LOCKED, Event.RELEASE): Rule(Action.RETURN),
-    (Availability.LOCKED, Event.DEFER): Rule(Action.DEFER),
-    (Availability.LOCKED, Event.DEAD_LETTER): Rule(Action.DEAD_LETTER),
-    (Availability.LOCKED, Event.LOCK_EXPIRE): Rule(Action.RETURN, is_failed_delivery=True),
+_ACTIONS = {
+    Event.DUE: Action.ROUTE,
+    Event.CANCEL: Action.REMOVE,
+    Event.RECEIVE_AND_DELETE: Action.REMOVE,
+    Event.EXPIRE: Action.DEAD_LETTER,
+    Event.COMPLETE: Action.REMOVE,
+    Event.ABANDON: Action.RETURN,
+    Event.RELEASE: Action.RETURN,
+    Event.DEFER: Action.DEFER,
+    Event.DEAD_LETTER: Action.DEAD_LETTER,
+    Event.LOCK_EXPIRE: Action.RETURN,
 }
+_FAILED_DELIVERIES = {Event.ABANDON, Event.LOCK_EXPIRE}
+"""After these the delivery count grows."""
 
 # Application properties of a dead letter, and the reasons that Azure Service Bus itself sets, see
 # https://learn.microsoft.com/azure/service-bus-messaging/service-bus-dead-letter-queues
@@ -192,11 +174,7 @@ class MessageQueue:
     def receive_and_delete_next(self, now_ms: int) -> Transition | None:
         """Remove the available message of the lowest sequence number."""
         entry = self._next_available(now_ms)
-        return (
-            None
-            if entry is None
-            else self._decide(entry, Availability.AVAILABLE, Event.RECEIVE_AND_DELETE)
-        )
+        return None if entry is None else self._decide(entry, Event.RECEIVE_AND_DELETE)
 
     def lock_deferred(self, sequence_number: int, now_ms: int) -> Lock:
         """Lock a deferred message.
@@ -212,8 +190,7 @@ class MessageQueue:
         Raises:
             MessageNotFoundError: it is not deferred, or locked.
         """
-        entry = self._deferred(sequence_number, now_ms)
-        return self._decide(entry, Availability.DEFERRED, Event.RECEIVE_AND_DELETE)
+        return self._decide(self._deferred(sequence_number, now_ms), Event.RECEIVE_AND_DELETE)
 
     def has_deferred(self, sequence_number: int, now_ms: int) -> bool:
         """Whether the message could be received by its number."""
@@ -245,7 +222,7 @@ class MessageQueue:
         """
         lock = self._live_lock(token, now_ms)
         del self._locks[token]
-        transition = self._decide(lock.entry, Availability.LOCKED, event)
+        transition = self._decide(lock.entry, event)
         return replace(transition, properties={**(properties or {}), **transition.properties})
 
     def renew(self, token: uuid.UUID, now_ms: int) -> int:
@@ -279,7 +256,7 @@ class MessageQueue:
         """
         if not self.is_scheduled(sequence_number):
             raise MessageNotFoundError(f"no message {sequence_number} is scheduled")
-        return self._decide(self._unlocked[sequence_number], Availability.SCHEDULED, Event.CANCEL)
+        return self._decide(self._unlocked[sequence_number], Event.CANCEL)
 
     def advance(self, now_ms: int) -> list[Transition]:
         """The transitions that are due: expired locks, expired messages, scheduled messages."""
@@ -290,17 +267,15 @@ class MessageQueue:
                 lock = self._locks.get(token)
                 if lock is not None and lock.until_ms <= now_ms:
                     del self._locks[token]
-                    transitions.append(
-                        self._decide(lock.entry, Availability.LOCKED, Event.LOCK_EXPIRE)
-                    )
+                    transitions.append(self._decide(lock.entry, Event.LOCK_EXPIRE))
                 continue
             entry = self._unlocked.get(number)
             if entry is None:
                 continue
             if entry.state is MessageState.SCHEDULED and entry.due_ms <= now_ms:
-                transitions.append(self._decide(entry, Availability.SCHEDULED, Event.DUE))
+                transitions.append(self._decide(entry, Event.DUE))
             elif self._is_expired(entry, now_ms):
-                transitions.append(self._decide(entry, _AVAILABILITY[entry.state], Event.EXPIRE))
+                transitions.append(self._decide(entry, Event.EXPIRE))
         return transitions
 
     def next_due_ms(self) -> int | None:
@@ -348,12 +323,11 @@ class MessageQueue:
     def _is_expired(self, entry: Entry, now_ms: int) -> bool:
         return entry.expires_ms is not None and entry.expires_ms <= now_ms
 
-    def _decide(self, entry: Entry, availability: Availability, event: Event) -> Transition:
+    def _decide(self, entry: Entry, event: Event) -> Transition:
         self._unlocked.pop(entry.sequence_number, None)
-        rule = RULES[availability, event]
-        after, action = entry, rule.action
+        after, action = entry, _ACTIONS[event]
         properties: dict[str, Any] = {}
-        if rule.is_failed_delivery:
+        if event in _FAILED_DELIVERIES:
             after = replace(after, delivery_count=entry.delivery_count + 1)
             if not self._is_dead_letter_queue and after.delivery_count >= self._max_delivery_count:
                 action = Action.DEAD_LETTER
@@ -376,10 +350,3 @@ class MessageQueue:
 
 def _dead_letter_properties(reason: str, description: str) -> dict[str, Any]:
     return {DEAD_LETTER_REASON: reason, DEAD_LETTER_DESCRIPTION: description}
-
-
-_AVAILABILITY = {
-    MessageState.ACTIVE: Availability.AVAILABLE,
-    MessageState.DEFERRED: Availability.DEFERRED,
-    MessageState.SCHEDULED: Availability.SCHEDULED,
-}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Collection, Coroutine, Iterable
 from typing import Any
 
 from localazure import limits
@@ -81,15 +81,6 @@ class ClientProtocol(asyncio.Protocol):
         self._handshake: asyncio.TimerHandle | None = None
         self._without_links_ms = 0
         self._is_flush_due = False
-        self._handlers: dict[type, Callable[[Any], None]] = {
-            Opened: self._on_opened,
-            LinkAttached: self._on_attached,
-            LinkDetached: self._on_detached,
-            CreditChanged: self._on_credit,
-            MessageReceived: self._on_message,
-            Disposed: self._on_disposed,
-            Closed: self._on_closed,
-        }
 
     # --- the socket -------------------------------------------------------------------------------
 
@@ -201,7 +192,25 @@ class ClientProtocol(asyncio.Protocol):
 
     def _handle(self, events: Iterable[Event]) -> None:
         for event in events:
-            self._handlers[type(event)](event)
+            match event:
+                case Opened():
+                    if self._handshake is not None:
+                        self._handshake.cancel()
+                    self._tick_later()  # the peer has announced its idle timeout
+                case LinkAttached(link):
+                    self._attach(link)
+                case LinkDetached(link):
+                    _release(link)
+                case CreditChanged(Link(node=nodes.ReceiveNode() | nodes.ReplyNode() as node)):
+                    node.on_credit()
+                case MessageReceived(Link(node=nodes.SendNode() | nodes.RequestNode() as node)):
+                    node.on_message(event)
+                case Disposed(Link(node=nodes.ReceiveNode() as node)):
+                    node.on_disposed(event)
+                case Closed(p.Error(condition, description)):
+                    logger.info("a connection was closed: %s %s", condition, description)
+                case _:
+                    pass
 
     def _close_without_links(self, elapsed_ms: int) -> None:
         has_links = any(True for _ in self._connection.links())
@@ -213,13 +222,7 @@ class ClientProtocol(asyncio.Protocol):
             )
             self._handle(self._connection.close(p.Error(CONNECTION_FORCED, reason, {})))
 
-    def _on_opened(self, _event: Opened) -> None:
-        if self._handshake is not None:
-            self._handshake.cancel()
-        self._tick_later()  # the peer has announced its idle timeout
-
-    def _on_attached(self, event: LinkAttached) -> None:
-        link = event.link
+    def _attach(self, link: Link) -> None:
         try:
             link.node = attaching.node_for(self, link)
         except RefusedError as refusal:
@@ -233,27 +236,6 @@ class ClientProtocol(asyncio.Protocol):
             ),
             properties={MAX_BATCH_SIZE_PROPERTY: ULong(batch_bytes)},
         )
-
-    def _on_detached(self, event: LinkDetached) -> None:
-        _release(event.link)
-
-    def _on_credit(self, event: CreditChanged) -> None:
-        if isinstance(event.link.node, nodes.ReceiveNode | nodes.ReplyNode):
-            event.link.node.on_credit()
-
-    def _on_message(self, event: MessageReceived) -> None:
-        if isinstance(event.link.node, nodes.SendNode | nodes.RequestNode):
-            event.link.node.on_message(event)
-
-    def _on_disposed(self, event: Disposed) -> None:
-        if isinstance(event.link.node, nodes.ReceiveNode):
-            event.link.node.on_disposed(event)
-
-    def _on_closed(self, event: Closed) -> None:
-        if event.error is not None:
-            logger.info(
-                "a connection was closed: %s %s", event.error.condition, event.error.description
-            )
 
 
 def _idle_error(link: Link) -> p.Error:
@@ -270,7 +252,7 @@ def _idle_error(link: Link) -> p.Error:
 
 
 def _release(link: Link) -> None:
-    if link.node is not None:
+    if isinstance(link.node, nodes.ReceiveNode):
         link.node.on_detached()
 
 

@@ -6,9 +6,10 @@ an HTTP request of its own; a part of the response is its answer and carries its
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from email.parser import HeaderParser
 from urllib.parse import parse_qs
+
+from multidict import CIMultiDict
 
 from localazure.storage.operations import Api, Operation
 
@@ -29,7 +30,7 @@ def deletions(content_type: str, body: bytes) -> dict[str, Operation]:
         words = line.split()
         if len(words) < 2:  # noqa: PLR2004 - method and target
             continue
-        headers = _LowerCase(HeaderParser().parsestr(rest, headersonly=True).items())
+        headers = CIMultiDict(HeaderParser().parsestr(rest, headersonly=True).items())
         operation = Operation.classify(words[0].upper(), words[1], headers)
         if operation is not None and operation.api is Api.DELETE_BLOB:
             found[content_id] = operation
@@ -62,10 +63,3 @@ def _parts(content_type: str, body: bytes) -> list[tuple[str, str]]:
         content_id = HeaderParser().parsestr(head, headersonly=True).get("Content-ID")
         found.append((content_id or str(number), payload))
     return found
-
-
-class _LowerCase(dict[str, str]):
-    """Headers of a part, looked up in lower case as `Operation.classify` asks for them."""
-
-    def __init__(self, items: list[tuple[str, str]] | Mapping[str, str]) -> None:
-        super().__init__((name.lower(), value) for name, value in dict(items).items())

@@ -51,7 +51,7 @@ class Peer:
     def reads(self) -> list[Any]:
         self._decoder.feed(self.connection.take_output())
         return [
-            frame.data if isinstance(frame, frames.ProtocolHeader) else frame.performative
+            frame if isinstance(frame, bytes) else frame.performative
             for frame in self._decoder.frames()
         ]
 

@@ -94,7 +94,7 @@ def test_any_chunking_gives_the_same_frames(
 ) -> None:
     data = frames.AMQP_HEADER + b"".join(map(wire, sent)) + frames.HEARTBEAT
     expected = [
-        frames.ProtocolHeader(frames.AMQP_HEADER),
+        frames.AMQP_HEADER,
         *sent,
         frames.Frame(frames.AMQP_FRAME, 0, None),
     ]

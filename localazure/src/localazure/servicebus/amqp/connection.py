@@ -27,7 +27,6 @@ from localazure.servicebus.amqp.frames import (
     SASL_HEADER,
     Frame,
     FrameDecoder,
-    ProtocolHeader,
     encode_frame,
 )
 from localazure.servicebus.amqp.link import Link
@@ -147,8 +146,8 @@ class Connection:
         self._decoder.feed(data)
         try:
             for frame in self._frames():
-                if isinstance(frame, ProtocolHeader):
-                    self._receive_header(frame.data)
+                if isinstance(frame, bytes):
+                    self._receive_header(frame)
                 elif frame.performative is not None:  # else a heartbeat
                     self._receive_frame(frame, type(frame.performative))
                 yield from self._take_events()
@@ -156,7 +155,7 @@ class Connection:
             self._abandon(p.Error(error.condition, str(error), {}))
             yield from self._take_events()
 
-    def _frames(self) -> Iterator[ProtocolHeader | Frame]:
+    def _frames(self) -> Iterator[bytes | Frame]:
         frames = self._decoder.frames()
         while not self.is_closed and (frame := next(frames, None)) is not None:
             yield frame

@@ -29,13 +29,6 @@ HEARTBEAT = _FRAME_HEADER.pack(FRAME_HEADER_SIZE, 2, AMQP_FRAME, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class ProtocolHeader:
-    """The 8 bytes that begin a protocol layer."""
-
-    data: bytes
-
-
-@dataclass(frozen=True, slots=True)
 class Frame:
     """One frame. The performative is None in a heartbeat."""
 
@@ -65,8 +58,8 @@ class FrameDecoder:
         """Add the next bytes of the stream."""
         self._buffer += data
 
-    def frames(self) -> Iterator[ProtocolHeader | Frame]:
-        """All complete headers and frames, in order.
+    def frames(self) -> Iterator[bytes | Frame]:
+        """All complete protocol headers, as they are, and frames, in order.
 
         Raises:
             FramingError: the stream is not a sequence of frames. The rest of it cannot be read.
@@ -74,9 +67,8 @@ class FrameDecoder:
         """
         while len(self._buffer) >= FRAME_HEADER_SIZE:
             if self._buffer.startswith(b"AMQP"):
-                header = bytes(self._buffer[:HEADER_SIZE])
+                yield bytes(self._buffer[:HEADER_SIZE])
                 del self._buffer[:HEADER_SIZE]
-                yield ProtocolHeader(header)
                 continue
             size, offset, kind, channel = _FRAME_HEADER.unpack_from(self._buffer)
             if size > self._max_frame_size:

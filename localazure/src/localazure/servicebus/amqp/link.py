@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from localazure.servicebus.amqp import performatives as p
 from localazure.servicebus.amqp.errors import MESSAGE_SIZE_EXCEEDED, IllegalStateError
 from localazure.servicebus.amqp.serial import SERIAL_MODULUS, signed_difference
+
+if TYPE_CHECKING:
+    from localazure.servicebus.amqp.session import Session
 
 # Messages that a peer may send before the first of them is settled.
 LINK_CREDIT = 1000
@@ -49,22 +52,6 @@ class Disposed:
 LinkEvent = CreditChanged | MessageReceived | Disposed
 
 
-class LinkTransport(Protocol):
-    """The session, as the links that it carries need it."""
-
-    def send(self, performative: p.Composite) -> None:
-        """Send a frame on the session's channel."""
-
-    def send_flow(self, link_fields: dict[str, Any] | None = None) -> None:
-        """Send the windows of the session, and the credit of a link."""
-
-    def send_message(self, link: Link, *, tag: bytes, payload: bytes, is_settled: bool) -> None:
-        """Send a message in one or more transfers."""
-
-    def emit(self, event: LinkEvent) -> None:
-        """Report an event to the application."""
-
-
 class LinkState(enum.Enum):
     """Where a link is between the peer's attach and the last detach."""
 
@@ -86,8 +73,8 @@ class _Incoming:
 class Link:
     """A link that the peer attached. This end sends on it, or receives."""
 
-    def __init__(self, transport: LinkTransport, attach: p.Attach) -> None:
-        self._transport = transport
+    def __init__(self, session: Session, attach: p.Attach) -> None:
+        self._session = session
         self.attach = attach
         self.state = LinkState.ATTACHING
         self.credit = 0
@@ -143,14 +130,14 @@ class Link:
         """Close the link from this end."""
         if self.state in (LinkState.ATTACHING, LinkState.ATTACHED):
             self.state = LinkState.DETACHING
-            self._transport.send(p.Detach(self.handle, closed=True, error=error))
+            self._session.send(p.Detach(self.handle, closed=True, error=error))
 
     def deliver(self, *, tag: bytes, payload: bytes, is_settled: bool) -> None:
         """Send a message for one credit."""
         self._is_used = True
         self.credit -= 1
         self._delivery_count = (self._delivery_count + 1) % SERIAL_MODULUS
-        self._transport.send_message(self, tag=tag, payload=payload, is_settled=is_settled)
+        self._session.send_message(self, tag=tag, payload=payload, is_settled=is_settled)
 
     def settle_incoming(self, received: MessageReceived, state: p.Composite) -> None:
         """Send the outcome of the peer's message, and renew the peer's credit."""
@@ -158,7 +145,7 @@ class Link:
         if self.state is not LinkState.ATTACHED:
             return
         if not received.is_settled:
-            self._transport.send(
+            self._session.send(
                 p.Disposition(p.RECEIVER, received.delivery_id, settled=True, state=state)
             )
         self._grant_credit()
@@ -166,7 +153,7 @@ class Link:
     def settle_outgoing(self, disposed: Disposed, state: p.Composite) -> None:
         """Answer the peer's outcome of a message: with the same state, or with another one."""
         if self.state is LinkState.ATTACHED and not disposed.is_settled:
-            self._transport.send(
+            self._session.send(
                 p.Disposition(p.SENDER, disposed.delivery_id, settled=True, state=state)
             )
 
@@ -175,7 +162,7 @@ class Link:
         self._delivery_count = (self._delivery_count + self.credit) % SERIAL_MODULUS
         self.credit = 0
         self.is_draining = False
-        self._transport.send_flow(self._flow(drain=True))
+        self._session.send_flow(self._flow(drain=True))
 
     # --- frames of the peer ---------------------------------------------------------------------
 
@@ -186,9 +173,9 @@ class Link:
             limit = (flow.delivery_count or 0) + flow.link_credit
             self.credit = max(0, signed_difference(limit, self._delivery_count))
             self.is_draining = bool(flow.drain)
-            self._transport.emit(CreditChanged(self))
+            self._session.emit(CreditChanged(self))
         if flow.echo:
-            self._transport.send_flow(self._flow())
+            self._session.send_flow(self._flow())
 
     def on_transfer(self, transfer: p.Transfer, payload: bytes) -> None:
         """Collect the transfers of a message.
@@ -236,14 +223,14 @@ class Link:
             reason = f"a message may have {self._max_message_size} bytes at most"
             self.settle_incoming(received, p.Rejected(p.Error(MESSAGE_SIZE_EXCEEDED, reason, {})))
         else:
-            self._transport.emit(received)
+            self._session.emit(received)
 
     def on_disposition(
         self, delivery_id: int, tag: bytes, state: p.Composite, *, is_settled: bool
     ) -> None:
         """Report the outcome of a message that this end sent."""
         self._is_used = True
-        self._transport.emit(Disposed(self, delivery_id, tag, state, is_settled))
+        self._session.emit(Disposed(self, delivery_id, tag, state, is_settled))
 
     # --- internals ------------------------------------------------------------------------------
 
@@ -261,14 +248,14 @@ class Link:
             max_message_size=self._max_message_size,
             properties=properties,
         )
-        self._transport.send(answer)
+        self._session.send(answer)
 
     def _grant_credit(self) -> None:
         """Renew the credit once half of it is used: one flow frame serves many messages."""
         available = LINK_CREDIT - self._unanswered
         if self.credit < LINK_CREDIT // 2 < available:
             self.credit = available
-            self._transport.send_flow(self._flow())
+            self._session.send_flow(self._flow())
 
     def _flow(self, *, drain: bool = False) -> dict[str, Any]:
         return {
