@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import NamedTuple
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
-from localazure.storage.operations import ROOT_CONTAINER, account_of
+from localazure.storage.operations import ROOT_CONTAINER, account_of, split_target
 from localazure.storage_client.service import Service
 
 _READS = frozenset({"GET", "HEAD"})
@@ -36,8 +36,7 @@ def needed_for(
         target: path and query as sent, the account first.
         headers: looked up case-insensitively by the mapping itself.
     """
-    path, _, query_string = target.partition("?")
-    query = {name.lower(): values[0] for name, values in parse_qs(query_string).items()}
+    path, query = split_target(target)
     account, _, rest = path.removeprefix("/").partition("/")
     resource = f"storageAccounts/{account}"
     if service is Service.QUEUE:

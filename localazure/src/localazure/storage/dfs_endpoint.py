@@ -24,7 +24,7 @@ from localazure.storage.hierarchy import (
 from localazure.storage.ledger import Ledger
 from localazure.storage.operations import Api, Operation
 from localazure.storage.path_listing import DEFAULT_PAGE
-from localazure.storage.refusal import SERVER_BUSY, Refusal
+from localazure.storage.refusal import SERVER_BUSY, TOO_LARGE, Refusal, not_covered
 
 if TYPE_CHECKING:
     from azure.storage.blob import ContentSettings
@@ -133,13 +133,7 @@ class DfsEndpoint:
     ) -> web.Response:
         conditions = {name for name in request.headers if "if-" in name.lower()}
         if conditions - {"If-None-Match"}:
-            raise PathError(
-                Refusal(
-                    HTTPStatus.NOT_IMPLEMENTED,
-                    "NotImplemented",
-                    f"localazure does not cover renames with {', '.join(sorted(conditions))}.",
-                )
-            )
+            raise PathError(not_covered(f"renames with {', '.join(sorted(conditions))}"))
         source = Place.of(asked.source)
         kind = await self._hierarchy.kind(source)
         if kind is None:
@@ -158,13 +152,7 @@ class DfsEndpoint:
         self, asked: PathRequest, place: Place, request: web.BaseRequest
     ) -> web.Response:
         if (request.content_length or 0) > MAX_APPEND_BYTES:
-            raise PathError(
-                Refusal(
-                    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                    "RequestBodyTooLarge",
-                    "The request body is too large and exceeds the maximum permissible limit.",
-                )
-            )
+            raise PathError(TOO_LARGE)
         data = await request.content.read()
         position = _position(asked)
         await self._hierarchy.append(place, position, data)

@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from http import HTTPStatus
 from typing import Self
-from urllib.parse import parse_qs, quote, unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
-from localazure.storage.operations import account_of, split_path
-from localazure.storage.refusal import Refusal
+from localazure.storage.operations import account_of, split_path, split_target
+from localazure.storage.refusal import Refusal, not_covered
 
 
 class Action(StrEnum):
@@ -33,11 +32,8 @@ class Action(StrEnum):
 
 _PATCHES = {"append": Action.APPEND, "flush": Action.FLUSH}
 _RESOURCES = {"file": Action.CREATE_FILE, "directory": Action.CREATE_DIRECTORY}
-_NO_SAS = Refusal(
-    HTTPStatus.NOT_IMPLEMENTED,
-    "NotImplemented",
-    "localazure does not cover shared access signatures for files and directories: "
-    "use the account's key or an identity.",
+_NO_SAS = not_covered(
+    "shared access signatures for files and directories: use the account's key or an identity"
 )
 
 
@@ -92,8 +88,7 @@ class PathRequest:
         Returns:
             None for a request to the Blob service.
         """
-        path, _, query_string = target.partition("?")
-        query = {name.lower(): values[0] for name, values in parse_qs(query_string).items()}
+        path, query = split_target(target)
         if query.keys() & {"restype", "comp"}:
             return None
         resource, action = query.get("resource", ""), query.get("action", "")
@@ -117,17 +112,13 @@ class PathRequest:
                 pass
         if found is None:
             is_covered = method != "PATCH" and not resource and not action
-            return None if is_covered else _not_covered(method, resource or action)
+            return (
+                None
+                if is_covered
+                else not_covered(f"{method} of {resource or action} at the dfs endpoint")
+            )
         if "sig" in query:
             return _NO_SAS
         if found is not Action.LIST and not unquote(Place.of(path).name):
-            return _not_covered(method, "the root directory")
+            return not_covered(f"{method} of the root directory at the dfs endpoint")
         return cls(found, path.rstrip("/"), query, source)
-
-
-def _not_covered(method: str, what: str) -> Refusal:
-    return Refusal(
-        HTTPStatus.NOT_IMPLEMENTED,
-        "NotImplemented",
-        f"localazure does not cover {method} of {what} at the dfs endpoint.",
-    )

@@ -23,7 +23,7 @@ from localazure.storage.actions import Needed, needed_for
 from localazure.storage.configuration import Account
 from localazure.storage.host_style import PathStyle, to_path_style
 from localazure.storage.operations import account_of
-from localazure.storage.refusal import NOT_AUTHENTIC, Refusal
+from localazure.storage.refusal import NOT_AUTHENTIC, Refusal, not_covered
 from localazure.storage.targets import Targets
 from localazure.storage_client.service import Service
 from localazure.storage_client.signature import sign_request
@@ -48,11 +48,7 @@ _FLAT: Final = Refusal(
     "HierarchicalNamespaceNotEnabled",
     "The account has no hierarchical namespace: its storage.json lacks isHnsEnabled.",
 )
-_NO_BATCH: Final = Refusal(
-    HTTPStatus.NOT_IMPLEMENTED,
-    "NotImplemented",
-    "localazure does not cover batches by identity: the requests in them carry tokens.",
-)
+_NO_BATCH: Final = not_covered("batches by identity: the requests in them carry tokens")
 
 
 class Gate:

@@ -14,7 +14,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 from localazure.storage.dfs_requests import Place
-from localazure.storage.path_listing import IS_FOLDER, Page, PathListing, is_directory
+from localazure.storage.path_listing import IS_FOLDER, Page, is_directory, page_of
 from localazure.storage.refusal import Refusal
 
 if TYPE_CHECKING:  # to load the SDK takes as long as the rest of the part
@@ -191,11 +191,13 @@ class Hierarchy:
         await self._blob(place).delete_blob(params=parameters)
 
     async def list(self, place: Place, *, is_recursive: bool, size: int, after: str) -> Page:
-        """A page of the paths below a directory; see `PathListing.page`."""
+        """A page of the paths below a directory; see `page_of`."""
         if place.name and await self.kind(place) is not Kind.DIRECTORY:
             raise PathError(PATH_NOT_FOUND)
-        listing = PathListing(self._container(place))
-        return await listing.page(place.name, is_recursive=is_recursive, size=size, after=after)
+        container = self._container(place)
+        return await page_of(
+            container, place.name, is_recursive=is_recursive, size=size, after=after
+        )
 
     # --- blobs ---------------------------------------------------------------------------------
 

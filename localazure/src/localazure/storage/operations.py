@@ -108,8 +108,7 @@ class Operation:
             target: path and query as sent.
             headers: looked up case-insensitively by the mapping itself.
         """
-        path, _, query_string = target.partition("?")
-        query = {name.lower(): values[0] for name, values in parse_qs(query_string).items()}
+        path, query = split_target(target)
         if "restype" in query or not split_path(path)[1]:
             return None
         api = None
@@ -155,6 +154,12 @@ def _classify_put(query: Mapping[str, str], headers: Mapping[str, str]) -> Api |
 def account_of(path: str) -> str:
     """The account of a path-style path `/account/container/blob`."""
     return path.removeprefix("/").partition("?")[0].partition("/")[0]
+
+
+def split_target(target: str) -> tuple[str, dict[str, str]]:
+    """Path, as sent, and query: the first value of each parameter, by its name in lower case."""
+    path, _, query = target.partition("?")
+    return path, {name.lower(): values[0] for name, values in parse_qs(query).items()}
 
 
 def split_path(path: str) -> tuple[str, str]:

@@ -31,56 +31,54 @@ class Page:
     end: str
 
 
-class PathListing:
-    """The paths of one file system."""
+async def page_of(
+    container: ContainerClient, directory: str, *, is_recursive: bool, size: int, after: str
+) -> Page:
+    """A page of the paths below a directory.
 
-    def __init__(self, container: ContainerClient) -> None:
-        self._container = container
+    Args:
+        container: of the file system.
+        directory: its name; empty for the root.
+        is_recursive: whether paths in directories below it are listed, too.
+        size: paths of a page at most.
+        after: the end of the page before; empty for the first page.
+    """
+    top = f"{directory}/" if directory else ""
+    options: Any = {
+        "name_starts_with": top or None,
+        "include": ["metadata"],
+        "results_per_page": size,
+    }
+    listed = container.list_blobs if is_recursive else container.walk_blobs
+    pages: Any = listed(**options).by_page(after or None)
+    blobs = sorted([each async for each in await anext(pages)], key=_in_order_of_names)
+    paths: dict[str, dict[str, str]] = {}  # by where a page ends that ends with the path
+    previous = after
+    for blob in blobs:
+        for name in _directories(blob.name, top):
+            begins = not previous.startswith(f"{name}/") and name not in paths
+            if begins and not await _is_on_page_before(container, name, after):
+                paths[f"{name}/"] = {"name": name, "isDirectory": "true"}
+        if not blob.name.endswith("/"):
+            paths[blob.name] = _described(blob)
+        previous = blob.name
+    if len(paths) <= size:
+        return Page(list(paths.values()), pages.continuation_token or "")
+    return Page(list(paths.values())[:size], list(paths)[size - 1])
 
-    async def page(self, directory: str, *, is_recursive: bool, size: int, after: str) -> Page:
-        """A page of the paths below a directory.
 
-        Args:
-            directory: its name; empty for the root.
-            is_recursive: whether paths in directories below it are listed, too.
-            size: paths of a page at most.
-            after: the end of the page before; empty for the first page.
-        """
-        top = f"{directory}/" if directory else ""
-        options: Any = {
-            "name_starts_with": top or None,
-            "include": ["metadata"],
-            "results_per_page": size,
-        }
-        listed = self._container.list_blobs if is_recursive else self._container.walk_blobs
-        pages: Any = listed(**options).by_page(after or None)
-        blobs = sorted([each async for each in await anext(pages)], key=_in_order_of_names)
-        paths: dict[str, dict[str, str]] = {}  # by where a page ends that ends with the path
-        previous = after
-        for blob in blobs:
-            for name in _directories(blob.name, top):
-                begins = not previous.startswith(f"{name}/") and name not in paths
-                if begins and not await self._is_on_page_before(name, after):
-                    paths[f"{name}/"] = {"name": name, "isDirectory": "true"}
-            if not blob.name.endswith("/"):
-                paths[blob.name] = _described(blob)
-            previous = blob.name
-        if len(paths) <= size:
-            return Page(list(paths.values()), pages.continuation_token or "")
-        return Page(list(paths.values())[:size], list(paths)[size - 1])
+async def _is_on_page_before(container: ContainerClient, name: str, after: str) -> bool:
+    """Whether a directory that is not on this page has a blob of its own."""
+    from azure.core.exceptions import ResourceNotFoundError  # noqa: PLC0415 - see `hierarchy`
 
-    async def _is_on_page_before(self, name: str, after: str) -> bool:
-        """Whether a directory that is not on this page has a blob of its own."""
-        from azure.core.exceptions import ResourceNotFoundError  # noqa: PLC0415 - see `hierarchy`
-
-        # Names between a name and its continuation by "/" all begin with it.
-        if not after.startswith(name):
-            return False
-        try:
-            await self._container.get_blob_client(name).get_blob_properties()
-        except ResourceNotFoundError:
-            return False
-        return True
+    # Names between a name and its continuation by "/" all begin with it.
+    if not after.startswith(name):
+        return False
+    try:
+        await container.get_blob_client(name).get_blob_properties()
+    except ResourceNotFoundError:
+        return False
+    return True
 
 
 def is_directory(blob: BlobProperties) -> bool:

@@ -32,7 +32,7 @@ from localazure.storage.gate import Gate
 from localazure.storage.host_style import names_account
 from localazure.storage.ledger import Ledger
 from localazure.storage.operations import Operation
-from localazure.storage.refusal import NOT_AUTHENTIC, SERVER_BUSY, Refusal
+from localazure.storage.refusal import NOT_AUTHENTIC, SERVER_BUSY, TOO_LARGE, Refusal
 from localazure.storage_client.service import Service
 
 logger = logging.getLogger(__name__)
@@ -59,12 +59,6 @@ MAX_HEADER_BYTES = 64 * 1024
 # How long a request waits while Azurite starts again.
 AZURITE_TIMEOUT_SECONDS = 30.0
 NO_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10)
-
-BATCH_TOO_LARGE = Refusal(
-    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-    "RequestBodyTooLarge",
-    "The request body is too large and exceeds the maximum permissible limit.",
-)
 
 # The headers that a request is forwarded with.
 HEADERS = web.RequestKey("headers", CIMultiDict[str])
@@ -236,7 +230,7 @@ class Proxy:
         while len(content) <= batch.MAX_BATCH_BYTES and not request.content.at_eof():
             content += await request.content.read(batch.MAX_BATCH_BYTES + 1 - len(content))
         if len(content) > batch.MAX_BATCH_BYTES:
-            return self._refuse(BATCH_TOO_LARGE)
+            return self._refuse(TOO_LARGE)
         deletions = batch.deletions(request.headers.get("Content-Type", ""), content)
         intents = dict(zip(deletions, await ledger.open(list(deletions.values())), strict=True))
         settled = False

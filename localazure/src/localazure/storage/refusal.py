@@ -34,6 +34,12 @@ class Refusal:
         )
 
 
+def not_covered(what: str) -> Refusal:
+    """What a real account does and this one does not."""
+    message = f"localazure does not cover {what}."
+    return Refusal(HTTPStatus.NOT_IMPLEMENTED, "NotImplemented", message)
+
+
 SERVER_BUSY = Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "ServerBusy", "The server is busy.")
 """The SDKs try again."""
 
@@ -44,3 +50,9 @@ NOT_AUTHENTIC = Refusal(
     "formed correctly including the signature.",
 )
 """A key or a signature is wrong."""
+
+TOO_LARGE = Refusal(
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    "RequestBodyTooLarge",
+    "The request body is too large and exceeds the maximum permissible limit.",
+)

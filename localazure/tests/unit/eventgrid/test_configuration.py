@@ -12,7 +12,6 @@ from localazure.eventgrid.configuration import Configuration, Subscription, load
 from localazure.eventgrid.destinations import (
     ServiceBusTopicDestination,
     StorageQueueDestination,
-    WebHookDestination,
 )
 from localazure.eventgrid.filters import operands
 from localazure.eventgrid.schemas import Schema
@@ -28,7 +27,7 @@ FULL: dict[str, Any] = {
                 "destination": {
                     "endpointType": "WebHook",
                     "properties": {
-                        "endpointUrl": "{functions_url}/api/hook",
+                        "endpointUrl": "{functions_url}/api/hook?code={functions_system_key}",
                         "maxEventsPerBatch": 5,
                         "preferredBatchSizeInKilobytes": 8,
                     },
@@ -103,22 +102,6 @@ def destination_of(subscription: Subscription) -> Any:
     return subscription.properties.destination.properties
 
 
-def test_a_webhook_of_the_functions_host(tmp_path: Path) -> None:
-    url = (
-        "{functions_url}/runtime/webhooks/blobs"
-        "?functionName=Host.Functions.x&code={functions_system_key}"
-    )
-    there = environment(tmp_path)
-    document = changed(f"{DESTINATION}.properties.endpointUrl", url)
-    there.event_grid_config.write_text(json.dumps(document))
-    destination = destination_of(only(load(there)))
-    assert isinstance(destination, WebHookDestination)
-    assert destination.url(there) == (
-        f"{there.functions_url}/runtime/webhooks/blobs"
-        f"?functionName=Host.Functions.x&code={there.keys.functions_system}"
-    )
-
-
 def test_without_a_file_there_are_the_system_topics(tmp_path: Path) -> None:
     configuration = load(environment(tmp_path / "absent"))
     assert set(configuration.topics_by_name) == {"storage", "azure-ml"}
@@ -129,8 +112,9 @@ def test_every_setting_is_read(tmp_path: Path) -> None:
     configuration = read(tmp_path, FULL)
     subscription, retry_schedule = only(configuration), configuration.retry_schedule
     properties, batching = subscription.properties, subscription.batching(attempts=0)
-    assert destination_of(subscription).url(environment(tmp_path)) == (
-        "http://127.0.0.1:7071/api/hook"
+    there = environment(tmp_path)
+    assert destination_of(subscription).url(there) == (
+        f"http://127.0.0.1:7071/api/hook?code={there.keys.functions_system}"
     )
     assert configuration.delivery_schema(subscription) is Schema.CLOUD_EVENTS
     assert batching.max_events_per_batch == 5
@@ -148,13 +132,6 @@ def test_every_setting_is_read(tmp_path: Path) -> None:
         (True,),
         (None,),
     ]
-
-
-def test_retry_schedule_of_local_tests(tmp_path: Path) -> None:
-    document = {**FULL, "retryScheduleSeconds": [0.1, 2]}
-    schedule = read(tmp_path, document).retry_schedule
-    assert schedule.delays_seconds == (0.1, 2)
-    assert schedule.scaled
 
 
 def test_topic_of_service_bus(tmp_path: Path) -> None:

@@ -196,10 +196,3 @@ def test_dead_letters_may_be_forwarded_to_the_queue_itself(tmp_path: Path) -> No
 def test_durations(tmp_path: Path, text: str, milliseconds: int) -> None:
     file = write(tmp_path, Queues=[queue(DefaultMessageTimeToLive=text)])
     assert configuration.load(file).queues[0].properties.default_ttl_ms == milliseconds
-
-
-@pytest.mark.parametrize("text", ["", "P", "PT", "-PT1S", "60", "1:00:00"])
-def test_text_that_is_not_a_duration(tmp_path: Path, text: str) -> None:
-    file = write(tmp_path, Queues=[queue(DefaultMessageTimeToLive=text)])
-    with pytest.raises(ConfigurationError, match="DefaultMessageTimeToLive"):
-        configuration.load(file)

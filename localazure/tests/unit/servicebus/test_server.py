@@ -121,6 +121,7 @@ async def client(tmp_path: Path, clock: list[int]) -> AsyncIterator[Session]:
     clients: set[ClientProtocol] = set()
     session = Session(broker, clients)
     assert clients == {session.protocol}
+    assert session.protocol.authorization.authenticate("PLAIN", b"\0k\0v")
     yield session
     session.protocol.connection_lost(None)
     assert not clients
@@ -133,6 +134,7 @@ def token(expiry_seconds: int) -> str:
 
 
 async def test_a_token_that_expires_ends_its_links(client: Session, clock: list[int]) -> None:
+    client = Session(client.protocol.broker, set())
     client.protocol.authorization.put_token("sb://h/q", token(1500), 1000)
     attached, _ = client.attaches("q", receives=False)
     assert attached.target == p.Target("q")
@@ -144,6 +146,7 @@ async def test_a_token_that_expires_ends_its_links(client: Session, clock: list[
     assert detach.error.condition == "amqp:unauthorized-access"
     refused = client.attaches("q", receives=False, handle=1)
     assert refused[-1].error.condition == "amqp:unauthorized-access"
+    client.protocol.connection_lost(None)
 
 
 @pytest.mark.parametrize(
@@ -162,14 +165,12 @@ async def test_links_to_invalid_addresses_are_refused(
     receives: bool,  # noqa: FBT001 - pytest gives it by name
     condition: str,
 ) -> None:
-    assert client.protocol.authorization.authenticate("PLAIN", b"\0k\0v")
     attached, detached = client.attaches(address, receives=receives)
     assert (attached.source, attached.target) == (None, None)
     assert detached.error.condition == condition
 
 
 async def test_transactions_are_refused(client: Session) -> None:
-    client.protocol.authorization.authenticate("PLAIN", b"\0k\0v")
     coordinator = Described(ULong(0x30), [])
     attach = p.Attach("l", 0, role=False, source=p.Source("x"), target=coordinator)
     assert client.sends(frames.encode_frame(attach))[-1].error.condition == "amqp:not-implemented"
@@ -180,7 +181,6 @@ async def test_session_receivers_are_refused_and_logged(
     client: Session, caplog: pytest.LogCaptureFixture, session: str | None
 ) -> None:
     """A session id of None asks for the next available session."""
-    client.protocol.authorization.authenticate("PLAIN", b"\0k\0v")
     source = p.Source("q", filter={Symbol("com.microsoft:session-filter"): session})
     attach = p.Attach("m", 1, role=True, source=source, target=p.Target("q"))
     error = client.sends(frames.encode_frame(attach))[-1].error
@@ -191,7 +191,6 @@ async def test_session_receivers_are_refused_and_logged(
 
 async def test_a_message_without_an_id_gets_one(client: Session) -> None:
     """azure-servicebus for Python sets ids itself. Node's consumer fails without one."""
-    client.protocol.authorization.authenticate("PLAIN", b"\0k\0v")
     client.attaches("q", receives=False)
     body = encode(Described(ULong(0x75), b"body"))
     client.sends(frames.encode_frame(p.Transfer(0, 0, b"t", 0), body))
@@ -219,7 +218,6 @@ async def test_an_outcome_modifies_application_properties(
     outcome: p.Composite,
     dead: bool,  # noqa: FBT001 - pytest gives it by name
 ) -> None:
-    client.protocol.authorization.authenticate("PLAIN", b"\0k\0v")
     queue = client.protocol.broker.namespace.find("q")
     assert queue is not None
     properties = encode(Described(ULong(0x74), {"kept": 1, "attempt": 1}))
@@ -248,7 +246,6 @@ MINUTE_MS = 60_000
 
 
 async def test_a_link_that_nobody_uses_is_detached(client: Session, clock: list[int]) -> None:
-    client.protocol.authorization.authenticate("PLAIN", b"\0k\0v")
     client.attaches("q", receives=True)
     client.attaches("q", receives=False, handle=1)
     clock[0] += MINUTE_MS

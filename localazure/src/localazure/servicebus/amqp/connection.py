@@ -75,24 +75,6 @@ class State(enum.Enum):
     CLOSED = enum.auto()
 
 
-# Which frames are allowed in which state, and the state that follows.
-_RULES: dict[tuple[State, bytes | type], State] = {
-    (State.START, SASL_HEADER): State.SASL,
-    (State.START, AMQP_HEADER): State.HEADERS_EXCHANGED,
-    (State.SASL, p.SaslInit): State.AUTHENTICATED,
-    (State.AUTHENTICATED, AMQP_HEADER): State.HEADERS_EXCHANGED,
-    (State.HEADERS_EXCHANGED, p.Open): State.OPENED,
-    (State.OPENED, p.Begin): State.OPENED,
-    (State.OPENED, p.Attach): State.OPENED,
-    (State.OPENED, p.Flow): State.OPENED,
-    (State.OPENED, p.Transfer): State.OPENED,
-    (State.OPENED, p.Disposition): State.OPENED,
-    (State.OPENED, p.Detach): State.OPENED,
-    (State.OPENED, p.End): State.OPENED,
-    (State.OPENED, p.Close): State.CLOSED,
-    (State.CLOSE_SENT, p.Close): State.CLOSED,
-}
-
 # Frames that a session handles.
 _SESSION_HANDLERS: dict[type, Callable[[Session, Frame, Any], None]] = {
     p.Attach: Session.on_attach,
@@ -100,6 +82,18 @@ _SESSION_HANDLERS: dict[type, Callable[[Session, Frame, Any], None]] = {
     p.Transfer: Session.on_transfer,
     p.Disposition: Session.on_disposition,
     p.Detach: Session.on_detach,
+}
+
+# Which frames are allowed in which state, and the state that follows.
+_RULES: dict[tuple[State, bytes | type], State] = {
+    (State.START, SASL_HEADER): State.SASL,
+    (State.START, AMQP_HEADER): State.HEADERS_EXCHANGED,
+    (State.SASL, p.SaslInit): State.AUTHENTICATED,
+    (State.AUTHENTICATED, AMQP_HEADER): State.HEADERS_EXCHANGED,
+    (State.HEADERS_EXCHANGED, p.Open): State.OPENED,
+    **{(State.OPENED, kind): State.OPENED for kind in (p.Begin, *_SESSION_HANDLERS, p.End)},
+    (State.OPENED, p.Close): State.CLOSED,
+    (State.CLOSE_SENT, p.Close): State.CLOSED,
 }
 
 
