@@ -142,6 +142,20 @@ def test_a_value_cut_short_is_refused(value: Any, choices: st.DataObject) -> Non
         decode(data[: choices.draw(st.integers(0, len(data) - 1))])
 
 
+@pytest.mark.parametrize("size", range(245, 260))
+def test_sizes_and_counts_around_the_limit_of_one_byte(size: int) -> None:
+    data = b"x" * size
+    for value in (
+        data,
+        [data],
+        {"": data},
+        Array((data,)),
+        Array((1,) * size),
+        Array((None,) * size),
+    ):
+        assert decode(encode(value)) == (value, len(encode(value)))
+
+
 def test_not_a_number_comes_back() -> None:
     for value in (math.nan, Float32(math.nan)):
         decoded, _ = decode(encode(value))

@@ -22,6 +22,7 @@ from localazure.servicebus.amqp.types import (
 
 DESCRIBED, NULL, TRUE, FALSE = 0x00, 0x40, 0x41, 0x42
 UINT0, ULONG0, LIST0 = 0x43, 0x44, 0x45
+UINT, ULONG, INT, LONG = 0x70, 0x80, 0x71, 0x81
 SMALL_UINT, SMALL_ULONG, SMALL_INT, SMALL_LONG, BOOLEAN = 0x52, 0x53, 0x54, 0x55, 0x56
 CHAR, UUID = 0x73, 0x98
 BINARY8, STRING8, SYMBOL8 = 0xA0, 0xA1, 0xA3
@@ -32,12 +33,12 @@ LIST8, MAP8, LIST32, MAP32, ARRAY8, ARRAY32 = 0xC0, 0xC1, 0xD0, 0xD1, 0xE0, 0xF0
 NUMBERS: tuple[tuple[int, str, type], ...] = (
     (0x50, ">B", UByte),
     (0x60, ">H", UShort),
-    (0x70, ">I", UInt),
-    (0x80, ">Q", ULong),
+    (UINT, ">I", UInt),
+    (ULONG, ">Q", ULong),
     (0x51, ">b", Byte),
     (0x61, ">h", Short),
-    (0x71, ">i", Int),
-    (0x81, ">q", int),
+    (INT, ">i", Int),
+    (LONG, ">q", int),
     (0x72, ">f", Float32),
     (0x82, ">d", float),
     (0x83, ">q", Timestamp),

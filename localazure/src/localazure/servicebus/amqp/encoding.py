@@ -13,13 +13,20 @@ from localazure.servicebus.amqp.types import (
     Array,
     Char,
     Described,
-    Int,
     Symbol,
-    UInt,
-    ULong,
 )
 
 _SMALL = 256  # the first size or count that needs more than one byte
+
+# Constructors of a zero or an empty list without data, by those of their full width.
+_ZEROS = {c.UINT: c.UINT0, c.ULONG: c.ULONG0, c.LIST32: c.LIST0}
+# Constructors of numbers that fit into one byte, and these numbers.
+_SHORT_NUMBERS = {
+    c.UINT: (c.SMALL_UINT, range(_SMALL)),
+    c.ULONG: (c.SMALL_ULONG, range(_SMALL)),
+    c.INT: (c.SMALL_INT, range(-128, 128)),
+    c.LONG: (c.SMALL_LONG, range(-128, 128)),
+}
 
 
 def encode(value: Any) -> bytes:
@@ -28,58 +35,41 @@ def encode(value: Any) -> bytes:
     Raises:
         EncodeError: the value, or something within it, has no AMQP type or is out of its range.
     """
-    encoder = _COMPACT.get(type(value))
-    if encoder is None:
-        raise EncodeError(f"no AMQP type for {type(value).__name__}")
+    kind = type(value)
+    if kind is Described:
+        return bytes([c.DESCRIBED]) + encode(value.descriptor) + encode(value.value)
+    if kind is bool:
+        return bytes([c.TRUE if value else c.FALSE])
+    wide = _WIDE.get(kind)
+    if wide is None:
+        raise EncodeError(f"no AMQP type for {kind.__name__}")
+    code, data_of = wide
+    if not value and code in _ZEROS:
+        return bytes([_ZEROS[code]])
     try:
-        return encoder(value)
+        data = data_of(value)
     except (struct.error, UnicodeEncodeError, OverflowError) as error:
-        raise EncodeError(f"{type(value).__name__} out of range: {error}") from None
+        raise EncodeError(f"{kind.__name__} out of range: {error}") from None
+    if code in _SHORT_NUMBERS:
+        short, numbers = _SHORT_NUMBERS[code]
+        return bytes([short, data[-1]]) if value in numbers else bytes([code]) + data
+    return _with_short_sizes(code, data)
 
 
-def _compact_number(
-    code: int, layout: str, short: tuple[int, range, int | None] | None
-) -> Callable[[Any], bytes]:
-    pack = struct.Struct(layout).pack
-    prefix = bytes([code])
-    if short is None:
-        return lambda value: prefix + pack(value)
-    short_code, short_range, zero_code = short
-
-    def compact(value: Any) -> bytes:
-        if value == 0 and zero_code is not None:
-            return bytes([zero_code])
-        if value in short_range:
-            return bytes([short_code, value & 0xFF])
-        return prefix + pack(value)
-
-    return compact
-
-
-def _variable(code8: int, code32: int, data: bytes) -> bytes:
-    if len(data) < _SMALL:
-        return bytes([code8, len(data)]) + data
-    return bytes([code32]) + struct.pack(">I", len(data)) + data
-
-
-def _compound(code8: int, code32: int, count: int, data: bytes) -> bytes:
-    if len(data) + 1 < _SMALL and count < _SMALL:
-        return bytes([code8, len(data) + 1, count]) + data
-    return bytes([code32]) + struct.pack(">II", len(data) + 4, count) + data
-
-
-def _encode_list(value: list[Any]) -> bytes:
-    if not value:
-        return bytes([c.LIST0])
-    return _compound(c.LIST8, c.LIST32, len(value), b"".join(map(encode, value)))
+def _with_short_sizes(code: int, data: bytes) -> bytes:
+    """Constructor and data; sizes and counts of four bytes become one byte each if they fit."""
+    match code & 0xF0:
+        case 0xB0 if len(data) < 4 + _SMALL:
+            return bytes([code - 0x10, len(data) - 4]) + data[4:]
+        case 0xD0 | 0xF0 if len(data) < 7 + _SMALL and not any(data[4:7]):
+            # The size covers the count.
+            return bytes([code - 0x10, len(data) - 7, data[7]]) + data[8:]
+        case _:
+            return bytes([code]) + data
 
 
 def _map_data(value: dict[Any, Any]) -> bytes:
     return b"".join(part for pair in value.items() for part in map(encode, pair))
-
-
-def _encode_described(value: Described) -> bytes:
-    return bytes([c.DESCRIBED]) + encode(value.descriptor) + encode(value.value)
 
 
 def _array_data(value: Array) -> bytes:
@@ -137,33 +127,4 @@ _WIDE: dict[type, tuple[int, Callable[[Any], bytes]]] = {
     Array: (c.ARRAY32, lambda value: _counted(len(value.items), _array_data(value))),
     **{kind: (code, struct.Struct(layout).pack) for code, layout, kind in c.NUMBERS},
     **{kind: (code, bytes) for code, _, kind in c.DECIMALS},
-}
-
-_SHORT_NUMBERS: dict[type, tuple[int, range, int | None]] = {
-    UInt: (c.SMALL_UINT, range(_SMALL), c.UINT0),
-    ULong: (c.SMALL_ULONG, range(_SMALL), c.ULONG0),
-    Int: (c.SMALL_INT, range(-128, 128), None),
-    int: (c.SMALL_LONG, range(-128, 128), None),
-}
-
-_COMPACT: dict[type, Callable[[Any], bytes]] = {
-    type(None): lambda _: bytes([c.NULL]),
-    bool: lambda value: bytes([c.TRUE if value else c.FALSE]),
-    Char: lambda value: bytes([c.CHAR]) + _utf32(value),
-    uuid.UUID: lambda value: bytes([c.UUID]) + value.bytes,
-    bytes: lambda value: _variable(c.BINARY8, c.BINARY32, value),
-    str: lambda value: _variable(c.STRING8, c.STRING32, value.encode()),
-    Symbol: lambda value: _variable(c.SYMBOL8, c.SYMBOL32, value.encode("ascii")),
-    list: _encode_list,
-    dict: lambda value: _compound(c.MAP8, c.MAP32, 2 * len(value), _map_data(value)),
-    Array: lambda value: _compound(c.ARRAY8, c.ARRAY32, len(value.items), _array_data(value)),
-    Described: _encode_described,
-    **{
-        kind: _compact_number(code, layout, _SHORT_NUMBERS.get(kind))
-        for code, layout, kind in c.NUMBERS
-    },
-    **{
-        kind: (lambda value, prefix=bytes([code]): prefix + bytes(value))
-        for code, _, kind in c.DECIMALS
-    },
 }
