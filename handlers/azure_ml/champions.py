@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from azure.core.exceptions import ResourceNotFoundError
-
 from handlers.azure_ml import tags
+from handlers.azure_ml.errors import if_found
 from handlers.azure_ml.model_registry import all_versions, find_version, is_counted
 from handlers.azure_ml.tags import tags_of
 from handlers.configuration.clients import Clients
@@ -61,10 +60,7 @@ def find_champion(clients: Clients, pipeline: Pipeline) -> Champion | None:
 
 def active_versions(clients: Clients, name: str) -> Sequence[AzureMLModel]:
     """The versions of a model that are not archived."""
-    try:
-        return list(clients.ml.models.list(name))
-    except ResourceNotFoundError:
-        return []
+    return if_found(lambda: list(clients.ml.models.list(name))) or []
 
 
 def choose_champion(models: Iterable[AzureMLModel]) -> AzureMLModel | None:

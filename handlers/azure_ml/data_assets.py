@@ -5,10 +5,8 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
-from azure.core.exceptions import ResourceNotFoundError
-
 from handlers.azure_ml import tags
-from handlers.azure_ml.errors import refused_as_job_rejected
+from handlers.azure_ml.errors import if_found, refused_as_job_rejected
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
 from orchestrations.contracts.datasets import DataAsset, RegisterDataset
@@ -30,13 +28,14 @@ def register_dataset(clients: Clients, request: RegisterDataset) -> DataAsset:
     """
     name, version = request.pipeline.dataset.name, request.dataset.version
     path = manifest_uri(clients.settings.records_datastore, request.dataset.manifest_path)
-    asset = _find(clients, name, version)
+    asset = if_found(clients.ml.data.get, name, version)
     if asset is None:
         try:
             with refused_as_job_rejected(f"register data asset {name}:{version}"):
                 asset = _create(clients, _describe(request, path))
         except JobRejected:
-            asset = _find(clients, name, version)  # another execution was faster
+            # Another execution was faster.
+            asset = if_found(clients.ml.data.get, name, version)
             if asset is None:
                 raise
     if not same_folder(str(asset.path), path):
@@ -66,13 +65,6 @@ def same_folder(left: str, right: str) -> bool:
 
 def _below_workspace(uri: str) -> str:
     return uri.rpartition("datastores/")[2].rstrip("/")
-
-
-def _find(clients: Clients, name: str, version: str) -> Data | None:
-    try:
-        return clients.ml.data.get(name, version)
-    except ResourceNotFoundError:
-        return None
 
 
 def _create(clients: Clients, asset: Data) -> Data:

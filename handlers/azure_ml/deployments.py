@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from azure.core.exceptions import AzureError, HttpResponseError, ResourceNotFoundError
+from azure.core.exceptions import AzureError, HttpResponseError
 
 from handlers.azure_ml import tags
-from handlers.azure_ml.errors import is_refusal, reason
+from handlers.azure_ml.errors import if_found, is_refusal, reason
 from handlers.azure_ml.smoke_jobs import cancel_smoke_job
 from handlers.azure_ml.tags import tags_of
 from handlers.configuration.clients import Clients
@@ -148,11 +148,6 @@ def _create(clients: Clients, request: EnsureDeployment) -> None:
 
 
 def _load(kind: EndpointKind, file: Path, overrides: list[dict[str, Any]]) -> Any:
-    """A deployment file with changes.
-
-    Raises:
-        DeploymentRejected: it is no such deployment.
-    """
     from azure.ai.ml import load_online_deployment  # noqa: PLC0415 - see handlers.configuration.clients
 
     # The SDK's public `load_batch_deployment` does not know `type: model` of CLI v2.
@@ -182,10 +177,7 @@ def _operations(clients: Clients, kind: EndpointKind) -> Any:
 
 
 def _find(clients: Clients, kind: EndpointKind, endpoint: str, name: str) -> Any | None:
-    try:
-        return _operations(clients, kind).get(name, endpoint)
-    except ResourceNotFoundError:
-        return None
+    return if_found(_operations(clients, kind).get, name, endpoint)
 
 
 def _log(clients: Clients, kind: EndpointKind, endpoint: str, name: str) -> str:

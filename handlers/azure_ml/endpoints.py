@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from azure.core import PipelineClient
-from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
+from azure.core.exceptions import HttpResponseError
 from azure.core.rest import HttpRequest
 
 from handlers.azure_ml import tags
-from handlers.azure_ml.errors import is_refusal, reason
+from handlers.azure_ml.errors import if_found, is_refusal, reason
 from handlers.azure_ml.smoke_jobs import check_smoke_job
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
@@ -145,10 +145,7 @@ def _operations(clients: Clients, kind: EndpointKind) -> Any:
 
 
 def _find(clients: Clients, kind: EndpointKind, name: str) -> Any | None:
-    try:
-        return _operations(clients, kind).get(name)
-    except ResourceNotFoundError:
-        return None
+    return if_found(_operations(clients, kind).get, name)
 
 
 def _put(clients: Clients, kind: EndpointKind, endpoint: Any) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Generator
-from typing import Any
+from collections.abc import Callable, Generator
+from typing import Any, ParamSpec, TypeVar
 
 from azure.core.exceptions import (
     AzureError,
     HttpResponseError,
+    ResourceNotFoundError,
     ServiceRequestError,
     ServiceResponseError,
 )
@@ -24,6 +25,19 @@ REFUSED_STATUSES = frozenset({400, 404, 405, 409, 412, 413, 422})
 # Of storage, with 409: another submission, or a first try whose answer was lost, has uploaded the
 # same code file. The next try finds it, or uploads all files anew.
 _UPLOADED_MEANWHILE = "BlobAlreadyExists"
+
+Arguments = ParamSpec("Arguments")
+Found = TypeVar("Found")
+
+
+def if_found(
+    get: Callable[Arguments, Found], *arguments: Arguments.args, **options: Arguments.kwargs
+) -> Found | None:
+    """What `get` gives; None where the service has no such resource."""
+    try:
+        return get(*arguments, **options)
+    except ResourceNotFoundError:
+        return None
 
 
 @contextlib.contextmanager

@@ -30,27 +30,22 @@ class Bindings:
 
     def overrides(self, document: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The changes of a job file, in the form of `az ml job create --set`."""
-        common = [
-            {"name": self.request.run},
-            {"experiment_name": self.request.request.pipeline.name},
-            *self._variables(document),
-        ]
-        match job_type(document):
-            case "pipeline":
-                return [*common, *self._pipeline(document)]
-            case kind:
-                bound = {
-                    **{f"inputs.{name}": value for name, value in self._inputs().items()},
-                    **{
-                        f"outputs.{name}": value
-                        for name, value in self._outputs(is_sweep=kind == SWEEP).items()
-                    },
-                }
-                cluster = f"azureml:{self.request.capacity.cluster}"
-                bindings = [{key: value} for key, value in bound.items()]
-                return [*common, {"compute": cluster}, *bindings]
+        kind = job_type(document)
+        compute = "settings.default_compute" if kind == PIPELINE else "compute"
+        bound: dict[str, Any] = {
+            "name": self.request.run,
+            "experiment_name": self.request.request.pipeline.name,
+            **self._variables(document),
+            compute: f"azureml:{self.request.capacity.cluster}",
+        }
+        sections = {"inputs": self._inputs(), "outputs": self._outputs(is_sweep=kind == SWEEP)}
+        for section, values in sections.items():
+            # Of a pipeline what it declares: Azure ML refuses an output that no step writes.
+            names = declared(document, section) if kind == PIPELINE else values
+            bound |= {f"{section}.{name}": values[name] for name in values if name in names}
+        return [{key: value} for key, value in bound.items()]
 
-    def _variables(self, document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def _variables(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """Of the job's program, of a sweep's trial, or of each command of a pipeline.
 
         A trial that is the name of a file has none: there is nothing to put them into.
@@ -67,27 +62,13 @@ class Bindings:
                 programs = {"trial.": document.get("trial")}
             case _:
                 programs = {"": document}
-        return [
-            {f"{path}environment_variables.{name}": value}
+        return {
+            f"{path}environment_variables.{name}": value
             for path, program in programs.items()
             if isinstance(program, Mapping)
             for name, value in self.environment.items()
             if name not in (program.get("environment_variables") or {})
-        ]
-
-    def _pipeline(self, document: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Only what the job declares is bound: Azure ML refuses an output that no step writes."""
-        inputs, outputs = declared(document, "inputs"), declared(document, "outputs")
-        bound: dict[str, Any] = {
-            "settings.default_compute": f"azureml:{self.request.capacity.cluster}",
-            **{f"inputs.{k}": value for k, value in self._inputs().items() if k in inputs},
-            **{
-                f"outputs.{k}": value
-                for k, value in self._outputs(is_sweep=False).items()
-                if k in outputs
-            },
         }
-        return [{key: value} for key, value in bound.items()]
 
     def _inputs(self) -> dict[str, Any]:
         request = self.request

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import yaml
-from azure.core.exceptions import ResourceNotFoundError
 
 from handlers.azure_ml import tags
 from handlers.azure_ml.champions import Champion, find_champion
 from handlers.azure_ml.compute_clusters import ensure_option
-from handlers.azure_ml.errors import refused_as_job_rejected
+from handlers.azure_ml.errors import if_found, refused_as_job_rejected
 from handlers.azure_ml.job_bindings import Bindings, step_clusters
 from handlers.azure_ml.tags import tags_of
 from handlers.configuration import record_store
@@ -65,7 +64,7 @@ def submit_job(clients: Clients, request: SubmitJob) -> Job:
     Raises:
         JobRejected: `job.yml` or the job is refused, or a job of other origin has the name.
     """
-    job = _find(clients, request.run)
+    job = if_found(clients.ml.jobs.get, request.run)
     if job is None:
         job = _submit(clients, request)
     if tags_of(job).get(tags.RUN) != request.run:
@@ -84,7 +83,7 @@ def get_job(clients: Clients, request: GetJob) -> Job:
         JobFailed: there is no such job. Transient, since a service may forget a job for
             a moment.
     """
-    job = _find(clients, request.job)
+    job = if_found(clients.ml.jobs.get, request.job)
     if job is None:
         raise JobFailed(f"job {request.job} is not in the workspace: it was deleted")
     return _describe(clients, job)
@@ -117,7 +116,7 @@ def read_cancel_request(clients: Clients, run: str) -> CancelRequest | None:
 
 def find_job_state(clients: Clients, name: str) -> JobState | None:
     """The state of a job; None where there is none."""
-    job = _find(clients, name)
+    job = if_found(clients.ml.jobs.get, name)
     return None if job is None else job_state(job.status)
 
 
@@ -148,7 +147,7 @@ def _submit(clients: Clients, request: SubmitJob) -> AzureMLJob:
             return clients.ml.jobs.create_or_update(job)
     except JobRejected:
         # This activity may run twice at once: then the job of the other is there by now.
-        other = _find(clients, request.run)
+        other = if_found(clients.ml.jobs.get, request.run)
         if other is None:
             raise
         return other
@@ -238,13 +237,6 @@ def _trace_variables(clients: Clients, traceparent: str | None) -> dict[str, str
 
 def _within(file: Path) -> str:
     return f"pipelines/{file.parent.name}/{file.name}"
-
-
-def _find(clients: Clients, name: str) -> AzureMLJob | None:
-    try:
-        return clients.ml.jobs.get(name)
-    except ResourceNotFoundError:
-        return None
 
 
 def _has_ended(clients: Clients, name: str) -> bool:

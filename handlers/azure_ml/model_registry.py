@@ -6,10 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from azure.core.exceptions import ResourceNotFoundError
-
 from handlers.azure_ml import tags
-from handlers.azure_ml.errors import refused_as_job_rejected
+from handlers.azure_ml.errors import if_found, refused_as_job_rejected
 from handlers.azure_ml.job_outputs import read_metrics
 from handlers.azure_ml.tags import tags_of
 from handlers.azure_ml.trials import trial_of
@@ -60,10 +58,8 @@ def all_versions(clients: Clients, name: str) -> Sequence[AzureMLModel]:
     """Every version, archived ones too."""
     from azure.ai.ml.constants import ListViewType  # noqa: PLC0415 - see handlers.configuration.clients
 
-    try:
-        return list(clients.ml.models.list(name, list_view_type=ListViewType.ALL))
-    except ResourceNotFoundError:
-        return []
+    found = if_found(lambda: list(clients.ml.models.list(name, list_view_type=ListViewType.ALL)))
+    return found or []
 
 
 def is_counted(model: AzureMLModel) -> bool:
@@ -83,10 +79,7 @@ def dataset_of_model(clients: Clients, name: str, version: str) -> str | None:
 
 def find_version(clients: Clients, name: str, version: str) -> AzureMLModel | None:
     """One version of a model; None where there is none."""
-    try:
-        return clients.ml.models.get(name, version)
-    except ResourceNotFoundError:
-        return None
+    return if_found(clients.ml.models.get, name, version)
 
 
 def _register(
@@ -94,12 +87,11 @@ def _register(
 ) -> AzureMLModel:
     """Create the version, or return the one that another registration has just created."""
     name = request.pipeline.model.name
-    try:
-        job = clients.ml.jobs.get(request.run)
-    except ResourceNotFoundError as error:
+    job = if_found(clients.ml.jobs.get, request.run)
+    if job is None:
         raise JobRejected(
             f"cannot register model {name}:{version}: its job {request.run} was deleted"
-        ) from error
+        )
     trial = trial_of(clients, job)
     try:
         with refused_as_job_rejected(f"register model {name}:{version}"):

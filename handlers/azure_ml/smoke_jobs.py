@@ -108,22 +108,14 @@ def _start(clients: Clients, request: TestDeployment, deploy: BatchDeploy, name:
 
 
 def _check_name(clients: Clients, asked: str, given: str) -> None:
-    """Refuse a job of another name: it would never be found, and started again by each poll.
-
-    Raises:
-        DeploymentRejected: it has another name; it is cancelled.
-    """
+    """Refuse, and cancel, a job of another name: it would be started again by each poll."""
     if given != asked:
         cancel_job(clients, CancelJob(job=given))
         raise DeploymentRejected(f"Azure ML named the smoke job {given}, not {asked}")
 
 
 def _first_file(clients: Clients, pipeline: Pipeline, model: Model | None) -> str:
-    """The URL of the first file of the dataset that a model was trained on.
-
-    Raises:
-        DeploymentRejected: the model does not say which dataset that was.
-    """
+    """The URL of the first file of the dataset that a model was trained on."""
     assert model is not None, "a rollout to a batch endpoint gives the model"
     version = tags_of(clients.ml.models.get(model.name, model.version)).get(tags.DATASET_VERSION)
     if version is None:

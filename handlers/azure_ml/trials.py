@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from azure.core.exceptions import ResourceNotFoundError
-
+from handlers.azure_ml.errors import if_found
 from handlers.configuration.clients import Clients
 from handlers.configuration.job_files import SWEEP
 
@@ -21,10 +20,8 @@ BEST_TRIAL = "best_child_run_id"
 
 def find_trial(clients: Clients, run: str) -> str | None:
     """The trial that stands for a run's job, if that is a sweep."""
-    try:
-        return trial_of(clients, clients.ml.jobs.get(run))
-    except ResourceNotFoundError:
-        return None
+    job = if_found(clients.ml.jobs.get, run)
+    return None if job is None else trial_of(clients, job)
 
 
 def trial_of(clients: Clients, job: AzureMLJob) -> str | None:

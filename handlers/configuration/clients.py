@@ -146,17 +146,11 @@ class Clients:
     def _blob_service(self, connection: Connection) -> BlobServiceClient:
         from azure.storage.blob import BlobServiceClient  # noqa: PLC0415 - see the module
 
+        options: dict[str, Any] = {"raw_response_hook": _read_empty_body, **STORAGE_RETRIES}
         if connection.connection_string is not None:
-            return BlobServiceClient.from_connection_string(
-                connection.connection_string, raw_response_hook=_read_empty_body, **STORAGE_RETRIES
-            )
+            return BlobServiceClient.from_connection_string(connection.connection_string, **options)
         assert connection.endpoint is not None
-        return BlobServiceClient(
-            connection.endpoint,
-            credential=self.credential,
-            raw_response_hook=_read_empty_body,
-            **STORAGE_RETRIES,
-        )
+        return BlobServiceClient(connection.endpoint, self.credential, **options)
 
 
 def _read_empty_body(response: PipelineResponse[Any, Any]) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -30,6 +30,7 @@ from handlers.landing_zone.manifests import read_manifest_from
 from orchestrations.contracts.datasets import CopyBlobs, Piece
 from orchestrations.errors import DataChanged, InvalidManifest, TransientError, name_some
 from orchestrations.manifest import ManifestLine, copy_name, decode_line
+from orchestrations.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from azure.storage.blob import BlobClient
@@ -62,9 +63,9 @@ def copy_blobs(clients: Clients, request: CopyBlobs) -> Piece:
     lines = [decode_line(line) for line in read_part(clients.records, folder, request.part)]
     begin = int(request.marker or 0)
     missing = list(islice(_without_copy(clients, request, lines[begin:]), BLOBS_PER_PIECE))
-    copier = _Copier(clients, request)
+    copy = partial(_copy, clients, request.pipeline)
     with ThreadPoolExecutor(COPIES_AT_ONCE) as pool:
-        outcomes = list(pool.map(copier.copy, (line for _, line in missing)))
+        outcomes = list(pool.map(copy, (line for _, line in missing)))
     found: Mapping[str, _Outcome] = {
         line.path: outcome for (_, line), outcome in zip(missing, outcomes, strict=True)
     }
@@ -116,53 +117,44 @@ def _without_copy(
             yield number, line
 
 
-@dataclass(frozen=True)
-class _Copier:
-    clients: Clients
-    request: CopyBlobs
-
-    def copy(self, line: ManifestLine) -> _Outcome:
-        """Copy a blob as it was listed, unless its copy is there."""
-        source = self.request.pipeline.source
-        original = self.clients.blobs.get_blob_client(source.container, source.prefix + line.path)
-        copy = self.clients.records.get_blob_client(
-            copies_folder(self.request.pipeline.name) + copy_name(line)
+def _copy(clients: Clients, pipeline: Pipeline, line: ManifestLine) -> _Outcome:
+    """Copy a blob as it was listed, unless its copy is there."""
+    source = pipeline.source
+    original = clients.blobs.get_blob_client(source.container, source.prefix + line.path)
+    copy = clients.records.get_blob_client(copies_folder(pipeline.name) + copy_name(line))
+    try:
+        started = copy.start_copy_from_url(
+            original.url, match_condition=MatchConditions.IfMissing, **_as_listed(line)
         )
-        try:
-            started = copy.start_copy_from_url(
-                original.url,
-                match_condition=MatchConditions.IfMissing,
-                **_as_listed(line),
-            )
-        except ResourceExistsError:
-            return _adopt(copy)
-        except ResourceModifiedError:
-            return "overwritten"
-        except ResourceNotFoundError as error:
-            return self._why_not_found(original, error)
-        return "pending" if started["copy_status"] == "pending" else "copied"
+    except ResourceExistsError:
+        return _adopt(copy)
+    except ResourceModifiedError:
+        return "overwritten"
+    except ResourceNotFoundError as error:
+        return _why_not_found(clients, original, error)
+    return "pending" if started["copy_status"] == "pending" else "copied"
 
-    def _why_not_found(self, original: BlobClient, error: ResourceNotFoundError) -> _Outcome:
-        """The resource that a 404 of Copy Blob means: the blob, or one of the two containers.
 
-        Its error code does not tell: it can be `CannotVerifyCopySource` for all of them.
+def _why_not_found(
+    clients: Clients, original: BlobClient, error: ResourceNotFoundError
+) -> _Outcome:
+    """The resource that a 404 of Copy Blob means: the blob, or one of the two containers.
 
-        Raises:
-            TransientError: a container is missing.
-        """
-        try:
-            original.get_blob_properties()
-        except ResourceNotFoundError as of_original:
-            # A HEAD has no body: its error code is in a header.
-            if of_original.error_code != _CONTAINER_NOT_FOUND:  # pyright: ignore[reportAttributeAccessIssue] - set by azure-storage
-                return "missing"
-            container = original.container_name
-        else:
-            container = self.clients.records.container_name
-        raise TransientError(
-            f"container {container!r} of account {self.clients.blobs.account_name!r} is missing: "
-            "blobs cannot be copied until there is one of this name"
-        ) from error
+    Its error code does not tell: it can be `CannotVerifyCopySource` for all of them.
+    """
+    try:
+        original.get_blob_properties()
+    except ResourceNotFoundError as of_original:
+        # A HEAD has no body: its error code is in a header.
+        if of_original.error_code != _CONTAINER_NOT_FOUND:  # pyright: ignore[reportAttributeAccessIssue] - set by azure-storage
+            return "missing"
+        container = original.container_name
+    else:
+        container = clients.records.container_name
+    raise TransientError(
+        f"container {container!r} of account {clients.blobs.account_name!r} is missing: "
+        "blobs cannot be copied until there is one of this name"
+    ) from error
 
 
 def _adopt(copy: BlobClient) -> _Outcome:

@@ -180,12 +180,9 @@ def _derive(clients: Clients, request: RunRequest, order: RedriveOrder) -> RunRe
 
 
 def _check_not_followed(clients: Clients, run: str, derived: RedrivenRun) -> None:
-    """Return unless changes come too late: the attempt that they are meant for has begun.
+    """Refuse changes that come too late: the attempt that they are meant for has begun.
 
     A run that broke between scheduling its next attempt and its end is dead-lettered, too.
-
-    Raises:
-        RedriveRefused: they do.
     """
     following = derived.following
     if derived.changes.to_document() and read_run_record(clients, following) is not None:
@@ -198,11 +195,7 @@ def _check_not_followed(clients: Clients, run: str, derived: RedrivenRun) -> Non
 
 
 def _check_unclaimed(clients: Clients, request: RunRequest, derived: RedrivenRun) -> None:
-    """Return unless what is left of the dataset is another run's already.
-
-    Raises:
-        RedriveRefused: it is.
-    """
+    """Refuse to leave files out when what is left of the dataset is another run's already."""
     pipeline, version = request.pipeline.name, derived.request.dataset.version
     if derived.changes.without_files is None:
         return
@@ -241,11 +234,7 @@ def _claimed_by_other(version: str, claim: DatasetClaim) -> RedriveRefused:
 
 
 def _check_same(done: RedrivenRun, order: RedriveOrder) -> None:
-    """Return when an order asks for nothing else than what was done.
-
-    Raises:
-        RedriveRefused: it asks for other changes.
-    """
+    """Refuse an order that asks for other changes than were made."""
     asked = order.changes.to_document()
     if asked and asked != done.changes.to_document():
         with_what = ", ".join(sorted(done.changes.to_document())) or "nothing"

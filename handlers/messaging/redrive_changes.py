@@ -115,11 +115,7 @@ def changed_request(
 
 
 def _check_queue(clients: Clients, pipeline: Pipeline) -> None:
-    """Return when admission counts the nodes of the pipeline's compute option, if it has to.
-
-    Raises:
-        RedriveRefused: it does not.
-    """
+    """Refuse a compute option whose nodes admission would not count, where it has to."""
     found = mismatch(pipeline, load_queues(clients.settings.pipelines_folder))
     if found is not None:
         _, problem = found

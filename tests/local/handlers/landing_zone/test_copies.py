@@ -16,7 +16,7 @@ from handlers.configuration.clients import Clients
 from handlers.landing_zone import copies
 from handlers.landing_zone.copies import copies_folder
 from handlers.landing_zone.manifests import MANIFEST_FILE, read_manifest_from
-from orchestrations.contracts.datasets import CopyBlobs, Dataset
+from orchestrations.contracts.datasets import Dataset
 from orchestrations.errors import TransientError
 from orchestrations.manifest import ManifestLine
 from tests.local.handlers.landing_zone.freezing_process import Process
@@ -172,10 +172,8 @@ def test_a_container_that_is_missing_is_no_blob_that_was_overwritten(
     records = zone.clients.blobs.get_container_client("elsewhere-records")
     vars(clients).update(blobs=zone.clients.blobs, records=records)
     zone.clients.blobs.delete_container(f"elsewhere-{missing}")
-    request = CopyBlobs(pipeline=zone.pipeline, freeze="f", part="p")
-    copier = copies._Copier(clients, request)  # pyright: ignore[reportPrivateUsage]
     with pytest.raises(TransientError, match=f"container 'elsewhere-{missing}' of account"):
-        copier.copy(line)
+        copies._copy(clients, zone.pipeline, line)  # pyright: ignore[reportPrivateUsage]
 
 
 def test_a_blob_without_md5_is_copied_whenever_it_is_written(zone: Zone) -> None:

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from azure.core.exceptions import HttpResponseError
 
 from handlers.azure_ml.compute_clusters import ensure_capacity
 from orchestrations.contracts.jobs import Capacity, EnsureCapacity
@@ -118,18 +119,13 @@ def test_a_cluster_that_is_not_what_the_option_says_is_an_error(
         ensure_capacity(world.clients, OPTIONS)
 
 
-def test_another_refusal_is_permanent(world: World) -> None:
-    world.workspace.compute.refuse_next(400, "no such VM size")
+def test_another_refusal_is_permanent_and_a_fault_is_not(world: World) -> None:
+    for status in (400, 503):
+        world.workspace.compute.refuse_next(status, "no such VM size")
     with pytest.raises(JobRejected, match="cannot have cluster spot: no such VM size"):
         ensure_capacity(world.clients, OPTIONS)
-
-
-@pytest.mark.parametrize("status", [429, 503])
-def test_a_fault_may_pass(world: World, status: int) -> None:
-    world.workspace.compute.refuse_next(status, "not now")
-    with pytest.raises(Exception, match="not now") as raised:
+    with pytest.raises(HttpResponseError):
         ensure_capacity(world.clients, OPTIONS)
-    assert not isinstance(raised.value, JobRejected)
 
 
 NOT_READY = Capacity(cluster="spot", nodes=SPOT.nodes, ready=False)

@@ -22,28 +22,18 @@ def asset_at(path: str) -> Any:
     return SimpleNamespace(name=KEY[0], version=KEY[1], path=path)
 
 
-def test_registers_the_manifests_folder_as_mltable(world: World) -> None:
+def test_registers_the_manifests_folder_as_mltable() -> None:
+    world = make_world({"RECORDS_DATASTORE": "other"})
     assert register_dataset(world.clients, REQUEST) == DataAsset(name=KEY[0], version=KEY[1])
     asset = world.workspace.data.get(*KEY)
-    assert (asset.type, asset.path) == ("mltable", f"azureml://{FOLDER}/")
+    path = f"azureml://datastores/other/paths/{DATASET.manifest_path}/"
+    assert (asset.type, asset.path) == ("mltable", path)
     assert asset.tags == {"landfall.pipeline": "digits"}
     assert asset.properties == {
         "landfall.blobs": "3",
         "landfall.bytes": "300",
         "landfall.frozen-at": "2026-11-21T09:30:00+00:00",
     }
-
-
-def test_the_datastore_is_a_setting() -> None:
-    world = make_world({"RECORDS_DATASTORE": "other"})
-    register_dataset(world.clients, REQUEST)
-    assert world.workspace.data.get(*KEY).path.startswith("azureml://datastores/other/")
-
-
-def test_a_second_execution_adopts(world: World) -> None:
-    first = register_dataset(world.clients, REQUEST)
-    assert register_dataset(world.clients, REQUEST) == first
-    assert world.workspace.data.created == 1
 
 
 def test_adopts_what_the_service_names_in_its_long_form(world: World) -> None:

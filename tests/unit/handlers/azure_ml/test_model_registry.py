@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,14 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handlers.azure_ml.champions import find_champion
-from handlers.azure_ml.model_registry import (
-    VERSIONS_TRIED,
-    register_model,
-)
+from handlers.azure_ml.model_registry import VERSIONS_TRIED, register_model
 from orchestrations.contracts.lineage import Redrive
 from orchestrations.contracts.models import RegisterModel
 from orchestrations.errors import JobRejected
 from orchestrations.names import results_record
+from tests.unit.handlers.azure_ml.test_champions import put
 from tests.unit.handlers.azure_ml_fake import World, a_job, make_world, refusal
 from tests.unit.orchestrations.examples import DATASET, FROZEN_AT, PIPELINE
 
@@ -37,15 +34,6 @@ def world() -> World:
 def leave_results(world: World) -> None:
     results = {"metrics": {"accuracy": 0.9, "loss": 1.0}, "error": None}
     world.records.blobs[results_record(RUN)] = json.dumps(results).encode()
-
-
-def put(world: World, version: Any, dataset: str | None, **more: str) -> None:
-    tags = None if dataset is None else {"landfall.dataset-version": dataset}
-    if more:
-        tags = {**(tags or {}), **{f"landfall.{key}": value for key, value in more.items()}}
-    world.workspace.models.store["digits", str(version)] = SimpleNamespace(
-        name="digits", version=str(version), path=f"azureml://m/{version}", tags=tags
-    )
 
 
 def test_registers_the_jobs_model_with_its_lineage(world: World) -> None:
@@ -106,33 +94,11 @@ def test_a_redriven_runs_model_says_what_was_changed(world: World) -> None:
     }
 
 
-def test_a_second_execution_adopts(world: World) -> None:
-    first = register_model(world.clients, REQUEST)
-    assert register_model(world.clients, REQUEST) == first
-    assert world.workspace.models.created == 1
-
-
 def test_another_attempt_at_the_same_dataset_adopts_too(world: World) -> None:
     first = register_model(world.clients, REQUEST)
     again = REQUEST.model_copy(update={"run": f"digits-{DATASET.version}-2"})
     assert register_model(world.clients, again) == first
     assert world.workspace.models.created == 1
-
-
-def test_versions_are_counted(world: World) -> None:
-    put(world, FIRST, "another")
-    model = register_model(world.clients, REQUEST)
-    assert model.version == str(FIRST + 1)
-    assert register_model(world.clients, REQUEST) == model
-    assert world.workspace.models.created == 1
-
-
-def test_a_crash_after_the_creation_finds_the_version(world: World) -> None:
-    world.workspace.models.die_after_next()
-    with pytest.raises(KeyboardInterrupt):
-        register_model(world.clients, REQUEST)
-    assert register_model(world.clients, REQUEST).version == str(FIRST)
-    assert world.workspace.models.created == 0
 
 
 @pytest.mark.parametrize(("faster", "version"), [(DATASET.version, FIRST), ("another", FIRST + 1)])

@@ -67,35 +67,34 @@ def test_a_mistake_is_told_with_file_line_key_and_value(
 
 
 @pytest.mark.parametrize(
-    ("added", "words"),
+    ("queues", "added", "words"),
     [
         (
+            GOOD,
             "queue: visoin",
             r":14: queue: .* has no such queue; it has vision, speech .*visoin",
         ),
-        ("queue: speech", r":9: compute.0: 1 nodes of cluster cpu are more than the 0 that queue"),
-        ("", r":9: compute.0: cluster cpu is flavor cpu of queues.yml: name a queue"),
+        (
+            GOOD,
+            "queue: speech",
+            r":9: compute.0: 1 nodes of cluster cpu are more than the 0 that queue",
+        ),
+        (GOOD, "", r":9: compute.0: cluster cpu is flavor cpu of queues.yml: name a queue"),
+        (
+            GOOD.replace("cluster: cpu", "cluster: other"),
+            "queue: vision",
+            "cluster cpu is of no flavor",
+        ),
+        (None, "queue: vision", r":14: queue: there is no queues\.yml"),
     ],
 )
 def test_a_pipeline_that_does_not_fit_to_the_queues_is_refused(
-    tmp_path: Path, added: str, words: str
+    tmp_path: Path, queues: str | None, added: str, words: str
 ) -> None:
-    (tmp_path / "queues.yml").write_text(GOOD)
+    if queues is not None:
+        (tmp_path / "queues.yml").write_text(queues)
     write(tmp_path, "digits", f"{PIPELINE}{added}\n")
     with pytest.raises(InvalidPipeline, match=words):
-        load_pipelines(tmp_path, records_container="landfall")
-
-
-def test_a_pipeline_whose_cluster_is_of_no_flavor_cannot_be_queued(tmp_path: Path) -> None:
-    (tmp_path / "queues.yml").write_text(GOOD.replace("cluster: cpu", "cluster: other"))
-    write(tmp_path, "digits", f"{PIPELINE}queue: vision\n")
-    with pytest.raises(InvalidPipeline, match="cluster cpu is of no flavor"):
-        load_pipelines(tmp_path, records_container="landfall")
-
-
-def test_a_queue_without_a_file_is_refused(tmp_path: Path) -> None:
-    write(tmp_path, "digits", f"{PIPELINE}queue: vision\n")
-    with pytest.raises(InvalidPipeline, match=r":14: queue: there is no queues\.yml"):
         load_pipelines(tmp_path, records_container="landfall")
 
 

@@ -45,13 +45,6 @@ async def test_an_attempt_is_started_once() -> None:
     assert started == RunInput(request=run_request(2))
 
 
-async def test_a_run_that_has_ended_is_not_started_again() -> None:
-    hub: Any = TaskHub()
-    hub.add(RUN, "retraining", "Completed")
-    assert not await start_attempt(hub, run_request(2))
-    assert hub.started == []
-
-
 async def test_a_start_by_somebody_else_in_between_is_no_error() -> None:
     hub: Any = TaskHub()
     hub.add(RUN, "retraining", "Running")

@@ -15,6 +15,7 @@ from handlers.notifications.receiver_addresses import (
 )
 
 PUBLIC = "93.184.215.14"
+EVERYTHING = [ipaddress.ip_network(block) for block in ("0.0.0.0/0", "::/0")]
 
 
 def check(url: str, *addresses: str, networks: tuple[str, ...] = ()) -> None:
@@ -116,6 +117,9 @@ def test_an_allowed_network_takes_http_too() -> None:
 def test_the_platform_is_never_spoken_to_whatever_is_allowed(address: str) -> None:
     with pytest.raises(ReceiverRefused):
         check("https://a.example/", address, networks=("0.0.0.0/0", "::/0"))
+    host = f"[{address}]" if ":" in address else address
+    with pytest.raises(ReceiverRefused):
+        check_literal(parse_receiver(f"https://{host}/"), EVERYTHING)
 
 
 PRIVATE = [ipaddress.ip_network(text) for text in ("10.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16")]
@@ -142,11 +146,5 @@ def test_a_host_that_is_an_address_is_refused_unless_its_network_is_allowed(url:
     receiver = parse_receiver(url)
     with pytest.raises(ReceiverRefused, match="a receiver has a name"):
         check_literal(receiver, ())
-    check_literal(receiver, [ipaddress.ip_network("0.0.0.0/0"), ipaddress.ip_network("::/0")])
+    check_literal(receiver, EVERYTHING)
     check_literal(parse_receiver("https://a.example/"), ())
-
-
-def test_an_address_of_the_platform_is_refused_always() -> None:
-    everything = ipaddress.ip_network("0.0.0.0/0")
-    with pytest.raises(ReceiverRefused):
-        check_literal(parse_receiver("https://169.254.169.254/"), [everything])
