@@ -119,9 +119,10 @@ def read_manifest_from(clients: Clients, dataset: Dataset, path: str) -> Iterato
     blob = _manifest_blob(clients, dataset)
     low, high = _search(blob, path)
     if low < high:
-        for line in _lines(blob, offset=low):
-            if path_of(line) >= path:
-                yield decode_line(line)
+        for chunk in _chunks(blob, offset=low):
+            for line in chunk.splitlines():
+                if path_of(line) >= path:
+                    yield decode_line(line)
 
 
 def find_line(clients: Clients, dataset: Dataset, path: str) -> ManifestLine | None:
@@ -164,11 +165,6 @@ def _manifest_blob(clients: Clients, dataset: Dataset) -> BlobClient:
 
 def _read(blob: BlobClient, offset: int, length: int) -> bytes:
     return blob.download_blob(offset=offset, length=length).readall()
-
-
-def _lines(blob: BlobClient, *, offset: int = 0) -> Iterator[bytes]:
-    for chunk in _chunks(blob, offset=offset):
-        yield from chunk.splitlines()
 
 
 def _chunks(blob: BlobClient, *, offset: int = 0) -> Iterator[bytes]:

@@ -108,7 +108,7 @@ def reject(clients: Clients, rejected: Rejected) -> None:
         azure.servicebus.exceptions.ServiceBusError: try all of it again.
     """
     clients.message_queues.send(REJECTED_RUNS, rejected.to_message())
-    _dead_letter_all(clients, until=rejected.message_id)
+    sweep(clients, until=rejected.message_id)
 
 
 def reject_message(clients: Clients, body: bytes | str, failure: Failure) -> None:
@@ -142,12 +142,11 @@ def _alert_rejected(clients: Clients, message_id: str, reason: str) -> None:
     publish_alert(clients, alert)
 
 
-def sweep(clients: Clients) -> int:
-    """Dead-letter messages that processes left on `rejected-runs` when they died; how many."""
-    return _dead_letter_all(clients, until=None)
+def sweep(clients: Clients, *, until: str | None = None) -> int:
+    """Dead-letter what is on `rejected-runs`, up to the message of an id; how many.
 
-
-def _dead_letter_all(clients: Clients, *, until: str | None) -> int:
+    Without an id: what processes left there when they died.
+    """
     deadline = time.monotonic() + REJECT_DEADLINE_SECONDS
     count = 0
     with clients.service_bus.get_queue_receiver(REJECTED_RUNS) as receiver:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from datetime import UTC, datetime
+from typing import Literal
 
 import pytest
 
@@ -13,10 +14,11 @@ from handlers.configuration.settings import Settings
 from handlers.notifications import delivery
 from handlers.notifications.outbox import Delivery
 from orchestrations.contracts.notifications import Notification
-from orchestrations.contracts.runs import RunStatus
 from tests.unit.deployment.package import ROOT
+from tests.unit.orchestrations.examples import run_status
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+End = Literal["succeeded", "superseded"]
 QUERY = re.compile(r"traces \| where message has \"(\w+)\" and message endswith \"([^\"]+)\"'")
 
 
@@ -25,23 +27,13 @@ def accept(_clients: Clients, _delivery: Delivery, _now: datetime) -> delivery.O
 
 
 def logged(
-    state: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    state: End, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> list[str]:
     """The app's log entry for the delivered notification of a run's end."""
     monkeypatch.setattr(delivery, "deliver", accept)
     run = "digits-0123456789abcdef-1"
-    status = RunStatus.model_validate(
-        {
-            "id": run,
-            "pipeline": "digits",
-            "attempt": 1,
-            "dataset_version": "0123456789abcdef",
-            "state": state,
-            "since": NOW,
-        }
-    )
-    notification = Notification.model_validate(
-        {"id": f"{run}:{state}", "kind": state, "at": NOW, "status": status}
+    notification = Notification(
+        id=f"{run}:{state}", kind=state, at=NOW, status=run_status(run, state)
     )
     message = Delivery(notification=notification, channel="event_grid").model_dump_json()
     with caplog.at_level(logging.INFO):
@@ -51,7 +43,7 @@ def logged(
 
 @pytest.mark.parametrize(("state", "is_found"), [("succeeded", True), ("superseded", False)])
 def test_the_query_finds_the_success_of_a_run_and_no_other_end(
-    state: str,
+    state: End,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
     *,

@@ -6,20 +6,16 @@ import uuid
 
 import pytest
 
-from handlers.azure_ml.compute_clusters import ensure_capacity
-from handlers.azure_ml.data_assets import register_dataset
 from handlers.azure_ml.jobs import cancel_job, submit_job
 from handlers.durable.activity_adapter import ActivityFault, as_function
 from localazure.faults.force import put_in_force, take_out
 from localazure.faults.plan import Plan
 from orchestrations.activities import parse_fault, parse_outcome
-from orchestrations.contracts.datasets import RegisterDataset
-from orchestrations.contracts.jobs import CancelJob, Capacity, EnsureCapacity, SubmitJob
+from orchestrations.contracts.jobs import CancelJob, SubmitJob
 from orchestrations.errors import TransientError
-from orchestrations.names import run_id
-from orchestrations.pipeline import ComputeOption
 from tests.local.handlers.azure_ml.conftest import Cloud
-from tests.unit.orchestrations.examples import DATASET, PIPELINE, run_request
+from tests.local.handlers.azure_ml.submissions import submission
+from tests.unit.orchestrations.examples import DATASET, PIPELINE
 
 # azure.ai.ml speaks to marshmallow 3 as marshmallow 4 will not allow.
 pytestmark = pytest.mark.filterwarnings("ignore::marshmallow.warnings.Marshmallow4Warning")
@@ -31,7 +27,6 @@ command: python train.py
 environment:
   image: registry/image
 """
-OPTION = ComputeOption(cluster="jobs", size="Standard_D4s_v5", nodes=1)
 # Storage refuses at once with a status that its SDK does not try again.
 REFUSED = {
     "part": "storage",
@@ -54,14 +49,7 @@ def test_a_failed_upload_ends_the_submission_and_the_next_one_uploads_again(
     (folder / "code" / "train.py").write_text(f"print({uuid.uuid4().hex!r})")
     clients = cloud.clients
     clients.records.upload_blob(f"{DATASET.manifest_path}/MLTable", "", overwrite=True)
-    ensure_capacity(clients, EnsureCapacity(options=[OPTION]))
-    asset = register_dataset(clients, RegisterDataset(pipeline=pipeline, dataset=DATASET))
-    request = SubmitJob(
-        run=run_id(pipeline.name, DATASET.version, 1),
-        request=run_request(1).model_copy(update={"pipeline": pipeline}),
-        capacity=Capacity(cluster=OPTION.cluster, nodes=1),
-        asset=asset,
-    )
+    request = submission(cloud, pipeline, DATASET)
     submit = as_function(SubmitJob, submit_job, clients)
 
     put_in_force(cloud.environment.state, Plan.model_validate({"seed": 7, "rules": [REFUSED]}))

@@ -7,7 +7,6 @@ import io
 import json
 import re
 import shutil
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,29 +15,16 @@ import pytest
 from azure.storage.blob import BlobClient
 from PIL import Image
 
-from handlers.azure_ml.compute_clusters import ensure_capacity
-from handlers.azure_ml.data_assets import register_dataset
-from handlers.azure_ml.job_failures import diagnose_job
 from handlers.azure_ml.job_outputs import read_results
-from handlers.azure_ml.jobs import get_job, submit_job
+from handlers.azure_ml.jobs import submit_job
 from handlers.azure_ml.model_registry import register_model
 from handlers.configuration.pipeline_files import parse_pipeline
-from orchestrations.contracts.datasets import Dataset, RegisterDataset
-from orchestrations.contracts.jobs import (
-    DiagnoseJob,
-    EnsureCapacity,
-    GetJob,
-    Job,
-    ReadResults,
-    Results,
-    SubmitJob,
-)
+from orchestrations.contracts.datasets import Dataset
+from orchestrations.contracts.jobs import Job, ReadResults, Results
 from orchestrations.contracts.models import Model, RegisterModel
-from orchestrations.contracts.runs import RunRequest
-from orchestrations.names import run_id
 from orchestrations.pipeline import Pipeline
-from orchestrations.waiting import ENDED
 from tests.local.handlers.azure_ml.conftest import Cloud
+from tests.local.handlers.azure_ml.submissions import submission, wait_until
 from tests.unit.orchestrations.examples import FROZEN_AT
 
 # azure.ai.ml speaks to marshmallow 3 as marshmallow 4 will not allow.
@@ -46,7 +32,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::marshmallow.warnings.Marshmallo
 
 EXAMPLES = Path(__file__).parents[4] / "pipelines"
 TRAINERS = EXAMPLES.parent / "trainers"
-SECONDS = 240
 POLL_SECONDS = 0.3  # these jobs take seconds, and the SDK tens of milliseconds for an answer
 
 
@@ -90,24 +75,13 @@ def land(cloud: Cloud, pipeline: Pipeline, count: int) -> Dataset:
     return Dataset(version=version, blobs=count, bytes=1, frozen_at=FROZEN_AT, manifest_path=folder)
 
 
-def submit(cloud: Cloud, pipeline: Pipeline, dataset: Dataset, attempt: int) -> Job:
-    """Everything that a run does until its job is submitted."""
-    clients = cloud.clients
-    capacity = ensure_capacity(clients, EnsureCapacity(options=pipeline.compute))
-    asset = register_dataset(clients, RegisterDataset(pipeline=pipeline, dataset=dataset))
-    name = run_id(pipeline.name, dataset.version, attempt)
-    request = RunRequest(pipeline=pipeline, dataset=dataset, attempt=attempt)
-    return submit_job(clients, SubmitJob(run=name, request=request, capacity=capacity, asset=asset))
+def submit(cloud: Cloud, pipeline: Pipeline, dataset: Dataset, attempt: int = 1) -> Job:
+    return submit_job(cloud.clients, submission(cloud, pipeline, dataset, attempt))
 
 
 def conclude(cloud: Cloud, pipeline: Pipeline, dataset: Dataset, job: Job) -> tuple[Results, Model]:
     """Wait for the end of the job, read the results and register the model."""
-    deadline = time.monotonic() + SECONDS
-    while job.state not in ENDED:
-        assert time.monotonic() < deadline, job
-        time.sleep(POLL_SECONDS)
-        job = get_job(cloud.clients, GetJob(job=job.name))
-    assert job.state == "completed", diagnose_job(cloud.clients, DiagnoseJob(job=job.name))
+    job = wait_until(cloud, job.name, "completed", poll_seconds=POLL_SECONDS)
     results = read_results(
         cloud.clients,
         ReadResults(
@@ -152,7 +126,7 @@ def files_of(cloud: Cloud, model: Model) -> dict[str, BlobClient]:
 def test_steps_are_judged_and_packing_is_reused(cloud: Cloud) -> None:
     pipeline = deploy(cloud, "digits-steps", {})
     first = land(cloud, pipeline, 100)
-    job = submit(cloud, pipeline, first, 1)
+    job = submit(cloud, pipeline, first)
     results, model = conclude(cloud, pipeline, first, job)
     assert results.metrics["accuracy"] > 0.7
     assert [*files_of(cloud, model)] == ["model.safetensors"]
@@ -160,7 +134,7 @@ def test_steps_are_judged_and_packing_is_reused(cloud: Cloud) -> None:
 
     second = land(cloud, pipeline, 120)
     again = submit(cloud, pipeline, first, 2)
-    grown = submit(cloud, pipeline, second, 1)
+    grown = submit(cloud, pipeline, second)
     results, _ = conclude(cloud, pipeline, first, again)
     packed = cloud.clients.ml.jobs.get(f"{again.name}_pack").properties
     assert packed["azureml.reusedrunid"] == f"{job.name}_pack"
@@ -191,7 +165,7 @@ def test_the_best_trial_of_a_sweep_with_a_module_beside_the_trainers_is_register
     }
     pipeline = deploy(cloud, "digits-sweep", changes)
     dataset = land(cloud, pipeline, 100)
-    job = submit(cloud, pipeline, dataset, 1)
+    job = submit(cloud, pipeline, dataset)
     results, model = conclude(cloud, pipeline, dataset, job)
     assert set(results.metrics) == {"accuracy"}
     assert f"/jobs/{job.name}_0/" in model.path, "the first learning rate is the better one"

@@ -2,13 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from handlers.azure_ml.job_outputs import (
-    ERROR_FILE,
-    METRICS_FILE,
-    read_bad_files,
-    read_results,
-    results_folder,
-)
+from handlers.azure_ml.job_outputs import METRICS_FILE, read_results, results_folder
 from orchestrations.contracts.jobs import ReadResults, Results
 from orchestrations.errors import InvalidResults
 from tests.local.handlers.azure_ml.conftest import Cloud
@@ -23,22 +17,10 @@ def leave(cloud: Cloud, run: str, file: str, text: bytes) -> None:
     container.upload_blob(results_folder("digits", run) + file, text)
 
 
-def request(run: str, *, completed: bool = True) -> ReadResults:
+def request(run: str) -> ReadResults:
     return ReadResults(
-        pipeline="digits",
-        run=run,
-        container=CONTAINER,
-        completed=completed,
-        metrics=["accuracy"],
+        pipeline="digits", run=run, container=CONTAINER, completed=True, metrics=["accuracy"]
     )
-
-
-def test_reads_what_lies_in_the_default_datastore(cloud: Cloud) -> None:
-    leave(cloud, "read-1", METRICS_FILE, b'{"accuracy": 0.9}')
-    leave(cloud, "read-1", ERROR_FILE, b'{"type": "X", "message": "x", "files": [{"path": "a"}]}')
-    assert read_results(cloud.clients, request("read-1")).metrics == {"accuracy": 0.9}
-    assert read_results(cloud.clients, request("read-1", completed=False)).bad_files == 1
-    assert read_bad_files(cloud.clients, "read-1") == {"a": ""}
 
 
 def test_what_is_not_there_is_nothing(cloud: Cloud) -> None:

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from handlers.azure_ml.champions import find_champion
-from handlers.azure_ml.compute_clusters import ensure_capacity
-from handlers.azure_ml.data_assets import register_dataset
 from handlers.azure_ml.job_failures import LOG_LIMIT_LINES, diagnose_job
 from handlers.azure_ml.job_outputs import read_results
-from handlers.azure_ml.jobs import (
-    cancel_job,
-    get_job,
-    request_cancel,
-    submit_job,
-)
+from handlers.azure_ml.jobs import cancel_job, get_job, request_cancel, submit_job
 from handlers.azure_ml.model_registry import register_model
-from orchestrations.contracts.datasets import RegisterDataset
 from orchestrations.contracts.jobs import (
     CancelJob,
     CancelRequest,
     Capacity,
     DiagnoseJob,
-    EnsureCapacity,
     GetJob,
     Job,
     ReadResults,
@@ -33,11 +23,10 @@ from orchestrations.contracts.jobs import (
 )
 from orchestrations.contracts.models import RegisterModel
 from orchestrations.errors import JobRejected
-from orchestrations.names import run_id
-from orchestrations.pipeline import ComputeOption
-from orchestrations.waiting import ENDED
+from tests.local.handlers.azure_ml import submissions
 from tests.local.handlers.azure_ml.conftest import Cloud
-from tests.unit.orchestrations.examples import DATASET, PIPELINE, run_request
+from tests.local.handlers.azure_ml.submissions import wait_until
+from tests.unit.orchestrations.examples import DATASET, PIPELINE
 
 # azure.ai.ml speaks to marshmallow 3 as marshmallow 4 will not allow.
 pytestmark = pytest.mark.filterwarnings("ignore::marshmallow.warnings.Marshmallow4Warning")
@@ -76,7 +65,6 @@ if str(champion) != "none":
 trained.write_text("")
 (results / "metrics.json").write_text(json.dumps(metrics))
 """
-OPTION = ComputeOption(cluster="jobs", size="Standard_D4s_v5", nodes=4)
 
 
 @pytest.fixture(scope="module")
@@ -87,39 +75,14 @@ def prepared(cloud: Cloud) -> Cloud:
     (folder / "job.yml").write_text(JOB_YML)
     (folder / "code" / "train.py").write_text(TRAIN_PY)
     cloud.clients.records.upload_blob(f"{DATASET.manifest_path}/MLTable", "", overwrite=True)
-    ensure_capacity(cloud.clients, EnsureCapacity(options=[OPTION]))
-    register_dataset(cloud.clients, RegisterDataset(pipeline=PIPELINE, dataset=DATASET))
     return cloud
 
 
 def submission(cloud: Cloud, attempt: int, todo: str) -> SubmitJob:
-    run = run_id(PIPELINE.name, DATASET.version, attempt)
+    request = submissions.submission(cloud, PIPELINE, DATASET, attempt)
     landing = cloud.clients.blobs.get_container_client("landing")
-    landing.upload_blob(f"digits/{run}", todo, overwrite=True)
-    asset = register_dataset(cloud.clients, RegisterDataset(pipeline=PIPELINE, dataset=DATASET))
-    return SubmitJob(
-        run=run,
-        request=run_request(attempt),
-        capacity=Capacity(cluster=OPTION.cluster, nodes=1),
-        asset=asset,
-    )
-
-
-def wait_until(cloud: Cloud, run: str, *states: str) -> Job:
-    deadline = time.monotonic() + 60
-    while True:
-        job = get_job(cloud.clients, GetJob(job=run))
-        if job.state in states:
-            return job
-        assert job.state not in ENDED, f"{job}\n{log_of(cloud, run)}"
-        assert time.monotonic() < deadline, job
-        time.sleep(0.1)
-
-
-def log_of(cloud: Cloud, run: str) -> str:
-    container = cloud.clients.workspace_blobs.get_container_client("azureml")
-    names = container.list_blob_names(name_starts_with=f"ExperimentRun/dcid.{run}/user_logs/")
-    return "\n".join(container.download_blob(name).readall().decode() for name in names)
+    landing.upload_blob(f"digits/{request.run}", todo, overwrite=True)
+    return request
 
 
 def results_of(job: Job, *, completed: bool = True) -> ReadResults:

@@ -11,7 +11,6 @@ import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 from azure.core.credentials import AzureNamedKeyCredential
@@ -23,7 +22,6 @@ from benchmarks.list_blobs_server import ListBlobsServer, ListedZone
 from handlers.configuration.clients import Clients
 from handlers.landing_zone import freezing, manifest_parts, name_ranges
 from handlers.landing_zone.blob_pages import BlobPage, ListedBlob
-from handlers.landing_zone.listing import list_page
 from handlers.landing_zone.manifest_parts import (
     Collected,
     list_parts,
@@ -43,6 +41,7 @@ from orchestrations.manifest import DatasetVersion, decode_line, encode_line
 from orchestrations.pipeline import Pipeline
 from tests.local.handlers.landing_zone.freezing_process import Process
 from tests.local.handlers.zone_on_storage import Zone
+from tests.spying import spy
 from tests.unit.orchestrations.examples import with_rules
 from trainers.data import manifest as trainers_manifest
 
@@ -181,18 +180,13 @@ def test_a_zone_is_cut_at_its_folders(zone: Zone) -> None:
 
 def test_where_the_service_lists_from_the_beginning_nothing_is_listed_twice(zone: Zone) -> None:
     paths = [f"{kind}/{number}" for kind in range(10) for number in range(10)]
-    listings: list[str | None] = []
-
-    def count(*arguments: Any, **options: Any) -> BlobPage:
-        listings.append(options.get("marker"))
-        return list_page(*arguments, **options)
-
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (freezing, name_ranges):
-            patch.setattr(module, "list_page", count)
-        with listed_from(zone, paths, page_blobs=10, knows_start_from=False) as clients:
-            assert freeze(clients, pipeline_of(zone)).blobs == len(paths)
-    assert len(listings) == len(paths) / 10 + 1  # and one to find out
+    with (
+        spy(freezing, "list_page") as listed,
+        spy(name_ranges, "list_page") as tried,
+        listed_from(zone, paths, page_blobs=10, knows_start_from=False) as clients,
+    ):
+        assert freeze(clients, pipeline_of(zone)).blobs == len(paths)
+    assert (listed.call_count, tried.call_count) == (len(paths) / 10, 1)
 
 
 def listed(name: str) -> ListedBlob:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -75,19 +76,16 @@ def hold(zone: Zone) -> Dataset:
     return zone.hold(zone.close_batch(outcome="held"), "shrunk")
 
 
-async def release(zone: Zone, hub: TaskHub, body: str, name: str | None = None) -> Answer:
-    name = name or zone.pipeline.name
-    return await ask(
-        api_release.release, zone.clients, hub, zone.pipeline, name=name, body=body.encode()
-    )
+async def release(zone: Zone, hub: TaskHub, version: str) -> Answer:
+    name, body = zone.pipeline.name, json.dumps({"dataset_version": version}).encode()
+    return await ask(api_release.release, zone.clients, hub, zone.pipeline, name=name, body=body)
 
 
 async def test_a_released_batch_gets_a_landing_that_may_train_on_it(zone: Zone) -> None:
     dataset, hub = hold(zone), TaskHub()
     assert not compare(zone).released
     for _ in range(2):
-        answer = await release(zone, hub, f'{{"dataset_version": "{dataset.version}"}}')
-        assert answer.status == 202
+        assert (await release(zone, hub, dataset.version)).status == 202
     landing = landing_instance(zone.pipeline.name)
     assert hub.started == [landing]
     assert hub.documents[landing]["input"]["opened_by"] == "release"
@@ -97,19 +95,13 @@ async def test_a_released_batch_gets_a_landing_that_may_train_on_it(zone: Zone) 
 
 
 @pytest.mark.parametrize(
-    ("body", "name", "status", "words"),
-    [
-        ("{}", None, 400, "dataset_version"),
-        ('{"dataset_version": "../x"}', None, 400, "dataset_version"),
-        ("{", None, 400, "JSON"),
-        ('{"dataset_version": "abc"}', None, 404, "holds no batch of dataset version abc"),
-        ('{"dataset_version": "abc"}', "other", 404, "there is no pipeline 'other'"),
-    ],
+    ("version", "status", "words"),
+    [("../x", 400, "dataset_version"), ("abc", 404, "holds no batch of dataset version abc")],
 )
 async def test_what_cannot_be_released_is_refused(
-    zone: Zone, body: str, name: str | None, status: int, words: str
+    zone: Zone, version: str, status: int, words: str
 ) -> None:
     hub = TaskHub()
-    answer = await release(zone, hub, body, name)
+    answer = await release(zone, hub, version)
     assert (answer.status, hub.started) == (status, [])
     assert words in answer.document["detail"]

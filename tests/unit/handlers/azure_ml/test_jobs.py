@@ -5,6 +5,7 @@ import json
 import textwrap
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from azure.ai.ml._restclient.arm_ml_service.models import JobStatus
@@ -58,6 +59,10 @@ def world(tmp_path: Path) -> World:
 def write_job(pipelines: Path, text: str) -> None:
     (pipelines / "digits").mkdir(exist_ok=True)
     (pipelines / "digits" / "job.yml").write_text(textwrap.dedent(text))
+
+
+def with_request(**changes: Any) -> SubmitJob:
+    return REQUEST.model_copy(update={"request": run_request().model_copy(update=changes)})
 
 
 def register_champion(world: World) -> None:
@@ -230,14 +235,16 @@ def test_of_a_pipeline_only_what_it_declares_is_bound(world: World, tmp_path: Pa
     assert made == {"dedicated"}, "the cluster of a step is made if it is one of the options"
 
 
-TRACED = REQUEST.model_copy(
-    update={
-        "request": run_request().model_copy(
-            update={"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}
-        )
-    }
-)
+TRACED = with_request(traceparent="00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
 RUN_SPAN = str(run_header(TRACED.request.traceparent, RUN))
+
+
+def submit_traced(tmp_path: Path, text: str) -> Any:
+    write_job(tmp_path, text)
+    receiver = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318/"}
+    world = make_world({"PIPELINES_FOLDER": str(tmp_path), **receiver})
+    submit_job(world.clients, TRACED)
+    return world.workspace.jobs.store[RUN,]
 
 
 @pytest.mark.parametrize(
@@ -251,11 +258,7 @@ RUN_SPAN = str(run_header(TRACED.request.traceparent, RUN))
 def test_every_program_of_a_job_is_given_the_runs_span(
     tmp_path: Path, text: str, programs: list[tuple[str, ...]]
 ) -> None:
-    write_job(tmp_path, text)
-    receiver = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318/"}
-    world = make_world({"PIPELINES_FOLDER": str(tmp_path), **receiver})
-    submit_job(world.clients, TRACED)
-    job = world.workspace.jobs.store[RUN,]
+    job = submit_traced(tmp_path, text)
     assert job.tags["landfall.traceparent"] == RUN_SPAN
     sent = job._to_dict()
     for path in programs:
@@ -268,12 +271,7 @@ def test_every_program_of_a_job_is_given_the_runs_span(
 
 def test_what_a_job_file_sets_itself_stays(tmp_path: Path) -> None:
     own = "environment_variables: {OTEL_EXPORTER_OTLP_ENDPOINT: http://mine, A: b}\n"
-    write_job(tmp_path, JOB_YML + own)
-    receiver = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}
-    world = make_world({"PIPELINES_FOLDER": str(tmp_path), **receiver})
-    submit_job(world.clients, TRACED)
-    sent = world.workspace.jobs.store[RUN,]._to_dict()
-    assert sent["environment_variables"] == {
+    assert submit_traced(tmp_path, JOB_YML + own)._to_dict()["environment_variables"] == {
         "TRACEPARENT": RUN_SPAN,
         "OTEL_EXPORTER_OTLP_ENDPOINT": "http://mine",
         "A": "b",
@@ -330,8 +328,7 @@ def test_a_warm_start_gives_the_job_the_champion_as_initial_model(
 ) -> None:
     register_champion(world)
     pipeline = with_rules(PIPELINE, model={"warm_start": warm_start})
-    request = run_request().model_copy(update={"pipeline": pipeline})
-    submit_job(world.clients, REQUEST.model_copy(update={"request": request}))
+    submit_job(world.clients, with_request(pipeline=pipeline))
     inputs = world.workspace.jobs.store[RUN,]._to_dict()["inputs"]
     assert inputs.get("initial_model") == (inputs["champion"] if warm_start else None)
 
@@ -389,8 +386,7 @@ def test_a_run_is_submitted_with_the_job_file_of_its_configuration(
     record = "configurations/digits/c0ffee.json"
     world.records.blobs[record] = json.dumps({"pipeline": "", "job": JOB_YML}).encode()
     write_job(tmp_path, JOB_YML.replace("python train.py", "python other.py"))
-    request = run_request().model_copy(update={"configuration": "c0ffee"})
-    submit_job(world.clients, REQUEST.model_copy(update={"request": request}))
+    submit_job(world.clients, with_request(configuration="c0ffee"))
     sent = world.workspace.jobs.store[RUN,]
     assert sent.command.startswith("python train.py")
     assert sent.tags["landfall.configuration"] == "c0ffee"

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -24,23 +22,6 @@ CLIENTS = ("blobs", "records", "service_bus", "event_grid", "ml", "workspace_blo
 class Identity:
     def get_token(self, *_: str, **__: Any) -> AccessToken:
         raise AssertionError("nothing asks for a token before it is used")
-
-
-def test_importing_the_app_and_making_the_clients_loads_no_sdk() -> None:
-    program = (
-        "import sys\n"
-        "from handlers.azure_ml import compute_clusters, data_assets, job_outputs, jobs\n"
-        "from handlers.azure_ml import model_registry\n"
-        "from handlers.configuration import clients, settings\n"
-        "from handlers.durable import activity_adapter\n"
-        "from handlers.triggers import explain, http_api, job_events, reconciliation\n"
-        "clients.Clients(settings.Settings({}))\n"
-        "sdks = ('azure.ai.ml', 'azure.storage', 'azure.servicebus', 'azure.eventgrid',"
-        " 'azure.identity')\n"
-        "print(*(sdk for sdk in sdks if sdk in sys.modules))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
-    assert done.stdout == b"\n"
 
 
 @pytest.mark.parametrize("name", CLIENTS)

@@ -1,0 +1,35 @@
+"""What a run does before its job is submitted, and until the job is where a test wants it."""
+
+from __future__ import annotations
+
+import time
+
+from handlers.azure_ml.compute_clusters import ensure_capacity
+from handlers.azure_ml.data_assets import register_dataset
+from handlers.azure_ml.job_failures import diagnose_job
+from handlers.azure_ml.jobs import get_job
+from orchestrations.contracts.datasets import Dataset, RegisterDataset
+from orchestrations.contracts.jobs import DiagnoseJob, EnsureCapacity, GetJob, Job, SubmitJob
+from orchestrations.contracts.runs import RunRequest
+from orchestrations.pipeline import Pipeline
+from orchestrations.waiting import ENDED
+from tests.local.handlers.azure_ml.conftest import Cloud
+
+SECONDS = 240
+
+
+def submission(cloud: Cloud, pipeline: Pipeline, dataset: Dataset, attempt: int = 1) -> SubmitJob:
+    clients = cloud.clients
+    capacity = ensure_capacity(clients, EnsureCapacity(options=pipeline.compute))
+    asset = register_dataset(clients, RegisterDataset(pipeline=pipeline, dataset=dataset))
+    request = RunRequest(pipeline=pipeline, dataset=dataset, attempt=attempt)
+    return SubmitJob(run=request.run, request=request, capacity=capacity, asset=asset)
+
+
+def wait_until(cloud: Cloud, name: str, *states: str, poll_seconds: float = 0.1) -> Job:
+    deadline = time.monotonic() + SECONDS
+    while (job := get_job(cloud.clients, GetJob(job=name))).state not in states:
+        assert job.state not in ENDED, diagnose_job(cloud.clients, DiagnoseJob(job=name))
+        assert time.monotonic() < deadline, job
+        time.sleep(poll_seconds)
+    return job
