@@ -31,17 +31,20 @@ LINES = [ManifestLine(path=path, size=100, md5="0" * 32, etag=path) for path in 
 
 
 def dead_letter_runs(world: World, *attempts: int) -> None:
-    """As `dead_letter` does for each, in one pass over the queue."""
+    """As `dead_letter` does for each, in one pass over the queue.
+
+    An attempt may be given twice, as if the second came when the first's id was forgotten.
+    """
     letters = [
         Rejected(
-            message_id=f"{PREFIX}-{attempt}",
+            message_id=f"{PREFIX}-{attempt}-{number}",
             kind="run",
             body=run_request(attempt).model_dump_json(),
             reason="JobFailed",
             description="out of attempts",
             run=f"{PREFIX}-{attempt}",
         ).to_message()
-        for attempt in attempts
+        for number, attempt in enumerate(attempts)
     ]
     world.clients.message_queues.send(REJECTED_RUNS, *letters)
     assert sweep(world.clients) >= len(letters)
@@ -95,25 +98,13 @@ def test_redrive_sends_next_attempts_also_after_dying_on_the_way(
     assert send_again(world, None, 1) == [f"{PREFIX}-41"]
     assert [each.attempt for each in requests(namespace)] == [43, 41]
     left = [str(each.message_id) for each in namespace.take_present(REJECTED_RUNS, dead=True)]
-    assert left == ["unreadable", f"{PREFIX}-44"]
+    assert left == ["unreadable", f"{PREFIX}-44-2"]
 
 
 def test_a_run_that_was_dead_lettered_twice_is_redriven_once(
     world: World, namespace: Namespace
 ) -> None:
-    letters = [
-        Rejected(
-            message_id=f"copy-{copy}",  # as if the second came when the first's id was forgotten
-            kind="run",
-            body=run_request(50).model_dump_json(),
-            reason="JobFailed",
-            description="out of attempts",
-            run=f"{PREFIX}-50",
-        ).to_message()
-        for copy in range(2)
-    ]
-    world.clients.message_queues.send(REJECTED_RUNS, *letters)
-    assert sweep(world.clients) >= 2
+    dead_letter_runs(world, 50, 50)
     assert send_again(world, f"{PREFIX}-50") == [f"{PREFIX}-51"]
     assert [each.attempt for each in requests(namespace)] == [51]
     left = [each.body for each in namespace.take_present(REJECTED_RUNS, dead=True)]
