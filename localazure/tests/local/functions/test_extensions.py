@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any
 
+import aiohttp
 import pytest
+import pytest_asyncio
 from azure.storage.blob.aio import BlobServiceClient
 
 from harness.waiting import eventually
@@ -24,29 +26,31 @@ NO_STORAGE = {
 }
 
 
-async def test_a_request_is_streamed_in(running_app: Any) -> None:
+@pytest_asyncio.fixture
+async def client(running_app: Any) -> AsyncGenerator[aiohttp.ClientSession]:
+    """The app, running without storage; a client of it."""
+    async with running_app("streaming", **NO_STORAGE) as (_, client):
+        yield client
+
+
+async def test_a_request_is_streamed_in(client: aiohttp.ClientSession) -> None:
     async def pieces() -> AsyncGenerator[bytes]:
         for _ in range(3):
             yield b"x" * 1000
 
-    async with running_app("streaming", **NO_STORAGE) as (_, client):
-        url = "/api/count/Ann?kind=k"
-        async with client.post(url, data=pieces()) as response:
-            assert response.status == 201
-            assert response.headers["x-kind"] == "k"
-            counted = await response.json()
-            assert (counted["name"], counted["bytes"]) == ("Ann", 3000)
-            assert counted["pieces"] >= 1
-        async with client.post(url, data=b"x" * 100_001) as response:
-            assert response.status == 413
+    url = "/api/count/Ann?kind=k"
+    async with client.post(url, data=pieces()) as response:
+        assert response.status == 201
+        assert response.headers["x-kind"] == "k"
+        counted = await response.json()
+        assert (counted["name"], counted["bytes"]) == ("Ann", 3000)
+        assert counted["pieces"] >= 1
+    async with client.post(url, data=b"x" * 100_001) as response:
+        assert response.status == 413
 
 
-async def test_a_response_is_streamed_out(running_app: Any) -> None:
-    async with (
-        running_app("streaming", **NO_STORAGE) as (_, client),
-        asyncio.timeout(30),
-        client.get("/api/feed") as response,
-    ):
+async def test_a_response_is_streamed_out(client: aiohttp.ClientSession) -> None:
+    async with asyncio.timeout(30), client.get("/api/feed") as response:
         assert response.headers["Content-Type"] == "text/event-stream; charset=utf-8"
         assert await response.content.readline() == b"first\n"
         # It is here although the function has not come to its end.
@@ -55,11 +59,8 @@ async def test_a_response_is_streamed_out(running_app: Any) -> None:
         assert await response.content.read() == b"second\n"
 
 
-async def test_a_failure_is_told_without_details(running_app: Any) -> None:
-    async with (
-        running_app("streaming", **NO_STORAGE) as (_, client),
-        client.get("/api/fails") as response,
-    ):
+async def test_a_failure_is_told_without_details(client: aiohttp.ClientSession) -> None:
+    async with client.get("/api/fails") as response:
         assert response.status == 500
         assert await response.text() == "Internal Server Error"
 

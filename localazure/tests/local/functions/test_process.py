@@ -19,17 +19,24 @@ from harness.waiting import eventually
 
 APPS = Path(__file__).parent / "apps"
 DEADLINE_SECONDS = 60.0
+Start = Callable[..., ChildProcess]
 
 
 @pytest.fixture
-def python(tmp_path: Path) -> Callable[..., ChildProcess]:
-    """A Python process with these arguments."""
+def start(tmp_path: Path, free_port: int) -> Start:
+    """`localazure start` on an app, with these options."""
     names = itertools.count()
 
-    def make(*arguments: str) -> ChildProcess:
-        return ChildProcess([sys.executable, *arguments], tmp_path / f"{next(names)}.log")
+    def make(app: Path, *options: str | Path) -> ChildProcess:
+        command = [sys.executable, "-m", "localazure", "start", app, "--port", str(free_port)]
+        return ChildProcess([*command, *options], tmp_path / f"{next(names)}.log")
 
     return make
+
+
+@pytest.fixture
+def api(free_port: int) -> str:
+    return f"http://127.0.0.1:{free_port}/api"
 
 
 def write_app(folder: Path, body: str, **host_json: str) -> Path:
@@ -42,18 +49,21 @@ def write_app(folder: Path, body: str, **host_json: str) -> Path:
     return folder
 
 
-async def until_up(client: aiohttp.ClientSession, url: str) -> None:
-    async def is_up() -> bool:
-        with contextlib.suppress(aiohttp.ClientConnectionError):
-            async with client.get(url) as response:
-                return response.status == 200
-        return False
+async def answer_of(url: str, *, other_than: str | None = None) -> str:
+    """The first answer of a host that may be yet to start."""
 
-    await eventually(is_up, DEADLINE_SECONDS)
+    async def answer() -> str | None:
+        with contextlib.suppress(aiohttp.ClientError):
+            async with aiohttp.ClientSession() as client, client.get(url) as response:
+                text = await response.text()
+                return text if response.status == 200 and text != other_than else None
+        return None
+
+    return await eventually(answer, DEADLINE_SECONDS)
 
 
 async def test_sigterm_ends_a_host_although_threads_of_the_app_run_on(
-    tmp_path: Path, free_port: int, python: Callable[..., ChildProcess]
+    tmp_path: Path, start: Start, api: str
 ) -> None:
     app = write_app(
         tmp_path / "app",
@@ -63,73 +73,47 @@ async def test_sigterm_ends_a_host_although_threads_of_the_app_run_on(
         "    threading.Thread(target=time.sleep, args=(600,)).start()\n"
         "    return 'at work'\n",
     )
-    command = ("-m", "localazure", "start", str(app), "--port", str(free_port))
-    url = f"http://127.0.0.1:{free_port}"
-    with python(*command) as host:
-        async with aiohttp.ClientSession() as client:
-            await until_up(client, url)
-            async with client.get(f"{url}/api/work") as response:
-                assert await response.text() == "at work"
+    with start(app) as host:
+        assert await answer_of(f"{api}/work") == "at work"
         assert host.end() == 0
 
 
-async def test_a_host_alone_has_its_state_to_itself(
-    tmp_path: Path, free_port: int, python: Callable[..., ChildProcess]
-) -> None:
+async def test_a_host_alone_has_its_state_to_itself(tmp_path: Path, start: Start, api: str) -> None:
     state = tmp_path / "state"
-    command = ("-m", "localazure", "start", str(APPS / "http"), "--port", str(free_port))
-    command += ("--state", str(state))
-    url = f"http://127.0.0.1:{free_port}/api"
-    async with aiohttp.ClientSession() as client:
-        with python(*command) as first:
-            await until_up(client, f"{url}/owners")  # like func, it requires no key
-            with python(*command) as second:
-                assert second.wait() == 1
-            # The error is about the state, which is locked before the port is taken.
-            assert f"in use by process {first.pid}: stop that one" in second.output
-            assert "Traceback" not in second.output
-            await until_up(client, f"{url}/hello")  # the first one still runs
-            first.end(signal.SIGKILL)
-        with python(*command) as third:
-            await until_up(client, f"{url}/hello")
-            assert third.end(signal.SIGINT) == 0, third.output
-    assert f"\thello: [GET,POST] {url}/hello/{{name:alpha?}}" in third.output
+    with start(APPS / "http", "--state", state) as first:
+        await answer_of(f"{api}/owners")  # like func, it requires no key
+        with start(APPS / "http", "--state", state) as second:
+            assert second.wait() == 1
+        # The error is about the state, which is locked before the port is taken.
+        assert f"in use by process {first.pid}: stop that one" in second.output
+        assert "Traceback" not in second.output
+        await answer_of(f"{api}/hello")  # the first one still runs
+        first.end(signal.SIGKILL)
+    with start(APPS / "http", "--state", state) as third:
+        await answer_of(f"{api}/hello")
+        assert third.end(signal.SIGINT) == 0, third.output
+    assert f"\thello: [GET,POST] {api}/hello/{{name:alpha?}}" in third.output
     keys = json.loads((state / "keys.json").read_text())
     assert not any(key in third.output for key in keys.values())
 
 
-async def test_a_change_restarts_the_host(
-    tmp_path: Path, free_port: int, python: Callable[..., ChildProcess]
-) -> None:
+async def test_a_change_restarts_the_host(tmp_path: Path, start: Start, api: str) -> None:
     app = tmp_path / "app"
 
     def write(body: str) -> None:
         write_app(app, f"@app.route()\ndef version(req: func.HttpRequest) -> str:\n    {body}\n")
 
-    async def until_it_says(text: str) -> None:
-        url = f"http://127.0.0.1:{free_port}/api/version"
-        async with asyncio.timeout(DEADLINE_SECONDS), aiohttp.ClientSession() as client:
-            while True:
-                with contextlib.suppress(aiohttp.ClientError):
-                    async with client.get(url) as response:
-                        if await response.text() == text:
-                            return
-                await asyncio.sleep(0.05)
-
     write("return 'one'")
-    arguments = ("-m", "localazure", "start", str(app), "--port", str(free_port), "--watch")
-    with python(*arguments) as watching:
-        await until_it_says("one")
+    with start(app, "--watch") as watching:
+        assert await answer_of(f"{api}/version") == "one"
         write("return ''' broken")
         await asyncio.to_thread(watching.wait_for_output, "waiting for a change", DEADLINE_SECONDS)
         write("return 'two, mended'")
-        await until_it_says("two, mended")
+        assert await answer_of(f"{api}/version") == "two, mended"
         assert watching.end() == 0
 
 
-async def test_a_timeout_recycles_the_process(
-    tmp_path: Path, free_port: int, python: Callable[..., ChildProcess]
-) -> None:
+async def test_a_timeout_recycles_the_process(tmp_path: Path, start: Start, api: str) -> None:
     app = write_app(
         tmp_path / "app",
         "import time, uuid\n"
@@ -138,22 +122,11 @@ async def test_a_timeout_recycles_the_process(
         "@app.route()\ndef slow(req: func.HttpRequest) -> str:\n    time.sleep(600)\n",
         functionTimeout="00:00:01",
     )
-    command = ("-m", "localazure", "start", str(app), "--port", str(free_port))
-    url = f"http://127.0.0.1:{free_port}"
-    with python(*command) as host:
-        async with aiohttp.ClientSession() as client:
-            await until_up(client, url)
-            async with client.get(f"{url}/api/process") as response:
-                before = await response.text()
-            async with client.get(f"{url}/api/slow") as response:
-                assert response.status == 500
-            async with asyncio.timeout(DEADLINE_SECONDS):
-                after = before
-                while after == before:
-                    await until_up(client, url)
-                    with contextlib.suppress(aiohttp.ClientError):
-                        async with client.get(f"{url}/api/process") as response:
-                            after = await response.text() if response.status == 200 else before
+    with start(app) as host:
+        before = await answer_of(f"{api}/process")
+        async with aiohttp.ClientSession() as client, client.get(f"{api}/slow") as response:
+            assert response.status == 500
+        await answer_of(f"{api}/process", other_than=before)
         assert host.end() == 0
     assert "'slow' ran longer than host.json's functionTimeout of 0:00:01" in host.output
     assert host.output.count("the process is recycled") == 1
