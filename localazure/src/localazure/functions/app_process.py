@@ -18,15 +18,13 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from multidict import CIMultiDict
+
 from localazure.faults.injector import Injector
 from localazure.faults.plan import Part
 from localazure.functions import function_list, logs
 from localazure.functions.app.loader import LoadedFunction, importable, load
-from localazure.functions.configuration.app_settings import (
-    AppSettings,
-    LocalSettings,
-    process_environment,
-)
+from localazure.functions.configuration.app_settings import LocalSettings, process_environment
 from localazure.functions.configuration.host_json import HostOptions
 from localazure.functions.configuration.several_hosts import INSTANCE_ID
 from localazure.functions.errors import AppLoadError
@@ -96,7 +94,8 @@ async def run_app(  # noqa: PLR0913 - one for each choice of the two commands
         options = HostOptions.read(app)
         state.mkdir(parents=True, exist_ok=True)
         # Taken before the app is imported: on Azure no change of its environment reaches the host.
-        settings = AppSettings(os.environ)
+        # Names are found in any case, as by .NET's configuration.
+        settings: Mapping[str, str] = CIMultiDict(os.environ)
         surroundings.enter_context(contextlib.chdir(app))
         surroundings.enter_context(logs.configured(options.log_levels))
         for warning in options.warnings:

@@ -180,7 +180,7 @@ async def test_what_keeps_an_app_from_running(
 
 
 async def test_a_disabled_function_may_be_wrong(run_text: RunText) -> None:
-    async with run_text(WRONG_TIMER, **{"AzureWebJobs.tick.Disabled": "1"}) as (host, _):
+    async with run_text(WRONG_TIMER, **{"azurewebjobs.Tick.Disabled": "1"}) as (host, _):
         assert host.faults == {}
 
 

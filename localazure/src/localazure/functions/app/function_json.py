@@ -11,13 +11,13 @@ from __future__ import annotations
 import importlib
 import importlib.machinery
 import importlib.util
-import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
 from pydantic import ConfigDict, Field
+from pydantic.alias_generators import to_snake
 
 from localazure.configuration_file import (
     ConfigurationModel,
@@ -34,7 +34,6 @@ PACKAGE: Final = "__app__"
 """The package of an app's folders, so that `from ..shared import x` works."""
 
 _DEFAULT_SCRIPTS: Final = ("__init__.py", "main.py")
-_DEFAULT_ENTRY_POINT: Final = "main"
 
 
 def read(app: Path) -> list[Definition]:
@@ -74,7 +73,7 @@ class _File(ConfigurationModel):
 
     bindings: tuple[_Binding, ...]
     script_file: str | None = None
-    entry_point: str = _DEFAULT_ENTRY_POINT
+    entry_point: str = "main"
     disabled: bool = False
     excluded: bool = False
     retry: dict[str, Any] = Field(default_factory=dict)
@@ -141,11 +140,7 @@ def _import(file: _File, directory: Path) -> Callable[..., Any]:
 
 def _retry(settings: Mapping[str, Any]) -> dict[str, Any]:
     """A policy with the names of `@app.retry`: maxRetryCount is max_retry_count there."""
-
-    def snake_case(text: str) -> str:
-        return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", text).lower()
-
-    words = {snake_case(name): value for name, value in settings.items()}
+    words = {to_snake(name): value for name, value in settings.items()}
     if "strategy" in words:
-        words["strategy"] = snake_case(str(words["strategy"]))
+        words["strategy"] = to_snake(str(words["strategy"]))
     return words

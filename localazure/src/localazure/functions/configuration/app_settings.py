@@ -9,7 +9,7 @@ import contextlib
 import math
 import os
 import re
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Mapping
 from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import Self
@@ -97,24 +97,6 @@ class LocalSettings(ConfigurationModel):
 
 def _as_text(value: bool | float | str) -> str:  # noqa: FBT001 - a scalar of JSON
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-class AppSettings(Mapping[str, str]):
-    """App settings, whose names are found in any case, as by .NET's configuration."""
-
-    def __init__(self, values: Mapping[str, str]) -> None:
-        self._values = dict(values)
-        self._names = {name.casefold(): name for name in self._values}
-
-    def __getitem__(self, name: str) -> str:
-        """The value of a setting; raises KeyError."""
-        return self._values[self._names[name.casefold()]]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
 
 
 def resolve_references(text: str, settings: Mapping[str, str]) -> str:

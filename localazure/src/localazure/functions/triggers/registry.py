@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
@@ -124,13 +124,6 @@ class _Parts:
             self.listeners.append(LISTENERS[kind](function, self._host))
 
 
-_STORAGE_SERVICES: Final = {
-    binding_kinds.BLOB: Service.BLOB,
-    binding_kinds.QUEUE: Service.QUEUE,
-    binding_kinds.TABLE: Service.TABLE,
-}
-
-
 def _check_connection(binding: Binding, host: Surroundings) -> None:
     """See that what an input or output connects to is configured.
 
@@ -138,8 +131,8 @@ def _check_connection(binding: Binding, host: Surroundings) -> None:
         ValueError: names the setting.
     """
     try:
-        if binding.kind in _STORAGE_SERVICES:
-            host.storage.check(binding.connection, _STORAGE_SERVICES[binding.kind])
+        if binding.kind in set(Service):  # by the names of its services
+            host.storage.check(binding.connection, Service(binding.kind))
         elif binding.kind == binding_kinds.SERVICE_BUS:
             connections.check_service_bus(
                 binding.connection or connections.DEFAULT_SERVICE_BUS, host.settings

@@ -137,7 +137,6 @@ class Invoker:
         correlation = logs.Correlation(function.name)
         token = logs.invocation.set(correlation)
         self._count(function, 1)
-        self._running[function.name] += 1
         # One orchestration is replayed many times: a line for each would hide the others.
         is_noise = function.trigger.kind in {
             binding_kinds.ORCHESTRATION_TRIGGER,
@@ -173,7 +172,6 @@ class Invoker:
             logs.invocation.reset(token)
             if self._cold_start is not None:
                 self._cold_start.end()
-            self._running[function.name] -= 1
             self._count(function, -1)
 
     async def invoke_with_retries(
@@ -218,6 +216,7 @@ class Invoker:
         self._threads.close()
 
     def _count(self, function: LoadedFunction, change: int) -> None:
+        self._running[function.name] += change
         if function.trigger.kind in binding_kinds.DURABLE_TRIGGERS:
             return
         self.in_flight += change

@@ -91,39 +91,32 @@ def test_an_asgi_app_is_a_function_like_any_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "message"),
+    ("signature", "message"),
     [
         # The rules of the worker, one by one.
-        ("req: func.HttpRequest, extra", "the parameters extra are declared in Python but bound"),
-        ("request: func.HttpRequest", "the parameters request are declared"),
-        ("", "the bindings req have no parameter of that name"),
-        ("req: Optional[func.HttpRequest]", "req has a non-type annotation"),
-        ("req: int | None", "req has a non-type annotation"),
-        ("req: dict[str, int]", "req has a non-type annotation"),
-        ("req: Dict[str, int]", "does not take the annotation Dict"),
-        ("req: int", "req is a httpTrigger binding, which does not take the annotation int"),
-        ("req: func.Out[str]", "req is an input, but it is annotated"),
-        ("req: func.HttpRequest, context: int", "the parameter context must be of type"),
-        ("req: 'Missing'", "its annotations cannot be resolved: NameError"),
+        (
+            "(req: func.HttpRequest, extra) -> str",
+            "the parameters extra are declared in Python but bound",
+        ),
+        ("(request: func.HttpRequest) -> str", "the parameters request are declared"),
+        ("() -> str", "the bindings req have no parameter of that name"),
+        ("(req: Optional[func.HttpRequest]) -> str", "req has a non-type annotation"),
+        ("(req: int | None) -> str", "req has a non-type annotation"),
+        ("(req: dict[str, int]) -> str", "req has a non-type annotation"),
+        ("(req: Dict[str, int]) -> str", "does not take the annotation Dict"),
+        ("(req: int) -> str", "httpTrigger binding, which does not take the annotation int"),
+        ("(req: func.Out[str]) -> str", "req is an input, but it is annotated"),
+        ("(req, context: int) -> str", "the parameter context must be of type"),
+        ("(req: 'Missing') -> str", "its annotations cannot be resolved: NameError"),
+        ("(req) -> int", "the return annotation int does not match the output binding http"),
+        ("(req) -> None", "the return annotation NoneType does not match"),
+        ("(req) -> List[str]", "is not a plain type"),
+        ("(req) -> Optional[str]", "is not a plain type"),
     ],
 )
-def test_parameters_that_do_not_fit(tmp_path: Path, function: str, message: str) -> None:
-    text = fault(tmp_path, f"@app.route()\ndef hello({function}) -> str: ...")
+def test_signatures_that_do_not_fit(tmp_path: Path, signature: str, message: str) -> None:
+    text = fault(tmp_path, f"@app.route()\ndef hello{signature}: ...")
     assert text.startswith("cannot load the function hello: ")
-    assert message in text
-
-
-@pytest.mark.parametrize(
-    ("annotation", "message"),
-    [
-        ("int", "the return annotation int does not match the output binding http"),
-        ("None", "the return annotation NoneType does not match"),
-        ("List[str]", "is not a plain type"),
-        ("Optional[str]", "is not a plain type"),
-    ],
-)
-def test_results_that_do_not_fit(tmp_path: Path, annotation: str, message: str) -> None:
-    text = fault(tmp_path, f"@app.route()\ndef hello(req: func.HttpRequest) -> {annotation}: ...")
     assert message in text
 
 

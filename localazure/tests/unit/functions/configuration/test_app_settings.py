@@ -8,7 +8,6 @@ import pytest
 
 from localazure.errors import ConfigurationError
 from localazure.functions.configuration.app_settings import (
-    AppSettings,
     LocalSettings,
     is_disabled,
     resolve_references,
@@ -84,12 +83,3 @@ def test_references_are_resolved() -> None:
 )
 def test_disabled_functions(settings: dict[str, str], expected: bool) -> None:  # noqa: FBT001 - a table
     assert is_disabled("hello", settings) is expected
-
-
-def test_names_of_app_settings_are_found_in_any_case() -> None:
-    settings = AppSettings({"Schedule": "0 * * * * *", "AzureWebJobs.Tick.Disabled": "True"})
-    assert resolve_references("%SCHEDULE%", settings) == "0 * * * * *"
-    assert is_disabled("tick", settings)
-    assert "schedule" in settings
-    assert settings.get("other") is None
-    assert dict(settings) == {"Schedule": "0 * * * * *", "AzureWebJobs.Tick.Disabled": "True"}

@@ -39,7 +39,7 @@ from localazure.functions.triggers.blob.scan import BlobScan, FoundBlob
 from localazure.functions.triggers.event_grid.webhook import EventGridWebhook
 from localazure.functions.triggers.queue.listener import QueueListener, Work
 from localazure.functions.worker.invocation import Invoker, TriggerData
-from localazure.storage_client.queue import MAX_MESSAGES_PER_REQUEST, StorageQueue, encode
+from localazure.storage_client.queue import MAX_MESSAGES_PER_REQUEST, encode
 from localazure.storage_client.service import Service
 
 _LOG = logging.getLogger(f"{logs.HOST_LOGGER}.blob")
@@ -107,7 +107,6 @@ class BlobTriggers(QueueListener):
         self._invoker = invoker
         self._storage = storage
         queue_name = f"azure-webjobs-blobtrigger-{host_id}"
-        self._open = functools.partial(storage.queue, DEFAULT_CONNECTION, queue_name)
         self._webhook = EventGridWebhook(
             PATH,
             {
@@ -141,9 +140,7 @@ class BlobTriggers(QueueListener):
 
     def _scan(self, one: BlobFunction) -> BlobScan:
         async def announce(found: FoundBlob) -> None:
-            queue: StorageQueue = await self._open()
-            message = _message(one, one.container, found.name, found.blob_type, found.etag)
-            await queue.put(encode(json.dumps(message), is_base64=True))
+            await self._put(_message(one, one.container, found.name, found.blob_type, found.etag))
 
         return BlobScan(
             one.connection,
@@ -156,14 +153,17 @@ class BlobTriggers(QueueListener):
 
     async def _receive_events(self, one: BlobFunction, events: list[Any]) -> bool:
         try:
-            queue: StorageQueue = await self._open()
             for event in events:
                 if (message := blob_message(one, event)) is not None:
-                    await queue.put(encode(json.dumps(message), is_base64=True))
+                    await self._put(message)
         except Exception as error:  # noqa: BLE001 - whatever storage answers: the event is not lost
             _LOG.warning("cannot keep what Event Grid tells, it will tell it again: %s", error)
             return False
         return True
+
+    async def _put(self, message: dict[str, str]) -> None:
+        queue = await self._open_queue(self._name)
+        await queue.put(encode(json.dumps(message), is_base64=True))
 
     async def _handle(self, work: Work) -> None:
         message: dict[str, Any] = json.loads(work.content)
