@@ -11,6 +11,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from aiohttp import web
@@ -39,27 +40,20 @@ ByHand = Callable[[str], TriggerData]
 """Converts a text that was given by hand to the trigger's data."""
 
 
+@dataclass(kw_only=True)
 class AdminApi:
     """Status of the host, its functions, and running one of them by hand."""
 
-    def __init__(
-        self,
-        functions: list[LoadedFunction],
-        faults: Mapping[str, str],
-        *,
-        base_url: str,
-        route_prefix: str,
-        keys: KeyRing,
-        invoker: Invoker,
-        by_hand: Mapping[str, ByHand],
-    ) -> None:
-        self._functions = {function.name.lower(): function for function in functions}
-        self._faults = faults
-        self._base_url = base_url
-        self._route_prefix = route_prefix
-        self._keys = keys
-        self._invoker = invoker
-        self._by_hand = by_hand
+    functions: Mapping[str, LoadedFunction]
+    """By name, in lower case."""
+    faults: Mapping[str, str]
+    base_url: str
+    route_prefix: str
+    keys: KeyRing
+    invoker: Invoker
+    by_hand: Mapping[str, ByHand]
+
+    def __post_init__(self) -> None:
         self._started = time.monotonic()
         self._running: set[asyncio.Task[None]] = set()
 
@@ -81,14 +75,14 @@ class AdminApi:
 
     def _guarded(self, handler: Handler) -> Handler:
         async def check(request: web.Request) -> web.StreamResponse:
-            if not self._keys.opens_admin(request_key(request)):
+            if not self.keys.opens_admin(request_key(request)):
                 return web.Response(status=401)
             return await handler(request)
 
         return check
 
     def _function(self, request: web.Request) -> LoadedFunction:
-        function = self._functions.get(request.match_info["name"].lower())
+        function = self.functions.get(request.match_info["name"].lower())
         if function is None:
             raise web.HTTPNotFound
         return function
@@ -108,34 +102,34 @@ class AdminApi:
         )
 
     async def _list(self, _: web.Request) -> web.Response:
-        return web.json_response([self._describe(one) for one in self._functions.values()])
+        return web.json_response([self._describe(one) for one in self.functions.values()])
 
     async def _get(self, request: web.Request) -> web.Response:
         return web.json_response(self._describe(self._function(request)))
 
     async def _function_status(self, request: web.Request) -> web.Response:
         function = self._function(request)
-        errors = [self._faults[function.name]] if function.name in self._faults else []
+        errors = [self.faults[function.name]] if function.name in self.faults else []
         return web.json_response(
             {"isDisabled": function.is_disabled, **({"errors": errors} if errors else {})}
         )
 
     async def _host_keys(self, _: web.Request) -> web.Response:
-        return _keys({"default": self._keys.host})
+        return _keys({"default": self.keys.host})
 
     async def _system_keys(self, _: web.Request) -> web.Response:
-        kinds = {function.trigger.kind for function in self._functions.values()}
+        kinds = {function.trigger.kind for function in self.functions.values()}
         names = {name for kind, name in _SYSTEM_KEYS.items() if kind in kinds}
-        return _keys(dict.fromkeys(sorted(names), self._keys.system))
+        return _keys(dict.fromkeys(sorted(names), self.keys.system))
 
     async def _function_keys(self, request: web.Request) -> web.Response:
-        return _keys({"default": self._keys.function_key(self._function(request).name)})
+        return _keys({"default": self.keys.function_key(self._function(request).name)})
 
     async def _run(self, request: web.Request) -> web.Response:
         function = self._function(request)
-        if function.name in self._faults:
+        if function.name in self.faults:
             return web.Response(status=404, text="the function is in error; see its status")
-        make = self._by_hand.get(function.trigger.kind)
+        make = self.by_hand.get(function.trigger.kind)
         if make is None:
             return web.Response(
                 status=400, text=f"a {function.trigger.kind} function is not run by hand"
@@ -152,7 +146,7 @@ class AdminApi:
 
     async def _invoke(self, function: LoadedFunction, data: TriggerData) -> None:
         try:
-            await self._invoker.invoke(function, data)
+            await self.invoker.invoke(function, data)
         except Exception:  # noqa: BLE001 - the invoker logs it; the caller has the response 202
             # already
             _LOG.debug("'%s', run by hand, failed", function.name)
@@ -160,10 +154,10 @@ class AdminApi:
     def _describe(self, function: LoadedFunction) -> dict[str, Any]:
         url = None
         if function.trigger.kind == binding_kinds.HTTP_TRIGGER:
-            url = f"{self._base_url}/{url_path(function, self._route_prefix)}"
+            url = f"{self.base_url}/{url_path(function, self.route_prefix)}"
         return {
             "name": function.name,
-            "href": f"{self._base_url}/admin/functions/{function.name}",
+            "href": f"{self.base_url}/admin/functions/{function.name}",
             "invoke_url_template": url,
             "language": "python",
             "isDisabled": function.is_disabled,

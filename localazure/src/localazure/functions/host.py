@@ -29,9 +29,8 @@ from localazure.functions.http.access_keys import KeyRing
 from localazure.functions.http.cors import CorsPolicy
 from localazure.functions.http.request_limits import PARSER_LIMIT_BYTES, refuse_oversized
 from localazure.functions.http.throttle import HttpThrottle
-from localazure.functions.triggers import listeners, registry
 from localazure.functions.triggers.http.trigger import max_request_bytes
-from localazure.functions.triggers.listeners import Surroundings
+from localazure.functions.triggers.registry import BY_HAND, Surroundings, Triggers
 from localazure.functions.triggers.timer import trigger as timer_trigger
 from localazure.functions.triggers.timer.one_host import DatabaseInTurn
 from localazure.functions.worker.cold_start import ColdStart
@@ -108,7 +107,7 @@ class Host:
         self._is_ready = asyncio.Event()
         self._is_draining = False
         try:
-            self._triggers = registry.build(
+            self._triggers = Triggers(
                 functions,
                 keys,
                 Surroundings(
@@ -255,13 +254,13 @@ class Host:
         application.on_response_prepare.append(self._add_headers)
         application.on_response_prepare.append(self._cors.add_headers)
         admin = AdminApi(
-            self.functions,
-            self.faults,
+            functions={function.name.lower(): function for function in self.functions},
+            faults=self.faults,
             base_url=self.base_url,
             route_prefix=self._extensions.http.route_prefix,
             keys=self.keys,
             invoker=self.invoker,
-            by_hand=listeners.BY_HAND,
+            by_hand=BY_HAND,
         )
         application.add_routes(admin.routes())
         application.add_routes(self._triggers.webhooks)

@@ -215,8 +215,8 @@ async def test_each_version_of_a_blob_is_found_once(
 
     def scan() -> BlobScan:
         return BlobScan(
-            CONNECTION,
-            "versions",
+            connection=CONNECTION,
+            container="versions",
             receipts="blobreceipts/host/Host.Functions.f",
             concerns=lambda name: name.endswith(".txt"),
             announce=announce,

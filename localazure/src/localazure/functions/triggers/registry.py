@@ -1,99 +1,100 @@
 """All triggers of an app, made of its functions; those that cannot run are left out.
 
+A further kind of trigger is an entry here and in `binding_kinds.TRIGGERS`. One that needs an SDK is
+imported for an app that has such a function.
+
 Source: https://github.com/Azure/azure-functions-host (ScriptHost): a function whose settings the
 host refuses is "in error", and the others run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from aiohttp import web
+from datetime import tzinfo
+from typing import TYPE_CHECKING, Final
 
 from localazure.functions.app import binding_kinds
 from localazure.functions.app.loader import LoadedFunction
 from localazure.functions.app.signature import Binding
+from localazure.functions.bindings.storage_clients import StorageClients
 from localazure.functions.configuration import connections
+from localazure.functions.configuration.host_json import HostOptions
 from localazure.functions.configuration.plan import Plan
 from localazure.functions.http.access_keys import KeyRing
 from localazure.functions.http.web_extension import WebExtension
-from localazure.functions.triggers.event_grid.trigger import EventGridTrigger
+from localazure.functions.triggers.event_grid.trigger import EventGridTrigger, event_data
 from localazure.functions.triggers.http.trigger import HttpEndpoint, HttpTrigger, max_request_bytes
-from localazure.functions.triggers.listeners import (
-    LISTENERS,
-    Listener,
-    Surroundings,
-    on_one_host,
-)
+from localazure.functions.triggers.timer.one_host import DatabaseInTurn, Listener, ListenerInTurn
+from localazure.functions.triggers.timer.trigger import TimerTrigger, timer_data
+from localazure.functions.worker.invocation import Invoker, TriggerData
+from localazure.sqlite.database import Database
 from localazure.storage_client.service import Service
 
 if TYPE_CHECKING:
     from localazure.functions.triggers.blob.trigger import BlobFunction
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """The host, as listeners need it."""
+
+    invoker: Invoker
+    options: HostOptions
+    settings: Mapping[str, str]
+    storage: StorageClients
+    database: Database | DatabaseInTurn
+    zone: tzinfo
+    """Whose wall clock NCRONTAB expressions are read on."""
+    plan: Plan | None
+    """The hosting plan whose rules apply, None for no plan."""
+
+
 class Triggers:
-    """The triggers of an app, but for the durable ones."""
+    """The triggers of an app, but for the durable ones; yet to be started."""
 
-    functions: Sequence[LoadedFunction]
-    """Those that can run: neither disabled nor in error."""
-    faults: Mapping[str, str]
-    """By the name of a function in error, why."""
-    listeners: Sequence[Listener]
-    http: HttpTrigger
-    webhooks: Sequence[web.RouteDef]
-
-
-def build(functions: list[LoadedFunction], keys: KeyRing, host: Surroundings) -> Triggers:
-    """Make the triggers of all functions of an app, yet to be started."""
-    running: list[LoadedFunction] = []
-    faults: dict[str, str] = {}
-    parts = _Parts(host)
-    for function in functions:
-        if function.is_disabled:
-            continue
-        try:
-            parts.add(function)
-        except ValueError as error:
-            faults[function.name] = str(error)
-        else:
-            running.append(function)
-    event_grid = EventGridTrigger(
-        (one for one in running if one.trigger.kind == binding_kinds.EVENT_GRID_TRIGGER),
-        keys,
-        host.invoker,
-    )
-    webhooks = event_grid.routes()
-    if parts.blob_functions:
-        from localazure.functions.triggers.blob.trigger import BlobTriggers, find_host_id
-
-        blobs = BlobTriggers(
-            parts.blob_functions,
-            keys=keys,
-            invoker=host.invoker,
-            options=host.options.extensions.blobs,
-            storage=host.storage,
-            host_id=find_host_id(host.settings, parts.blob_functions),
-        )
-        parts.listeners += [blobs, *(on_one_host(scan, host) for scan in blobs.scans())]
-        webhooks += blobs.routes()
-    extension = WebExtension.find(max_request_bytes(host.settings)) if parts.endpoints else None
-    http = HttpTrigger(parts.endpoints, keys, host.invoker, extension)
-    return Triggers(running, faults, parts.listeners, http, webhooks)
-
-
-class _Parts:
-    """Collects the triggers of functions, one by one."""
-
-    def __init__(self, host: Surroundings) -> None:
+    def __init__(self, functions: list[LoadedFunction], keys: KeyRing, host: Surroundings) -> None:
         self._host = host
+        self._endpoints: list[HttpEndpoint] = []
+        self._blob_functions: list[BlobFunction] = []
         self.listeners: list[Listener] = []
-        self.blob_functions: list[BlobFunction] = []
-        self.endpoints: list[HttpEndpoint] = []
+        self.functions: list[LoadedFunction] = []
+        """Those that can run: neither disabled nor in error."""
+        self.faults: dict[str, str] = {}
+        """By the name of a function in error, why."""
+        for function in functions:
+            if function.is_disabled:
+                continue
+            try:
+                self._add(function)
+            except ValueError as error:
+                self.faults[function.name] = str(error)
+            else:
+                self.functions.append(function)
+        event_grid = EventGridTrigger(
+            (one for one in self.functions if one.trigger.kind == binding_kinds.EVENT_GRID_TRIGGER),
+            keys,
+            host.invoker,
+        )
+        self.webhooks = event_grid.routes()
+        if self._blob_functions:
+            from localazure.functions.triggers.blob.trigger import BlobTriggers, find_host_id
 
-    def add(self, function: LoadedFunction) -> None:
+            blobs = BlobTriggers(
+                self._blob_functions,
+                keys=keys,
+                invoker=host.invoker,
+                options=host.options.extensions.blobs,
+                storage=host.storage,
+                host_id=find_host_id(host.settings, self._blob_functions),
+            )
+            self.listeners += [blobs, *(_on_one_host(scan, host) for scan in blobs.scans())]
+            self.webhooks += blobs.routes()
+        extension = WebExtension.find(max_request_bytes(host.settings)) if self._endpoints else None
+        self.http = HttpTrigger(self._endpoints, keys, host.invoker, extension)
+
+    def _add(self, function: LoadedFunction) -> None:
         """Take a function in.
 
         Raises:
@@ -107,8 +108,8 @@ class _Parts:
         kind = function.trigger.kind
         if kind == binding_kinds.HTTP_TRIGGER:
             endpoint = HttpEndpoint.of(function, self._host.options.extensions.http.route_prefix)
-            endpoint.check_against(self.endpoints)
-            self.endpoints.append(endpoint)
+            endpoint.check_against(self._endpoints)
+            self._endpoints.append(endpoint)
         elif kind == binding_kinds.BLOB_TRIGGER:
             from localazure.functions.triggers.blob.trigger import BlobFunction
 
@@ -119,7 +120,7 @@ class _Parts:
                     "the Flex Consumption plan has no blob triggers that poll: give it "
                     'source="EventGrid" and an event subscription'
                 )
-            self.blob_functions.append(blob_function)
+            self._blob_functions.append(blob_function)
         elif kind in LISTENERS:
             self.listeners.append(LISTENERS[kind](function, self._host))
 
@@ -139,3 +140,53 @@ def _check_connection(binding: Binding, host: Surroundings) -> None:
             )
     except ValueError as error:
         raise ValueError(f"its binding {binding.name}: {error}") from None
+
+
+def _on_one_host(listener: Listener, host: Surroundings) -> Listener:
+    """A listener that runs on one of several hosts only."""
+    if isinstance(host.database, Database):
+        return listener
+    return ListenerInTurn(listener, host.database)
+
+
+def _service_bus(function: LoadedFunction, host: Surroundings) -> Listener:
+    from localazure.functions.triggers.service_bus.trigger import ServiceBusTrigger
+
+    return ServiceBusTrigger(
+        function, host.invoker, host.options.extensions.service_bus, host.settings
+    )
+
+
+def _queue(function: LoadedFunction, host: Surroundings) -> Listener:
+    from localazure.functions.triggers.queue.trigger import QueueTrigger
+
+    return QueueTrigger(function, host.invoker, host.options.extensions.queues, host.storage)
+
+
+def _service_bus_by_hand(text: str) -> TriggerData:
+    from localazure.functions.triggers.service_bus import message
+
+    return message.by_hand(text)
+
+
+def _queue_by_hand(text: str) -> TriggerData:
+    from localazure.functions.triggers.queue import trigger
+
+    return trigger.by_hand(text)
+
+
+LISTENERS: Final[Mapping[str, Callable[[LoadedFunction, Surroundings], Listener]]] = {
+    binding_kinds.TIMER_TRIGGER: lambda function, host: _on_one_host(
+        TimerTrigger(function, host.invoker, host.database, zone=host.zone), host
+    ),
+    binding_kinds.SERVICE_BUS_TRIGGER: _service_bus,
+    binding_kinds.QUEUE_TRIGGER: _queue,
+}
+
+BY_HAND: Final[Mapping[str, Callable[[str], TriggerData]]] = {
+    binding_kinds.TIMER_TRIGGER: lambda _: timer_data(None),
+    binding_kinds.EVENT_GRID_TRIGGER: lambda text: event_data(json.loads(text)),
+    binding_kinds.SERVICE_BUS_TRIGGER: _service_bus_by_hand,
+    binding_kinds.QUEUE_TRIGGER: _queue_by_hand,
+}
+"""Makes of a text that was given to /admin/functions/NAME what the trigger would hand over."""

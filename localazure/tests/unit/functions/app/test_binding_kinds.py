@@ -6,7 +6,7 @@ import azure.functions
 import pytest
 
 from localazure.functions.app import binding_kinds
-from localazure.functions.triggers.listeners import BY_HAND, LISTENERS
+from localazure.functions.triggers.registry import BY_HAND, LISTENERS
 
 CALLED_OVER_HTTP = {
     binding_kinds.HTTP_TRIGGER,

@@ -45,35 +45,21 @@ class FoundBlob:
     blob_type: str
 
 
+@dataclass(kw_only=True)
 class BlobScan:
     """One function and the container that it polls."""
 
-    def __init__(
-        self,
-        connection: str,
-        container: str,
-        *,
-        receipts: str,
-        concerns: Callable[[str], bool],
-        announce: Callable[[FoundBlob], Awaitable[None]],
-        storage: StorageClients,
-    ) -> None:
-        """A scan that is yet to be started.
+    connection: str
+    container: str
+    receipts: str
+    """Folder of the function's receipts."""
+    concerns: Callable[[str], bool]
+    """Whether the function is for a blob of that name."""
+    announce: Callable[[FoundBlob], Awaitable[None]]
+    """Puts what was found where it is not lost."""
+    storage: StorageClients
 
-        Args:
-            connection: of the container.
-            container: its name.
-            receipts: folder of the function's receipts.
-            concerns: whether the function is for a blob of that name.
-            announce: puts what was found where it is not lost.
-            storage: clients of both accounts.
-        """
-        self._connection = connection
-        self._container = container
-        self._receipts = receipts
-        self._concerns = concerns
-        self._announce = announce
-        self._storage = storage
+    def __post_init__(self) -> None:
         self._seen: set[tuple[str, str]] | None = None
         """Name and ETag of what was announced; None until the receipts are read."""
         self._stopping = asyncio.Event()
@@ -100,7 +86,7 @@ class BlobScan:
             try:
                 await self.scan()
             except Exception as error:  # noqa: BLE001 - any error of storage: it scans again
-                _LOG.warning("cannot scan the container %s: %s", self._container, error)
+                _LOG.warning("cannot scan the container %s: %s", self.container, error)
             # A large container takes long: it is looked through half of the time at most.
             pause_seconds = max(POLL_SECONDS, loop.time() - started)
             await wait_at_most(self._stopping, pause_seconds)
@@ -114,17 +100,17 @@ class BlobScan:
         receipts = await self._client(DEFAULT_CONNECTION, HOSTS_CONTAINER)
         if self._seen is None:
             self._seen = await self._read_receipts(receipts)
-        for blob in await self._list(await self._client(self._connection, self._container)):
+        for blob in await self._list(await self._client(self.connection, self.container)):
             if self._stopping.is_set():
                 return
-            if (blob.name, blob.etag) in self._seen or not self._concerns(blob.name):
+            if (blob.name, blob.etag) in self._seen or not self.concerns(blob.name):
                 continue
-            await self._announce(blob)
+            await self.announce(blob)
             await self._write_receipt(receipts, blob)
             self._seen.add((blob.name, blob.etag))
 
     async def _client(self, connection: str, container: str) -> ContainerClient:
-        return (await self._storage.blobs(connection)).get_container_client(container)
+        return (await self.storage.blobs(connection)).get_container_client(container)
 
     async def _list(self, container: ContainerClient) -> list[FoundBlob]:
         try:
@@ -136,18 +122,18 @@ class BlobScan:
             return []
 
     async def _read_receipts(self, receipts: ContainerClient) -> set[tuple[str, str]]:
-        prefix = f"{self._receipts}/"
+        prefix = f"{self.receipts}/"
         seen: set[tuple[str, str]] = set()
         with contextlib.suppress(ResourceNotFoundError):
             async for name in receipts.list_blob_names(name_starts_with=prefix):
                 etag, container, blob = name.removeprefix(prefix).split("/", 2)
-                if container == self._container:
+                if container == self.container:
                     seen.add((blob, etag.strip('"')))
         return seen
 
     async def _write_receipt(self, receipts: ContainerClient, blob: FoundBlob) -> None:
-        name = f'{self._receipts}/"{blob.etag}"/{self._container}/{blob.name}'
+        name = f'{self.receipts}/"{blob.etag}"/{self.container}/{blob.name}'
         try:
             await upload_blob(receipts, name, b"")
         except AzureError as error:
-            _LOG.warning("no receipt for %s/%s: %s", self._container, blob.name, error)
+            _LOG.warning("no receipt for %s/%s: %s", self.container, blob.name, error)

@@ -143,8 +143,8 @@ class BlobTriggers(QueueListener):
             await self._put(_message(one, one.container, found.name, found.blob_type, found.etag))
 
         return BlobScan(
-            one.connection,
-            one.container,
+            connection=one.connection,
+            container=one.container,
             receipts=f"{self._receipts}/{_FUNCTION_ID.format(one.function.name)}",
             concerns=lambda name: one.path.fullmatch(f"{one.container}/{name}") is not None,
             announce=announce,
