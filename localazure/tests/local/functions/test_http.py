@@ -15,13 +15,21 @@ from localazure.functions.triggers.http import trigger as http_trigger
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 MASTER = {"x-functions-key": "master-key"}
+HTTP = "AzureFunctionsJobHost__extensions__http__"
+SETTINGS = {
+    "AzureWebJobs.off.Disabled": "true",
+    "FUNCTIONS_REQUEST_BODY_SIZE_LIMIT": "1000",
+    f"{HTTP}customHeaders__X-Content-Type-Options": "nosniff",
+    f"{HTTP}customHeaders__x-thread": "not over the function's own",
+}
+CORS = CorsPolicy.parse("https://page.example", allows_credentials=False)
 Running = tuple[Host, aiohttp.ClientSession]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def running(shared: Any) -> AsyncGenerator[Running]:
     """The app, running, and a client of it."""
-    async with shared.running_app("http", **{"AzureWebJobs.off.Disabled": "true"}) as running:
+    async with shared.running_app("http", cors=CORS, **SETTINGS) as running:
         yield running
 
 
@@ -30,16 +38,20 @@ def client(running: Running) -> aiohttp.ClientSession:
     return running[1]
 
 
+async def get(client: aiohttp.ClientSession, url: str) -> tuple[int, str]:
+    """The status and the body."""
+    async with client.get(url) as response:
+        return response.status, await response.text()
+
+
 async def test_route_parameters_query_and_local_settings(client: aiohttp.ClientSession) -> None:
     async with client.get("/api/hello/Ann") as response:
         assert response.status == 200
         assert await response.text() == "Hello, Ann!"
         assert response.headers["Content-Type"] == "text/plain; charset=utf-8"
-        assert response.headers["x-thread"].startswith("function-")
     async with client.post("/API/Hello?name=Bob&code=nonsense") as response:
         assert await response.text() == "Hello, Bob!"
-    async with client.get("/api/files/a/b%20c.txt") as response:
-        assert await response.text() == "a/b c.txt"
+    assert await get(client, "/api/files/a/b%20c.txt") == (200, "a/b c.txt")
 
 
 async def test_the_whole_request_and_the_whole_response(running: Running) -> None:
@@ -80,20 +92,19 @@ async def test_statuses(client: aiohttp.ClientSession) -> None:
             assert (await response.text()) == ("set" if path == "/api/out" else "")
 
 
-@pytest.mark.parametrize(
-    ("path", "key", "status"),
-    [
+async def test_keys(running: Running) -> None:
+    host, client = running
+    for path, key, status in (
         ("/api/guarded", "", 401),
-        ("/api/guarded", "host-key", 200),
+        ("/api/guarded", host.keys.function_key("owners"), 401),
+        ("/api/guarded", host.keys.function_key("guarded"), 200),
         ("/api/owners", "host-key", 401),
         ("/api/owners", "master-key", 200),
-    ],
-)
-async def test_keys(client: aiohttp.ClientSession, path: str, key: str, status: int) -> None:
-    async with client.get(path, headers={"x-functions-key": key}) as response:
-        assert response.status == status
-    async with client.get(path, params={"code": key}) as response:
-        assert response.status == status
+    ):
+        async with client.get(path, headers={"x-functions-key": key}) as response:
+            assert response.status == status, (path, key)
+        async with client.get(path, params={"code": key}) as response:
+            assert response.status == status, (path, key)
 
 
 async def test_blueprints_and_the_context(client: aiohttp.ClientSession) -> None:
@@ -108,14 +119,13 @@ async def test_blueprints_and_the_context(client: aiohttp.ClientSession) -> None
 async def test_the_admin_api(running: Running) -> None:
     host, client = running
 
-    async def get(path: str) -> Any:
+    async def ask(path: str) -> Any:
         async with client.get(f"/admin/{path}", headers=MASTER) as response:
             return await response.json() if response.status == 200 else response.status
 
-    async with client.get("/admin/host/status") as response:
-        assert response.status == 401
-    assert (await get("host/status"))["state"] == "Running"
-    described = {one["name"]: one for one in await get("functions")}
+    assert await get(client, "/admin/host/status") == (401, "")
+    assert (await ask("host/status"))["state"] == "Running"
+    described = {one["name"]: one for one in await ask("functions")}
     assert described["hello"]["invoke_url_template"] == (
         f"{host.base_url}/api/hello/{{name:alpha?}}"
     )
@@ -125,92 +135,68 @@ async def test_the_admin_api(running: Running) -> None:
         ("host/keys", host.keys.host),
         ("host/functionkeys", host.keys.host),
     ):
-        assert (await get(path))["keys"] == [{"name": "default", "value": value}]
-    assert await get("functions/nothing") == 404
+        assert (await ask(path))["keys"] == [{"name": "default", "value": value}]
+    assert await ask("functions/nothing") == 404
 
 
 async def test_requests_run_side_by_side(running_app: Any) -> None:
     async with running_app("http", PYTHON_THREADPOOL_THREAD_COUNT="3") as (_, client):
-
-        async def call() -> str:
-            async with client.get("/api/rendezvous") as response:
-                return await response.text()
-
         # Each waits until all three are there.
-        assert await asyncio.gather(call(), call(), call()) == ["met"] * 3
+        calls = (get(client, "/api/rendezvous") for _ in range(3))
+        assert await asyncio.gather(*calls) == [(200, "met")] * 3
 
 
 async def test_too_many_requests_are_refused(running_app: Any) -> None:
-    limits = {
-        "AzureFunctionsJobHost__extensions__http__maxOutstandingRequests": "2",
-        "AzureFunctionsJobHost__extensions__http__maxConcurrentRequests": "1",
-    }
+    limits = {f"{HTTP}maxOutstandingRequests": "2", f"{HTTP}maxConcurrentRequests": "1"}
     async with running_app("http", **limits) as (host, client):
-
-        async def call() -> int:
-            async with client.get("/api/hello/Ann?wait=0.5") as response:
-                return response.status
-
-        calls = [asyncio.create_task(call()) for _ in range(3)]
+        url = "/api/hello/Ann?wait=0.5"
+        calls = [asyncio.create_task(get(client, url)) for _ in range(3)]
         while sum(call.done() for call in calls) < 1:
             assert host.invoker.in_flight <= 1
             await asyncio.sleep(0.01)
-        assert sorted(await asyncio.gather(*calls)) == [200, 200, 429]
+        answers = await asyncio.gather(*calls)
+        assert sorted(status for status, _ in answers) == [200, 200, 429]
         # The host's administrators are not kept out.
         async with client.get("/admin/host/status", headers=MASTER) as response:
             assert response.status == 200
 
 
-async def test_a_body_over_the_limit_is_refused(running_app: Any) -> None:
-    settings = {"FUNCTIONS_REQUEST_BODY_SIZE_LIMIT": "1000"}
-    async with running_app("http", **settings) as (_, client):
-        for size, status in ((1000, 201), (1001, 413)):
-            body = b"1".rjust(size)
-            async with client.put("/api/items/7", data=body) as response:
-                assert response.status == status
+async def test_a_body_over_the_limit_is_refused(client: aiohttp.ClientSession) -> None:
+    for size, status in ((1000, 201), (1001, 413)):
+        async with client.put("/api/items/7", data=b"1".rjust(size)) as response:
+            assert response.status == status
 
 
-async def test_pages_of_other_origins(running_app: Any) -> None:
-    policy = CorsPolicy.parse("https://page.example", allows_credentials=False)
+async def test_pages_of_other_origins(client: aiohttp.ClientSession) -> None:
     page = {"Origin": "https://page.example"}
-    async with running_app("http", cors=policy) as (_, client):
-        asks = {**page, "Access-Control-Request-Method": "PUT"}
-        async with client.options("/api/items/7", headers=asks) as response:
-            assert response.status == 204
-            assert response.headers["Access-Control-Allow-Methods"] == "PUT"
-        for path, status in (("/api/hello", 200), ("/api/nothing", 404), ("/api/fails", 500)):
-            async with client.get(path, headers=page) as response:
-                assert response.status == status
-                assert response.headers["Access-Control-Allow-Origin"] == "https://page.example"
-        async with client.get("/api/hello", headers={"Origin": "https://other"}) as response:
-            assert response.status == 200
-            assert "Access-Control-Allow-Origin" not in response.headers
+    asks = {**page, "Access-Control-Request-Method": "PUT"}
+    async with client.options("/api/items/7", headers=asks) as response:
+        assert response.status == 204
+        assert response.headers["Access-Control-Allow-Methods"] == "PUT"
+    for path, status in (("/api/hello", 200), ("/api/nothing", 404), ("/api/fails", 500)):
+        async with client.get(path, headers=page) as response:
+            assert response.status == status
+            assert response.headers["Access-Control-Allow-Origin"] == "https://page.example"
+    async with client.get("/api/hello", headers={"Origin": "https://other"}) as response:
+        assert response.status == 200
+        assert "Access-Control-Allow-Origin" not in response.headers
 
 
-async def test_the_hosts_own_headers(running_app: Any) -> None:
-    prefix = "AzureFunctionsJobHost__extensions__http__customHeaders__"
-    settings = {
-        f"{prefix}X-Content-Type-Options": "nosniff",
-        f"{prefix}x-thread": "not over the function's own",
-    }
-    async with running_app("http", **settings) as (_, client), client.get("/api/hello") as response:
+async def test_the_hosts_own_headers(client: aiohttp.ClientSession) -> None:
+    async with client.get("/api/hello") as response:
         assert response.headers["X-Content-Type-Options"] == "nosniff"
-        assert response.headers.getall("x-thread")[0].startswith("function-")
-        assert len(response.headers.getall("x-thread")) == 1
+        (thread,) = response.headers.getall("x-thread")
+        assert thread.startswith("function-")
 
 
 async def test_a_drain_lets_requests_finish(running_app: Any) -> None:
     async with aiohttp.ClientSession() as client:
-
-        async def call(url: str) -> str:
-            async with client.get(url) as response:
-                return await response.text()
-
         async with running_app("http") as (host, _):
-            answer = asyncio.create_task(call(f"{host.base_url}/api/hello/slowly?wait=0.3"))
+            url = f"{host.base_url}/api/hello/slowly?wait=0.3"
+            answer = asyncio.create_task(get(client, url))
             while not host.invoker.in_flight:
                 await asyncio.sleep(0.01)
-        assert await answer == "Hello, slowly!"
+        assert await answer == (200, "Hello, slowly!")
 
 
 async def test_an_answer_that_takes_too_long(
@@ -219,8 +205,7 @@ async def test_an_answer_that_takes_too_long(
     monkeypatch.setattr(http_trigger, "ANSWER_SECONDS", 0.05)
     async with running_app("http") as (host, client):
         # It waits for two more, but not for ever.
-        async with client.get("/api/rendezvous") as response:
-            assert response.status == 504
+        assert (await get(client, "/api/rendezvous"))[0] == 504
         assert host.invoker.running == ["rendezvous"]
     assert "'rendezvous' has not answered within 0.05 s" in caplog.text
 

@@ -60,9 +60,6 @@ _EPISODE_STARTED: Final = history.orchestrator_started("2026-01-01T00:00:00.0000
 _ENGINE_TIMESTAMP_LENGTH: Final = len(_EPISODE_STARTED["Timestamp"])
 
 
-# --- contexts ----------------------------------------------------------------------------------
-
-
 def _attributes_of_a_context() -> dict[str, Any]:
     """The fields that the SDK's constructor sets alike for all instances."""
     events: list[Any] = history.played([_EPISODE_STARTED], is_played=False)
@@ -101,9 +98,6 @@ def _context(trigger: OrchestratorTrigger, input_type: type | None) -> DurableOr
         _input_expected_type=input_type,
     )
     return context
-
-
-# --- events ------------------------------------------------------------------------------------
 
 
 class _Known:
