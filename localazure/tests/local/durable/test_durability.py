@@ -14,22 +14,18 @@ from typing import Any
 import azure.durable_functions as df
 import pytest
 
-from harness.task_hub import DurableApp, RunningHub, running
+from harness.task_hub import DurableApp, RunningHub, running, simple_app
 from harness.waiting import eventually
 from localazure.functions.durable.runtime import work_queue
 
 
 def make_app(gate: asyncio.Event) -> DurableApp:
-    app = DurableApp()
+    app = simple_app()
 
     @app.activity
     async def gated(_: None) -> int:
         await gate.wait()
         return 1
-
-    @app.activity
-    def double(number: int) -> int:
-        return 2 * number
 
     @app.orchestrator
     def chain(context: df.DurableOrchestrationContext) -> Any:

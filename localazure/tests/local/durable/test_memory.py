@@ -14,7 +14,7 @@ from typing import Any
 import azure.durable_functions as df
 import pytest
 
-from harness.task_hub import EARLY_EVENTS, DurableApp, running
+from harness.task_hub import EARLY_EVENTS, DurableApp, running, simple_app
 from harness.waiting import eventually
 from localazure.functions.durable.engine.invocation import Trigger
 from localazure.functions.durable.runtime import instance_cache
@@ -27,16 +27,8 @@ Context = df.DurableOrchestrationContext
 
 
 def make_app() -> DurableApp:
-    app = DurableApp()
+    app = simple_app()
     counter = df.EntityId("count", "k")
-
-    @app.activity
-    def double(number: int) -> int:
-        return 2 * number
-
-    @app.activity
-    def fail(number: int) -> None:
-        raise ValueError(number)
 
     @app.entity
     def count(context: Any) -> None:
@@ -58,8 +50,8 @@ def make_app() -> DurableApp:
             context.continue_as_new(1)
 
     @app.orchestrator
-    def failing(context: Context) -> Any:
-        yield context.call_activity_with_retry("fail", df.RetryOptions(1, 2), 1)
+    def stumbling(context: Context) -> Any:
+        yield context.call_activity_with_retry("boom", df.RetryOptions(1, 2), "no")
 
     @app.orchestrator
     def parent(context: Context) -> Any:
@@ -72,7 +64,7 @@ def make_app() -> DurableApp:
 async def test_nothing_stays_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(instance_cache, "MAX_CACHED_CHARACTERS", 1)  # every episode reads the store
     async with running(make_app(), tmp_path) as hub:
-        names = ("mixed", "again", "failing", "parent")
+        names = ("mixed", "again", "stumbling", "parent")
         ids = [await hub.client.start_new(name, f"{name}-{n}") for n in range(5) for name in names]
         for n in range(5):
             await hub.client.raise_event(f"parent-{n}", "unheard", 1)
@@ -115,6 +107,6 @@ async def test_an_instance_stays_while_its_episode_runs(
     monkeypatch.setattr(DurableFunctions, "_invoke", invoke_when_released)
     async with running(make_app(), tmp_path) as hub:
         slow = await hub.client.start_new("again")
-        assert (await hub.run("failing")).runtime_status.value == "Failed"  # takes its place
+        assert (await hub.run("stumbling")).runtime_status.value == "Failed"  # takes its place
         released.set()
         assert (await hub.until(slow)).runtime_status.value == "Completed"
