@@ -49,11 +49,6 @@ _INPUT_MODES = {
 }
 _OUTPUT_MODES = {"ReadWriteMount": True, "Upload": False, "Direct": False}
 _OUTPUT_NAMES = re.compile(r"\$\{\{\s*(?P<name>name|output_name|default_datastore)\s*\}\}")
-_DISTRIBUTIONS = {
-    "PyTorch": Distribution.PYTORCH,
-    "Mpi": Distribution.MPI,
-    "TensorFlow": Distribution.TENSORFLOW,
-}
 DEFAULT_ARTIFACTS = "artifacts"
 """The output that is a job's default artifacts, where it has no path: `./outputs` and the logs."""
 _MODEL_TYPES = {"custom_model", "mlflow_model", "triton_model"}
@@ -112,9 +107,9 @@ def distribution_of(properties: dict[str, Any]) -> Distribution:
     if not document:
         return Distribution.NONE
     kind = document.get("distributionType")
-    if kind not in _DISTRIBUTIONS:
+    if not kind or kind not in [*Distribution]:
         raise invalid(f"distribution {kind!r} is not covered; use PyTorch, Mpi or TensorFlow")
-    return _DISTRIBUTIONS[kind]
+    return Distribution(kind)
 
 
 def tensorflow_tasks(properties: dict[str, Any]) -> tuple[str, ...]:

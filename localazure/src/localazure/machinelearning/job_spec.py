@@ -16,12 +16,12 @@ SPEC_FILE = "job.json"
 
 
 class Distribution(StrEnum):
-    """How the processes of a job find each other."""
+    """How the processes of a job find each other: `distributionType` of the REST API."""
 
-    NONE = "none"
-    PYTORCH = "pytorch"
-    MPI = "mpi"
-    TENSORFLOW = "tensorflow"
+    NONE = ""
+    PYTORCH = "PyTorch"
+    MPI = "Mpi"
+    TENSORFLOW = "TensorFlow"
 
 
 class InputMode(StrEnum):

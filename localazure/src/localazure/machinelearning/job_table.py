@@ -132,14 +132,14 @@ class NewJob:
 class JobTransaction:
     """Changes of jobs and nodes in one transaction, with the events that they raise.
 
-    The topic of the events is the ARM id of the workspace; `now` is in epoch seconds.
+    `workspace` is an ARM id, also the topic of the events; `now` is in epoch seconds.
     """
 
-    def __init__(self, connection: sqlite3.Connection, topic: str, now: float) -> None:
+    def __init__(self, connection: sqlite3.Connection, workspace: str, now: float) -> None:
         self.connection = connection
         self.query = querying(connection)
         self.now = now
-        self._topic = topic
+        self.workspace = workspace
 
     def insert(
         self, job: NewJob, document: dict[str, Any], status: JobStatus = JobStatus.QUEUED
@@ -245,7 +245,7 @@ class JobTransaction:
         job = get_resource(self.query, JOBS, name)
         if job is not None:
             shown = status if status is JobStatus.FAILED else None
-            enqueue(self.connection, run_event(self._topic, job, shown, self.now))
+            enqueue(self.connection, run_event(self.workspace, job, shown, self.now))
 
 
 def delete_job(connection: sqlite3.Connection, name: str) -> bool:

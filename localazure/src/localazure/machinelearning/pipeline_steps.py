@@ -18,6 +18,7 @@ from localazure.machinelearning import parallel_steps
 from localazure.machinelearning.addresses import parse_asset
 from localazure.machinelearning.errors import ArmError, invalid
 from localazure.machinelearning.job_resolution import output_uri
+from localazure.machinelearning.job_spec import Distribution
 from localazure.machinelearning.job_table import JOBS, JobKind
 from localazure.machinelearning.pipeline import (
     ParentInput,
@@ -37,7 +38,7 @@ _KINDS = {
     "sweep": JobKind.SWEEP,
     "pipeline": JobKind.PIPELINE,
 }
-_DISTRIBUTIONS = {"pytorch": "PyTorch", "mpi": "Mpi", "tensorflow": "TensorFlow"}
+_DISTRIBUTIONS = {each.lower(): each.value for each in Distribution}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,8 @@ from localazure.token_buckets import TokenBuckets
 _SCOPE: Final = "/subscriptions/"
 """Requests below it go to Resource Manager, the others to services of Azure ML itself."""
 
-_READS: Final = frozenset({"GET", "HEAD"})
+_KINDS: Final = {"GET": "reads", "HEAD": "reads", "DELETE": "deletes"}
+"""Of methods; all others are writes."""
 
 
 def request_limits(clock: Callable[[], float]) -> dict[str, TokenBuckets]:
@@ -41,7 +42,7 @@ async def limit_requests(request: web.Request, handler: Handler) -> web.StreamRe
     """Answer 429 with `Retry-After` above the rate; say what is left below it."""
     if not request.path.lower().startswith(_SCOPE):
         return await handler(request)
-    kind, principal = _kind(request.method), request[PRINCIPAL]
+    kind, principal = _KINDS.get(request.method, "writes"), request[PRINCIPAL]
     buckets = request.app[REQUEST_LIMITS][kind]
     wait_seconds = buckets.take(principal)
     if wait_seconds:
@@ -60,9 +61,3 @@ async def limit_requests(request: web.Request, handler: Handler) -> web.StreamRe
         left = str(buckets.left(principal))
         response.headers[f"x-ms-ratelimit-remaining-subscription-{kind}"] = left
     return response
-
-
-def _kind(method: str) -> str:
-    if method in _READS:
-        return "reads"
-    return "deletes" if method == "DELETE" else "writes"

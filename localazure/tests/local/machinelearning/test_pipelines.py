@@ -23,10 +23,8 @@ def step(text: str, **fields: Any) -> dict[str, Any]:
     return {"type": "command", "command": text, "environment": ENVIRONMENT, **fields}
 
 
-def submit(
-    local: Local, name: str, jobs: dict[str, Any], *, force_rerun: bool = False, **fields: Any
-) -> None:
-    settings = {"default_compute": "azureml:serverless", "force_rerun": force_rerun}
+def submit(local: Local, name: str, jobs: dict[str, Any], **fields: Any) -> None:
+    settings = {"default_compute": "azureml:serverless"}
     local.submit_document(
         {"type": "pipeline", "name": name, "settings": settings, "jobs": jobs, **fields}
     )
@@ -102,10 +100,6 @@ def test_steps_pass_on_their_outputs_and_are_reused_where_their_inputs_did_not_c
     local.wait_for("reuse-3", "Completed")
     copy = local.read_blob("azureml-blobstore", "azureml/reuse-3_read/copy/copy")
     assert copy == b"same times 3\n"
-    submit(local, "forced", force_rerun=True, **pack_and_train("same"))
-    until(lambda: local.children("forced"))
-    assert "azureml.isreused" not in local.ml.jobs.get("forced_pack").properties
-    local.cancel("forced")
 
 
 PARALLEL_SCRIPT = """

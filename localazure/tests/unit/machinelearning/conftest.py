@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from localazure.machinelearning.configuration import Configuration
+from localazure.machinelearning.resources.datastores import put_configured
 from localazure.machinelearning.store import MIGRATIONS
 
 
@@ -16,5 +18,6 @@ def connection() -> Iterator[sqlite3.Connection]:
     connection.row_factory = sqlite3.Row
     for migration in MIGRATIONS:
         connection.executescript(migration)
+    put_configured(connection, Configuration(), 0)
     yield connection
     connection.close()

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from localazure.machinelearning.clusters import COMPUTES
-from localazure.machinelearning.configuration import Configuration
 from localazure.machinelearning.job_placement import check_job
 from localazure.machinelearning.job_table import (
     JOBS,
@@ -19,7 +18,6 @@ from localazure.machinelearning.job_table import (
 )
 from localazure.machinelearning.parent_jobs import ParentStep, TrialMetrics, advance_parents
 from localazure.machinelearning.pipeline_steps import COMPONENTS
-from localazure.machinelearning.resources.datastores import put_configured
 from localazure.machinelearning.states import JobStatus
 from localazure.machinelearning.store import get_resource, put_resource
 from localazure.sqlite.query import querying
@@ -88,7 +86,6 @@ class Tables:
 
 @pytest.fixture
 def tables(connection: sqlite3.Connection) -> Tables:
-    put_configured(connection, Configuration(), 0)
     return Tables(connection)
 
 

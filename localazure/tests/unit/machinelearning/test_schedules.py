@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from localazure.machinelearning.configuration import Configuration
 from localazure.machinelearning.errors import ArmError
 from localazure.machinelearning.job_table import JOBS, JobTransaction, get_job
-from localazure.machinelearning.resources.datastores import put_configured
 from localazure.machinelearning.schedules import (
     RESTART_SECONDS,
     delete_schedule,
@@ -77,7 +75,6 @@ class Schedules:
 
 @pytest.fixture
 def schedules(connection: sqlite3.Connection) -> Schedules:
-    put_configured(connection, Configuration(), 0)
     return Schedules(connection)
 
 

@@ -118,13 +118,13 @@ async def invoke(request: web.Request) -> web.Response:
             if asked.get("name"):
                 raise ArmError(409, "Conflict", f"job {job!r} exists; use another name")
             return existing
-        endpoint = find_endpoint(jobs.query, name)
-        deployment = request.headers.get(DEPLOYMENT_HEADER) or default_of(endpoint.properties)
+        default = default_of(find_endpoint(jobs.query, name).properties)
+        deployment = request.headers.get(DEPLOYMENT_HEADER) or default
         if not deployment:
             raise invalid(
                 f"endpoint {name!r} has no default deployment; set one, or name a deployment"
             )
-        return _start(jobs, workspace, endpoint, deployment, job, asked)
+        return _start(jobs, name, deployment, job, asked)
 
     resource = await workspace.database.write(write)
     request.app[COMPUTE].wake()
@@ -189,28 +189,22 @@ def find_source(query: Query, name: str, properties: dict[str, Any]) -> Source:
 
 
 def _start(
-    jobs: JobTransaction,
-    workspace: Workspace,
-    endpoint: Resource,
-    deployment: str,
-    job: str,
-    asked: dict[str, Any],
+    jobs: JobTransaction, endpoint: str, deployment: str, job: str, asked: dict[str, Any]
 ) -> Resource:
-    query = jobs.query
-    properties = find_deployment(query, endpoint.name, deployment).properties
+    properties = find_deployment(jobs.query, endpoint, deployment).properties
     settings = BatchSettings.of(properties).overridden(
         {**asked, "outputFileName": asked.get("outputFileName") or requested_file_name(asked)}
     )
-    spec = component_spec(find_source(query, deployment, properties), properties, settings)
+    spec = component_spec(find_source(jobs.query, deployment, properties), properties, settings)
     version = component_version(spec)
     component = {"properties": {"componentSpec": spec, "isAnonymous": True, "isArchived": True}}
     put_resource(jobs.connection, "components", COMPONENT, version, component, now=jobs.now)
     document = job_properties(
-        endpoint=endpoint.name,
+        endpoint=endpoint,
         deployment=deployment,
         properties=properties,
         request=asked,
-        component=f"{workspace.id}/components/{COMPONENT}/versions/{version}",
+        component=f"{jobs.workspace}/components/{COMPONENT}/versions/{version}",
     )
     return submit(jobs, job, {"properties": document})
 

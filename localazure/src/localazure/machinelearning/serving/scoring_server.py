@@ -32,7 +32,6 @@ def main() -> None:
     arguments = parser.parse_args()
     run = load(arguments.entry_script)
     server = ThreadingHTTPServer(("127.0.0.1", arguments.port), handler(run))
-    server.daemon_threads = True
     print(f"serving {arguments.entry_script.name}", flush=True)  # noqa: T201 - the deployment's log
     server.serve_forever()
 
