@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 
-@dataclass(frozen=True)
 class JobFolder:
     """The folder of one job. It is kept between attempts and deleted after the job's end."""
 
-    root: Path
-
-    @property
-    def working_directory(self) -> Path:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.working_directory = root / "wd"
         """The job's code, and the current folder of its processes."""
-        return self.root / "wd"
-
-    @property
-    def captured(self) -> dict[str, Path]:
+        self.captured = {name: self.working_directory / name for name in ("outputs", "logs")}
         """Folders that Azure ML captures by itself: `./outputs` and `./logs`."""
-        return {name: self.working_directory / name for name in ("outputs", "logs")}
-
-    @property
-    def user_logs(self) -> Path:
+        self.user_logs = root / "user_logs"
         """The output of the processes."""
-        return self.root / "user_logs"
-
-    @property
-    def result(self) -> Path:
+        self.result = root / "result.json"
         """The outcome of the attempt, written before the last upload."""
-        return self.root / "result.json"
 
     def input(self, name: str) -> Path:
         """The folder of an input."""

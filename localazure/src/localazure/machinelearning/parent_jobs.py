@@ -35,7 +35,6 @@ from localazure.machinelearning.job_table import (
 )
 from localazure.machinelearning.pipeline_steps import (
     Pipeline,
-    StepJob,
     bound_outputs,
     build_step_job,
 )
@@ -244,8 +243,8 @@ class _PipelineAdvance(_Advance):
             self._cancel_once(children[name], order)
         names = {name: child.name for name, child in children.items()}
         for name in step.start:
-            job = build_step_job(self._query, pipeline, name, names)
-            self._submit(pipeline, job)
+            job, properties = build_step_job(self._query, pipeline, name, names)
+            self._submit(pipeline, job, properties)
             names[name] = job.name
         outputs = bound_outputs(self._query, pipeline, names)
         if outputs != pipeline.outputs:
@@ -255,21 +254,18 @@ class _PipelineAdvance(_Advance):
         if step.status is not None:
             self._end(step.status)
 
-    def _submit(self, pipeline: Pipeline, job: StepJob) -> None:
+    def _submit(self, pipeline: Pipeline, job: NewJob, properties: dict[str, Any]) -> None:
         original = None
         if job.fingerprint is not None and not pipeline.settings.get("force_rerun"):
             original = find_reusable(self._query, job.fingerprint)
         if original is None:
-            row, document = check_job(self._query, job.name, job.properties), job.properties
+            placed = check_job(self._query, job.name, properties)
+            job = replace(job, cluster=placed.cluster, node_count=placed.node_count)
+            self._insert(job, properties)
         else:
-            row, document = NewJob(name=job.name, kind=job.kind), self._reused(job, original)
-        self._insert(
-            replace(row, parent=pipeline.name, step=job.step, fingerprint=job.fingerprint),
-            document,
-            JobStatus.QUEUED if original is None else JobStatus.COMPLETED,
-        )
+            self._insert(job, self._reused(properties, original), JobStatus.COMPLETED)
 
-    def _reused(self, job: StepJob, original: JobRow) -> dict[str, Any]:
+    def _reused(self, step: dict[str, Any], original: JobRow) -> dict[str, Any]:
         """The document of a step that is not run again: its outputs are those of the original."""
         resource = get_resource(self._query, JOBS, original.name)
         properties = {} if resource is None else resource.properties
@@ -282,9 +278,9 @@ class _PipelineAdvance(_Advance):
         marks = {REUSED: "true", REUSED_JOB: root}
         best = {key: own[key] for key in (sweeps.BEST_TRIAL, "score") if key in own}
         return {
-            **job.properties,
+            **step,
             "outputs": outputs,
-            "properties": {**job.properties["properties"], **best, **marks},
+            "properties": {**step["properties"], **best, **marks},
         }
 
     def _explain(self) -> None:

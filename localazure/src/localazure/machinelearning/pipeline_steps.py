@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from localazure.machinelearning import parallel_steps
@@ -19,7 +18,7 @@ from localazure.machinelearning.addresses import parse_asset
 from localazure.machinelearning.errors import ArmError, invalid
 from localazure.machinelearning.job_resolution import output_uri
 from localazure.machinelearning.job_spec import Distribution
-from localazure.machinelearning.job_table import JOBS, JobKind
+from localazure.machinelearning.job_table import JOBS, JobKind, NewJob
 from localazure.machinelearning.pipeline import (
     ParentInput,
     ParentOutput,
@@ -41,44 +40,18 @@ _KINDS = {
 _DISTRIBUTIONS = {each.lower(): each.value for each in Distribution}
 
 
-@dataclass(frozen=True, kw_only=True)
 class Pipeline:
     """One pipeline job as its steps need it."""
 
-    name: str
-    properties: dict[str, Any]
-
-    @property
-    def nodes(self) -> dict[str, dict[str, Any]]:
+    def __init__(self, name: str, properties: dict[str, Any]) -> None:
+        self.name = name
+        self.properties = properties
+        self.nodes: dict[str, dict[str, Any]] = properties.get("jobs") or {}
         """Step → its document."""
-        return self.properties.get("jobs") or {}
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """`settings`, in snake case as the SDK sends them."""
-        return self.properties.get("settings") or {}
-
-    @property
-    def inputs(self) -> dict[str, Any]:
-        """Its own inputs."""
-        return self.properties.get("inputs") or {}
-
-    @property
-    def outputs(self) -> dict[str, Any]:
-        """Its own outputs."""
-        return self.properties.get("outputs") or {}
-
-
-@dataclass(frozen=True, kw_only=True)
-class StepJob:
-    """The job of one step."""
-
-    name: str
-    step: str
-    kind: JobKind
-    properties: dict[str, Any]
-    fingerprint: str | None
-    """None: the step is never reused."""
+        self.settings: dict[str, Any] = properties.get("settings") or {}
+        """In snake case, as the SDK sends them."""
+        self.inputs: dict[str, Any] = properties.get("inputs") or {}
+        self.outputs: dict[str, Any] = properties.get("outputs") or {}
 
 
 def check_pipeline(query: Query, pipeline: Pipeline) -> None:
@@ -107,8 +80,10 @@ def check_pipeline(query: Query, pipeline: Pipeline) -> None:
 
 def build_step_job(
     query: Query, pipeline: Pipeline, step: str, children: Mapping[str, str]
-) -> StepJob:
-    """The job of a step whose dependencies are completed.
+) -> tuple[NewJob, dict[str, Any]]:
+    """The job of a step whose dependencies are completed, and its properties.
+
+    It has no cluster and no nodes yet, and no fingerprint if it is never reused.
 
     Args:
         query: reads the workspace.
@@ -149,14 +124,15 @@ def build_step_job(
             own = {"jobs": spec.get("jobs"), "settings": pipeline.settings}
     properties = {"jobType": kind.value, **shared, **own}
     is_reusable = kind is not JobKind.PIPELINE and spec.get("is_deterministic", True)
-    return StepJob(
+    job = NewJob(
         # Azure ML draws a name; here it is derived, so that it is known.
         name=f"{pipeline.name}_{step}",
-        step=step,
         kind=kind,
-        properties=properties,
+        parent=pipeline.name,
+        step=step,
         fingerprint=_fingerprint(query, properties) if is_reusable else None,
     )
+    return job, properties
 
 
 def bound_outputs(

@@ -39,11 +39,6 @@ class RankExit:
     code: int
     """As `subprocess` gives it: negative for a signal."""
 
-    @property
-    def is_failure(self) -> bool:
-        """Whether it did not end with code 0."""
-        return self.code != 0
-
     def describe(self) -> str:
         """A text for the user: which rank, how it ended, where its log is."""
         signum = -self.code if self.code < 0 else self.code - _SHELL_SIGNAL_OFFSET

@@ -170,7 +170,7 @@ class Runner:
             )
             ended = [exit_ for exit_ in self._group.exits if exit_ in pending and exit_.done()]
             pending.difference_update(ended)
-            for failure in (exit_.result() for exit_ in ended if exit_.result().is_failure):
+            for failure in (exit_.result() for exit_ in ended if exit_.result().code != 0):
                 await self._group.stop(grace_seconds=STOP_GRACE_SECONDS)
                 return self._result(Outcome.FAILED, "JobFailed", failure.describe())
             if self._stop.done():

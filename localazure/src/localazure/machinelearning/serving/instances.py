@@ -56,22 +56,13 @@ class DeploymentFolder:
         self._cache = machine_learning / "cache"
         self.root = machine_learning / "online" / deployment.endpoint / deployment.name
         self._generation = self.root / str(deployment.generation)
-        self.root.mkdir(parents=True, exist_ok=True)
-
-    @property
-    def code(self) -> Path:
+        self.code = self._generation / "code"
         """The code folder, and the working directory."""
-        return self._generation / "code"
-
-    @property
-    def model(self) -> Path:
+        self.model = self._generation / "model"
         """AZUREML_MODEL_DIR: it contains the model's folder or file, under its own name."""
-        return self._generation / "model"
-
-    @property
-    def collector_config(self) -> Path:
+        self.collector_config = self._generation / "data-collector.json"
         """The configuration of `azureml-ai-monitoring`."""
-        return self._generation / "data-collector.json"
+        self.root.mkdir(parents=True, exist_ok=True)
 
     def download(self, source: Source) -> None:
         """Fetch code and model anew.
