@@ -198,6 +198,8 @@ def test_cancelling_ends_the_whole_tree(local: Local, tmp_path: Path) -> None:
         "tree",
         {"nested": {"type": "pipeline", "component": str(tmp_path / "inner.yml")}},
     )
+    # The workspace makes it a moment later.
+    until(lambda: local.ask_arm("GET", "jobs/tree_nested_deep?api-version=2024-10-01").ok)
     local.wait_for("tree_nested_deep", "Running")
     local.cancel("tree")
     assert local.children("tree") == {"tree_nested": "Canceled"}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -18,6 +19,8 @@ from harness.local_workspace import Local, fault
 from harness.part_process import PartProcess
 from harness.waiting import until
 from localazure.machinelearning.processes import FOLDER_VARIABLE
+
+WORKSPACE_DATABASE = "machinelearning/workspace.db"
 
 # Counts in its output, one line a start, and ends only when it has been started twice. It runs
 # below a shell, in a session of its own, as torchrun's workers do.
@@ -113,9 +116,18 @@ def test_a_preempted_job_is_queued_again(local: Local) -> None:
 
 
 def test_a_plan_of_faults_preempts_a_node(local: Local) -> None:
+    def attempts() -> int:
+        """No request shows them: a job that is queued again looks like a new one."""
+        with closing(sqlite3.connect(local.environment.state / WORKSPACE_DATABASE)) as database:
+            (attempt,) = database.execute(
+                "SELECT attempt FROM job WHERE name = 'unlucky'"
+            ).fetchone()
+        return attempt
+
     with fault(local, operation="nodes/spot", fault="preemption", seconds=0.5, firstTimes=1):
-        local.submit("unlucky", "echo on; sleep 600", compute="spot")
-        until(lambda: local.log("unlucky").count("on") == 2)
+        local.submit("unlucky", "sleep 600", compute="spot")
+        until(lambda: attempts() == 2)
+    local.wait_for("unlucky", "Running")
     local.cancel("unlucky")
 
 

@@ -219,10 +219,11 @@ async def score(request: web.Request) -> web.Response:
 @routes.get(f"{LOCATION_PATH}/{_STATUSES}/{{operation}}")
 async def get_operation(request: web.Request) -> web.Response:
     """State of a PUT or DELETE of an endpoint or a deployment, derived from its current state."""
-    kind, *subject = request.match_info["operation"].split("_")
+    kind, _, subject = request.match_info["operation"].partition("_")
+    endpoint, _, name = subject.partition("_")
     if kind != "put-deployment":
         return operation_status(request, "Succeeded")  # in effect before it was answered
-    deployment = get_deployment(request.app[ONLINE].database.read, *subject)
+    deployment = get_deployment(request.app[ONLINE].database.read, endpoint, name)
     if deployment is None:
         return operation_status(request, "Canceled")  # it was deleted meanwhile
     if deployment.state in CHANGING:
