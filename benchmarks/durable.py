@@ -9,15 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol
-
-import psutil
 
 from benchmarks.floors import commits_per_second
 from benchmarks.harness import Bench, Sample, Skipped, percentile
 from benchmarks.host_process import HostProcess
 from benchmarks.peer_process import PeerProcess
-from benchmarks.peers import line_protocol
 from benchmarks.usage import cpu_seconds, idle_usage
 
 STEPS_OF_A_CHAIN = 6
@@ -57,12 +53,7 @@ PEERS = (
 )
 
 
-class EngineProcess(line_protocol.Engine, Protocol):
-    """An engine that is a process."""
-
-    name: str
-    process: psutil.Popen
-    ready_seconds: float
+EngineProcess = HostProcess | PeerProcess
 
 
 def measure(bench: Bench) -> None:

@@ -8,8 +8,8 @@ import shutil
 import sqlite3
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks.harness import Bench, Sample
 from benchmarks.host_process import HostProcess
@@ -41,20 +41,18 @@ def measure(bench: Bench) -> None:
         bench.compare(contenders, bench.rounds(5, 1))
 
 
-@dataclass(frozen=True)
-class _Line:
+class _Line(NamedTuple):
     """One line of the ledger."""
 
     chain: str
     step: int
     began_ns: int
 
-    @classmethod
-    def all_of(cls, ledger: Path) -> list[_Line]:
-        if not ledger.exists():
-            return []
-        lines = (line.split() for line in ledger.read_text("utf-8").splitlines())
-        return [cls(chain, int(step), int(began_ns)) for chain, step, began_ns in lines]
+
+def _lines(ledger: Path) -> list[_Line]:
+    text = ledger.read_text("utf-8") if ledger.exists() else ""
+    fields = (line.split() for line in text.splitlines())
+    return [_Line(chain, int(step), int(began_ns)) for chain, step, began_ns in fields]
 
 
 def _one_turn(state: Path) -> Sample:
@@ -63,24 +61,24 @@ def _one_turn(state: Path) -> Sample:
     with HostProcess(state, app=LEDGER_APP) as host:
         chains = host.begin("chain", INSTANCES)
         deadline = time.monotonic() + HALF_TIMEOUT_SECONDS
-        while len(_Line.all_of(ledger)) < INSTANCES * STEPS // 2:
+        while len(_lines(ledger)) < INSTANCES * STEPS // 2:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"fewer than half of the steps in {HALF_TIMEOUT_SECONDS} s")
             time.sleep(0.001)
         host.kill()
-    before = _Line.all_of(ledger)
+    before = _lines(ledger)
     journaled = _journaled(state, state / "copy")
     began_ns = time.monotonic_ns()
     with HostProcess(state, app=LEDGER_APP) as host:
         host.wait(chains)
         done_ns = time.monotonic_ns()
         ready_seconds = host.ready_seconds
-    after = _Line.all_of(ledger)[len(before) :]
+    after = _lines(ledger)[len(before) :]
     first_ns: dict[str, int] = {}
-    for line in after:
-        first_ns[line.chain] = min(line.began_ns, first_ns.get(line.chain, line.began_ns))
-    begun = {(line.chain, line.step) for line in before}
-    again = [(line.chain, line.step) for line in after if (line.chain, line.step) in begun]
+    for line in sorted(after, key=lambda line: line.began_ns):
+        first_ns.setdefault(line.chain, line.began_ns)
+    begun = {line[:2] for line in before}
+    again = [line[:2] for line in after if line[:2] in begun]
     repeated = sum(step in journaled for step in again)
     return {
         "ready s": ready_seconds,

@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -69,10 +68,10 @@ class PeerProcess:
         self._stop()
 
     def chains(self, count: int) -> float:
-        """See `benchmarks.peers.line_protocol.Engine`, as for all of these."""
+        """Seconds of so many at once: see `benchmarks.peers.line_protocol.Peer`."""
         return self._ask("chains", count)
 
-    def serial(self, count: int) -> Sequence[float]:
+    def serial(self, count: int) -> list[float]:
         """Milliseconds of each chain."""
         return self._ask("serial", count)
 
@@ -80,7 +79,7 @@ class PeerProcess:
         """Seconds."""
         return self._ask("fan_out", width)
 
-    def events(self, count: int) -> Sequence[float]:
+    def events(self, count: int) -> list[float]:
         """Milliseconds of each event."""
         return self._ask("events", count)
 

@@ -97,16 +97,14 @@ class Progress:
         self._write(prefix, is_last=False)
         painter = threading.Thread(target=show, daemon=True)
         painter.start()
+        outcome = "failed after"
         try:
             yield
-        except BaseException:
+            outcome = "done in"
+        finally:
             is_over.set()
             painter.join()
-            self._write(f"{prefix}: failed after {_elapsed(began)}", is_last=True)
-            raise
-        is_over.set()
-        painter.join()
-        self._write(f"{prefix}: done in {_elapsed(began)}", is_last=True)
+            self._write(f"{prefix}: {outcome} {_elapsed(began)}", is_last=True)
 
     def _write(self, line: str, *, is_last: bool) -> None:
         if self._is_terminal:

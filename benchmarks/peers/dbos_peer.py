@@ -129,7 +129,7 @@ class Dbos(Peer):
         return self._events.send(uuid.uuid4().hex)
 
     def fan_out(self, width: int) -> float:
-        """See `Engine`: of steps that are coroutines."""
+        """See `Peer`: of steps that are coroutines."""
 
         async def run() -> None:
             handle = await DBOS.start_workflow_async(fan_out, width)

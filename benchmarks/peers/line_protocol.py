@@ -11,36 +11,20 @@ import os
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 
 class NotOffered(Exception):
     """The engine has no such thing to be measured; the message says what it has instead."""
 
 
-class Engine(Protocol):
-    """The requests that every engine answers. Chains have six steps that do nothing."""
-
-    def chains(self, count: int) -> float:
-        """Seconds from the first start to the end of `count` chains, all in flight at once."""
-        ...
-
-    def serial(self, count: int) -> Sequence[float]:
-        """Milliseconds of each of `count` chains, one after the other."""
-        ...
-
-    def fan_out(self, width: int) -> float:
-        """Seconds of one workflow with `width` steps at once."""
-        ...
-
-    def events(self, count: int) -> Sequence[float]:
-        """Milliseconds from an outside trigger to the first step of the workflow it starts."""
-        ...
-
-
 class Peer(ABC):
-    """An `Engine`, by how its workflows `chain`, `fan_out` and `first_step` start and end."""
+    """An engine that is measured, by how its workflows start and end.
+
+    They are `chain`, six steps that do nothing, `fan_out` and `first_step`, which returns when its
+    step began (CLOCK_MONOTONIC, ns).
+    """
 
     @abstractmethod
     def start(self, workflow: str, argument: int = 0) -> Any:
@@ -59,22 +43,22 @@ class Peer(ABC):
         return self.start("first_step")
 
     def chains(self, count: int) -> float:
-        """See `Engine`."""
+        """Seconds from the first start to the end of `count` chains, all in flight at once."""
         began = time.monotonic()
         for started in [self.start("chain") for _ in range(count)]:
             self.end(started)
         return time.monotonic() - began
 
     def serial(self, count: int) -> list[float]:
-        """See `Engine`."""
+        """Milliseconds of each of `count` chains, one after the other."""
         return [milliseconds(lambda: self.end(self.start("chain"))) for _ in range(count)]
 
     def fan_out(self, width: int) -> float:
-        """See `Engine`."""
+        """Seconds of one workflow with `width` steps at once."""
         return milliseconds(lambda: self.end(self.start("fan_out", width))) / 1000
 
     def events(self, count: int) -> list[float]:
-        """See `Engine`."""
+        """Milliseconds from an outside trigger to the first step of the workflow it starts."""
         milliseconds: list[float] = []
         for _ in range(count):
             began_ns = time.monotonic_ns()

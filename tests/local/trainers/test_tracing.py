@@ -2,13 +2,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 from collections.abc import Generator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
 from localazure.telemetry.otlp import ReceivedSpan, parse_spans
+from tests.local.http_server import JsonHandler, serving
 from trainers.tracing import traced
 
 TRACE, RUN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -19,21 +18,13 @@ def received() -> Generator[tuple[str, list[ReceivedSpan]]]:
     """The address of a receiver, and what came there."""
     spans: list[ReceivedSpan] = []
 
-    class Receiver(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
+    class Receiver(JsonHandler):
+        def do_POST(self) -> None:  # noqa: N802 - the base's name
             spans.extend(parse_spans(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(200)
-            self.end_headers()
+            self.answer(200, {})
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name
-            del format, args
-
-    with HTTPServer(("127.0.0.1", 0), Receiver) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}", spans
-        server.shutdown()
-        thread.join()
+    with serving(Receiver) as url:
+        yield url, spans
 
 
 def environment(endpoint: str) -> dict[str, str]:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from infra_check.bicep_file import BicepFile
 from infra_check.refresh_schemas import compact
-from infra_check.schemas import FOLDER, find
+from infra_check.schemas import FOLDER
 from tests.unit.infra_check.test_check import ROOT
 
 TYPES = [
@@ -84,8 +82,3 @@ def test_there_is_data_for_the_types_that_we_use_and_no_other() -> None:
         json.loads(path.read_text("utf-8"))["type"].lower() for path in FOLDER.glob("**/*.json")
     }
     assert kept == used
-
-
-@pytest.mark.parametrize("resource_type", ["Microsoft.Nobody/knows"])
-def test_an_unknown_type_is_none(resource_type: str) -> None:
-    assert find(resource_type) is None
