@@ -15,10 +15,9 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
 
 import psutil
 
@@ -62,7 +61,8 @@ class Sampler:
         myself = threading.get_native_id()
         while not stopped.wait(INTERVAL_SECONDS):
             frame = sys._current_frames()[self._thread]  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - the documented way
-            self._counts[classify(_stack(frame))] += 1
+            codes = (each.f_code for each, _ in traceback.walk_stack(frame))
+            self._counts[classify((code.co_filename, code.co_name) for code in codes)] += 1
         used = {
             thread: seconds - self._cpu_before.get(thread, 0.0)
             for thread, seconds in _cpu_by_thread().items()
@@ -80,13 +80,6 @@ class Sampler:
         scratch = self._result.with_suffix(".tmp")
         scratch.write_text(json.dumps(document))
         scratch.replace(self._result)
-
-
-def _stack(frame: FrameType | None) -> Iterator[tuple[str, str]]:
-    """File and function, innermost first."""
-    while frame is not None:
-        yield frame.f_code.co_filename, frame.f_code.co_name
-        frame = frame.f_back
 
 
 def _cpu_by_thread() -> dict[int, float]:

@@ -87,7 +87,6 @@ class Dagster(Peer):
 def main() -> None:
     """Run the command line above."""
     state = Path(sys.argv[1])
-    state.mkdir(parents=True, exist_ok=True)
     instance = DagsterInstance.local_temp(
         str(state), overrides={"telemetry": {"enabled": False}, "python_logs": {}}
     )

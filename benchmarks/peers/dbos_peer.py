@@ -141,7 +141,6 @@ class Dbos(Peer):
 def main() -> None:
     """Run the command line above."""
     state = Path(sys.argv[1])
-    state.mkdir(parents=True, exist_ok=True)
     file = state / "dbos.sqlite"
     connection = sqlite3.connect(file)
     connection.execute("PRAGMA journal_mode=WAL")

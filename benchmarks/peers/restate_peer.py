@@ -79,7 +79,6 @@ async def _register(admin_url: str, service_url: str) -> None:
 def main() -> None:
     """Run the command line above."""
     state = Path(sys.argv[1])
-    state.mkdir(parents=True, exist_ok=True)
     server = next(iter(PACKAGES.glob(SERVER)), None)
     if server is None:
         raise SystemExit(f"the Restate server is missing in {PACKAGES}: `make bench` installs it")

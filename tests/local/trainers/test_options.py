@@ -81,16 +81,6 @@ def test_bf16_loses_nearly_as_fp32(options: tuple[str, ...], train: Any, plain: 
     assert done.losses == pytest.approx(plain.losses, rel=BF16_TOLERANCE)
 
 
-def test_a_rate_is_scaled_and_warms_up_as_the_options_say(train: Any) -> None:
-    """0.0125 for a batch of 4 is 0.05 for one of 16; an epoch has four steps."""
-    scaled = ("--learning-rate", "0.0125", "--scale-learning-rate-from", "4")
-    curve = train(*scaled, "--warm-up-epochs", "1").result("report")["curve"]["train"]
-    cosine = [0.05 * 0.5 * (1 + math.cos(math.pi * step / 4)) for step in range(4)]
-    assert [point["learning_rate"] for point in curve] == pytest.approx(
-        [0.0125, 0.025, 0.0375, 0.05, *cosine]
-    )
-
-
 @pytest.mark.parametrize("resumed_with", [(), FSDP], ids=["ddp", "fsdp"])
 def test_adamw_goes_on_where_it_stopped(
     resumed_with: tuple[str, ...], train: Any, tmp_path: Path, adamw: Any
@@ -178,6 +168,8 @@ def test_the_report_tells_speed_waits_and_the_curve(plain: Any) -> None:
     curve = report["curve"]["train"]
     assert [point["step"] for point in curve] == list(range(1, 9))
     assert {p["step"]: round(p["loss"], 6) for p in curve} == plain.losses
+    cosine = [0.05 * 0.5 * (1 + math.cos(math.pi * step / 7)) for step in range(7)]
+    assert [p["learning_rate"] for p in curve] == pytest.approx([0.05, *cosine])
     held_out = report["curve"]["held_out"]
     metrics = plain.result("metrics")
     assert [(p["step"], p["accuracy"]) for p in held_out] == [(8, metrics["accuracy"])]

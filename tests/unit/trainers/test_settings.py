@@ -116,16 +116,6 @@ def test_the_fingerprint_is_of_what_decides_the_weights() -> None:
         assert changed.fingerprint() != settings.fingerprint(), name
 
 
-def test_rate_and_decay_have_the_defaults_of_the_optimizer() -> None:
-    sgd, adamw = settings_of(), settings_of("--optimizer", "adamw")
-    assert (sgd.peak_learning_rate, sgd.chosen_weight_decay) == (0.1, 5e-4)
-    assert (adamw.peak_learning_rate, adamw.chosen_weight_decay) == (1e-3, 1e-2)
-    own = settings_of("--optimizer", "mine.trees:optimizer")
-    assert (own.peak_learning_rate, own.chosen_weight_decay) == (1e-3, 1e-2)
-    none = settings_of("--optimizer", "adamw", "--weight-decay", "0", "--learning-rate", "0.01")
-    assert (none.peak_learning_rate, none.chosen_weight_decay) == (0.01, 0.0)
-
-
 def test_the_rate_is_scaled_to_the_global_batch_if_told_so() -> None:
     given = ("--learning-rate", "0.1", "--batch-size", "512")
     assert settings_of(*given).peak_learning_rate == 0.1
