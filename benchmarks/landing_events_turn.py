@@ -21,9 +21,7 @@ from typing import Any
 from azure.durable_functions import OrchestrationRuntimeStatus
 from azure.storage.blob import BlobServiceClient
 
-from benchmarks.host_process import REPOSITORY
 from handlers.configuration.clients import Clients
-from handlers.configuration.pipeline_files import load_pipelines
 from handlers.configuration.settings import Settings
 from handlers.landing_zone.batch_records import record_batch
 from handlers.landing_zone.newest_events import advance_newest_event
@@ -31,9 +29,9 @@ from handlers.triggers.blob_created import handle_blob_events
 from handlers.triggers.event_envelope import from_message
 from handlers.triggers.reconciliation import PIPELINES_AT_ONCE
 from handlers.triggers.zone_reconciliation import partitions_to_land, read_zone_records
-from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.landing import LandingResult, LandingStatus, RecordBatch
 from orchestrations.pipeline import Pipeline
+from tests.unit.orchestrations.examples import DATASET, PIPELINE, with_rules
 
 DELIVERIES = 5
 # As many as one call of the function is given; Azure gives up to 1,000.
@@ -120,13 +118,8 @@ def _clients(records: str, container: str, requests: Counter[str]) -> Clients:
 
 
 def _pipeline(name: str, *, marker: str | None = None) -> Pipeline:
-    pipeline = next(
-        iter(load_pipelines(REPOSITORY / "pipelines", records_container="landfall").values())
-    )
-    source = pipeline.source.model_copy(
-        update={"prefix": f"{name}/", "include": ["*"], "marker": marker}
-    )
-    return pipeline.model_copy(update={"name": name, "source": source})
+    named = PIPELINE.model_copy(update={"name": name})
+    return with_rules(named, source={"prefix": f"{name}/", "marker": marker})
 
 
 def _bodies(events: int, account: str, pipeline: Pipeline) -> list[bytes]:
@@ -153,19 +146,12 @@ def _bodies(events: int, account: str, pipeline: Pipeline) -> list[bytes]:
 
 def _last_batch(pipeline: Pipeline) -> RecordBatch:
     frozen_at = NOW - timedelta(hours=1)
-    dataset = Dataset(
-        version="0" * 16,
-        blobs=1_000_000,
-        bytes=10**11,
-        frozen_at=frozen_at,
-        newest=frozen_at - timedelta(hours=1),
-        manifest_path=f"manifests/{pipeline.name}/{'0' * 16}",
-    )
+    times = {"frozen_at": frozen_at, "newest": frozen_at - timedelta(hours=1)}
     return RecordBatch(
         batch=f"landing-{pipeline.name}@{frozen_at.isoformat()}",
         opened_at=frozen_at,
         opened_by="event",
-        dataset=dataset,
+        dataset=DATASET.model_copy(update={**times, "blobs": 1_000_000}),
         result=LandingResult(pipeline=pipeline.name, outcome="started"),
     )
 

@@ -22,13 +22,12 @@ from xml.etree import ElementTree as ET
 from azure.core.credentials import AzureNamedKeyCredential
 from azure.storage.blob import BlobServiceClient, ContainerClient
 
-from benchmarks.host_process import REPOSITORY
 from handlers.configuration.clients import Clients
-from handlers.configuration.pipeline_files import load_pipelines
 from handlers.configuration.settings import Settings
 from handlers.durable.activity_adapter import functions as activity_functions
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.freezing import LANES_AT_ONCE, freeze, freezing
+from tests.unit.orchestrations.examples import PIPELINE, with_rules
 
 ZONE_KEY = "bG9jYWw="
 _STARTED = time.process_time()  # after the imports
@@ -36,10 +35,7 @@ _STARTED = time.process_time()  # after the imports
 
 def freeze_zone(zone: str, records: str, container: str) -> dict[str, float]:
     """Freeze the zone by the real orchestrator and activities; the records are at Azurite."""
-    pipeline = next(
-        iter(load_pipelines(REPOSITORY / "pipelines", records_container="landfall").values())
-    )
-    source = pipeline.source.model_copy(update={"prefix": "train/", "include": ["*"]})
+    pipeline = with_rules(PIPELINE, source={"prefix": "train/"})
     clients = Clients(Settings({}))
     vars(clients).update(
         blobs=BlobServiceClient(zone, AzureNamedKeyCredential("local", ZONE_KEY)),
@@ -47,7 +43,7 @@ def freeze_zone(zone: str, records: str, container: str) -> dict[str, float]:
     )
     driver = _Driver(clients)
     began = time.monotonic()
-    dataset = driver.run(freeze(driver, pipeline.model_copy(update={"source": source})))  # pyright: ignore[reportArgumentType] - the driver is as much of a context as `freeze` uses
+    dataset = driver.run(freeze(driver, pipeline))  # pyright: ignore[reportArgumentType] - the driver is as much of a context as `freeze` uses
     assert isinstance(dataset, Dataset)
     seconds = time.monotonic() - began
     return {

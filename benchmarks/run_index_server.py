@@ -16,7 +16,8 @@ from handlers.runs.run_index import summary
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.models import Model
 from orchestrations.contracts.run_records import RunRecord, UsedCompute
-from orchestrations.contracts.runs import RunState, RunStatus
+from orchestrations.contracts.runs import RunState
+from tests.unit.orchestrations.examples import run_status
 
 PIPELINES = 10
 NEWEST = datetime(2026, 11, 22, tzinfo=UTC)
@@ -61,13 +62,10 @@ def metadata(name: str) -> dict[str, str]:
 @cache
 def _summary(state: RunState) -> dict[str, object]:
     failure = Failure(type="JobFailed", message="rank 3: CUDA out of memory", permanent=False)
-    status = RunStatus(
-        id="run",
-        pipeline="pipeline",
-        attempt=1,
-        dataset_version="93a43eed5c156d42",
-        state=state,
-        since=NEWEST,
+    status = run_status(
+        "pipeline-93a43eed5c156d42-1",
+        state,
+        NEWEST,
         metrics={"accuracy": 0.98},
         error=failure if state == "failed" else None,
         model=Model(name="digits", version="7", path="p") if state == "succeeded" else None,
