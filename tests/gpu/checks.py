@@ -23,7 +23,6 @@ from tests.gpu.machine import DEVICE
 from tests.gpu.runs import (
     LIMIT_SECONDS,
     REPOSITORY,
-    command,
     synthetic,
     train,
     train_and_kill,
@@ -45,6 +44,7 @@ RESNET50 = (
     *("--model", "resnet50-batchnorm", "--batch-size", "256", "--shift-pixels", "0"),
     *("--epochs", "1", "--log-every", "5", "--checkpoint-every", "1000000"),
 )
+TWO_RANKS = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,10 @@ def check_no_gpu_is_visible(folder: Path) -> Figures:
 def check_too_many_ranks(folder: Path) -> Figures:
     """Two ranks that see one GPU fail with the number of ranks to start."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
-    error = _two_ranks(folder, "--device", "cuda", variables={"CUDA_VISIBLE_DEVICES": visible})
+    options = (*SMALL, "--device", "cuda")
+    variables = {"CUDA_VISIBLE_DEVICES": visible}
+    ended = train(folder, *options, code=1, variables=variables, launcher=TWO_RANKS)
+    error = ended.document("error")
     assert "has 2 ranks and 1 GPUs" in error["message"], error
     return {"error": error["type"]}
 
@@ -280,23 +283,6 @@ def _json_of(*arguments: str) -> dict[str, Any]:
         timeout=LIMIT_SECONDS,
     )
     return json.loads(ended.stdout.splitlines()[-1])
-
-
-def _two_ranks(folder: Path, *options: str, variables: Mapping[str, str]) -> dict[str, Any]:
-    """error.json of a run of two ranks under torchrun, which fails."""
-    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-    arguments = command(folder, (*SMALL, *options))[1:]
-    ended = subprocess.run(
-        [sys.executable, *torchrun, *arguments],
-        cwd=REPOSITORY,
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=LIMIT_SECONDS,
-    )
-    assert ended.returncode != 0
-    return json.loads((folder / "results" / "error.json").read_bytes())
 
 
 CHECKS = (

@@ -56,10 +56,10 @@ def synthetic(*, images: int, size: int, classes: int = 10) -> tuple[str, ...]:
     )
 
 
-def command(folder: Path, options: tuple[str, ...]) -> list[str]:
+def command(folder: Path, options: tuple[str, ...], launcher: tuple[str, ...] = ()) -> list[str]:
     """The command line of a run whose outputs and checkpoints are in `folder`."""
     return [
-        *(sys.executable, "-m", "trainers.train"),
+        *(sys.executable, *launcher, "-m", "trainers.train"),
         *("--output-dir", str(folder / "results"), "--checkpoint-dir", str(folder / "checkpoints")),
         *options,
     ]
@@ -70,6 +70,7 @@ def train(
     *options: str,
     code: int = 0,
     variables: Mapping[str, str] | None = None,
+    launcher: tuple[str, ...] = (),
 ) -> Ended:
     """Train to the end.
 
@@ -78,13 +79,14 @@ def train(
         options: of the command line.
         code: the expected exit code.
         variables: added to the environment.
+        launcher: Python's arguments that start the ranks; without, there is one.
 
     Raises:
         AssertionError: the exit code is another one.
         subprocess.TimeoutExpired: it runs for longer than `LIMIT_SECONDS`.
     """
     ended = subprocess.run(
-        command(folder, options),
+        command(folder, options, launcher),
         cwd=REPOSITORY,
         env={**os.environ, **(variables or {})},
         stdout=subprocess.PIPE,
