@@ -41,7 +41,7 @@ from orchestrations.errors import (
 from orchestrations.finding_capacity import find_capacity, return_nodes
 from orchestrations.judging import Verdict, judge, wanted_metrics
 from orchestrations.names import rollout_id
-from orchestrations.retrying import TryAgain, after_failure, describe
+from orchestrations.retrying import describe, retry_delay
 from orchestrations.run_progress import RunProgress
 from orchestrations.supervising import end_job, wait_for_job
 
@@ -271,14 +271,12 @@ def _fail(run: RunProgress, failure: Failure) -> Generator[Any, Any, bool]:
         return False
     yield from return_nodes(run)
     request = run.request
-    decision = after_failure(failure, request.retry, attempt=request.attempt)
-    if isinstance(decision, TryAgain):
+    delay = retry_delay(failure, request.retry, attempt=request.attempt)
+    if delay is not None:
         following = request.model_copy(update={"attempt": request.attempt + 1})
-        yield from call(
-            run.context, ScheduleRetry(request=following, delay_seconds=decision.delay_seconds)
-        )
-        delay = timedelta(seconds=decision.delay_seconds)
-        run.note(next_attempt_at=run.context.current_utc_datetime + delay)
+        yield from call(run.context, ScheduleRetry(request=following, delay_seconds=delay))
+        next_at = run.context.current_utc_datetime + timedelta(seconds=delay)
+        run.note(next_attempt_at=next_at)
         run.advance("retry_scheduled", error=failure)
         return True
     yield from call(run.context, DeadLetter(run=run.id, request=request, failure=failure))

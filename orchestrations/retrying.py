@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from orchestrations.contracts.base import Failure
 from orchestrations.errors import LandfallError, PermanentError, TransientError, shorten
 from orchestrations.pipeline import Retry
 
 
-@dataclass(frozen=True)
-class TryAgain:
-    """Start the next attempt when the delay is over."""
+def retry_delay(failure: Failure, policy: Retry, *, attempt: int) -> float | None:
+    """How long the next attempt waits after number `attempt` (from 1) ended in `failure`.
 
-    delay_seconds: float
-
-
-@dataclass(frozen=True)
-class GiveUp:
-    """Dead-letter it."""
-
-
-def after_failure(failure: Failure, policy: Retry, *, attempt: int) -> TryAgain | GiveUp:
-    """Decide after attempt number `attempt` (from 1) ended in `failure`."""
+    In seconds; None: there is none, the run is dead-lettered.
+    """
     if failure.permanent or attempt >= policy.attempts:
-        return GiveUp()
+        return None
     delays = policy.delays_seconds
-    return TryAgain(delays[min(attempt, len(delays)) - 1])
+    return delays[min(attempt, len(delays)) - 1]
 
 
 def describe(error: Exception) -> Failure:

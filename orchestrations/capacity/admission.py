@@ -53,7 +53,10 @@ def divide(document: Admission, now: datetime) -> Division:
         document = _admit(document, *chosen)
         current = _Turn(document)
     reasons = Reasons(
-        current.room, claimed=current.claimed, kept_for=current.kept_for, next_of=current.next_of
+        room=current.room,
+        claimed=current.claimed,
+        kept_for=current.kept_for,
+        next_of=current.next_of,
     )
     return Division(
         document=document,

@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from handlers.api.openapi import describe_api
+from handlers.api.routes import ROUTES
 from handlers.configuration.pipeline_files import load_pipelines
 from handlers.configuration.settings import APP_FOLDER, Settings
 from handlers.messaging import service_bus
@@ -60,49 +61,20 @@ OTHER_TRIGGERS: dict[str, list[dict[str, Any]]] = {
     "reconcile": [{"type": "timerTrigger", "schedule": "%RECONCILE_SCHEDULE%"}],
     "raise_alarms": [{"type": "timerTrigger", "schedule": "%RECONCILE_SCHEDULE%"}],
 }
-ROUTES = {
-    "start_run": "POST pipelines/{name}/runs",
-    "list_runs": "GET runs",
-    "get_run": "GET runs/{run}",
-    "cancel_run": "POST runs/{run}/cancel",
-    "list_rollouts": "GET rollouts",
-    "get_rollout": "GET rollouts/{rollout}",
-    "promote_rollout": "POST rollouts/{rollout}/promote",
-    "roll_back_rollout": "POST rollouts/{rollout}/rollback",
-    "redrive": "POST redrive",
-    "release": "POST pipelines/{name}/release",
-    "explain": "GET explain",
-    "list_pipelines": "GET pipelines",
-    "get_pipeline": "GET pipelines/{name}",
-    "pause_pipeline": "POST pipelines/{name}/pause",
-    "resume_pipeline": "POST pipelines/{name}/resume",
-    "list_models": "GET pipelines/{name}/models",
-    "get_model": "GET pipelines/{name}/models/{version}",
-    "list_model_blobs": "GET pipelines/{name}/models/{version}/blobs",
-    "promote_model": "POST pipelines/{name}/models/{version}/promote",
-    "roll_back_model": "POST pipelines/{name}/models/{version}/rollback",
-    "list_dead_letters": "GET dead-letters",
-    "get_dead_letter": "GET dead-letters/{letter}",
-    "redrive_dead_letters": "POST dead-letters/redrive",
-    "discard_dead_letters": "POST dead-letters/discard",
-    "list_alarms": "GET alarms",
-    "get_trace": "GET traces/{trace}",
-    "list_queues": "GET queues",
-    "list_actions": "GET actions",
-    "openapi": "GET openapi.json",
-    "ui": "GET ui/{*file}",
-}
 ANONYMOUS = {"start_run", "ui"}
 
 
-def as_http(function: str, route: str) -> list[dict[str, Any]]:
-    method, path = route.split()
+def as_http(function: str, method: str, path: str) -> list[dict[str, Any]]:
     level = "ANONYMOUS" if function in ANONYMOUS else "FUNCTION"
     trigger = {"type": "httpTrigger", "route": path, "methods": [method], "authLevel": level}
     return [trigger, {"type": "http"}]
 
 
-TRIGGERS = OTHER_TRIGGERS | {name: as_http(name, route) for name, route in ROUTES.items()}
+TRIGGERS = {
+    **OTHER_TRIGGERS,
+    **{route.name: as_http(route.name, route.method, route.path) for route in ROUTES},
+    "ui": as_http("ui", "GET", "ui/{*file}"),
+}
 WITHOUT_DURABLE_CLIENT = {"deliver_notification", "raise_alarms", "ui"}
 ORCHESTRATORS = {"freezing", "landing", "retraining", "rollout"}
 
@@ -190,7 +162,7 @@ def print_json(program: str, **settings: str) -> Any:
 
 def test_where_entra_opens_the_api_no_route_is_open_to_others() -> None:
     """Neither while App Service authentication is off, nor to who has not signed in."""
-    of_the_api = ROUTES.keys() - ANONYMOUS
+    of_the_api = {route.name for route in ROUTES} - ANONYMOUS
     answers = print_json(_CALL_UNSIGNED, API_SIGN_IN="entra")
     assert answers == {route: ["ANONYMOUS", 503, 401] for route in of_the_api}
 
@@ -216,14 +188,21 @@ def test_the_architecture_page_names_every_trigger() -> None:
     assert set(re.findall(r"`(\w+)`", row)) == set(TRIGGERS)
 
 
+def test_every_route_is_on_the_page_of_the_http_api() -> None:
+    page = (APP_FOLDER / "docs" / "http-api.md").read_text("utf-8")
+    table = "\n".join(re.findall(r"^\| `.*$", page, re.MULTILINE))
+    shown = re.findall(r"`(GET|POST) /api/([^`?]+)", table)
+    assert sorted(shown) == sorted([("GET", "ui"), *((it.method, it.path) for it in ROUTES)])
+
+
 def test_every_route_is_in_the_openapi_document() -> None:
-    page = {"openapi", "ui"}  # the document itself, and what has no document
     described = {
         operation["operationId"]: f"{method.upper()} {path.removeprefix('/api/')}"
         for path, operations in describe_api()["paths"].items()
         for method, operation in operations.items()
     }
-    assert described == {name: route for name, route in ROUTES.items() if name not in page}
+    routes = {it.name: f"{it.method} {it.path}" for it in ROUTES if it.name != "openapi"}
+    assert described == routes, "the document itself has no document"
 
 
 # --- infra/local ---------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from orchestrations.manifest import (
 )
 from orchestrations.names import batch_id, run_id
 from orchestrations.pipeline import Gate, Limits, Retry
-from orchestrations.retrying import GiveUp, TryAgain, after_failure, describe
+from orchestrations.retrying import describe, retry_delay
 from orchestrations.waiting import (
     LAST_POLL_SECONDS,
     POLL_FAILURES_ALLOWED,
@@ -127,15 +127,15 @@ LASTING = Failure(type="DataRejected", message="", permanent=True)
 
 @given(attempt=st.integers(1, 30), policy=st.builds(Retry, attempts=st.integers(1, 20)))
 def test_a_run_is_tried_as_often_as_the_policy_says(attempt: int, policy: Retry) -> None:
-    decision = after_failure(PASSING, policy, attempt=attempt)
-    assert isinstance(decision, TryAgain) == (attempt < policy.attempts)
-    assert after_failure(LASTING, policy, attempt=attempt) == GiveUp()
+    delay = retry_delay(PASSING, policy, attempt=attempt)
+    assert (delay is not None) == (attempt < policy.attempts)
+    assert retry_delay(LASTING, policy, attempt=attempt) is None
 
 
 def test_delays_grow_as_listed_and_the_last_one_repeats() -> None:
     policy = Retry(attempts=9, delays_seconds=[1, 2])
-    delays = [after_failure(PASSING, policy, attempt=attempt) for attempt in (1, 2, 3, 4)]
-    assert delays == [TryAgain(1), TryAgain(2), TryAgain(2), TryAgain(2)]
+    delays = [retry_delay(PASSING, policy, attempt=attempt) for attempt in (1, 2, 3, 4)]
+    assert delays == [1, 2, 2, 2]
 
 
 def test_every_error_keeps_its_kind_through_the_durable_boundary() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 import json
 from datetime import timedelta
-from pathlib import Path
-from typing import Any
 
 from azure.durable_functions import Orchestrator
 from azure.durable_functions.models.history.HistoryEventType import HistoryEventType as Kind
@@ -17,21 +15,10 @@ from orchestrations.retraining import retraining
 from orchestrations.rollout import rollout
 from replay_guard.history import parse_time, time_text
 from replay_guard.worker import Handle
+from tests.replay.recording import HISTORIES, STEP_EVENTS, Document
 
-Document = dict[str, Any]
-
-HISTORIES = Path(__file__).parents[2] / "replay" / "histories"
 HANDLES: dict[str, Handle] = {
     each.__name__: Orchestrator.create(each) for each in (landing, freezing, retraining, rollout)
-}
-STEPS = {
-    int(kind)
-    for kind in (
-        Kind.TASK_SCHEDULED,
-        Kind.SUB_ORCHESTRATION_INSTANCE_CREATED,
-        Kind.TIMER_CREATED,
-        Kind.EVENT_SENT,
-    )
 }
 _NAMES = {int(kind): "".join(word.capitalize() for word in kind.name.split("_")) for kind in Kind}
 
@@ -81,7 +68,7 @@ def as_azure_shows(  # noqa: C901 - the original is one long switch, too
             line.pop(key, None)
         if kind == int(Kind.ORCHESTRATOR_STARTED):
             later = timedelta()
-        if kind in STEPS:
+        if kind in STEP_EVENTS:
             later += timedelta(milliseconds=delay_ms)
             line["Timestamp"] = time_text(parse_time(event["Timestamp"]) + later)
         if kind == int(Kind.TASK_SCHEDULED):

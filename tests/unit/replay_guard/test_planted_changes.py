@@ -22,9 +22,8 @@ from replay_guard.check import read_document
 from replay_guard.history import parse_time, time_text
 from replay_guard.redaction import redact
 from replay_guard.replay import DEPENDS_ON_CLOCK, Replayed, replay
-from tests.unit.replay_guard.recorded import HANDLES, STEPS, as_azure_shows, closed, recordings
-
-Document = dict[str, Any]
+from tests.replay.recording import STEP_EVENTS, Document
+from tests.unit.replay_guard.recorded import HANDLES, as_azure_shows, closed, recordings
 
 RECORDINGS = recordings()
 UNDER_WAY = [name for name, recording in RECORDINGS.items() if closed(recording) is not None]
@@ -66,7 +65,7 @@ def test_what_azure_shows_of_it_fits(name: str, delay_ms: int, *, with_inputs: b
     result = replayed(exported(shown, with_inputs=with_inputs))
     assert result.differences == []
     assert result.steps == sum(
-        event["EventType"] in STEPS
+        event["EventType"] in STEP_EVENTS
         for event in (closed(RECORDINGS[name]) or {})["trigger"]["history"]
     )
 
@@ -86,7 +85,7 @@ def test_a_backend_that_keeps_no_inputs_is_checked_without_them(name: str) -> No
 
 
 def steps(document: Document, kind: Kind | None = None) -> list[Document]:
-    wanted = STEPS if kind is None else {int(kind)}
+    wanted = STEP_EVENTS if kind is None else {int(kind)}
     return [each for each in document["trigger"]["history"] if each["EventType"] in wanted]
 
 
