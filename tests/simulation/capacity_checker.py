@@ -80,8 +80,7 @@ def jobs_hold_their_nodes(evidence: Evidence) -> Iterator[str]:
 def waiting_runs_have_their_sentence(evidence: Evidence) -> Iterator[str]:
     """Each status of a run that waits says why."""
     for run in evidence.runs.values():
-        for text in run.instance.custom_statuses:
-            status = json.loads(text)
+        for status in run.instance.statuses:
             reason = status.get("reason") or ""
             if status["state"] == "waiting_for_nodes" and not reason.startswith(REASONS):
                 yield f"{run.id} waits for nodes because: {reason!r}"

@@ -89,7 +89,7 @@ def instances_break_for_a_reason(evidence: Evidence) -> Iterator[str]:
         if instance.status is Status.TERMINATED and not terminations:
             yield f"{instance.id} was terminated by nobody"
         if instance.status is Status.FAILED and not any(
-            name in (instance.output or "") for name in SERVICE_ERRORS
+            name in (instance.output_json or "") for name in SERVICE_ERRORS
         ):
             yield f"{instance.id}: {instance.output}"
 

@@ -95,11 +95,7 @@ def _document(instance: HubInstance, *, show_input: bool) -> dict[str, Any]:
         "createdTime": instance.created_at.isoformat(),
         "lastUpdatedTime": instance.last_updated_at.isoformat(),
         "input": json.loads(execution.input_json or "null") if show_input else None,
-        "output": _parse(instance.output),
+        "output": instance.output,
         "runtimeStatus": instance.status.value,
-        "customStatus": _parse(instance.custom_status),
+        "customStatus": instance.custom_status,
     }
-
-
-def _parse(text: str | None) -> Any:
-    return None if text is None else json.loads(text)

@@ -74,7 +74,7 @@ class Evidence:
             if instance.execution.name != retraining.__name__:
                 continue
             _, version, attempt = name.rsplit("-", 2)
-            told = json.loads(instance.custom_status or "null")
+            told = instance.custom_status
             found[name] = Run(instance, name, version, int(attempt), told and told["state"])
         for channel, messages in (
             ("event_grid", self.world.events),

@@ -73,10 +73,10 @@ def promoted_models_are_above_the_floor(evidence: Evidence) -> Iterator[str]:
         run = evidence.runs.get(model.tags["landfall.run"])
         if run is None or run.state != "succeeded":
             continue
-        status = json.loads(run.instance.custom_status or "null")
         floor = evidence.requests[run.id].pipeline.gate.floor
-        if status["metrics"]["accuracy"] < floor:
-            yield f"model {model.version} of {run.id} has {status['metrics']}, the floor is {floor}"
+        metrics = run.instance.custom_status["metrics"]
+        if metrics["accuracy"] < floor:
+            yield f"model {model.version} of {run.id} has {metrics}, the floor is {floor}"
 
 
 def changes_of_a_redrive_are_made(evidence: Evidence) -> Iterator[str]:
@@ -123,7 +123,7 @@ def rejections_have_their_cause(evidence: Evidence) -> Iterator[str]:
     for run in evidence.runs.values():
         if run.state != "rejected":
             continue
-        error = json.loads(run.instance.custom_status or "null")["error"]
+        error = run.instance.custom_status["error"]
         life = evidence.world.cluster.lives.get(run.id)
         if error["type"] == QuotaExceeded.__name__:
             if not _was_short(evidence, run):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 from tests.simulation.evidence import Evidence
@@ -40,7 +39,7 @@ def mistakes_are_paid_for_once(evidence: Evidence) -> Iterator[str]:
         run = evidence.runs.get(life.name)
         if run is None or life.end not in MISTAKES or life.states[-1][1] != "Completed":
             continue
-        status = json.loads(run.instance.custom_status or "null")
+        status = run.instance.custom_status
         message: str = ((status or {}).get("error") or {}).get("message", "")
         if run.state == "retrying" and not any(name in message for name in SERVICE_ERRORS):
             yield f"{run.id} {life.end}, and is tried again: {message}"

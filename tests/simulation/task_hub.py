@@ -61,8 +61,7 @@ class HubInstance:
     last_updated_at: datetime
     status: Status = Status.PENDING
     is_started: bool = False
-    custom_status: str | None = None
-    output: str | None = None
+    output_json: str | None = None
     events: list[Event] = field(default_factory=list[Event])
     inbox: list[tuple[str | None, Event]] = field(default_factory=list[tuple[str | None, Event]])
     """Messages with the execution that they are for; None: any."""
@@ -83,6 +82,24 @@ class HubInstance:
     @property
     def is_live(self) -> bool:
         return self.status in LIVE
+
+    @property
+    def output(self) -> Any:
+        return json.loads(self.output_json or "null")
+
+    @property
+    def error(self) -> str | None:
+        """Why it failed; None when it did not."""
+        return self.output if self.status is Status.FAILED else None
+
+    @property
+    def statuses(self) -> list[Any]:
+        """Every custom status that was set."""
+        return [json.loads(status) for status in self.custom_statuses]
+
+    @property
+    def custom_status(self) -> Any:
+        return json.loads(self.custom_statuses[-1]) if self.custom_statuses else None
 
 
 class TaskHub:
@@ -284,9 +301,8 @@ class TaskHub:
         execution = instance.execution
         instance.last_updated_at = self._scheduler.now
         instance.status = effects.status
-        instance.output = effects.output
+        instance.output_json = effects.output
         if effects.custom_status is not None:
-            instance.custom_status = effects.custom_status
             instance.custom_statuses.append(effects.custom_status)
         instance.events += effects.events
         instance.longest_history = max(instance.longest_history, len(instance.events))

@@ -190,15 +190,8 @@ class ServiceBusClient:
             raise ServiceBusError(f"no answer: {error}") from error
 
 
-class Batch:
-    def __init__(self) -> None:
-        self.messages: list[Any] = []
-
-    def __len__(self) -> int:
-        return len(self.messages)
-
-    def add_message(self, message: Any) -> None:
-        self.messages.append(message)
+class Batch(list[Any]):
+    add_message = list[Any].append
 
 
 class Sender:
@@ -212,7 +205,7 @@ class Sender:
 
     def send_messages(self, message: Any, timeout: float) -> None:
         del timeout
-        messages = message.messages if isinstance(message, Batch) else [message]
+        messages = message if isinstance(message, Batch) else [message]
 
         def effect() -> None:
             for each in messages:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from localazure.functions.durable.engine.instance import Status
 from orchestrations.activities import ACTIVITIES, FAILURE_KEY, RESULT_KEY
 from orchestrations.contracts.base import Contract, Failure
 from orchestrations.errors import PermanentError
@@ -85,8 +84,8 @@ class Driver:
         return self._scheduler.now
 
     @property
-    def instances(self) -> dict[str, Instance]:
-        return {name: Instance(self._hub, name) for name in self._hub.instances}
+    def instances(self) -> dict[str, HubInstance]:
+        return self._hub.instances
 
     @property
     def seconds(self) -> float:
@@ -104,9 +103,12 @@ class Driver:
         """Let everything happen."""
         self._scheduler.run()
 
-    def start(self, orchestrator: str, instance: str, given: Any) -> Instance:
-        self._hub.start(orchestrator, instance, given)
-        return Instance(self._hub, instance)
+    def start(self, orchestrator: str, instance: str, given: Any) -> HubInstance:
+        return self._hub.start(orchestrator, instance, given)
+
+    def raise_event_at(self, seconds: float, instance: str, name: str) -> None:
+        """Send an external event so many seconds after the start."""
+        self.at(seconds, lambda: self._hub.raise_event(instance, name))
 
     def crash_at(self, number: int, *, after_its_effect: bool) -> None:
         """Let the host die in the activity of that number, from 1, and come up again."""
@@ -128,44 +130,3 @@ class Driver:
         else:
             end = functools.partial(self._hub.complete, call, result)
         self._scheduler.after(self.latency(), end)
-
-
-class Instance:
-    """One orchestration instance, as tests ask about it."""
-
-    def __init__(self, hub: TaskHub, name: str) -> None:
-        self._hub = hub
-        self._name = name
-
-    @property
-    def _kept(self) -> HubInstance:
-        return self._hub.instances[self._name]
-
-    @property
-    def live(self) -> bool:
-        return self._kept.is_live
-
-    @property
-    def output(self) -> Any:
-        return json.loads(self._kept.output or "null")
-
-    @property
-    def error(self) -> str | None:
-        """Why it failed; None when it did not."""
-        return self.output if self._kept.status is Status.FAILED else None
-
-    @property
-    def custom_status(self) -> Any:
-        return json.loads(self._kept.custom_status or "null")
-
-    @property
-    def statuses(self) -> list[Any]:
-        """Every custom status that was set."""
-        return [json.loads(status) for status in self._kept.custom_statuses]
-
-    @property
-    def generations(self) -> int:
-        return self._kept.generations
-
-    def raise_event(self, name: str) -> None:
-        self._hub.raise_event(self._name, name)

@@ -31,7 +31,8 @@ from orchestrations.deploy import BatchDeploy, OnlineDeploy
 from orchestrations.errors import LandfallError
 from orchestrations.interruptible_timer import WAKE_UP
 from orchestrations.rollout import rollout
-from tests.unit.orchestrations.driver import DOWN_SECONDS, START, Driver, Instance, answered_by
+from tests.simulation.task_hub import HubInstance
+from tests.unit.orchestrations.driver import DOWN_SECONDS, START, Driver, answered_by
 from tests.unit.orchestrations.examples import PIPELINE
 
 ID = "rollout-digits-live-2"
@@ -191,7 +192,7 @@ class Endpoint:
         assert self.released
         return RolloutStatus.from_dict(instance.output)
 
-    def start(self) -> Instance:
+    def start(self) -> HubInstance:
         request = RolloutRequest(
             pipeline=PIPELINE.model_copy(update={"deploy": self.deploy}),
             model=MODEL,
@@ -202,7 +203,7 @@ class Endpoint:
     def decide(self, at: float, verb: Any, step: int) -> None:
         decision = Decision(verb=verb, by="ada", reason="because", step=step)
         self.decisions.append((at, decision))
-        self.driver.at(at, lambda: self.driver.instances[ID].raise_event(WAKE_UP))
+        self.driver.raise_event_at(at, ID, WAKE_UP)
 
 
 def batch_endpoint(**changes: Any) -> Endpoint:

@@ -26,7 +26,8 @@ from orchestrations.interruptible_timer import WAKE_UP
 from orchestrations.names import run_id
 from orchestrations.pipeline import Pipeline
 from orchestrations.retraining import retraining
-from tests.unit.orchestrations.driver import Driver, Instance, answered_by
+from tests.simulation.task_hub import HubInstance
+from tests.unit.orchestrations.driver import Driver, answered_by
 from tests.unit.orchestrations.examples import DATASET, PIPELINE, run_request
 
 GOOD = {"accuracy": 0.97, "champion_accuracy": 0.93}
@@ -115,7 +116,7 @@ class Cluster:
         assert instance.error is None
         return RunStatus.from_dict(instance.output)
 
-    def start(self, attempt: int = 1, pipeline: Pipeline = PIPELINE, **more: Any) -> Instance:
+    def start(self, attempt: int = 1, pipeline: Pipeline = PIPELINE, **more: Any) -> HubInstance:
         request = run_request(attempt).model_copy(update={"pipeline": pipeline, **more})
         name = run_id("digits", DATASET.version, attempt)
         instance = self.driver.start("retraining", name, RunInput(request=request).to_dict())
@@ -126,7 +127,7 @@ class Cluster:
         """Raise the event for the first attempt."""
         run = run_id("digits", DATASET.version, 1)
         for each in seconds:
-            self.driver.at(each, lambda: self.driver.instances[run].raise_event(WAKE_UP))
+            self.driver.raise_event_at(each, run, WAKE_UP)
 
     def requests(self, name: str) -> list[Any]:
         return [request for called, request in self.calls if called == name]

@@ -111,7 +111,7 @@ def test_without_its_marker_a_batch_is_overdue_and_trained_on_when_it_comes() ->
     (alert,) = zone.alerts
     assert alert.kind == "landing-overdue"
     assert alert.details["marker"] == "_SUCCESS"
-    assert not zone.driver.instances[landing_instance("digits")].live
+    assert not zone.driver.instances[landing_instance("digits")].is_live
     zone.put_marker()
     zone.driver.run()
     assert zone.outcomes == ["started"], "it is whole, though late"

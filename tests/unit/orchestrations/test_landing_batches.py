@@ -214,7 +214,7 @@ def test_a_broken_run_does_not_stop_the_zone() -> None:
 
     zone = Zone(retraining=broken)
     land(zone, 0.0)
-    assert not zone.driver.instances[landing_instance("digits")].live
+    assert not zone.driver.instances[landing_instance("digits")].is_live
     assert zone.driver.instances[landing_instance("digits")].error is None
 
 
@@ -308,5 +308,5 @@ def test_one_run_per_distinct_content_and_nothing_left_behind(
         zone.driver.run()
     assert len(zone.trained) == len(set(zone.trained))
     assert version_of(zone.lines()) in zone.trained
-    assert all(not instance.live for instance in zone.driver.instances.values())
+    assert all(not instance.is_live for instance in zone.driver.instances.values())
     assert all(instance.error is None for instance in zone.driver.instances.values())
