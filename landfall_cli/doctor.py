@@ -85,13 +85,12 @@ def examine(api: Api) -> Iterator[Check]:
         for operation in operations.values()
     }
     missing = sorted(OPERATIONS - known)
-    yield Check(
-        name="API",
-        verdict="bad" if missing else "good",
-        finding=f"{api.connection.url} lacks {', '.join(missing)}"
-        if missing
-        else f"{api.connection.url} answers and accepts the key (from {api.connection.source})",
-        remedy="Deploy the release that this command line belongs to." if missing else None,
+    url = api.connection.url
+    yield _check(
+        "API",
+        f"{url} lacks {', '.join(missing)}" if missing else None,
+        f"{url} answers and accepts the key (from {api.connection.source})",
+        "Deploy the release that this command line belongs to.",
     )
     yield from _ask("storage", lambda: api.get("/api/runs", limit=1), _storage, STORAGE_REMEDY)
     yield from _ask("Service Bus", lambda: api.get("/api/dead-letters"), _letters, BUS_REMEDY)
@@ -134,6 +133,12 @@ def _ask(
     yield from judge(document)
 
 
+def _check(name: str, problem: str | None, otherwise: str, remedy: str) -> Check:
+    if problem is None:
+        return Check(name=name, verdict="good", finding=otherwise)
+    return Check(name=name, verdict="bad", finding=problem, remedy=remedy)
+
+
 def _storage(_: Any) -> Iterator[Check]:
     yield Check(name="storage", verdict="good", finding="the index of runs can be read")
 
@@ -141,12 +146,8 @@ def _storage(_: Any) -> Iterator[Check]:
 def _letters(document: Any) -> Iterator[Check]:
     count = len(document["dead_letters"])
     more = "or more " if document["next"] else ""
-    yield Check(
-        name="Service Bus",
-        verdict="bad" if count else "good",
-        finding=f"{count} {more}dead letters" if count else "no dead letter",
-        remedy="See `landfall dead-letters list`." if count else None,
-    )
+    problem = f"{count} {more}dead letters" if count else None
+    yield _check("Service Bus", problem, "no dead letter", "See `landfall dead-letters list`.")
 
 
 def _credentials(document: Any) -> Iterator[Check]:
@@ -171,27 +172,19 @@ def _nodes(document: Any) -> Iterator[Check]:
 
 def _azure_ml(document: Any) -> Iterator[Check]:
     problem = document["champion_problem"]
-    yield Check(
-        name="Azure ML",
-        verdict="bad" if problem else "good",
-        finding=problem or "the model registry can be read",
-        remedy=AZURE_ML_REMEDY if problem else None,
-    )
+    yield _check("Azure ML", problem, "the model registry can be read", AZURE_ML_REMEDY)
 
 
 def _pipelines(document: Any) -> Iterator[Check]:
     missing = {text: None for each in document["pipelines"] for text in each["missing_settings"]}
-    yield Check(
-        name="settings",
-        verdict="bad" if missing else "good",
-        finding="; ".join(missing) or "every app setting that a pipeline needs is there",
-        remedy="docs/app-settings.md says what each is for." if missing else None,
+    yield _check(
+        "settings",
+        "; ".join(missing) or None,
+        "every app setting that a pipeline needs is there",
+        "docs/app-settings.md says what each is for.",
     )
     for each in document["pipelines"]:
-        is_bad = each["state"] == "needs-a-human"
-        yield Check(
-            name=f"pipeline {each['name']}",
-            verdict="bad" if is_bad else "good",
-            finding=each["sentence"],
-            remedy=f"See `landfall pipelines get {each['name']}`." if is_bad else None,
-        )
+        name, sentence = each["name"], each["sentence"]
+        problem = sentence if each["state"] == "needs-a-human" else None
+        remedy = f"See `landfall pipelines get {name}`."
+        yield _check(f"pipeline {name}", problem, sentence, remedy)

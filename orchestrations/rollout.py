@@ -83,7 +83,8 @@ def rollout(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[st
             except _Ends as end:
                 run.move("rolling_back", ending=end.ending, reason=end.reason)
             except LandfallError as error:
-                run.move("rolling_back", ending="rolled_back", reason=_describe(error))
+                reason = shorten(f"{type(error).__name__}: {error}", REASON_LIMIT_CHARACTERS)
+                run.move("rolling_back", ending="rolled_back", reason=reason)
         if run.progress.ending is not None:
             yield from _restore(run, run.progress.ending)
     except ContinuesAsNew:
@@ -281,7 +282,3 @@ def _release(run: RolloutGeneration) -> Generator[Any, Any, None]:
     with contextlib.suppress(LandfallError):
         request = ReleaseEndpoint(rollout=run.id, endpoint=run.deploy.endpoint)
         yield from call(run.context, request)
-
-
-def _describe(error: LandfallError) -> str:
-    return shorten(f"{type(error).__name__}: {error}", REASON_LIMIT_CHARACTERS)

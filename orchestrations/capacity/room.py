@@ -56,13 +56,7 @@ class Room:
 
         Those whose nodes are taken away too often are left out where there is another one.
         """
-        found = [
-            option
-            for option in run.options
-            if option.shortage is None
-            and self.queues.limit(run.queue, option.flavor) >= option.nodes
-            and self.is_affordable(run, option)
-        ]
+        found = [each for each in self._possible(run) if self.is_affordable(run, each)]
         return [each for each in found if not self.is_evicted(each.flavor)] or found
 
     def is_evicted(self, flavor: str) -> bool:
@@ -104,10 +98,12 @@ class Room:
 
     def lacks_only_money(self, run: WaitingRun) -> bool:
         """Whether the run could be admitted some day, but not with what is left of the budget."""
-        possible = [
+        return bool(self._possible(run)) and not self.usable(run)
+
+    def _possible(self, run: WaitingRun) -> list[NodesWanted]:
+        return [
             option
             for option in run.options
             if option.shortage is None
             and self.queues.limit(run.queue, option.flavor) >= option.nodes
         ]
-        return bool(possible) and not self.usable(run)

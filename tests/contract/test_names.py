@@ -29,35 +29,21 @@ from orchestrations.rollout import rollout
 INFRA = APP_FOLDER / "infra" / "local"
 PIPELINES = load_pipelines(APP_FOLDER / "pipelines", records_container="landfall")
 
+
+def from_queue(name: str, **more: str) -> list[dict[str, Any]]:
+    trigger = {"type": "serviceBusTrigger", "queueName": name, "connection": "ServiceBus"}
+    return [trigger | more]
+
+
 # Name → its bindings but for the durable client, without what says nothing (direction, parameter).
 OTHER_TRIGGERS: dict[str, list[dict[str, Any]]] = {
-    "on_blob_events": [
-        {
-            "type": "serviceBusTrigger",
-            "queueName": "blob-events",
-            "connection": "ServiceBus",
-            "cardinality": "MANY",
-        },
-    ],
+    "on_blob_events": from_queue("blob-events", cardinality="MANY"),
     "on_blob_event": [{"type": "eventGridTrigger"}],
-    "on_job_events": [
-        {
-            "type": "serviceBusTrigger",
-            "queueName": "job-events",
-            "connection": "ServiceBus",
-            "cardinality": "MANY",
-        },
-    ],
+    "on_job_events": from_queue("job-events", cardinality="MANY"),
     "on_job_event": [{"type": "eventGridTrigger"}],
-    "on_retry": [
-        {"type": "serviceBusTrigger", "queueName": "retries", "connection": "ServiceBus"},
-    ],
-    "on_rollout": [
-        {"type": "serviceBusTrigger", "queueName": "rollouts", "connection": "ServiceBus"},
-    ],
-    "deliver_notification": [
-        {"type": "serviceBusTrigger", "queueName": "notifications", "connection": "ServiceBus"},
-    ],
+    "on_retry": from_queue("retries"),
+    "on_rollout": from_queue("rollouts"),
+    "deliver_notification": from_queue("notifications"),
     "reconcile": [{"type": "timerTrigger", "schedule": "%RECONCILE_SCHEDULE%"}],
     "raise_alarms": [{"type": "timerTrigger", "schedule": "%RECONCILE_SCHEDULE%"}],
 }

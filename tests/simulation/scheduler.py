@@ -211,12 +211,6 @@ class Scheduler(asyncio.AbstractEventLoop):
         self.spawn(run)
         return future
 
-    async def sleep(self, seconds: float) -> None:
-        """Let a coroutine wait."""
-        future: asyncio.Future[None] = self.create_future()
-        self.after(seconds, lambda: future.done() or future.set_result(None))
-        await future
-
     def get_debug(self) -> bool:
         return False
 

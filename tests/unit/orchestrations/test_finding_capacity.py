@@ -8,7 +8,7 @@ from typing import Any
 from orchestrations.contracts.base import Contract
 from orchestrations.contracts.capacity import Admitted, NodesReturned, RankedOptions, RequestNodes
 from orchestrations.contracts.costs import RunCost
-from orchestrations.contracts.jobs import CancelRequest
+from orchestrations.contracts.jobs import CancelRequest, JobState
 from orchestrations.contracts.runs import RunStatus
 from orchestrations.errors import QuotaExceeded
 from orchestrations.waiting import NODES_POLL_SECONDS, POLLS_PER_GENERATION
@@ -63,6 +63,16 @@ class ClusterWithQueue(Cluster):
         return Admitted(option=option, since=self.driver.now)
 
 
+def busy_for(seconds: float, **more: Any) -> ClusterWithQueue:
+    """A cluster without free nodes for so long; then the job is done."""
+    states: list[tuple[float, JobState]] = [
+        (0, "queued"),
+        (seconds + 200, "running"),
+        (seconds + 300, "completed"),
+    ]
+    return ClusterWithQueue(states, free_after=seconds, **more)
+
+
 def states(instance: Any) -> list[str]:
     return [state for state, _ in itertools.groupby(each["state"] for each in instance.statuses)]
 
@@ -92,9 +102,7 @@ def test_without_a_queue_nothing_is_asked_and_nothing_given_back() -> None:
 
 
 def test_a_run_waits_and_asks_again_by_itself() -> None:
-    cluster = ClusterWithQueue(
-        [(0, "queued"), (1000, "running"), (1100, "completed")], free_after=500
-    )
+    cluster = busy_for(500)
     instance = cluster.start(pipeline=IN_A_QUEUE)
     assert RunStatus.from_dict(instance.output).state == "succeeded"
     assert states(instance)[:4] == [
@@ -110,18 +118,10 @@ def test_a_run_waits_and_asks_again_by_itself() -> None:
 
 
 def test_a_wake_up_cuts_the_wait_short() -> None:
-    cluster = ClusterWithQueue([(0, "queued"), (100, "running"), (200, "completed")], free_after=10)
+    cluster = busy_for(10)
     cluster.wake_at(15)
     cluster.start(pipeline=IN_A_QUEUE)
     assert cluster.asked[-1] < 16
-
-
-def busy_for(seconds: float) -> ClusterWithQueue:
-    """A cluster without free nodes for so long; then the job is done."""
-    return ClusterWithQueue(
-        [(0, "queued"), (seconds + 200, "running"), (seconds + 300, "completed")],
-        free_after=seconds,
-    )
 
 
 def test_a_long_wait_goes_on_in_new_generations_and_keeps_its_place() -> None:
@@ -180,11 +180,7 @@ def test_an_option_that_azure_ml_refuses_is_skipped() -> None:
 
 
 def test_an_outage_of_the_records_does_not_end_the_wait() -> None:
-    cluster = ClusterWithQueue(
-        [(0, "queued"), (1000, "running"), (1100, "completed")],
-        free_after=700,
-        outages={"request_nodes": range(100, 400)},
-    )
+    cluster = busy_for(700, outages={"request_nodes": range(100, 400)})
     assert cluster.run(pipeline=IN_A_QUEUE).state == "succeeded"
 
 
