@@ -22,7 +22,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -330,7 +330,11 @@ async def _keep_running(parts: list[PartProcess], notify: Callable[[str], None])
             group.create_task(keep_part_running(part, notify))
 
 
-async def keep_part_running(part: PartProcess, notify: Callable[[str], None]) -> None:
+async def keep_part_running(
+    part: PartProcess,
+    notify: Callable[[str], None],
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> None:
     """Start a part again whenever it has ended, until cancelled.
 
     Raises:
@@ -355,7 +359,7 @@ async def keep_part_running(part: PartProcess, notify: Callable[[str], None]) ->
         else:
             how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
             notify(f"{part.name} ended ({how}): starting it again")
-            await asyncio.sleep(RESTART_PAUSES_SECONDS[deaths])
+            await sleep(RESTART_PAUSES_SECONDS[deaths])
             deaths += 1
         try:
             await _start(part, notify)

@@ -45,25 +45,25 @@ class DyingPart(PartProcess):
         return -9
 
 
-async def keep_running(part: DyingPart, said: list[str]) -> None:
-    """Until it has been started as often as told."""
-    keeping = asyncio.create_task(supervisor.keep_part_running(part, said.append))
+class Pauses(list[float]):
+    """The pauses between restarts, taken without waiting."""
+
+    async def sleep(self, seconds: float) -> None:
+        self.append(seconds)
+        await asyncio.sleep(0)
+
+
+async def keep_running(part: DyingPart, said: list[str], pauses: Pauses) -> None:
+    """Keep it running until it has been started as often as its list says."""
+    keeping = asyncio.create_task(supervisor.keep_part_running(part, said.append, pauses.sleep))
     while part.starts:
         await asyncio.sleep(0)
     keeping.cancel()
 
 
 @pytest.fixture
-def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    taken: list[float] = []
-    sleep = asyncio.sleep
-
-    async def pause(seconds: float) -> None:
-        taken.append(seconds)
-        await sleep(0)
-
-    monkeypatch.setattr(asyncio, "sleep", pause)
-    return taken
+def pauses() -> Pauses:
+    return Pauses()
 
 
 @pytest.fixture
@@ -72,11 +72,11 @@ def said() -> list[str]:
 
 
 async def test_a_part_that_keeps_dying_ends_all_and_shows_its_log(
-    tmp_path: Path, pauses: list[float], said: list[str]
+    tmp_path: Path, pauses: Pauses, said: list[str]
 ) -> None:
     part = DyingPart(tmp_path, [STARTS, FAILS, STARTS, FAILS, STARTS, STARTS])
     with pytest.raises(StartError, match="storage keeps dying:\nout of cheese") as caught:
-        await supervisor.keep_part_running(part, said.append)
+        await supervisor.keep_part_running(part, said.append, pauses.sleep)
     assert f"State is kept: {tmp_path} has what was acknowledged" in str(caught.value)
     assert f"move {tmp_path / 'storage'} away: it begins empty" in str(caught.value)
     assert pauses == list(supervisor.RESTART_PAUSES_SECONDS)
@@ -97,21 +97,21 @@ async def test_a_part_that_takes_too_long_is_ended_and_named(
 
 
 async def test_a_restart_that_failed_is_tried_again(
-    tmp_path: Path, pauses: list[float], said: list[str]
+    tmp_path: Path, pauses: Pauses, said: list[str]
 ) -> None:
     part = DyingPart(tmp_path, [FAILS, FAILS, STARTS])
-    await keep_running(part, said)
+    await keep_running(part, said, pauses)
     assert said[-1].startswith("storage is ready")
-    assert [pause for pause in pauses if pause] == [1.0, 2.0]
+    assert pauses == [0.0, 1.0, 2.0]
 
 
 async def test_a_part_that_recovered_begins_with_the_first_pause_again(
-    tmp_path: Path, pauses: list[float], said: list[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, pauses: Pauses, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supervisor, "HEALTHY_AFTER_SECONDS", -1.0)  # it is healthy at once
     part = DyingPart(tmp_path, [STARTS] * 8)
-    await keep_running(part, said)
-    assert not any(pauses)
+    await keep_running(part, said, pauses)
+    assert set(pauses) == {supervisor.RESTART_PAUSES_SECONDS[0]}
 
 
 def test_the_folder_that_describes_the_local_cloud(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def _nobody(_: int) -> bool:
 
 
 async def test_a_recycled_process_is_started_at_once_and_as_often_as_it_asks(
-    tmp_path: Path, pauses: list[float], said: list[str]
+    tmp_path: Path, pauses: Pauses, said: list[str]
 ) -> None:
     class Recycled(DyingPart):
         async def ended(self) -> int:
@@ -179,6 +179,6 @@ async def test_a_recycled_process_is_started_at_once_and_as_often_as_it_asks(
 
     rounds = 3 * len(supervisor.RESTART_PAUSES_SECONDS)
     part = Recycled(tmp_path, [STARTS] * rounds + [FAILS])
-    await keep_running(part, said)
-    assert [pause for pause in pauses if pause] == []
+    await keep_running(part, said, pauses)
+    assert pauses == []
     assert len([line for line in said if "its process is recycled" in line]) == rounds + 1
