@@ -1,4 +1,4 @@
-"""The Durable Functions extension as the Functions host uses it: the composition of the engine."""
+"""The Durable Functions extension for the Functions host: composes store, engine and HTTP API."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class DurableExtension:
     """One task hub of one function app.
 
     Args:
-        database_path: the SQLite file that holds it, made when missing.
-        base_url: where `routes()` are reached, without a trailing slash.
-        system_key: the key in the links that instances are managed by.
-        opens_webhook: whether a key opens the management API.
-        app: has the functions.
-        sharing: how this host shares the task hub with others; None: it has it alone.
+        database_path: the task hub's SQLite file, created if missing.
+        base_url: the base URL of `routes()`, without a trailing slash.
+        system_key: the key in the management URLs of instances.
+        opens_webhook: tells whether a key gives access to the management API.
+        app: the functions.
+        sharing: how this host shares the task hub with others; None: it is the only host.
     """
 
     def __init__(
@@ -55,11 +55,11 @@ class DurableExtension:
         return self._api.routes()
 
     def client_binding(self) -> str:
-        """The JSON that a durableClient input binding is given."""
+        """The JSON value of a durableClient input binding."""
         return self._links.client_binding
 
     def fire_timers(self) -> None:
-        """Check for due timers, after a test has moved the clock."""
+        """Fire the timers that are due; for tests that move the clock."""
         self._dispatcher.fire_timers()
 
     async def start(self) -> None:
@@ -70,9 +70,9 @@ class DurableExtension:
             await self._share.start()
 
     async def stop(self, drain_seconds: float) -> None:
-        """Begin nothing more, wait so long for running functions, close the store.
+        """Start no more functions, wait up to `drain_seconds` for running ones, close the store.
 
-        What was cancelled runs again after the next start.
+        Functions that are still running then are canceled; they run again after the next start.
         """
         await (self._share or self._dispatcher).stop(drain_seconds)
         self._store.close()

@@ -1,4 +1,4 @@
-"""host.json `extensions.durableTask`: the settings that the local engine honours.
+"""host.json `extensions.durableTask`: the settings that the local engine supports.
 
 https://learn.microsoft.com/azure/azure-functions/durable/durable-functions-bindings#host-json
 """
@@ -20,7 +20,7 @@ from localazure.functions.durable.engine.partitions import (
 )
 from localazure.functions.durable.engine.versioning import FailureStrategy, MatchStrategy
 
-# "10X the number of processors on the current machine", the default of the real host for both.
+# The real host's default: "10X the number of processors on the current machine".
 DEFAULT_CONCURRENCY = 10 * (os.cpu_count() or 1)
 
 
@@ -44,13 +44,13 @@ class _HttpSettings(OpenConfigurationModel):
 class _StorageProvider(OpenConfigurationModel):
     type: str = "azureStorage"
     partition_count: Annotated[int, Field(gt=0, le=MOST_PARTITIONS)] = DEFAULT_PARTITION_COUNT
-    """Of a task hub that several hosts share."""
+    """The number of partitions of a task hub that several hosts share."""
 
 
 class DurableOptions(OpenConfigurationModel):
     """Settings of one task hub."""
 
-    hub_name: _Text = "TestHubName"  # what the real host calls it on a developer's machine
+    hub_name: _Text = "TestHubName"  # the real host's default on a developer's machine
     max_concurrent_activity_functions: _Count = DEFAULT_CONCURRENCY
     max_concurrent_orchestrator_functions: _Count = DEFAULT_CONCURRENCY
     max_concurrent_entity_functions: _Count = DEFAULT_CONCURRENCY
@@ -66,7 +66,7 @@ class DurableOptions(OpenConfigurationModel):
     storage_provider: _StorageProvider = _StorageProvider()
 
     def resolved(self, resolve: Callable[[str], str]) -> Self:
-        """With app settings in place of their names, `%NAME%`. Raises as `resolve`."""
+        """Return a copy with `%NAME%` replaced by app settings. Raises the errors of `resolve`."""
         texts = {"hub_name": self.hub_name, "default_version": self.default_version}
         return self.model_copy(
             update={field: resolve(text) for field, text in texts.items() if text is not None}
@@ -81,12 +81,12 @@ class DurableOptions(OpenConfigurationModel):
     def is_in_azure_storage(self) -> bool:
         """Whether the task hub is in Azure Storage, the default.
 
-        There starts of one id at the same time all succeed, and one input wins.
+        With Azure Storage, simultaneous starts of one id all succeed, and one input is used.
         """
         return self.storage_provider.type.casefold() == "azurestorage"
 
     @property
     def payload_limit_bytes(self) -> int | None:
-        """Of an input, output or event; None where large ones are moved to blobs."""
+        """The limit of an input, output or event; None where large payloads are moved to blobs."""
         is_scheduler = self.storage_provider.type.casefold() == "azuremanaged"
         return limits.DURABLE_SCHEDULER_PAYLOAD.value if is_scheduler else None

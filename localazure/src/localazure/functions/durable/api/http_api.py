@@ -1,7 +1,7 @@
-"""The HTTP API: once for the SDK's client (`/durabletask`), once public (`/runtime/webhooks/…`).
+"""The HTTP API: `/durabletask` for the SDK's client, `/runtime/webhooks/…` for the public.
 
-As in the real extension both have the same requests and responses. The public one requires a key;
-the other one is for programs on this machine only.
+As in the real extension, both have the same requests and responses. The public address requires a
+key; the other one accepts requests from this machine only.
 https://learn.microsoft.com/azure/azure-functions/durable/durable-functions-http-api
 """
 
@@ -38,7 +38,7 @@ RETRY_AFTER_START_SECONDS = 10
 RETRY_AFTER_POLL_SECONDS = 5
 
 OpensWebhook = Callable[[str | None], bool]
-"""Whether a key, None for no key, opens the public API."""
+"""Returns whether a key (None: the request has none) gives access to the public API."""
 
 
 class HttpApi:
@@ -53,7 +53,7 @@ class HttpApi:
         """All routes, under both prefixes."""
         handlers: list[tuple[str, str, Handler]] = [
             ("POST", "/orchestrators/{name}", self._start),
-            # The rest of the path, since the SDK's client does not quote the id.
+            # The id is the rest of the path, because the SDK's client does not quote it.
             ("POST", r"/orchestrators/{name}/{instance:[\s\S]*}", self._start),
             ("GET", "/instances{slash:/?}", self._list),
             ("DELETE", "/instances{slash:/?}", self._purge_by),
@@ -101,7 +101,7 @@ class HttpApi:
     async def _finished_or_started(
         self, request: web.Request, instance_id: str, timeout_s: float
     ) -> web.Response:
-        """The output of an instance that completes in time, else its management URLs."""
+        """Respond with the output if the instance completes in time, else with management URLs."""
         try:
             instance = await asyncio.wait_for(self._hub.finished(instance_id), timeout_s)
         except TimeoutError:
@@ -149,7 +149,7 @@ class HttpApi:
         page_size = parameters.page_size(request)
         wanted = parameters.query(request)
         after = parameters.read_token(request.headers.get(parameters.CONTINUATION_HEADER))
-        # The SDK's client does not follow continuation tokens, so it gets everything.
+        # The SDK's client does not follow continuation tokens, so it gets all instances at once.
         if request.path.startswith(RPC_PATH) and "top" not in request.query:
             return await self._list_all(request, wanted)
         found = self._hub.store.query(wanted, after=after, limit=page_size)
@@ -159,7 +159,7 @@ class HttpApi:
         )
 
     async def _list_all(self, request: web.Request, wanted: InstanceQuery) -> web.StreamResponse:
-        """All of them, written a page at a time: neither memory nor the event loop has to hold."""
+        """Stream all instances page by page, to bound memory and keep the event loop responsive."""
         response = web.StreamResponse(headers={parameters.CONTINUATION_HEADER: ""})
         response.content_type = "application/json"
         await response.prepare(request)
@@ -195,7 +195,7 @@ class HttpApi:
         return web.json_response({"instancesDeleted": count})
 
     async def _purge_by(self, request: web.Request) -> web.Response:
-        # By these conditions only, as the real API.
+        # As in the real API, a purge ignores the prefix of instance ids.
         wanted = replace(parameters.query(request), prefix="")
         if wanted.created_from is None:
             return _error(400, "Please provide value for 'createdTimeFrom' parameter.")
@@ -271,7 +271,7 @@ def _is_local(request: web.Request) -> bool:
 
 
 def _error(code: int, message: str) -> web.Response:
-    """The error body of the real host, of which the SDK reads ExceptionMessage."""
+    """The error body of the real host. The SDK reads its ExceptionMessage."""
     return web.json_response({"Message": message, "ExceptionMessage": message}, status=code)
 
 

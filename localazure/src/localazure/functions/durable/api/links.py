@@ -14,7 +14,7 @@ RPC_PATH = "/durabletask"
 WEBHOOK_PATH = "/runtime/webhooks/durabletask"
 CONNECTION_NAME = "Storage"
 
-# The SDK replaces this by the instance id in the binding's URLs.
+# The SDK replaces it with the instance id in the binding's URLs.
 INSTANCE_ID_PLACEHOLDER = "INSTANCEID"
 
 
@@ -34,7 +34,7 @@ class Links:
         )
 
     def management(self, instance_id: str) -> dict[str, str]:
-        """The payload of the response to a start: the management URLs of an instance."""
+        """The management URLs of an instance, which are the body of the response to a start."""
         instance = f"{self.base_url}{WEBHOOK_PATH}/instances/{quote(instance_id, safe='')}"
         query = self._query
         return {

@@ -26,33 +26,33 @@ class BadRequest(Exception):
 
 
 async def json_body(request: web.Request) -> str | None:
-    """The body, None when there is none.
+    """Return the JSON text of the body; None if the body is empty.
 
     Raises:
-        BadRequest: it is not JSON.
+        BadRequest: the body is not JSON.
     """
     try:
         text = await request.text()
         json.loads(text or "null")
-    except (ValueError, LookupError) as error:  # LookupError: a charset that Python does not know
+    except (ValueError, LookupError) as error:  # LookupError: unknown charset
         raise BadRequest(f"Invalid JSON content: {error}") from error
     return text or None
 
 
-# Of a start: those of the HTTP API, and what the links of the client binding add.
+# Query parameters of a start: those of the HTTP API and those in the client binding's links.
 _START_PARAMETERS: Final = frozenset(
     {"version", "timeout", "pollinginterval", "code", "taskhub", "connection"}
 )
 
 
 def instance_to_start(request: web.Request) -> str | None:
-    """The id that a start asks for; None if it leaves the choice to the host.
+    """Return the instance id that a start requests; None if the host chooses one.
 
-    The SDK's client does not quote an id: what follows a question mark arrives as the query. (What
-    follows a # is not sent at all, here as on Azure: the instance has the id before it.)
+    The SDK's client does not quote an id, so the text after a question mark arrives as the query.
+    The text after a # is not sent at all: here and on Azure, the id is the text before it.
 
     Raises:
-        InvalidInstanceId: the id has a question mark.
+        InvalidInstanceId: the id contains a question mark.
     """
     instance_id = request.match_info.get("instance") or None
     is_from_sdk = request.path.startswith(RPC_PATH)
@@ -63,12 +63,12 @@ def instance_to_start(request: web.Request) -> str | None:
 
 
 def reason(request: web.Request) -> str:
-    """Why a client terminates, suspends, resumes or rewinds; may be empty."""
+    """The client's reason to terminate, suspend, resume or rewind an instance; may be empty."""
     return request.query.get("reason", "")
 
 
 def flag(request: web.Request, name: str, *, default: bool) -> bool:
-    """A yes or no of the query."""
+    """Return a boolean of the query."""
     text = request.query.get(name, "").lower()
     return text == "true" if text in ("true", "false") else default
 
@@ -82,9 +82,9 @@ def _moment(request: web.Request, name: str) -> datetime | None:
 
 
 def timeout_seconds(request: web.Request) -> float | None:
-    """The seconds that a start waits for the end; None if it does not wait.
+    """Return how many seconds a start waits for the instance's end; None if it does not wait.
 
-    The client has to give a polling interval too; it has no effect, as the host is notified.
+    The client must give a polling interval, too. It has no effect: the host does not poll.
     """
     given = [request.query.get(name) for name in ("timeout", "pollingInterval")]
     if None in given:
@@ -99,10 +99,10 @@ def timeout_seconds(request: web.Request) -> float | None:
 
 
 def page_size(request: web.Request) -> int:
-    """How many instances a page has.
+    """The number of instances per page.
 
     Raises:
-        BadRequest: it is not a whole number above 0.
+        BadRequest: `top` is not a positive integer.
     """
     text = request.query.get("top", str(DEFAULT_PAGE_SIZE))
     if not (text.isascii() and text.isdigit() and int(text) > 0):
@@ -115,7 +115,7 @@ def _statuses(request: web.Request) -> list[str]:
 
 
 def query(request: web.Request) -> InstanceQuery:
-    """The conditions on instances.
+    """The conditions of the query on instances.
 
     Raises:
         BadRequest: a time is not ISO 8601.
@@ -129,15 +129,15 @@ def query(request: web.Request) -> InstanceQuery:
 
 
 def write_token(last: Position) -> str:
-    """The continuation token of the page after an instance."""
+    """Return the continuation token of the page that follows an instance."""
     return base64.urlsafe_b64encode(json.dumps(last).encode()).decode()
 
 
 def read_token(token: str | None) -> Position | None:
-    """The instance that a page follows; None for the first page.
+    """Return the position of the last instance of the previous page; None for the first page.
 
     Raises:
-        BadRequest: this host has not made the token.
+        BadRequest: the token is not valid.
     """
     if not token:
         return None

@@ -21,10 +21,10 @@ def view(
     """The status payload of the real extension (HttpApiHandler.ConvertFrom).
 
     Args:
-        instance: what to show.
-        show_input: whether to show the input, null otherwise, and inputs in the history.
-        events: history to show, None for none.
-        show_output: whether results appear in the history.
+        instance: the instance to show.
+        show_input: whether to include the input (else null) and the inputs in the history.
+        events: the history to include; None: no history.
+        show_output: whether the history includes results.
     """
     execution = instance.execution
     shown: dict[str, Any] = {
@@ -43,18 +43,18 @@ def view(
 
 
 def seconds(moment: datetime) -> str:
-    """ISO 8601 to the second, as the real extension."""
+    """ISO 8601 with seconds, as in the real extension."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def compact(
     events: Sequence[Event], *, show_input: bool, show_output: bool
 ) -> list[dict[str, Any]]:
-    """History in the short form of the API: an end carries what it is the end of.
+    """The history in the API's short form: an event that ends a step includes the step's data.
 
-    As DurableClient.GetDurableOrchestrationStatusAsync of the extension: events that schedule an
-    activity or a sub-orchestration are folded into the events that end them, episode marks are left
-    out, ids too; names stand for event types. An input is the stored JSON text, a result its value.
+    As in the extension's DurableClient.GetDurableOrchestrationStatusAsync: events that schedule an
+    activity or a sub-orchestration are merged into the events that end them; the marks of episodes
+    and event ids are omitted; event types are names. Inputs are JSON texts, results are values.
     """
     scheduled = {
         event["EventId"]: event
@@ -82,7 +82,7 @@ _SHOWN = ("InstanceId", "OrchestrationStatus", "FireAt", "Reason", "Details", "D
 
 
 def _compact_one(event: Event, kind: EventType, task: Event | None) -> dict[str, Any]:
-    """An event; `task` is the one that scheduled what it ends."""
+    """The short form of an event. `task` is the event that scheduled the step that it ends."""
     line: dict[str, Any] = {
         "EventType": "".join(word.capitalize() for word in kind.name.split("_")),
         "Timestamp": event["Timestamp"],
@@ -100,7 +100,7 @@ def _compact_one(event: Event, kind: EventType, task: Event | None) -> dict[str,
 
 
 def _value(text: str | None) -> object:
-    """JSON text as a value; a text that is not JSON (the message of a failure) unchanged."""
+    """Parse JSON text. Text that is not JSON (the message of a failure) is returned unchanged."""
     if text is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""The size of a custom status, as the real extension counts it."""
+"""The size limit of a custom status, measured as in the real extension."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from localazure import limits
 
 
 def oversize_error(status_json: str | None) -> str | None:
-    """Why a custom status is refused, in the words of the real extension; None if it is not.
+    """Return the real extension's error for a custom status that is too large; None if it is not.
 
-    The real extension counts whole kilobytes and so lets up to 1,023 bytes more pass; the
-    documented limit is the one that counts here.
+    The real extension counts whole kilobytes, so it accepts up to 1,023 bytes more; this
+    function enforces the documented limit.
 
     Args:
-        status_json: JSON text; its escapes and spaces do not count.
+        status_json: JSON text. The size is that of its compact form without escapes.
     """
     limit_bytes = limits.DURABLE_CUSTOM_STATUS.value
     if status_json is None or 2 * len(status_json) <= limit_bytes:

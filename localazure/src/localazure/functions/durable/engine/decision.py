@@ -1,4 +1,4 @@
-"""The answer of an orchestrator: the orchestrator-out document of azure-functions-durable."""
+"""The decision of an orchestrator: the orchestrator-out document of azure-functions-durable."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from localazure.functions.durable.engine.invocation import FunctionFailed
 # orchestrator failed (azure.durable_functions.models.TaskOrchestrationExecutor).
 OUT_OF_PROC_MARK = "$OutOfProcData$:"
 # azure.durable_functions.models.ReplaySchema.V2 and newer: one flat list of actions, awaited one
-# after the other. The engine offers V3 and does not speak V1.
+# after the other. The engine offers V3 and does not support V1.
 OLDEST_SCHEMA = 1
 
-# The text of Python's json module.
+# The error of Python's json module.
 _NOT_JSON = re.compile(r"(TypeError: )?Object of type \w+ is not JSON serializable")
-# The SDK's text about the argument of a call in the orchestrator.
+# The SDK's error about the input of a call in an orchestrator.
 _INPUT_NOT_JSON = re.compile(r"(TypeError: )?class <class '[^']+'> does not expose a `to_json` .*")
-# Between the author's exception and the one with the document, which has the same text.
+# Separates the author's exception from the SDK's, which has the document and repeats its text.
 _CAUSE = "\n\nThe above exception was the direct cause of the following exception:\n"
 
 Action = dict[str, Any]
@@ -29,9 +29,9 @@ Action = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """Every action of an orchestrator so far, and its end if it has ended.
+    """All actions of an orchestrator so far, and its result or error if it has ended.
 
-    `error` is the failure's text without the host's own prefix. `output` and `custom_status` are
+    `error` is the failure's text without the host's prefix. `output` and `custom_status` are
     JSON texts, None where the document has none.
     """
 
@@ -42,11 +42,11 @@ class Decision:
     error_details: str = ""
     custom_status: str | None = None
     is_document: bool = True
-    """Whether the orchestrator gave its document: if not, none of its actions counts."""
+    """Whether the orchestrator returned a valid document. If not, its actions are ignored."""
 
 
 def from_answer(answer: str | None) -> Decision:
-    """Read the document that an orchestrator returned; a malformed one is a failed orchestrator."""
+    """Parse the document that an orchestrator returned. A malformed one becomes a failure."""
     try:
         document = json.loads(answer or "null")
         return _from_document(document, details="")
@@ -57,10 +57,10 @@ def from_answer(answer: str | None) -> Decision:
 
 
 def from_failure(failure: FunctionFailed) -> Decision:
-    """Read the document inside the SDK's exception; without one, the exception is the error.
+    """Parse the document in the SDK's exception; without a document, the exception is the error.
 
-    The exception's text may quote others of the kind, a sub-orchestration's for one, and so may the
-    document itself: the document sought is the one that reaches to the end of the text.
+    The exception's text and the document may both quote other documents, such as that of a
+    sub-orchestration. The document to parse is the one that extends to the end of the text.
     """
     return _explained(_read_failure(failure))
 
@@ -81,7 +81,7 @@ def _read_failure(failure: FunctionFailed) -> Decision:
 
 
 def _explained(decision: Decision) -> Decision:
-    """The same; a result that is not JSON with its remedy, and without the json module's frames."""
+    """Add the remedy to an error about a value that is not JSON; drop the json module's frames."""
     if decision.error is None:
         return decision
     if _INPUT_NOT_JSON.fullmatch(decision.error):
@@ -111,7 +111,7 @@ def _from_document(document: Any, details: str) -> Decision:
     status = document.get("customStatus")
     custom_status = None if status is None else json.dumps(status)
     too_large = oversize_error(custom_status)
-    if too_large is not None:  # as on Azure, before any of the actions is looked at
+    if too_large is not None:  # as on Azure, checked before the actions
         return Decision(error=too_large, is_document=False)
     return Decision(
         actions=document["actions"][0],

@@ -22,17 +22,17 @@ from localazure.functions.durable.engine.replay_cursor import ReplayCursor
 
 @dataclass(frozen=True, kw_only=True)
 class Effects:
-    """The changes of an episode, committed in one transaction.
+    """The changes made by an episode, committed in one transaction.
 
     Attributes:
         events: appended to history; they begin with OrchestratorStarted.
-        steps: work to hand out, in order: the events that record it.
-        status: of the instance from now on.
-        custom_status: JSON text, None leaves it as it was.
-        output: JSON text, once the instance has finished.
-        failure: what to log, once it has failed.
-        next_input: JSON text; not None: a new execution begins with it and history starts anew.
-        parent_event: what to tell the parent, once the instance has finished.
+        steps: the events that record new work, in order.
+        status: the instance's status after the episode.
+        custom_status: JSON text; None: unchanged.
+        output: JSON text, if the instance has finished.
+        failure: the text to log, if the instance has failed.
+        next_input: JSON text; if not None, a new execution starts with it and an empty history.
+        parent_event: the event for the parent, if the instance has finished.
     """
 
     events: list[Event]
@@ -48,7 +48,7 @@ class Effects:
 def begin(
     execution: Execution, at: str, *, started: bool, messages: Sequence[Event]
 ) -> list[Event]:
-    """The events with which an episode opens; the first one of all has ExecutionStarted."""
+    """Return the first events of an episode. In the first episode they include ExecutionStarted."""
     opening = [history.orchestrator_started(at)]
     if not started:
         opening.append(
@@ -75,16 +75,16 @@ def conclude(
     default_version: str | None,
     cursor: ReplayCursor | None = None,
 ) -> Effects:
-    """Compute the effects of an orchestrator's answer.
+    """Compute the effects of an orchestrator's decision.
 
     Args:
-        execution: what was run.
-        past: history of earlier episodes.
-        arrived: events of this one, as `begin` made them.
-        decision: the answer to both.
+        execution: the execution that the episode ran.
+        past: the history of earlier episodes.
+        arrived: the events of this episode, as returned by `begin`.
+        decision: the orchestrator's decision after all these events.
         known: the functions that may be called.
-        default_version: version of sub-orchestrations that name none.
-        cursor: has seen all of `past`, or nothing; None: nothing.
+        default_version: the version of sub-orchestrations that specify none.
+        cursor: a replay of all of `past`, or a new one; None: a new one.
     """
     arrived[0]["Actions"] = len(decision.actions)
     if not decision.is_document:
@@ -164,7 +164,7 @@ def fail(
     custom_status: str | None = None,
     steps: Sequence[Event] = (),
 ) -> Effects:
-    """The instance fails with `message` as its output. `events` begin with OrchestratorStarted."""
+    """Fail the instance with `message` as its output. `events` begin with OrchestratorStarted."""
     at: str = events[0]["Timestamp"]
     return Effects(
         events=[
@@ -182,7 +182,7 @@ def fail(
 
 
 def control(execution: Execution, at: str, *, started: bool, message: Event) -> Effects:
-    """An episode without the orchestrator: it is suspended, resumed or terminated by `message`."""
+    """An episode without the orchestrator: `message` suspends, resumes or terminates it."""
     kind = message["EventType"]
     opening = begin(execution, at, started=started, messages=[message])
     if kind == EventType.EXECUTION_TERMINATED:
@@ -215,11 +215,11 @@ CONTROL_EVENTS = frozenset(
 
 
 def next_batch(messages: Sequence[Event], *, started: bool, suspended: bool) -> list[int]:
-    """Which of the waiting messages the next episode takes, as indices.
+    """Return the indices of the waiting messages that the next episode consumes.
 
-    A termination goes before everything. Otherwise messages are taken in order up to the next
-    suspension or resumption, which is an episode of its own; a suspended instance takes nothing
-    but that. An instance that has not begun yet runs once before it can be suspended.
+    A termination takes precedence over all others. Otherwise messages are consumed in order up to
+    the next suspension or resumption, which has an episode of its own. A suspended instance
+    consumes only these. An instance that has not started runs once before it can be suspended.
     """
     kinds: list[Any] = [message["EventType"] for message in messages]
     if EventType.EXECUTION_TERMINATED in kinds:

@@ -2,9 +2,9 @@
 
 An event is a JSON object with PascalCase keys, as the real extension serializes the history of the
 Durable Task Framework (github.com/Azure/durabletask, DurableTask.Core/History). Two keys are our
-own and are ignored by the SDK: `Actions` on OrchestratorStarted (how many top-level actions the
-orchestrator had taken when that episode ended) and `RetryOf` on whatever a retry policy scheduled
-(the event id of the first attempt).
+own and are ignored by the SDK: `Actions` on OrchestratorStarted (the number of top-level actions
+of the orchestrator when that episode ended) and `RetryOf` on the attempts and timers of a retry
+policy (the event id of the first attempt).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final
 
 Event = dict[str, Any]
 
-NO_EVENT_ID = -1  # events that answer another one have no sequence id of their own
+NO_EVENT_ID = -1  # of events that have no sequence id, such as TaskCompleted
 
 
 class EventType(IntEnum):
@@ -54,24 +54,24 @@ STEPS: Final = frozenset(
         EventType.EVENT_SENT,
     }
 )
-"""The events that record what an orchestrator has begun."""
+"""The events that record a step of an orchestrator."""
 
 
 def ended_step(event: Event) -> int | None:
-    """The event id of the step that an event ends; None if it ends none."""
+    """Return the event id of the step that an event ends; None if it ends no step."""
     is_timer = event["EventType"] == EventType.TIMER_FIRED
     return event.get("TimerId" if is_timer else "TaskScheduledId")
 
 
 def timestamp(moment: datetime) -> str:
-    """A UTC moment as ISO 8601 with microseconds and Z."""
+    """Format a time as ISO 8601 in UTC, with microseconds and Z."""
     if moment.tzinfo is not UTC:
         moment = moment.astimezone(UTC)
     return moment.isoformat(timespec="microseconds")[:-6] + "Z"
 
 
 def parse_timestamp(text: str) -> datetime:
-    """Parse the output of `timestamp`, or any ISO 8601 text; without an offset it is UTC."""
+    """Parse the output of `timestamp`, or any ISO 8601 text; the default offset is UTC."""
     moment = datetime.fromisoformat(text)
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
@@ -81,7 +81,7 @@ def _event(kind: EventType, at: str, event_id: int = NO_EVENT_ID, /, **fields: o
 
 
 def orchestrator_started(at: str) -> Event:
-    """An episode begins; the orchestrator's deterministic clock reads `at` (ISO 8601)."""
+    """An episode began; the orchestrator's deterministic clock shows `at` (ISO 8601)."""
     return _event(EventType.ORCHESTRATOR_STARTED, at)
 
 
@@ -100,7 +100,7 @@ def execution_started(
     execution_id: str,
     parent_instance_id: str | None,
 ) -> Event:
-    """The orchestration begins with `input_json` (JSON text)."""
+    """The orchestration started with `input_json` (JSON text)."""
     parent = parent_instance_id and {"OrchestrationInstance": {"InstanceId": parent_instance_id}}
     return _event(
         EventType.EXECUTION_STARTED,
@@ -120,17 +120,17 @@ def execution_completed(at: str, *, status: str, result: str | None) -> Event:
 
 
 def execution_terminated(at: str, reason: str) -> Event:
-    """The orchestration is terminated."""
+    """The orchestration was terminated."""
     return _event(EventType.EXECUTION_TERMINATED, at, Input=reason)
 
 
 def execution_suspended(at: str, reason: str) -> Event:
-    """The orchestration is suspended."""
+    """The orchestration was suspended."""
     return _event(EventType.EXECUTION_SUSPENDED, at, Reason=reason)
 
 
 def execution_resumed(at: str, reason: str) -> Event:
-    """The orchestration is resumed."""
+    """The orchestration was resumed."""
     return _event(EventType.EXECUTION_RESUMED, at, Reason=reason)
 
 
@@ -199,7 +199,7 @@ def timer_created(at: str, event_id: int, fire_at: str) -> Event:
 
 
 def timer_fired(at: str, timer_id: int, fire_at: str) -> Event:
-    """A durable timer is due."""
+    """A durable timer fired."""
     return _event(EventType.TIMER_FIRED, at, TimerId=timer_id, FireAt=fire_at)
 
 
@@ -211,12 +211,12 @@ def event_sent(at: str, event_id: int, *, target: str, input_json: str) -> Event
 
 
 def event_raised(at: str, name: str, input_json: str | None) -> Event:
-    """An external event, or the answer of an entity (its name is then the request's id)."""
+    """An external event, or an entity's response (then its name is the request's id)."""
     return _event(EventType.EVENT_RAISED, at, Name=name, Input=input_json)
 
 
 def generic_event(at: str, data: str) -> Event:
-    """A remark that wakes the orchestrator and is ignored by it."""
+    """An event that wakes the orchestrator, which ignores its data."""
     return _event(EventType.GENERIC_EVENT, at, Data=data)
 
 
@@ -224,22 +224,22 @@ _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def encode(events: Sequence[Event]) -> str:
-    """Events as JSON objects joined by commas: the inside of an array."""
+    """Encode events as JSON objects joined by commas, without the brackets of an array."""
     return _encode(events)[1:-1]
 
 
 def decode(text: str) -> list[Event]:
-    """Decode the output of `encode` (joined by commas) to events.
+    """Decode one or more outputs of `encode`, joined by commas.
 
     Raises:
         ValueError: the text is damaged.
     """
     events: list[Event] = json.loads(f"[{text}]")
     for event in events:
-        event.pop("IsPlayed", None)  # stored by earlier versions
+        event.pop("IsPlayed", None)  # in stores of earlier versions
     return events
 
 
 def played(events: Iterable[Event], *, is_played: bool) -> list[Event]:
-    """Events as the SDK reads them: each tells whether the orchestrator has seen it before."""
+    """Events with the SDK's `IsPlayed` flag: whether the orchestrator has processed them before."""
     return [{**event, "IsPlayed": is_played} for event in events]

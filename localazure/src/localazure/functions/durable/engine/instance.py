@@ -9,7 +9,7 @@ from typing import Final
 
 
 class Status(StrEnum):
-    """Runtime status, as `azure.durable_functions.OrchestrationRuntimeStatus` spells it."""
+    """Runtime status, with the values of `azure.durable_functions.OrchestrationRuntimeStatus`."""
 
     PENDING = "Pending"
     RUNNING = "Running"
@@ -25,7 +25,7 @@ FINISHED: Final = frozenset(Status) - LIVE
 
 @dataclass(frozen=True, kw_only=True)
 class Parent:
-    """The parent of a sub-orchestration, and its event id there."""
+    """The parent of a sub-orchestration, and the event in its history that created it."""
 
     instance_id: str
     execution_id: str
@@ -34,7 +34,7 @@ class Parent:
 
 @dataclass(frozen=True, kw_only=True)
 class Execution:
-    """One execution of an instance: fixed from its start to continue-as-new or its end."""
+    """One execution of an instance: constant until continue-as-new or the instance's end."""
 
     instance_id: str
     execution_id: str
@@ -45,7 +45,7 @@ class Execution:
     parent: Parent | None = None
 
     def as_parent(self, event_id: int) -> Parent:
-        """The parent of the sub-orchestration of one of its events."""
+        """This execution as the parent of the sub-orchestration created by its event `event_id`."""
         return Parent(
             instance_id=self.instance_id, execution_id=self.execution_id, event_id=event_id
         )

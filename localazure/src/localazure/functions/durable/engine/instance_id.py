@@ -10,15 +10,15 @@ from typing import Final
 
 from localazure import limits
 
-_FORBIDDEN: Final = frozenset("/\\#?")  # keys of Azure Storage cannot hold them
+_FORBIDDEN: Final = frozenset("/\\#?")  # not allowed in keys of Azure Storage
 
 
 class InvalidInstanceId(ValueError):
-    """An instance id that the real extension rejects."""
+    """The real extension rejects this instance id."""
 
 
 def check_instance_id(instance_id: str) -> None:
-    """Reject ids that the real extension rejects.
+    """Raise if the real extension rejects an id.
 
     Raises:
         InvalidInstanceId: with the reason.

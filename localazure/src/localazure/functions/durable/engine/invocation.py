@@ -11,10 +11,10 @@ Trigger = str | OrchestratorTrigger
 Invoke = Callable[[str, Trigger], Awaitable[str | None]]
 """`invoke(function_name, trigger)` -> the function's encoded return value (JSON), or None.
 
-For an orchestrator the trigger is an `OrchestratorTrigger` and the answer the orchestrator-out
-document of azure-functions-durable; for an activity it is the JSON of its input and of its result;
-for an entity the batch document and the entity-out document. Raises FunctionFailed when user code
-raised; any other exception means that the function may not have run, and it is invoked again later.
+For an orchestrator, the trigger is an `OrchestratorTrigger` and the result the orchestrator-out
+document of azure-functions-durable. For an activity, they are JSON texts: its input and its result.
+For an entity, they are the batch document and the entity-out document. Raises FunctionFailed if
+user code raised. After any other exception, the function may not have run, and is invoked again.
 """
 
 
@@ -22,8 +22,8 @@ class FunctionFailed(Exception):
     """User code raised.
 
     Args:
-        type_name: class of the exception, unqualified, as the Python worker reports it.
-        message: its text.
+        type_name: unqualified class name of the exception, as the Python worker reports it.
+        message: the exception's text.
         stack: the formatted traceback.
     """
 
@@ -38,7 +38,7 @@ class KnownFunctions:
     """The names that the app registered; function names are matched case-insensitively.
 
     Args:
-        names: by kind: `orchestrator`, `activity`, `entity`.
+        names: function names by kind: `orchestrator`, `activity`, `entity`.
     """
 
     def __init__(self, **names: Iterable[str]) -> None:
@@ -47,7 +47,7 @@ class KnownFunctions:
         }
 
     def resolve(self, kind: str, name: str) -> str | None:
-        """The name under which a function was registered, None when it was not."""
+        """Return the name under which a function is registered; None if it is not registered."""
         return self._names.get(kind, {}).get(name.casefold())
 
     def missing(self, kind: str, name: str) -> str:

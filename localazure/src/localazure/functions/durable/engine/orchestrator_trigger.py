@@ -12,8 +12,8 @@ from localazure.functions.durable.engine import history
 from localazure.functions.durable.engine.history import Event
 from localazure.functions.durable.engine.instance import Execution
 
-# The orchestrator-in document beside what is the instance's own. The real extension tells the SDK
-# of timers what they are there: queue messages, which live for 7 days.
+# The same values for all instances. The real extension's timers are queue messages, which live for
+# 7 days, so it tells the SDK to split longer timers.
 CONSTANTS: Final[dict[str, Any]] = {
     "isReplaying": False,
     "upperSchemaVersion": 1,
@@ -25,14 +25,14 @@ CONSTANTS: Final[dict[str, Any]] = {
 
 @dataclass(kw_only=True)
 class OrchestratorTrigger:
-    """The orchestrator-in document of azure-functions-durable, written out when somebody reads it.
+    """The orchestrator-in document of azure-functions-durable, serialized on first use.
 
     Attributes:
-        execution: what is being run.
-        past: history of earlier episodes.
+        execution: the execution of this episode.
+        past: the history of earlier episodes.
         arrived: the events of this episode.
-        memo: the worker's own. What it leaves here it finds again with the next episode, if `past`
-            has only grown since; otherwise it is empty.
+        memo: data of the worker, kept for the next episode as long as `past` is only appended to;
+        otherwise the next episode starts with an empty one.
     """
 
     execution: Execution

@@ -1,7 +1,7 @@
-"""Partitions of a task hub, and which host should have the lease of which.
+"""Partitions of a task hub, and the distribution of their leases among hosts.
 
 Source: the Azure Storage provider, https://learn.microsoft.com/azure/azure-functions/durable/durable-functions-azure-storage-provider#orchestrator-scale-out
-(control queues, one lease each); its hash is FNV-1a of the instance id.
+(control queues with one lease each); its hash is FNV-1a of the instance id.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Lease:
     """The lease of one partition.
 
     Attributes:
-        owner: the host that holds it, or held it last.
-        epoch: grows whenever another host takes it.
+        owner: the host that holds the lease, or held it last.
+        epoch: increases each time another host takes the lease.
         expires_at_us: microseconds since the Unix epoch; from then on any host may take it.
     """
 
@@ -35,7 +35,7 @@ class Lease:
 
 
 def partition_of(target: str, count: int) -> int:
-    """The partition of an instance or an entity, among so many."""
+    """Return the partition of an instance or entity, from 0 to `count - 1`."""
     digest = _FNV_OFFSET
     for byte in target.encode():
         digest = ((digest ^ byte) * _FNV_PRIME) & 0xFFFFFFFF
@@ -43,21 +43,21 @@ def partition_of(target: str, count: int) -> int:
 
 
 def to_take(leases: Sequence[Lease], host: str, now_us: int) -> list[int]:
-    """The partitions whose leases a host should take now.
+    """Return the partitions whose leases a host should take now.
 
-    What has expired comes first, up to the host's share. If there is none, and another host has at
-    least two more than this one, it is robbed of one: repeated, this ends with shares that differ
-    by one at most.
+    Expired leases come first, up to the host's share. If there are none, and another host has at
+    least two leases more than this one, the host takes one of them. With repeated calls, the
+    shares converge until they differ by at most one.
 
     Args:
-        leases: of all partitions.
-        host: who asks; it keeps what it has, and renews it.
+        leases: the leases of all partitions.
+        host: the host that calls. It keeps and renews the leases that it holds.
         now_us: microseconds since the Unix epoch.
     """
     held = Counter(
         lease.owner for lease in leases if lease.expires_at_us > now_us or lease.owner == host
     )
-    held[host] += 0  # it counts, even with none
+    held[host] += 0  # counts as a host even without leases
     mine = held[host]
     share = -(-len(leases) // len(held))
     free = [

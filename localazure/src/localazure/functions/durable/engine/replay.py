@@ -1,9 +1,9 @@
-"""Replay of one orchestration: awaits the orchestrator's actions against its history.
+"""Replay of one orchestration: matches the orchestrator's actions with its history.
 
-The orchestrator hands over *all* actions of its life so far. As in the real extension
-(OutOfProcOrchestrationShim) each is awaited before the next is begun, and beginning an action draws
-sequence ids in the order of the Durable Task Framework, which the SDK mirrors. What history already
-records is checked against it; what it does not record yet is new work.
+The orchestrator returns *all* its actions since its start. As in the real extension
+(OutOfProcOrchestrationShim), each is awaited before the next one starts. Starting an action assigns
+sequence ids in the order of the Durable Task Framework, which the SDK mirrors. Steps that the
+history records must match it; the others are new work.
 
 No I/O, no clock, no randomness: the same input gives the same result.
 """
@@ -30,18 +30,18 @@ _REQUEST_NAMESPACE: Final = uuid.UUID("6f7b1f4a-2f0b-5d5e-9d5e-4f2a8a0c7d11")
 
 
 class ReplayFailed(Exception):
-    """The orchestration cannot go on; the message becomes its output."""
+    """The orchestration fails; the message becomes its output."""
 
 
 class Replay:
-    """One run of a decision's actions against history, fed event by event with `feed`.
+    """One replay of a decision's actions. `feed` adds the history event by event.
 
     Args:
         instance_id: the orchestration.
         execution_id: its current execution.
-        decision: what the orchestrator answered to this very history.
+        decision: the orchestrator's decision after this history.
         known: the functions that may be called.
-        default_version: version of sub-orchestrations that name none.
+        default_version: the version of sub-orchestrations that specify none.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Replay:
         self._actions = decision.actions
         self._known = known
         self._default_version = default_version
-        self._visible = 0  # how many actions the orchestrator had taken in the current episode
+        self._visible = 0  # actions of the orchestrator up to the current episode
         self._begun = 0
         self._current = ended()
         self._sequence = 0
@@ -67,12 +67,12 @@ class Replay:
         self._waiting: defaultdict[str, list[Awaited]] = defaultdict(list)
         self._buffered: defaultdict[str, deque[Event]] = defaultdict(deque)
         self.new: dict[int, Event] = {}
-        """Steps that history does not record yet, by event id and in order."""
+        """Steps that are not in the history yet, by event id and in order."""
         self.next_input: str | None = None
         """JSON input of the next execution, once continue-as-new was called."""
 
     def adopt(self, decision: Decision) -> bool:
-        """Continue with a later decision. False: it does not repeat the actions begun so far."""
+        """Continue with a later decision. Returns False if it changes the started actions."""
         if decision.actions[: self._begun] != self._actions[: self._begun]:
             return False
         self._actions = decision.actions
@@ -80,16 +80,16 @@ class Replay:
 
     @property
     def has_open_tasks(self) -> bool:
-        """Whether an activity, a sub-orchestration or an uncancelled timer has not ended."""
+        """Whether an activity, a sub-orchestration or an uncanceled timer has not ended."""
         return bool(self._open)
 
     @property
     def finished(self) -> bool:
-        """Whether every action was begun and awaited."""
+        """Whether all actions were started and awaited."""
         return self._begun == len(self._actions) and self._current.done
 
     def feed(self, event: Event) -> None:
-        """Take the next event of history.
+        """Process the next event of the history.
 
         Raises:
             ReplayFailed: history and actions contradict each other, or an action cannot be begun.
@@ -127,14 +127,14 @@ class Replay:
 
     def _end_task(self, event_id: int, *, failed: bool) -> None:
         task = self._open.pop(event_id, None)
-        if task is not None:  # else a cancelled timer, without a waiter
+        if task is not None:  # None: a canceled timer, which nothing awaits
             task.complete(failed=failed)
         self._advance()
 
     def _on_event_raised(self, event: Event) -> None:
         waiting = self._waiting[event["Name"]]
         if waiting:
-            waiting.pop().complete()  # the latest waiter first, as the real extension and the SDK
+            waiting.pop().complete()  # the latest waiter first, as in the extension and the SDK
         else:
             self._buffered[event["Name"]].append(event)
         self._advance()
@@ -205,7 +205,7 @@ class Replay:
     def _timer(self, action: Action) -> Awaited:
         event_id = self._draw_id()
         timer = self._open_task(history.timer_created(self._now, event_id, action["fireAt"]))
-        if action.get("isCanceled"):  # it is created all the same, and fires unheeded
+        if action.get("isCanceled"):  # created nevertheless; when it fires, the event is ignored
             del self._open[event_id]
             timer.complete(failed=True)
         return timer
@@ -229,7 +229,7 @@ class Replay:
         return ended()
 
     def _send(self, action: Action, *, signal: bool) -> str:
-        """Send an operation and return the request's id, the name of the event that answers it."""
+        """Send an operation. Returns the request's id, which is the name of the response event."""
         event_id = self._draw_id()
         target: str = action["instanceId"]
         name = target[1:].partition("@")[0]
@@ -268,9 +268,9 @@ class Replay:
     def _with_retry(
         self, action: Action, attempt: Callable[[Action, int | None], Awaited]
     ) -> Awaited:
-        """Attempts with a timer after each failed one, also after the last: then due at once.
+        """Run attempts with a timer after each failed one. After the last one, it is due at once.
 
-        The last timer is a relic of the Durable Task Framework that the SDK counts on.
+        The Durable Task Framework creates the last timer, too, and the SDK expects it.
         """
         options = action["retryOptions"]
         interval = timedelta(milliseconds=options["firstRetryIntervalInMilliseconds"])
@@ -335,7 +335,7 @@ def _same_step(drawn: Event, recorded: Event) -> bool:
         return False
     match drawn["EventType"]:
         case EventType.TIMER_CREATED:
-            return True  # DTFx does not compare the time either
+            return True  # like DTFx, without a comparison of the times
         case EventType.EVENT_SENT:
             return drawn["InstanceId"] == recorded["InstanceId"]
         case _:

@@ -1,4 +1,4 @@
-"""Continues a replay where the last episode stopped, if the result is the same."""
+"""Continues the replay of the previous episode if this has the result of a full replay."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from localazure.functions.durable.engine.replay import Replay
 class ReplayCursor:
     """The replay of one execution's history, kept between its episodes.
 
-    Replay is a function of the history and of the actions that it has begun. History only grows. So
-    when the orchestrator has repeated the actions that were begun, one by one, what an earlier
-    episode made of them stands, and only what is new is fed. When it has not (an orchestrator that
-    is not deterministic, but also a timer that was cancelled meanwhile), replay is done from the
-    beginning and decides.
+    A replay depends only on the history, which is append-only, and on the actions started so far.
+    If the new decision begins with the same actions, the replay of earlier episodes is still valid,
+    and only the new events are fed. Otherwise (the orchestrator is not deterministic, or a timer
+    was canceled meanwhile) the whole history is replayed.
     """
 
     def __init__(self) -> None:
@@ -35,7 +34,7 @@ class ReplayCursor:
         known: KnownFunctions,
         default_version: str | None,
     ) -> Replay:
-        """The replay of `past` and `arrived`, which is what the next call's `past` begins with.
+        """Replay `past` and `arrived`. The next call's `past` must begin with both.
 
         Raises:
             ReplayFailed: history and actions contradict each other, or an action cannot be begun.

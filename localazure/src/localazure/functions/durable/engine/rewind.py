@@ -1,9 +1,9 @@
-"""Rewind: the history of a failed orchestration without the failures that ended it.
+"""Rewind: removes from the history of a failed orchestration the failures that ended it.
 
-Failures that the orchestrator caught and acted upon stay. Those after the last step that it took
-itself are removed with their steps, so that replay schedules these anew; a retry policy's attempts
-and timers count as one step. A failed sub-orchestration stays scheduled, as an open step, and is
-rewound itself.
+Failures that the orchestrator handled by taking another step are kept. Later failures are removed
+with their steps, so that replay schedules these steps again; the attempts and timers of a retry
+policy count as one step. A failed sub-orchestration remains an open step, and is rewound
+itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FAILURES = frozenset({EventType.TASK_FAILED, EventType.SUB_ORCHESTRATION_INSTAN
 
 @dataclass(frozen=True, kw_only=True)
 class Rewound:
-    """A history that ends before the failure, and those of its steps that have not ended."""
+    """A history that ends before the failure, and its steps that have not ended."""
 
     events: list[Event]
     open_steps: list[Event]

@@ -16,14 +16,14 @@ class Awaited:
         self._then: list[Callable[[], None]] = []
 
     def complete(self, *, failed: bool = False) -> None:
-        """Complete it, once, and notify waiters in the order of their registration."""
+        """Complete the task, once, and notify waiters in the order of their registration."""
         if not self.done:
             self.done, self.failed = True, failed
             for tell in self._then:
                 tell()
 
     def then(self, tell: Callable[[], None]) -> None:
-        """Call `tell` on completion; at once if it has completed."""
+        """Call `tell` on completion; at once if the task has completed."""
         if self.done:
             tell()
         else:
@@ -31,7 +31,7 @@ class Awaited:
 
 
 def all_of(parts: list[Awaited]) -> Awaited:
-    """Ends when all parts have ended, failed or not (.NET's Task.WhenAll)."""
+    """Return a task that ends when all parts have ended, failed or not (.NET's Task.WhenAll)."""
     whole = Awaited() if parts else ended()
     left = len(parts)
 
@@ -47,7 +47,7 @@ def all_of(parts: list[Awaited]) -> Awaited:
 
 
 def any_of(parts: list[Awaited]) -> Awaited:
-    """Ends when the first part ends; without parts, at once."""
+    """Return a task that ends when the first part ends; without parts, at once."""
     whole = Awaited() if parts else ended()
     for part in parts:
         part.then(whole.complete)
@@ -55,7 +55,7 @@ def any_of(parts: list[Awaited]) -> Awaited:
 
 
 def ended() -> Awaited:
-    """A completed task."""
+    """Return a completed task."""
     done = Awaited()
     done.complete()
     return done

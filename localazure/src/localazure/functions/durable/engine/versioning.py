@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class MatchStrategy(StrEnum):
-    """`versionMatchStrategy`: the instances that a host runs."""
+    """`versionMatchStrategy`: which instances a host runs."""
 
     NONE = "None"
     STRICT = "Strict"
@@ -17,16 +17,16 @@ class MatchStrategy(StrEnum):
 
 
 class FailureStrategy(StrEnum):
-    """`versionFailureStrategy`: the treatment of an instance that the host does not run."""
+    """`versionFailureStrategy`: what happens to an instance whose version the host does not run."""
 
-    REJECT = "Reject"  # it waits for a host that does
+    REJECT = "Reject"  # the instance waits for a host that runs its version
     FAIL = "Fail"
 
 
 def accepts(host: str | None, instance: str | None, strategy: MatchStrategy) -> bool:
     """Whether a host of version `host` runs an instance of version `instance`.
 
-    A host without `defaultVersion` does not take part in versioning: it runs every instance.
+    A host without `defaultVersion` does not use versioning: it runs every instance.
     """
     if host is None or strategy is MatchStrategy.NONE:
         return True
@@ -36,7 +36,7 @@ def accepts(host: str | None, instance: str | None, strategy: MatchStrategy) -> 
 
 
 def compare(left: str | None, right: str | None) -> int:
-    """-1, 0 or 1. No version is older than any; dotted numbers compare as such, else as text."""
+    """Return -1, 0 or 1. A missing version is the oldest; dotted numbers compare as numbers."""
     if not left or not right:
         return bool(left) - bool(right)
     numbers = _numbers(left), _numbers(right)

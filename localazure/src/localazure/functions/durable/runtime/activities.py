@@ -1,7 +1,7 @@
-"""Activities: run at least once, each completion recorded once.
+"""Activities: each runs at least once, and its completion is recorded once.
 
-The end of an activity whose orchestration has gone on without it (it was terminated, or started
-anew: another execution id) is dropped.
+The result of an activity is discarded if its execution is over: the orchestration was terminated
+or continued as new, with another execution id.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _Key = tuple[str, int]  # execution id and event id
 
 
 class ActivityRunner:
-    """Runs scheduled activities, so many at once.
+    """Runs scheduled activities, a limited number at once.
 
     Args:
-        app: has them.
-        store: where their end is recorded.
-        deliver: takes the message that tells the orchestration.
+        app: the functions.
+        store: records the results of activities.
+        deliver: delivers a result to the orchestration.
     """
 
     def __init__(self, app: HostedApp, store: Store, deliver: Callable[[Message], None]) -> None:
@@ -34,16 +34,16 @@ class ActivityRunner:
         self._deliver = deliver
         self._clock = app.clock
         self._scheduled: dict[str, dict[int, Activity]] = {}  # by execution id and event id
-        self._ended: dict[str, dict[int, tuple[Activity, Event]]] = {}  # ends not durable yet
+        self._ended: dict[str, dict[int, tuple[Activity, Event]]] = {}  # not durable yet
         limit = app.options.max_concurrent_activity_functions
         self._queue = WorkQueue[_Key]("activity", limit, self._run)
 
     async def stop(self, drain_seconds: float) -> None:
-        """Begin nothing more, wait so long for what runs, then cancel it."""
+        """Start no more activities, wait for running ones, then cancel them."""
         await self._queue.stop(drain_seconds)
 
     def add(self, activity: Activity) -> None:
-        """Run an activity, not before its due time."""
+        """Run an activity when it is due."""
         key = (activity.execution_id, activity.event_id)
         self._scheduled.setdefault(activity.execution_id, {})[activity.event_id] = activity
         delay_us = activity.not_before_us and activity.not_before_us - microseconds(self._clock())
@@ -53,7 +53,7 @@ class ActivityRunner:
             self._queue.request(key)
 
     def take_up(self, activities: list[Activity]) -> None:
-        """Have these run, and nothing else; but what has ended already is not run again."""
+        """Replace all scheduled activities by these. Those that have ended are not run again."""
         ended, self._ended = self._ended, {}
         self._scheduled = {}
         for activity in activities:
@@ -64,15 +64,15 @@ class ActivityRunner:
                 self.add(activity)
 
     def has_scheduled(self, execution_id: str) -> bool:
-        """Whether activities of an execution wait or run."""
+        """Whether an execution has activities that wait or run."""
         return execution_id in self._scheduled
 
     def drop(self, execution_id: str) -> None:
-        """Do not begin what an execution that is over still had scheduled."""
+        """Remove the activities of an execution that is over; those that wait will not run."""
         self._scheduled.pop(execution_id, None)
 
     def settle(self, messages: Sequence[Message]) -> None:
-        """Note that these became durable: the ends of activities among them."""
+        """Record that messages, and with them the results of activities, became durable."""
         for message in messages:
             ended = self._ended.get(message.execution_id or "")
             if ended is not None and message.sequence is None:
@@ -81,22 +81,22 @@ class ActivityRunner:
                     del self._ended[message.execution_id or ""]
 
     def forget(self, execution_id: str) -> None:
-        """Note that it is durable that an execution is over."""
+        """Record that the end of an execution is durable."""
         self._ended.pop(execution_id, None)
 
     async def _run(self, key: _Key) -> None:
         activity = self._find(key)
         if activity is None:
-            return  # its orchestration ended before its turn came
+            return  # its orchestration ended before it could start
         outcome = await self._call.run(activity)
         event = None
-        if isinstance(outcome, Activity):  # it goes on later
+        if isinstance(outcome, Activity):  # to be continued later
             if await self._store.postpone_activity(outcome):
                 asyncio.get_running_loop().call_soon(self.add, outcome)
         else:
             event = outcome
-        # The store may have been read anew meanwhile. If it has the same activity then, this was
-        # its run; if it has another one in its place, that is requested already.
+        # The store may have been reloaded meanwhile. If it had an equal activity, this was its run;
+        # if it had a different one under this key, that one is already requested.
         if self._find(key) != activity:
             return
         siblings = self._scheduled[activity.execution_id]
@@ -111,7 +111,7 @@ class ActivityRunner:
         return self._scheduled.get(execution_id, {}).get(event_id)
 
     def _end(self, activity: Activity, event: Event) -> None:
-        """Tell the orchestration. Its episode records the end; until then the activity stands."""
+        """Notify the orchestration. Until its episode is durable, the store keeps the activity."""
         self._ended.setdefault(activity.execution_id, {})[activity.event_id] = (activity, event)
         self._deliver(
             Message(target=activity.instance_id, execution_id=activity.execution_id, event=event)

@@ -1,4 +1,4 @@
-"""One run of an activity: its function, or an HTTP call, to the event that tells its end."""
+"""One run of an activity, a function or an HTTP call; results in the event that ends it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from localazure.functions.durable.store.records import Activity, microseconds
 
 
 class ActivityCall:
-    """Runs activities of an app; writes nothing."""
+    """Runs activities of an app; does not write to the store."""
 
     def __init__(self, app: HostedApp) -> None:
         self._app = app
 
     async def run(self, activity: Activity) -> Event | Activity:
-        """How it ended; or the activity as it goes on later (an HTTP call with 202, a Location)."""
+        """Return the event that ends it; or the next poll of an HTTP call, as an activity."""
         if activity.name == HTTP_ACTIVITY:
             return await self._call_http(activity)
         return await self._call(activity)

@@ -6,13 +6,13 @@ import asyncio
 
 
 class CompletionWaiters:
-    """Tasks of one event loop, by the instance that they wait for."""
+    """Tasks of one event loop that wait for instances, by instance id."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, set[asyncio.Future[None]]] = {}
 
     async def wait(self, instance_id: str) -> None:
-        """Return at the next `notify` for this instance."""
+        """Wait for the next `notify` of this instance."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(instance_id, set()).add(future)
         try:
@@ -24,7 +24,7 @@ class CompletionWaiters:
                 self._waiting.pop(instance_id, None)
 
     def instance_ids(self) -> list[str]:
-        """The instances that are waited for."""
+        """The instances that tasks wait for."""
         return list(self._waiting)
 
     def notify(self, instance_id: str) -> None:

@@ -1,14 +1,14 @@
 """Runs the task hub: dispatches messages, activities and timers to their functions.
 
-Everything here runs on the event loop and holds nothing that the store could not give back:
-`start` rebuilds it. SQLite is never polled.
+Everything here runs on the event loop. All state in memory can be rebuilt from the store, by
+`start`. SQLite is never polled.
 
-An episode is handed in to the store, and what follows from it within the instance goes on at once:
-its activities and timers, and its next episode. Transactions become durable in the order in which
-they are handed in, so that the store holds at any moment what could have been at some moment of a
-slower host. Whatever leaves the instance (messages, children, answers to clients) waits until the
-turn is durable. When a transaction fails, all later ones fail with it, everything in memory is
-dropped, and the store is read anew (localazure/docs/durable-engine.md).
+An episode is submitted to the store, and its effects within the instance start at once: its
+activities and timers, and the next episode. Transactions become durable in the order of submission,
+so the store is always in a state that a slower host could have reached. All effects outside the
+instance (messages, children, responses to clients) wait until the episode is durable. If a
+transaction fails, all later ones fail with it, everything in memory is discarded, and the store is
+reloaded (localazure/docs/durable-engine.md).
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from localazure.functions.durable.store.store import Store
 
 _logger = logging.getLogger(__name__)
 
-# The wall clock may jump (a laptop wakes up), so that no sleep before a timer is longer than this.
+# The wall clock may jump (a laptop wakes up), so no sleep before a timer is longer than this.
 MAX_TIMER_SLEEP_SECONDS = 60.0
 
-# A replay of more events than these takes longer than a commit (some 5 us an event, 0.3 ms). It is
-# better to let messages gather while a turn is made durable, and while activities are at work, for
-# as long as the last replay took. Otherwise a fan-out would be replayed for each of its ends.
+# A replay of more events than this takes longer than a commit (about 5 us per event; 0.3 ms). Then
+# messages are batched while a commit is pending, and, while activities run, for as long as the last
+# replay took. Otherwise a fan-out would be replayed for each activity that ends.
 SHORT_HISTORY_EVENTS = 64
 
 
@@ -56,12 +56,12 @@ class Dispatcher:
     """The engine of one task hub.
 
     Args:
-        app: has the functions.
-        store: where everything is kept.
+        app: the functions.
+        store: the task hub's store.
 
     Attributes:
-        completion_waiters: notified of every instance that has ended.
-        activities: those that this host runs.
+        completion_waiters: tasks that wait until an instance has ended.
+        activities: the activities that this host runs.
     """
 
     def __init__(self, app: HostedApp, store: Store) -> None:
@@ -73,7 +73,7 @@ class Dispatcher:
         self.completion_waiters = CompletionWaiters()
         self._timers = TimerQueue()
         self._alarm: asyncio.TimerHandle | None = None
-        self._reload: asyncio.TimerHandle | None = None  # set: the store has to be read anew first
+        self._reload: asyncio.TimerHandle | None = None  # set: the store must be reloaded first
         store.on_failure = self._on_failure
         self._orchestrations = WorkQueue[str](
             "orchestration", app.options.max_concurrent_orchestrator_functions, self._run_episode
@@ -89,7 +89,7 @@ class Dispatcher:
         )
 
     def start(self) -> None:
-        """Take up whatever the store says is not finished."""
+        """Load all unfinished work from the store and start it."""
         for timer in self._store.timers():
             self._timers.add(timer)
         self.activities.take_up(self._store.activities())
@@ -100,8 +100,8 @@ class Dispatcher:
         self.fire_timers()
 
     async def stop(self, drain_seconds: float) -> None:
-        """Let what runs finish for so long; whatever is left will be taken up by the next start."""
-        self._store.on_failure = lambda _: None  # the next start reads the store anew anyway
+        """Wait up to `drain_seconds` for running work. The next start continues the rest."""
+        self._store.on_failure = lambda _: None  # the next start reloads the store
         parts = (self._orchestrations, self.activities, self._entity_queue)
         await asyncio.gather(*(part.stop(drain_seconds) for part in parts))
         for handle in (self._alarm, self._reload):
@@ -111,31 +111,31 @@ class Dispatcher:
             self._record_ends(target)
 
     def begin(self, execution: Execution) -> None:
-        """Run an instance that was created; that is durable. A shared hub brings it to its host."""
+        """Run an instance whose creation is durable. In a shared hub, its host polls for it."""
         if self._store.is_shared:
             return
         self._live.begin(Instance.created(execution))
         self.wake(execution.instance_id)
 
     def posted(self, message: Message) -> None:
-        """Bring a message that was sent; that is durable. A shared hub brings it to its host."""
+        """Deliver a durable message. In a shared hub, the receiver's host polls for it."""
         if not self._store.is_shared:
             self.deliver(message)
 
     def deliver(self, message: Message) -> None:
-        """Bring a message that is durable, or stands for a row that is, to its receiver."""
+        """Deliver a message that is durable, or whose timer or activity is durable."""
         self._mail.put(message)
         self.wake(message.target)
 
     def wake(self, target: str) -> None:
-        """Have an instance or entity look at what waits for it."""
+        """Request a run of an instance or entity."""
         queue = self._entity_queue if target.startswith("@") else self._orchestrations
         queue.request(target)
 
     def go_on(self, rewritten: Rewrite) -> None:
-        """Read an instance anew, and take up what is under way: its history was rewritten.
+        """Reload an instance whose history was rewritten, and start its open steps.
 
-        The owners in a shared hub do so by themselves (`SharedStore.rewrite`).
+        In a shared hub, the owners reload it themselves (`SharedStore.rewrite`).
         """
         if self._store.is_shared:
             return
@@ -158,7 +158,7 @@ class Dispatcher:
             self._read_anew()
         else:
             _logger.error(
-                "the task hub cannot be written to: reading it anew in %g s",
+                "the task hub cannot be written to: reloading it in %g s",
                 work_queue.RETRY_SECONDS,
                 exc_info=error,
             )
@@ -184,7 +184,7 @@ class Dispatcher:
     # --- timers --------------------------------------------------------------------------------
 
     def fire_timers(self) -> None:
-        """Fire what is due, and set the alarm for what is not."""
+        """Fire the timers that are due, and schedule the next call for the others."""
         now = self._clock()
         for timer in self._timers.pop_due(now):
             fired = history.timer_fired(history.timestamp(now), timer.event_id, timer.fire_at)
@@ -203,7 +203,7 @@ class Dispatcher:
 
     async def _run_episode(self, instance_id: str) -> None:
         if self._reload is not None:
-            return  # which will wake it
+            return  # the reload wakes the instance
         live = self._live.load(instance_id) if self._store.owns(instance_id) else None
         if live is None:
             self._mail.clear(instance_id)
@@ -224,9 +224,9 @@ class Dispatcher:
             live.replay_again_at = ended + (ended - began)
 
     def _gathers(self, live: CachedInstance) -> bool:
-        """Whether a long replay should rather wait for more messages; it is woken then."""
+        """Whether to delay a long replay until more messages have arrived; if so, schedule it."""
         if live.pending:
-            return True  # `_on_durable` wakes it
+            return True  # `_on_durable` wakes the instance
         execution = live.instance.execution
         left_seconds = live.replay_again_at - time.monotonic()
         if left_seconds <= 0 or not self.activities.has_scheduled(execution.execution_id):
@@ -247,7 +247,7 @@ class Dispatcher:
             return
         events = [message.event for message in consumed]
         if live.pending and events and events[0]["EventType"] == EventType.EXECUTION_TERMINATED:
-            return  # its children are in the store only then; it is woken
+            return  # its children are not in the store yet; `_on_durable` wakes the instance
         generation = self._store.generation
         effects = await self._episodes.run(live, events)
         if effects is None or generation != self._store.generation:
@@ -258,7 +258,7 @@ class Dispatcher:
             self.wake(instance_id)
 
     def _record_ends(self, instance_id: str) -> None:
-        """Record those ends of activities that the orchestration does not take up by now."""
+        """Record the results of activities that no episode has consumed yet."""
         for message in list(self._mail.of(instance_id)):
             event = message.event
             if message.sequence is None and event["EventType"] != EventType.TIMER_FIRED:
@@ -272,7 +272,7 @@ class Dispatcher:
             self.activities.settle([message])
 
     def _current_mail(self, live: CachedInstance) -> list[Message]:
-        """Messages of the current execution; timers of an earlier one are dropped on the way."""
+        """Return the messages of the current execution; drop those of earlier ones."""
         execution = live.instance.execution
         waiting = list(self._mail.of(execution.instance_id))
         stale = [
@@ -286,10 +286,10 @@ class Dispatcher:
         return list(self._mail.of(execution.instance_id))
 
     def _commit(self, live: CachedInstance, consumed: list[Message], effects: Effects) -> None:
-        """Hand the turn in, and go on as if it were durable."""
+        """Submit the episode's transaction, and continue as if it were durable."""
         execution = live.instance.execution
         turn, after = episode_commit.build(self._store, live, consumed, effects, self._clock())
-        # The end is what others wait for, and a long history waits for each of its turns.
+        # Others wait for an instance's end, and a long history waits for each of its commits.
         is_awaited = turn.ended or turn.children or turn.messages
         is_long = len(live.events) > SHORT_HISTORY_EVENTS
         future = self._store.commit(turn, is_patient=not is_awaited and not is_long)
@@ -323,7 +323,7 @@ class Dispatcher:
         future: asyncio.Future[Delivery],
     ) -> None:
         if future.cancelled() or future.exception() is not None:
-            return  # `_on_failure` is called too
+            return  # `_on_failure` handles it
         delivery = future.result()
         self.activities.settle(turn.consumed)
         if turn.ended:
@@ -333,7 +333,7 @@ class Dispatcher:
         if generation == self._store.generation:
             self._live.settle(live)
         if self._mail.of(turn.execution.instance_id):
-            self.wake(turn.execution.instance_id)  # what waited for it
+            self.wake(turn.execution.instance_id)  # to process messages that waited for this commit
         for instance_id in delivery.started:
             self.wake(instance_id)
         for message in delivery.messages:

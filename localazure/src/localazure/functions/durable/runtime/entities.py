@@ -1,4 +1,4 @@
-"""Durable entities: one batch of operations at a time for each entity, in order of arrival."""
+"""Durable entities: each runs one batch of operations at a time, in order of arrival."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _logger = logging.getLogger(__name__)
 class Operation:
     """A request to an entity.
 
-    `input_json` is the JSON text of a JSON string, as the SDK decodes it twice. A call (not a
-    signal) is answered by an event named `request_id` to the execution that made it.
+    `input_json` is the JSON text of a JSON string, because the SDK decodes it twice. The response
+    to a call (not a signal) is an event named `request_id`, sent to the calling execution.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Operation:
 
     @classmethod
     def parse(cls, request_json: str) -> Operation:
-        """Read the request that `EventSent` records."""
+        """Parse the input of an `EventSent` event."""
         request: dict[str, Any] = json.loads(request_json)
         return cls(
             name=request["op"],
@@ -51,18 +51,18 @@ class Operation:
 
 
 def entity_id(name: str, key: str) -> str:
-    """The id under which an entity is stored; its name is not case-sensitive."""
+    """Return the id under which an entity is stored. Its name is not case-sensitive."""
     return f"@{name.lower()}@{key}"
 
 
 def split_entity_id(identifier: str) -> tuple[str, str]:
-    """Name and key of an entity id."""
+    """Return the name and the key in an entity id."""
     name, _, key = identifier[1:].partition("@")
     return name, key
 
 
 def signal(operation: str, input_json: str | None) -> str:
-    """The request of a client that expects no answer."""
+    """A client's request without a response."""
     return json.dumps({"op": operation, "signal": True, "input": input_json})
 
 
@@ -87,7 +87,7 @@ def trigger(identifier: str, state_json: str | None, operations: Sequence[Operat
 
 
 def answer(result_json: str | None, *, failed: bool) -> str:
-    """The response message that the SDK reads from an EventRaised."""
+    """The response to a call, in the form that the SDK reads from an EventRaised event."""
     response = {"result": result_json or "null"}
     if failed:
         response["exceptionType"] = "System.Exception"
@@ -95,7 +95,7 @@ def answer(result_json: str | None, *, failed: bool) -> str:
 
 
 class EntityRunner:
-    """Runs batches of operations. State, answers and consumption are one transaction."""
+    """Runs batches of operations. One transaction has state, responses and consumed requests."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class EntityRunner:
         self._deliver = deliver
 
     async def run_batch(self, identifier: str) -> None:
-        """Run what waits for an entity."""
+        """Run the waiting operations of an entity."""
         batch_size = self._app.options.max_entity_operation_batch_size
         while messages := list(self._mail.of(identifier)[:batch_size]):
             operations = list(self._operations(identifier, messages))
@@ -119,7 +119,7 @@ class EntityRunner:
             before = self._store.entity_state(identifier)
             after, answers = await self._operate(identifier, before, operations)
             if generation != self._store.generation:
-                continue  # the store was read again meanwhile: the messages are other ones
+                continue  # the store was reloaded: the messages are different objects
             at = self._app.clock()
             replies = [
                 self._store.message(
@@ -137,14 +137,14 @@ class EntityRunner:
                 delivered = await self._store.commit_entity(turn)
             except (LeasesChanged, LaneBroken):
                 if generation != self._store.generation:
-                    continue  # another host owns it, or it is read again
+                    continue  # another host owns the entity, or the store was reloaded
                 raise
             self._mail.remove(identifier, messages)
             for message in delivered:
                 self._deliver(message)
 
     def _operations(self, identifier: str, messages: Sequence[Message]) -> Iterator[Operation]:
-        """Operations that the messages ask for; signals come at least once."""
+        """The operations in the messages. A signal may occur twice: delivery is at least once."""
         name, _ = split_entity_id(identifier)
         for message in messages:
             operation = Operation.parse(message.event["Input"])
@@ -155,7 +155,7 @@ class EntityRunner:
     async def _operate(
         self, identifier: str, state_json: str | None, operations: Sequence[Operation]
     ) -> tuple[str | None, list[str]]:
-        """State after the batch and the answer to each operation."""
+        """Run a batch. Returns the state after it and the response to each operation."""
         name, _ = split_entity_id(identifier)
         function = self._app.known.resolve("entity", name)
         if function is None:
@@ -175,7 +175,7 @@ class EntityRunner:
 def _read(
     text: str | None, identifier: str, operations: Sequence[Operation]
 ) -> tuple[str | None, list[str]]:
-    """State and answers of an entity-out document; says which operations failed."""
+    """Parse an entity-out document to state and responses; log the operations that failed."""
     try:
         document = json.loads(text or "null")
         results = document["results"]
@@ -189,7 +189,7 @@ def _read(
             "ValueError", f"{len(answers)} results for {len(operations)} operations", ""
         )
     for operation, error in zip(operations, errors, strict=True):
-        if error is not None:  # a signal has no other receiver of the error
+        if error is not None:  # logged because the sender of a signal gets no response
             _logger.error(
                 "operation '%s' of entity %s failed: %s", operation.name, identifier, error
             )

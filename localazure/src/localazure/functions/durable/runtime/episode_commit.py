@@ -1,4 +1,4 @@
-"""From an episode's effects to the transaction that makes them durable."""
+"""Builds the transaction that makes an episode's effects durable."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from localazure.functions.durable.store.store import Store
 def build(
     store: Store, live: CachedInstance, consumed: list[Message], effects: Effects, now: datetime
 ) -> tuple[EpisodeCommit, Instance]:
-    """The transaction, and the instance as it will be.
+    """Return the transaction, and the instance after it.
 
     Args:
-        store: draws sequence numbers, knows the sub-orchestrations.
+        store: assigns sequence numbers, finds the sub-orchestrations.
         live: the instance before the episode.
-        consumed: the messages that the episode took.
-        effects: what it changes.
-        now: the time of the turn.
+        consumed: the messages that the episode consumed.
+        effects: the changes made by the episode.
+        now: the time of the transaction.
     """
     before = live.instance
     execution = before.execution

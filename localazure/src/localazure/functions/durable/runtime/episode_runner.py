@@ -1,4 +1,4 @@
-"""Runs the orchestrator of an instance for one episode: from messages to what they change."""
+"""Runs the orchestrator of an instance for one episode: from messages to effects."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _logger = logging.getLogger(__name__)
 
 
 class EpisodeRunner:
-    """Runs episodes of an app's orchestrations; writes nothing."""
+    """Runs episodes of an app's orchestrations; does not write to the store."""
 
     def __init__(self, app: HostedApp) -> None:
         self._app = app
         self._options = app.options
 
     async def run(self, live: CachedInstance, events: list[Event]) -> Effects | None:
-        """Changes of the next episode; None when this host does not take the instance.
+        """Run the next episode; None if this host does not run the instance's version.
 
         Args:
             live: the instance before the episode.
-            events: of the messages that the episode takes.
+            events: the events in the messages that the episode consumes.
         """
         instance, at = live.instance, self._app.now()
         execution = instance.execution

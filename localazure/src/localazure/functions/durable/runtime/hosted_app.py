@@ -1,4 +1,4 @@
-"""The app whose functions a task hub runs."""
+"""The app with the functions of a task hub."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ Clock = Callable[[], datetime]
 
 
 def utc_now() -> datetime:
-    """The time of this machine."""
+    """The system time."""
     return datetime.now(UTC)
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostedApp:
-    """The functions of an app, and how they are run.
+    """The functions of an app, and how to run them.
 
     Attributes:
         invoke: runs a function.
         known: the functions that the app has.
         options: settings of host.json.
         clock: the current time, UTC.
-        runs_twice: whether an activity that succeeded is run again, as after a lost worker.
-        signals_twice: whether a signal to an entity is delivered again, as after a lost worker.
+        runs_twice: whether to run an activity that succeeded again, as after a lost worker.
+        signals_twice: whether to deliver a signal to an entity again, as after a lost worker.
     """
 
     invoke: Invoke

@@ -1,7 +1,7 @@
 """`context.call_http`: the built-in HTTP activity.
 
-A 202 with a Location is polled until it is something else. The poll that comes next replaces the
-activity's input in the store, so that a crash neither repeats the first request nor loses the wait.
+After a 202 with a Location, this address is polled until the response is final. The next poll
+replaces the activity's input in the store: a crash neither repeats the first request nor loses it.
 https://learn.microsoft.com/azure/azure-functions/durable/durable-functions-http-features
 """
 
@@ -14,7 +14,7 @@ from urllib.parse import urljoin
 
 import aiohttp
 
-TIMEOUT_SECONDS = 100.0  # .NET's HttpClient, which the real extension uses
+TIMEOUT_SECONDS = 100.0  # the default of .NET's HttpClient, which the real extension uses
 
 
 class HttpCallFailed(Exception):
@@ -23,24 +23,24 @@ class HttpCallFailed(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class PollLater:
-    """The answer was 202: make `request_json` in `delay_seconds`."""
+    """The response was 202: send `request_json` after `delay_seconds`."""
 
     request_json: str
     delay_seconds: float
 
 
 async def call(request_json: str, default_delay_seconds: float) -> str | PollLater:
-    """Make one request.
+    """Send one request.
 
     Args:
         request_json: `DurableHttpRequest` as the SDK encodes it.
-        default_delay_seconds: pause before a poll, where the answer has no Retry-After.
+        default_delay_seconds: the delay before a poll if the response has no Retry-After.
 
     Returns:
-        The answer as JSON, `{"statusCode", "headers", "content"}`.
+        The response as JSON, `{"statusCode", "headers", "content"}`, or the next poll.
 
     Raises:
-        HttpCallFailed: with what and why.
+        HttpCallFailed: the request failed, or has a token source, which is not supported.
     """
     request: dict[str, Any] = json.loads(request_json)
     method, uri = request["method"], request["uri"]

@@ -1,11 +1,11 @@
 """A host's share of a task hub that several hosts run.
 
-1. Every third of a lease: renew the leases of partitions and of running activities, and take those
-   partitions that the host should have (`engine.partitions`).
-2. `POLL_SECONDS` after the last time, and whenever this host has written something: see whether
-   partitions were lost, bring what has arrived to the engine, claim activities, notify those who
-   wait for an instance that ended elsewhere.
-3. At the end: give the leases back, so that no other host waits for their end.
+1. Every third of a lease period: renew the leases of partitions and of running activities, and take
+   the partitions that the host should have (`engine.partitions`).
+2. Every `POLL_SECONDS`, and at once when this host has written something: check for lost
+   partitions, pass new messages and instances to the engine, claim activities, and notify the
+   waiters of instances that ended on another host.
+3. At the end: release the leases, so that other hosts need not wait until they expire.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from localazure.processes.pauses import wait_at_most
 
 _logger = logging.getLogger(__name__)
 
-# The Azure Storage provider polls its queues after 0 to 30 s, by how much comes. Here a poll
-# is some reads by an index.
+# The Azure Storage provider polls its queues every 0 to 30 s, depending on the load. Here, a
+# poll is only a few indexed reads.
 POLL_SECONDS: Final = 0.05
 RENEWALS_PER_LEASE: Final = 3
 
 
 class HubShare:
-    """Keeps the leases of one host, and brings it what others sent.
+    """Keeps the leases of one host, and delivers what other hosts and clients sent to it.
 
     Args:
-        store: of the task hub.
-        dispatcher: the engine, on that store.
+        store: the task hub's store.
+        dispatcher: the engine that uses this store.
     """
 
     def __init__(self, store: SharedStore, dispatcher: Dispatcher) -> None:
@@ -49,10 +49,10 @@ class HubShare:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Take leases, and begin.
+        """Take leases, and start the engine.
 
         Raises:
-            StartError: a host with another number of partitions runs.
+            StartError: a running host has another number of partitions.
         """
         await self._store.prepare()
         self._store.on_sent = self._has_news.set
@@ -65,12 +65,12 @@ class HubShare:
         ]
 
     async def stop(self, drain_seconds: float) -> None:
-        """Let what runs finish for so long, then give the leases back."""
+        """Wait up to `drain_seconds` for running work, then release the leases."""
         await self._dispatcher.stop(drain_seconds)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        with contextlib.suppress(sqlite3.Error):  # they end by themselves
+        with contextlib.suppress(sqlite3.Error):  # the leases expire anyway
             await self._store.release_leases()
 
     async def _renew(self) -> None:
@@ -95,11 +95,11 @@ class HubShare:
     async def _repeat(
         self, work: Callable[[], Awaitable[None]], news: asyncio.Event, pause_seconds: float
     ) -> None:
-        """Work after each pause, and at once when there are news."""
+        """Call `work` after each pause, and at once when `news` is set."""
         while True:
             await wait_at_most(news, pause_seconds)
             try:
                 await work()
-            except Exception:  # a host that stopped doing this would do nothing any more
+            except Exception:  # without renewals and polls, the host would do no work
                 _logger.exception("trying again in %g s", work_queue.RETRY_SECONDS)
                 await asyncio.sleep(work_queue.RETRY_SECONDS)

@@ -1,4 +1,4 @@
-"""Waiting messages in memory: the inbox table and timers that fired."""
+"""Waiting messages in memory: the inbox table, timers that fired, results of activities."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from localazure.functions.durable.store.records import Message
 
 
 class Inboxes:
-    """Messages by receiver, each receiver's in order of arrival."""
+    """Waiting messages by receiver, in order of arrival."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, list[Message]] = {}
@@ -22,7 +22,7 @@ class Inboxes:
         return self._waiting.get(target, ())
 
     def remove(self, target: str, messages: Sequence[Message]) -> None:
-        """Drop messages, once what they caused is durable."""
+        """Remove messages that were consumed."""
         gone = set(map(id, messages))
         left = [message for message in self._waiting.get(target, ()) if id(message) not in gone]
         if left:
@@ -31,18 +31,18 @@ class Inboxes:
             self._waiting.pop(target, None)
 
     def replace(self, message: Message, other: Message) -> None:
-        """Replace a message by another one."""
+        """Replace a message."""
         waiting = self._waiting[message.target]
         waiting[next(n for n, one in enumerate(waiting) if one is message)] = other
 
     def targets(self) -> list[str]:
-        """Receivers with messages."""
+        """Receivers with waiting messages."""
         return list(self._waiting)
 
     def reset(self) -> None:
-        """Drop everything: the store is read anew."""
+        """Remove all messages, to reload the store."""
         self._waiting.clear()
 
     def clear(self, target: str) -> None:
-        """Drop all messages of a receiver that has ended."""
+        """Remove all messages of a receiver that has ended."""
         self._waiting.pop(target, None)

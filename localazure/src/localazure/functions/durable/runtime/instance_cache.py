@@ -12,8 +12,8 @@ from localazure.functions.durable.engine.instance import LIVE, Instance
 from localazure.functions.durable.engine.replay_cursor import ReplayCursor
 from localazure.functions.durable.store.store import Store
 
-# Bounds memory, not correctness: what is dropped is read again. In characters of encoded history;
-# parsed events take several times as much.
+# Limits memory; dropped instances are loaded again. Characters of encoded history: parsed events
+# take several times as much.
 MAX_CACHED_CHARACTERS = 32 * 1024 * 1024
 
 
@@ -27,11 +27,11 @@ class CachedInstance:
 
     def __init__(self, instance: Instance, pieces: Sequence[str]) -> None:
         self.is_running = False
-        """Whether an episode of it runs."""
+        """Whether an episode of the instance runs."""
         self.pending = 0
         """Commits that were submitted and are not durable yet."""
         self.replay_again_at = 0.0
-        """Before that (monotonic clock) replays would take more than half of the time."""
+        """Monotonic time; earlier replays would take more than half of the processor's time."""
         self.take(instance, pieces)
 
     def take(self, instance: Instance, pieces: Sequence[str]) -> None:
@@ -43,16 +43,16 @@ class CachedInstance:
         self.replay_anew()
 
     def replay_anew(self) -> None:
-        """Drop the replay state of earlier episodes: the next replay starts at the beginning."""
+        """Discard the replay state of earlier episodes: the next replay starts at the beginning."""
         self.cursor = ReplayCursor()
         self.memo: dict[str, Any] = {}
         """See `OrchestratorTrigger.memo`."""
 
 
 class InstanceCache:
-    """A cache of live instances, least recently used out first.
+    """A cache of live instances; the least recently used one is evicted first.
 
-    An instance stays while its episode runs, and while it has turns that are not durable yet.
+    An instance is kept while its episode runs, and while it has commits that are not durable yet.
     """
 
     def __init__(self, store: Store) -> None:
@@ -61,7 +61,7 @@ class InstanceCache:
         self._characters = 0
 
     def load(self, instance_id: str) -> CachedInstance | None:
-        """A live instance; None when it has finished or never was."""
+        """Return a live instance; None if it has finished or does not exist."""
         live = self._cached.get(instance_id)
         if live is not None:
             self._cached.move_to_end(instance_id)
@@ -74,14 +74,14 @@ class InstanceCache:
         return live
 
     def begin(self, instance: Instance) -> None:
-        """Take an instance that was created, unless it has been loaded since."""
+        """Add a new instance, unless it has been loaded meanwhile."""
         if instance.execution.instance_id not in self._cached:
             self._add(CachedInstance(instance, ()))
 
     def extend(
         self, live: CachedInstance, instance: Instance, piece: str, events: list[Event]
     ) -> None:
-        """Append the events of an episode, in a turn that has been submitted."""
+        """Append the events of an episode whose commit was submitted."""
         live.instance = instance
         live.episodes += 1
         live.events.extend(events)
@@ -90,25 +90,25 @@ class InstanceCache:
         self._count(len(piece))
 
     def renew(self, live: CachedInstance, instance: Instance) -> None:
-        """Begin another execution, in a turn that has been submitted."""
+        """Start another execution; the commit that created it was submitted."""
         self._count(-live.characters)
         live.take(instance, ())
         live.pending += 1
 
     def settle(self, live: CachedInstance) -> None:
-        """Record that a turn became durable."""
+        """Record that a commit became durable."""
         live.pending -= 1
         if not live.pending and live.instance.status not in LIVE:
             self.drop(live.instance.execution.instance_id)
 
     def drop(self, instance_id: str) -> None:
-        """Remove an instance: it has finished, or its row has changed."""
+        """Remove an instance that has finished or whose row has changed."""
         live = self._cached.pop(instance_id, None)
         if live is not None:
             self._characters -= live.characters
 
     def reset(self) -> None:
-        """Remove all: the store is read again."""
+        """Remove all instances, to reload the store."""
         self._cached.clear()
         self._characters = 0
 

@@ -1,8 +1,8 @@
-"""Sizes of payloads, as the storage provider of host.json has them.
+"""Size limits of payloads, depending on the storage provider in host.json.
 
-The Durable Task Scheduler (`azureManaged`) refuses what is too large. Azure Storage, the default,
-moves a large payload to a blob: that works, but costs a write and a read for each use, so a warning
-names its function once.
+The Durable Task Scheduler (`azureManaged`) refuses large payloads. Azure Storage, the default,
+moves them to blobs, which costs a write and a read for each use; a warning names each function
+once.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _CALLS = {
 
 
 class PayloadTooLarge(ValueError):
-    """A payload that the storage provider does not take; says which, and its size."""
+    """The storage provider does not accept a payload. The message has its name and size."""
 
 
 class PayloadLimits:
     """Checks the payloads of one task hub.
 
     Args:
-        limit_bytes: of one payload; None where large ones are moved to blobs.
+        limit_bytes: the limit of one payload; None if large payloads are moved to blobs.
     """
 
     def __init__(self, limit_bytes: int | None) -> None:
@@ -41,14 +41,14 @@ class PayloadLimits:
         """Check one payload.
 
         Args:
-            subject: says whose payload it is, such as "the result of activity 'x'".
-            json_text: the payload; None is none.
+            subject: names the payload in messages, such as "the result of activity 'x'".
+            json_text: the payload; None: no payload.
 
         Raises:
             PayloadTooLarge: the provider refuses it.
         """
         threshold_bytes = self._limit_bytes or limits.DURABLE_STORAGE_MESSAGE.value
-        # A character has at most four bytes: most payloads are not encoded to be measured.
+        # A character has at most four bytes, so most payloads need not be encoded.
         if json_text is None or 4 * len(json_text) <= threshold_bytes:
             return
         size_bytes = len(json_text.encode("utf-8", "surrogatepass"))
@@ -71,7 +71,7 @@ class PayloadLimits:
 
 
 def check_payloads(payloads: PayloadLimits, execution: Execution, effects: Effects) -> None:
-    """Check what an episode hands on: inputs of its steps, its output, its next input.
+    """Check the payloads of an episode: the inputs of its steps, its output, its next input.
 
     Raises:
         PayloadTooLarge: the provider refuses one of them.

@@ -1,8 +1,8 @@
-"""Activities of a task hub that several hosts share: each host runs what it can, of any partition.
+"""Activities of a task hub that several hosts share: each host runs activities of any partition.
 
-An activity that a host claims is invisible to the others for the time of a lease, which is renewed
-while it runs: the work-item queue of the Azure Storage provider. The activities of a host that died
-become visible again. If a host was only slow, an activity runs twice, and the first end counts.
+A claimed activity is invisible to other hosts for a lease period; the lease is renewed while it
+runs, as in the Azure Storage provider's work-item queue. The activities of a host that died become
+visible again. If the host was only slow, an activity runs twice, and the first result counts.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _logger = logging.getLogger(__name__)
 
 
 class SharedActivities:
-    """Claims and runs activities, so many at once.
+    """Claims and runs activities, a limited number at once.
 
     Args:
-        app: has them.
-        store: where they are claimed and their ends recorded.
+        app: the functions.
+        store: the store with claims and results.
     """
 
     def __init__(self, app: HostedApp, store: SharedStore) -> None:
@@ -37,10 +37,10 @@ class SharedActivities:
         self._is_stopped = False
 
     async def claim(self) -> None:
-        """Begin as many as may run beside those that do.
+        """Claim and start as many activities as the limit allows.
 
         Raises:
-            sqlite3.Error: the store does not answer.
+            sqlite3.Error: the store failed.
         """
         most = self._limit - len(self._running)
         if self._is_stopped or most <= 0 or not self._store.has_claimable():
@@ -51,24 +51,24 @@ class SharedActivities:
             task.add_done_callback(self._on_ended)
 
     async def renew(self) -> None:
-        """Keep what runs. Raises as `claim`."""
+        """Renew the claims of running activities. Raises the errors of `claim`."""
         if self._running:
             await self._store.renew_claims(list(self._running.values()))
 
     async def stop(self, drain_seconds: float) -> None:
-        """Begin nothing more, wait so long for what runs, then cancel it."""
+        """Start no more activities, wait for running ones, then cancel them."""
         self._is_stopped = True
         await work_queue.drain(list(self._running), drain_seconds)
 
     def _on_ended(self, task: asyncio.Task[None]) -> None:
         del self._running[task]
-        self._store.on_sent()  # there is room for another one
+        self._store.on_sent()  # triggers a poll, which claims another activity
 
     async def _run(self, activity: Activity) -> None:
         outcome = await self._call.run(activity)
         while True:
             try:
-                if isinstance(outcome, Activity):  # it goes on later, on any host
+                if isinstance(outcome, Activity):  # to be continued later, on any host
                     await self._store.postpone_activity(outcome)
                 else:
                     end = self._store.message(activity.instance_id, outcome, activity.execution_id)
@@ -84,24 +84,24 @@ class SharedActivities:
             else:
                 return
 
-    # --- as the engine's own activities: none of them is in its memory -----------------------
+    # --- the interface of `ActivityRunner`; this host's memory holds no activities of the hub --
 
     def add(self, activity: Activity) -> None:
-        """A host will claim it."""
+        """Do nothing: a host will claim the activity."""
 
     def take_up(self, activities: list[Activity]) -> None:
-        """They are claimed one by one."""
+        """Do nothing: activities are claimed by `claim`."""
 
     def has_scheduled(self, execution_id: str) -> bool:
-        """Not known: they may be anywhere."""
+        """Return False: not known, since other hosts may have them."""
         del execution_id
         return False
 
     def drop(self, execution_id: str) -> None:
-        """Their rows are gone."""
+        """Do nothing: their rows are deleted."""
 
     def settle(self, messages: Sequence[Message]) -> None:
-        """Their ends are messages with rows of their own."""
+        """Do nothing: results are messages with rows of their own."""
 
     def forget(self, execution_id: str) -> None:
-        """See `settle`."""
+        """Do nothing; see `settle`."""

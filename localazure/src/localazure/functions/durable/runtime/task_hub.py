@@ -1,4 +1,4 @@
-"""The operations of clients on the task hub, independent of the protocol."""
+"""The operations of clients on the task hub, independent of HTTP."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _logger = logging.getLogger(__name__)
 
 
 class UnknownFunction(Exception):
-    """No function of that kind and name is registered; the message lists those that are."""
+    """No function of this kind and name is registered. The message lists the registered ones."""
 
 
 class NotFinished(Exception):
@@ -39,7 +39,7 @@ class NotFinished(Exception):
 
 
 class TaskHub:
-    """Operations on instances and entities. What they return has become durable."""
+    """Operations on instances and entities. They return when their changes are durable."""
 
     def __init__(self, app: HostedApp, store: Store, dispatcher: Dispatcher) -> None:
         self._app = app
@@ -56,15 +56,15 @@ class TaskHub:
     ) -> str:
         """Start an orchestration and return its instance id.
 
-        As with the Azure Storage provider, which looks for a live instance before it writes a new
-        one, a start that meets another one of the same id reports success too, and its input is
+        The Azure Storage provider checks for a live instance before it writes a new one. So, of two
+        simultaneous starts with one id, both report success here, too, and the later input is
         dropped.
 
         Raises:
             UnknownFunction: there is no such orchestrator.
-            InvalidInstanceId: the id cannot be used.
-            PayloadTooLarge: the storage provider does not take the input.
-            InstanceExists: an instance of that id has not finished.
+            InvalidInstanceId: the id is not allowed.
+            PayloadTooLarge: the storage provider does not accept the input.
+            InstanceExists: an instance with this id has not finished.
         """
         if self._app.known.resolve("orchestrator", name) is None:
             raise UnknownFunction(self._app.known.missing("orchestrator", name))
@@ -94,12 +94,12 @@ class TaskHub:
         return execution.instance_id
 
     async def finished(self, instance_id: str) -> Instance:
-        """An instance, when it has ended.
+        """Wait for an instance's end, and return the instance.
 
         Raises:
             InstanceMissing: there is none.
         """
-        # Between the look and the wait the event loop has no turn to take an end in.
+        # The event loop does not run between the check and the wait, so no end is missed.
         while (instance := self.instance(instance_id)).status not in FINISHED:
             await self._dispatcher.completion_waiters.wait(instance_id)
         return instance
@@ -120,8 +120,8 @@ class TaskHub:
 
         Raises:
             InstanceMissing: there is no such instance.
-            InstanceFinished: it does not wait any more.
-            PayloadTooLarge: the storage provider does not take the event.
+            InstanceFinished: the instance has finished.
+            PayloadTooLarge: the storage provider does not accept the event.
         """
         self._app.payloads.check(f"the event '{name}'", input_json)
         await self._send(instance_id, history.event_raised(self._app.now(), name, input_json))
@@ -139,12 +139,12 @@ class TaskHub:
         await self._send(instance_id, history.execution_resumed(self._app.now(), reason))
 
     async def restart(self, instance_id: str, *, with_new_id: bool) -> str:
-        """Start an orchestration again with the same input; its instance id.
+        """Start an orchestration again with the same input; return its instance id.
 
         Raises:
             InstanceMissing: there is no such instance.
-            InstanceExists: the same id was asked for, and it has not finished.
-            UnknownFunction: its orchestrator is gone.
+            InstanceExists: the id is to be kept, and the instance has not finished.
+            UnknownFunction: the app does not have the orchestrator.
         """
         execution = self.instance(instance_id).execution
         return await self.start(
@@ -155,11 +155,11 @@ class TaskHub:
         )
 
     async def rewind(self, instance_id: str, reason: str) -> None:
-        """Rewind a failed instance to before its failure.
+        """Rewind a failed instance to the state before its failure.
 
         Raises:
             InstanceMissing: there is no such instance.
-            NotFailed: it did not fail.
+            NotFailed: the instance did not fail.
         """
         instance = self.instance(instance_id)
         if instance.status is not Status.FAILED:
@@ -172,11 +172,11 @@ class TaskHub:
             self._dispatcher.go_on(one)
 
     async def purge(self, instance_id: str) -> int:
-        """Delete a finished instance; 1.
+        """Delete a finished instance; return 1.
 
         Raises:
             InstanceMissing: there is no such instance.
-            NotFinished: it has not finished.
+            NotFinished: the instance has not finished.
         """
         instance = self.instance(instance_id)
         count = await self.store.purge([instance_id])
@@ -185,9 +185,9 @@ class TaskHub:
         return count
 
     async def purge_by(self, wanted: InstanceQuery) -> int:
-        """Delete the finished instances that meet every condition; return their number.
+        """Delete the finished instances that meet all conditions; return their number.
 
-        Others are served in between, so that it is not one transaction.
+        It is not one transaction, so that other requests are served meanwhile.
         """
         count = 0
         for page in self.store.pages(wanted):
@@ -199,11 +199,11 @@ class TaskHub:
     async def signal_entity(
         self, name: str, key: str, operation: str, input_json: str | None
     ) -> None:
-        """Send an operation to an entity and expect no answer.
+        """Send an operation to an entity without waiting for a response.
 
         Raises:
             UnknownFunction: there is no such entity function.
-            PayloadTooLarge: the storage provider does not take the input.
+            PayloadTooLarge: the storage provider does not accept the input.
         """
         self._app.payloads.check(f"the input of entity '{name}'", input_json)
         if self._app.known.resolve("entity", name) is None:

@@ -1,4 +1,4 @@
-"""Durable timers in memory: a heap by due time, filled from the store at start."""
+"""Durable timers in memory: a heap ordered by due time, loaded from the store at start."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from datetime import datetime
 from localazure.functions.durable.engine.history import parse_timestamp
 from localazure.functions.durable.store.records import Timer
 
-# Entries of forgotten timers stay in the heap until they are due or outnumber the others.
+# Entries of removed timers stay in the heap until they are due or outnumber the others.
 _SLACK = 64
 
 
 class TimerQueue:
-    """Timers that have not fired, earliest first."""
+    """Timers that have not fired, the earliest first."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[datetime, str, int]] = []

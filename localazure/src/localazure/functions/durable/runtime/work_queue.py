@@ -1,4 +1,4 @@
-"""Keyed work: one run at a time for each key, a bounded number in all, each request served."""
+"""Work by key: one run at a time for each key, a limited number of runs at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RETRY_SECONDS = 1.0
 
 
 async def drain(tasks: Collection[asyncio.Task[None]], seconds: float) -> None:
-    """Wait so long for what runs, then cancel it."""
+    """Wait up to `seconds` for tasks to end, then cancel them."""
     if tasks:
         _, late = await asyncio.wait(tasks, timeout=seconds)
         for task in late:
@@ -25,15 +25,15 @@ async def drain(tasks: Collection[asyncio.Task[None]], seconds: float) -> None:
 
 
 class WorkQueue(Generic[K]):
-    """Runs `work(key)` for every requested key, in order of request.
+    """Runs `work(key)` for all requested keys, in the order of requests.
 
-    A key that is requested while it runs, runs again afterwards. Work that raises is logged and
-    tried again after RETRY_SECONDS.
+    A key that is requested while it runs will run again afterwards. If work raises, the error is
+    logged and the work is retried after RETRY_SECONDS.
 
     Args:
-        name: for the log.
-        limit: how many run at once.
-        work: what to do; it is cancelled when the queue stops before it has ended.
+        name: the name in the log.
+        limit: the maximum number of runs at once.
+        work: runs the work of a key; canceled if it has not ended when the queue stops.
     """
 
     def __init__(self, name: str, limit: int, work: Callable[[K], Awaitable[None]]) -> None:
@@ -59,7 +59,7 @@ class WorkQueue(Generic[K]):
         self._pump()
 
     def request_later(self, key: K, delay_seconds: float) -> None:
-        """Request it after a while; the earlier of two such requests is dropped."""
+        """Request the work of a key after a delay. This replaces an earlier delayed request."""
         if self._stopped:
             return
         if (earlier := self._later.pop(key, None)) is not None:
@@ -68,7 +68,7 @@ class WorkQueue(Generic[K]):
         self._later[key] = loop.call_later(delay_seconds, self._on_later, key)
 
     async def stop(self, drain_seconds: float) -> None:
-        """Begin nothing more, wait so long for what runs, then cancel it."""
+        """Start no more work, wait up to `drain_seconds` for running work, then cancel it."""
         self._stopped = True
         for handle in self._later.values():
             handle.cancel()

@@ -1,7 +1,7 @@
-"""Leases in the store: who owns which partition, and whose activity runs where.
+"""Leases in the store, of partitions and of activities.
 
-Functions of a connection, run within a transaction. The write lock of SQLite makes each of them
-atomic among the processes of one task hub.
+Each function runs within a transaction of its connection. SQLite's write lock makes it atomic among
+the processes of one task hub.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from localazure.functions.durable.engine.partitions import Lease, to_take
 from localazure.functions.durable.store.records import Activity
 
 Held = dict[int, int]
-"""The partitions of a host, each with the epoch of its lease."""
+"""The partitions of a host, with the epochs of their leases."""
 
 
 class LeasesChanged(Exception):
-    """A host has other partitions than it had: `held`. What it has in memory is void."""
+    """The host's partitions have changed to `held`, so its memory is out of date."""
 
     def __init__(self, held: Held) -> None:
         super().__init__(f"the partitions of this host are now {sorted(held)}")
@@ -26,10 +26,10 @@ class LeasesChanged(Exception):
 
 
 def prepare(connection: sqlite3.Connection, partition_count: int, now_us: int) -> None:
-    """Make the table fit so many partitions, and have arrivals counted beyond all messages.
+    """Create a lease for each partition, and let arrival numbers continue after all messages.
 
     Raises:
-        StartError: a host with another `partitionCount` is at work.
+        StartError: a running host has another `partitionCount`.
     """
     leases = read(connection)
     if len(leases) != partition_count:
@@ -59,7 +59,7 @@ def read(connection: sqlite3.Connection) -> list[Lease]:
 
 
 def renew(connection: sqlite3.Connection, host: str, now_us: int, until_us: int) -> Held:
-    """Renew a host's leases and take those that it should have; what it holds then."""
+    """Renew a host's leases, take those that it should have, and return the leases it holds."""
     leases = read(connection)
     taken = to_take(leases, host, now_us)
     connection.executemany(
@@ -71,15 +71,15 @@ def renew(connection: sqlite3.Connection, host: str, now_us: int, until_us: int)
 
 
 def release(connection: sqlite3.Connection, host: str) -> None:
-    """Give back a host's leases."""
+    """Release a host's leases."""
     connection.execute("UPDATE leases SET expires_at_us = 0 WHERE owner = ?", (host,))
 
 
 def fence(connection: sqlite3.Connection, host: str, partition: int, held: Held) -> None:
-    """Refuse what a host that lost the lease of a partition wants to write.
+    """Check that a host that is about to write still has the lease of a partition.
 
     Raises:
-        LeasesChanged: another host owns it, or owned it meanwhile.
+        LeasesChanged: another host owns the partition, or owned it meanwhile.
     """
     row = connection.execute(
         "SELECT 1 FROM leases WHERE partition = ? AND owner = ? AND epoch = ?",
@@ -90,14 +90,14 @@ def fence(connection: sqlite3.Connection, host: str, partition: int, held: Held)
 
 
 def advance(connection: sqlite3.Connection, partitions: Sequence[int]) -> None:
-    """Void what the owners of partitions have in memory: their rows were changed by others."""
+    """Make the owners of partitions reload them, because others changed their rows."""
     connection.executemany(
         "UPDATE leases SET epoch = epoch + 1 WHERE partition = ?", [(one,) for one in partitions]
     )
 
 
 def mark_arrivals(connection: sqlite3.Connection, instance_ids: Sequence[str]) -> None:
-    """Number created instances, so that the hosts that own them find them."""
+    """Give new instances arrival numbers, by which their hosts find them."""
     for instance_id in instance_ids:
         connection.execute("UPDATE arrivals SET last = last + 1")
         connection.execute(
@@ -109,7 +109,7 @@ def mark_arrivals(connection: sqlite3.Connection, instance_ids: Sequence[str]) -
 def claim_activities(
     connection: sqlite3.Connection, most: int, now_us: int, until_us: int
 ) -> list[Activity]:
-    """Take activities that no host runs, oldest first: they are invisible until `until_us`."""
+    """Claim activities that no host runs, oldest first, until `until_us`."""
     rows = connection.execute(
         "UPDATE activities SET not_before_us = ? WHERE rowid IN"
         " (SELECT rowid FROM activities WHERE not_before_us <= ? ORDER BY rowid LIMIT ?)"
@@ -122,7 +122,7 @@ def claim_activities(
 def renew_claims(
     connection: sqlite3.Connection, activities: Sequence[Activity], until_us: int
 ) -> None:
-    """Have running activities stay invisible to other hosts."""
+    """Keep running activities invisible to other hosts."""
     connection.executemany(
         "UPDATE activities SET not_before_us = ? WHERE execution_id = ? AND event_id = ?",
         [(until_us, activity.execution_id, activity.event_id) for activity in activities],

@@ -1,4 +1,4 @@
-"""Records between the engine and the store: messages, work, and turns."""
+"""Records that engine and store exchange: messages, work, and commits."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ def microseconds(at: datetime) -> int:
 
 
 def moment(at_us: int) -> datetime:
-    """The moment of so many microseconds since the Unix epoch."""
+    """Convert microseconds since the Unix epoch to a UTC datetime."""
     return _EPOCH + at_us * _MICROSECOND
 
 
 Position = tuple[int, str]
-"""The position of an instance among all, oldest first: creation time (microseconds) and id."""
+"""The sort key of instances, oldest first: creation time (microseconds) and id."""
 
 
 def position(instance: Instance) -> Position:
-    """Where an instance stands among all."""
+    """Return the sort key of an instance."""
     execution = instance.execution
     return microseconds(execution.created_at), execution.instance_id
 
 
 class InstanceExists(Refused):
-    """An instance of that id has not finished."""
+    """An instance with this id has not finished."""
 
     def __init__(self, status: str) -> None:
-        # DTFx's OrchestrationAlreadyExistsException, word for word: callers look for it.
+        # The exact text of DTFx's OrchestrationAlreadyExistsException, which callers match.
         super().__init__(f"An Orchestration instance with the status {status} already exists.")
         self.status = status
 
 
 class InstanceMissing(Refused):
-    """There is no instance of that id."""
+    """There is no instance with this id."""
 
 
 class NotFailed(Refused):
@@ -52,7 +52,7 @@ class NotFailed(Refused):
 
 
 class InstanceFinished(Refused):
-    """The instance has finished, so nothing can be sent to it."""
+    """The instance has finished and accepts no messages."""
 
 
 class Conflict(Exception):
@@ -61,13 +61,13 @@ class Conflict(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceQuery:
-    """Conditions that instances meet all of.
+    """Conditions on instances, all of which must hold.
 
     Attributes:
-        created_from: created at or after it.
-        created_to: created at or before it.
-        statuses: in one of these states; none given: in any.
-        prefix: the id begins with it.
+        created_from: the earliest creation time.
+        created_to: the latest creation time.
+        statuses: the allowed statuses; empty: all.
+        prefix: the prefix of the id.
     """
 
     created_from: datetime | None = None
@@ -77,17 +77,17 @@ class InstanceQuery:
 
 
 UNNUMBERED = 0
-"""The sequence number of a message that gets one from the transaction that writes it."""
+"""The sequence number of a message that will be numbered by the transaction that writes it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
     """An event on its way to an instance or an entity.
 
-    `execution_id` fences it: an instance that has gone on to another execution drops it. What a
-    timer or an activity has to say needs no row in the inbox (`sequence` None): until it is
-    consumed, the row of the timer or of the activity stands for it. After a crash the timer fires
-    again, and the activity runs again.
+    `execution_id` is a fence: an instance that has another execution by now drops the message.
+    Messages from timers and activities have no row in the inbox (`sequence` None): until they are
+    consumed, the row of the timer or activity is kept. After a crash, the timer fires again and the
+    activity runs again.
     """
 
     target: str
@@ -109,7 +109,7 @@ class Activity:
 
     @classmethod
     def of(cls, execution: Execution, step: Event) -> Activity:
-        """The activity that a TaskScheduled event schedules."""
+        """Create the activity of a TaskScheduled event."""
         return cls(
             instance_id=execution.instance_id,
             execution_id=execution.execution_id,
@@ -121,7 +121,7 @@ class Activity:
 
 @dataclass(frozen=True, kw_only=True)
 class Timer:
-    """A created timer."""
+    """A timer that has not fired, or whose message was not consumed."""
 
     instance_id: str
     execution_id: str
@@ -130,7 +130,7 @@ class Timer:
 
     @classmethod
     def of(cls, execution: Execution, step: Event) -> Timer:
-        """The timer that a TimerCreated event creates."""
+        """Create the timer of a TimerCreated event."""
         return cls(
             instance_id=execution.instance_id,
             execution_id=execution.execution_id,
@@ -141,7 +141,7 @@ class Timer:
 
 @dataclass(frozen=True, kw_only=True)
 class Child:
-    """A sub-orchestration to start, and what to tell the parent when its id is taken."""
+    """A sub-orchestration to start, and the message to the parent if its id is in use."""
 
     execution: Execution
     refusal: Message
@@ -149,17 +149,17 @@ class Child:
 
 @dataclass(frozen=True, kw_only=True)
 class EpisodeCommit:
-    """Everything that one episode changes.
+    """All changes of one episode.
 
     Attributes:
-        execution: what was run.
-        at: when.
-        episode: number of the history row, None: no history is kept (continue-as-new).
-        events: the row's text.
-        consumed: messages that the episode took.
-        instance: the instance's row from now on, None where only history grew.
-        ended: the execution is over: its timers, activities and messages go.
-        next_execution: the execution that goes on from here (continue-as-new).
+        execution: the execution that the episode ran.
+        at: the time of the commit.
+        episode: the number of the history row; None: no history is kept (continue-as-new).
+        events: the text of the history row.
+        consumed: the messages that the episode consumed.
+        instance: the new row of the instance; None if only the history changed.
+        ended: the execution is over: its timers, activities and messages are deleted.
+        next_execution: the execution that follows (continue-as-new).
     """
 
     execution: Execution
@@ -178,7 +178,7 @@ class EpisodeCommit:
 
 @dataclass(frozen=True, kw_only=True)
 class Rewrite:
-    """A failed instance as it goes on: with another history, and what is under way by it."""
+    """The rewritten history of a failed instance, with the open steps and messages to resume it."""
 
     instance_id: str
     events: str
@@ -189,7 +189,7 @@ class Rewrite:
 
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
-    """The effects of a committed turn."""
+    """Instances and messages that a commit created."""
 
     started: list[str] = field(default_factory=list[str])
     messages: list[Message] = field(default_factory=list[Message])
@@ -197,7 +197,7 @@ class Delivery:
 
 @dataclass(frozen=True, kw_only=True)
 class EntityCommit:
-    """Everything that one batch of operations changes. `state_json` None deletes the entity."""
+    """All changes of one batch of operations. `state_json` None deletes the entity."""
 
     entity_id: str
     at: datetime

@@ -1,7 +1,7 @@
-"""Changes to the store when an instance is rewound: its history, and its sub-orchestrations'.
+"""Rewrites the histories of an instance and its sub-orchestrations for a rewind.
 
-An instance that failed in the middle of its work, because its code was not deterministic, left
-steps under way. They were dropped with it, and are taken up again.
+An instance may fail while steps are open, for example if its code was not deterministic. These
+steps were deleted with its failure, and are scheduled again.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from localazure.functions.durable.store.store import Store
 
 
 def rewriting(store: Store, instance: Instance, reason: str, at: str) -> list[Rewrite]:
-    """The rewrites of a failed instance and of the sub-orchestrations that failed it.
+    """Return the rewrites of a failed instance and of the sub-orchestrations that made it fail.
 
     Args:
-        store: knows histories and sub-orchestrations, draws sequence numbers.
-        instance: a failed one.
-        reason: why somebody rewinds it.
-        at: now (ISO 8601).
+        store: has the histories and sub-orchestrations, assigns sequence numbers.
+        instance: a failed instance.
+        reason: the client's reason for the rewind.
+        at: the current time (ISO 8601).
     """
     execution = instance.execution
     events = history.decode(",".join(store.history(execution.execution_id)))
@@ -43,7 +43,7 @@ def rewriting(store: Store, instance: Instance, reason: str, at: str) -> list[Re
                 elif child is None or child.status not in LIVE:
                     answers.append(_end_of(child, step, at))
             case _:
-                continue  # an operation that was sent is with the entity
+                continue  # EventSent: the entity has the operation
     answers.append(history.generic_event(at, f"Rewind: {reason}"))
     messages: list[Message] = [
         store.message(execution.instance_id, event, execution.execution_id) for event in answers
@@ -59,14 +59,14 @@ def rewriting(store: Store, instance: Instance, reason: str, at: str) -> list[Re
 
 
 def _child(store: Store, execution: Execution, step: Event) -> Instance | None:
-    """The sub-orchestration of a step, unless it was purged or its id is another one's now."""
+    """Return a step's sub-orchestration; None if it was purged or another instance has its id."""
     child = store.instance(step["InstanceId"])
     parent = execution.as_parent(step["EventId"])
     return child if child is not None and child.execution.parent == parent else None
 
 
 def _end_of(child: Instance | None, step: Event, at: str) -> Event:
-    """Results that a sub-orchestration would have sent, had its parent not failed before it."""
+    """Return the event of a sub-orchestration that ended after its parent had failed."""
     if child is not None and child.status is Status.COMPLETED:
         return history.sub_orchestration_completed(at, step["EventId"], child.output)
     state = "gone" if child is None else child.status.lower()

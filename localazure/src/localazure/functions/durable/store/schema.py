@@ -34,7 +34,7 @@ MIGRATIONS = (
     CREATE TABLE inbox (                         -- messages not consumed by an episode yet
         sequence INTEGER PRIMARY KEY,
         target TEXT NOT NULL,                    -- instance id, or "@name@key" of an entity
-        execution_id TEXT,                       -- NULL: for whatever execution is current
+        execution_id TEXT,                       -- NULL: for the current execution
         event_json TEXT NOT NULL
     );
     CREATE INDEX inbox_by_target ON inbox (target);

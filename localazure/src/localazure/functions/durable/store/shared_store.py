@@ -1,17 +1,17 @@
-"""The task hub on SQLite, written by several hosts.
+"""The task hub on SQLite, shared by several hosts.
 
-Each instance and entity belongs to a partition, each partition to the host that holds its lease.
-Only that host runs it and keeps it in memory. The rules:
+Each instance and entity belongs to a partition, and each partition to the host that holds its
+lease. Only this host runs them and keeps them in memory. The rules:
 
-1. What the owner of a partition writes is fenced within its transaction: if the lease is another's
-   by then, the transaction fails with `LeasesChanged`, and all later ones of its lane with it.
-2. Messages and instances are numbered by the transaction that writes them. SQLite lets one process
-   write at a time, so that numbers grow in the order of commits: an owner finds what is new behind
-   the last number that it saw (`arrived`), whoever sent it, itself included.
-3. Reads for the engine show the host's own partitions; activities belong to no partition. A host
-   claims them, and they are invisible to the others for the time of a lease.
-4. What clients send, and the ends of activities, are in no lane: they do not build on what this
-   host has in memory.
+1. Writes of a partition's owner are fenced within the transaction: if another host has the lease
+   by then, the transaction fails with `LeasesChanged`, and so do all later ones of its lane.
+2. Messages and instances are numbered by the transaction that writes them. SQLite allows one writer
+   at a time, so the numbers increase in the order of commits. An owner finds new rows after the
+   last number that it has read (`arrived`), those of other hosts and its own.
+3. The engine reads only the host's own partitions. Activities belong to no partition: a host claims
+   them, which hides them from the other hosts for a lease period.
+4. Requests of clients and results of activities are in no lane, because they do not depend on the
+   host's memory.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Sharing:
     """How a host shares a task hub.
 
     Attributes:
-        host: its id, unique to the process.
-        lease: how long it keeps its partitions and activities when it does not answer.
+        host: the host's id, unique to the process.
+        lease: how long its partitions and activities stay reserved without a renewal.
     """
 
     host: str
@@ -61,23 +61,23 @@ class Sharing:
 
 @dataclass(frozen=True)
 class Arrivals:
-    """New instances and messages for the partitions of a host."""
+    """New instances and messages in the partitions of a host."""
 
     instance_ids: Sequence[str]
     messages: Sequence[Message]
 
 
 class SharedStore(Store):
-    """The task hub in one SQLite file, as one of several hosts has it.
+    """One host's access to a task hub in an SQLite file that several hosts share.
 
     Args:
         path: the file.
         sharing: how this host shares it.
-        partition_count: of the task hub, the same for all hosts.
+        partition_count: the task hub's number of partitions, the same for all hosts.
         clock: the current time, UTC.
 
     Raises:
-        StartError: a host with another number of partitions runs.
+        StartError: a running host has another number of partitions.
     """
 
     is_shared = True
@@ -93,14 +93,14 @@ class SharedStore(Store):
         self._last_message = 0
         self._last_instance = 0
         self.held: Held = {}
-        """The host's partitions, as its memory has them."""
+        """The partitions for which the host's memory is valid."""
         self.on_sent: Callable[[], None] = lambda: None
-        """Called when something was written that may be for this host."""
+        """Called after a write that may concern this host."""
 
     # --- leases --------------------------------------------------------------------------------
 
     async def prepare(self) -> None:
-        """Make the leases, where they are missing; see `leases.prepare`."""
+        """Create missing leases; see `leases.prepare`."""
         count, now_us = self._partition_count, self._now_us()
         await self._write(lambda db: leases.prepare(db, count, now_us))
 
@@ -110,18 +110,18 @@ class SharedStore(Store):
         self._take(await self._write(lambda db: leases.renew(db, host, now_us, until_us)))
 
     async def release_leases(self) -> None:
-        """Give the host's leases back: another host need not wait for their end."""
+        """Release the host's leases, so that other hosts need not wait until they expire."""
         await self._write(lambda db: leases.release(db, self._host))
 
     def check_leases(self) -> None:
-        """See whether they are still the host's own."""
+        """Check whether the host still holds its leases."""
         rows = self._database.read(
             "SELECT partition, epoch FROM leases WHERE owner = ?", (self._host,)
         )
         self._take({partition: epoch for partition, epoch in rows if partition in self.held})
 
     def _take(self, held: Held) -> None:
-        """Have the engine begin anew with other partitions, behind all that it has submitted."""
+        """Make the engine reload with other partitions, after all submitted transactions."""
         if held == self.held:
             return
 
@@ -133,7 +133,7 @@ class SharedStore(Store):
     # --- writing -------------------------------------------------------------------------------
 
     def message(self, target: str, event: Event, execution_id: str | None = None) -> Message:
-        """A message that the transaction numbers."""
+        """Return a message that will be numbered by the transaction that writes it."""
         return Message(target=target, event=event, execution_id=execution_id, sequence=UNNUMBERED)
 
     async def create(self, execution: Execution) -> None:
@@ -146,7 +146,7 @@ class SharedStore(Store):
         await self._send(created)
 
     def commit(self, turn: EpisodeCommit, *, is_patient: bool = False) -> asyncio.Future[Delivery]:
-        """Commit an episode; what it sends comes by `arrived`."""
+        """Commit an episode; `arrived` returns its messages and children."""
 
         def committed(db: sqlite3.Connection) -> Delivery:
             leases.mark_arrivals(db, transactions.commit(db, turn).started)
@@ -159,7 +159,7 @@ class SharedStore(Store):
         return future
 
     async def commit_entity(self, turn: EntityCommit) -> list[Message]:
-        """Commit a batch of operations; the answers come by `arrived`."""
+        """Commit a batch of operations; `arrived` returns its responses."""
         await self._submit(
             self._fenced(turn.entity_id, lambda db: transactions.commit_entity(db, turn))
         )
@@ -167,7 +167,7 @@ class SharedStore(Store):
         return []
 
     async def rewrite(self, rewrites: Sequence[Rewrite], at: datetime) -> None:
-        """Take failed instances back to Running; their owners read them anew."""
+        """Set failed instances to Running; their owners reload them."""
         partitions = sorted({self._partition_of(one.instance_id) for one in rewrites})
 
         def rewritten(db: sqlite3.Connection) -> None:
@@ -186,19 +186,19 @@ class SharedStore(Store):
         return bool(rows)
 
     async def claim_activities(self, most: int) -> list[Activity]:
-        """Take up to so many activities that no host runs, for the time of a lease."""
+        """Claim up to `most` activities that no host runs, for a lease period."""
         now_us, until_us = self._now_us(), self._until_us()
         return await self._write(lambda db: leases.claim_activities(db, most, now_us, until_us))
 
     async def renew_claims(self, activities: Sequence[Activity]) -> None:
-        """Keep activities that still run."""
+        """Renew the claims of activities that still run."""
         until_us = self._until_us()
         await self._write(lambda db: leases.renew_claims(db, activities, until_us))
 
     # --- reading -------------------------------------------------------------------------------
 
     def arrived(self) -> Arrivals:
-        """Everything new since the last call; after an error, the next call returns it again."""
+        """Return all new rows since the last call; after an error, the next call returns them."""
         rows = self._database.read(
             "SELECT arrival, instance_id FROM instances WHERE started = 0 AND arrival > ?"
             " ORDER BY arrival",
@@ -222,20 +222,20 @@ class SharedStore(Store):
         return [one for one in super().to_start() if self.owns(one)]
 
     def inbox(self) -> list[Message]:
-        """All messages that wait for instances and entities of the host."""
+        """All waiting messages of the host's instances and entities."""
         self._last_message = 0
         return self._arrived_messages()
 
     def activities(self) -> list[Activity]:
-        """None: no host has activities of its own."""
+        """Return none: hosts do not own activities but claim them."""
         return []
 
     def timers(self) -> list[Timer]:
-        """All timers of the host's instances whose firing no episode has consumed."""
+        """All timers of the host's instances that were not consumed by an episode."""
         return [timer for timer in super().timers() if self.owns(timer.instance_id)]
 
     def owns(self, target: str) -> bool:
-        """Whether an instance or entity is this host's."""
+        """Whether this host owns an instance or entity."""
         return self._partition_of(target) in self.held
 
     # --- the rest ------------------------------------------------------------------------------
@@ -255,7 +255,7 @@ class SharedStore(Store):
     def _on_done(self, lane: Lane, future: asyncio.Future[Any]) -> None:
         error = None if future.cancelled() else future.exception()
         if isinstance(error, LeasesChanged) and lane is self._lane:
-            self.held = error.held  # before the engine reads anew what is its own
+            self.held = error.held  # before the engine reloads its partitions
         super()._on_done(lane, future)
 
     def _write(self, transaction: Transaction[T]) -> asyncio.Future[T]:

@@ -1,10 +1,10 @@
-"""The task hub on SQLite: what one episode changes is one transaction.
+"""The task hub on SQLite: all changes of one episode are one transaction.
 
-Only one process writes this store (`localazure.sqlite.database.Database`; `shared_store` has the
-one for several), so sequence numbers are drawn in memory, in the order in which transactions are
-submitted. A transaction that was awaited is durable. A submitted transaction is never durable
-without all those submitted before it (`localazure.sqlite.database.Lane`). Reads return durable rows
-only.
+Only one process writes this store (`localazure.sqlite.database.Database`; `shared_store` is for
+several), so sequence numbers are assigned in memory, in the order in which transactions are
+submitted. An awaited transaction is durable. A submitted transaction never becomes durable without
+all transactions submitted before it (`localazure.sqlite.database.Lane`). Reads return only durable
+rows.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from localazure.sqlite.database import Database, Lane, Refused, Transaction
 
 T = TypeVar("T")
 
-# Rows that are read, or deleted, at once where all are asked for: some tens of milliseconds.
+# Rows per batch when all instances are read or deleted; a batch takes some tens of milliseconds.
 PAGE_SIZE = 500
 
 _LIVE = tuple(str(status) for status in LIVE)
@@ -53,7 +53,7 @@ class Store:
     """The task hub in one SQLite file."""
 
     is_shared = False
-    """Whether other hosts write it, too. Then what is sent comes back by `SharedStore.arrived`."""
+    """Whether other hosts write it, too. If so, `SharedStore.arrived` returns what was sent."""
 
     def __init__(self, path: Path) -> None:
         self._database = Database(path, MIGRATIONS, is_shared=self.is_shared)
@@ -61,13 +61,13 @@ class Store:
         self._sequences = itertools.count(last + 1)
         self._lane = Lane()
         self.generation = 0
-        """Counts `renew`: what was read in an earlier generation must not be written back."""
+        """Counts calls of `renew`. Data read in an earlier generation must not be written back."""
         self.on_failure: Callable[[BaseException], None] = lambda _: None
-        """Called for every transaction that failed, and for every later one of its generation;
-        not for `Refused`."""
+        """Called for every failed transaction, and for all later ones of its generation; not for
+        `Refused`."""
 
     def renew(self) -> None:
-        """Begin the next generation after a transaction failed; it builds on durable rows only."""
+        """Start the next generation, based on durable rows only, after a transaction failed."""
         self.generation += 1
         self._lane = Lane()
 
@@ -76,7 +76,7 @@ class Store:
         self._database.close()
 
     def message(self, target: str, event: Event, execution_id: str | None = None) -> Message:
-        """A message with the next sequence number, ready to be written."""
+        """Return a message with the next sequence number."""
         return Message(
             target=target, event=event, execution_id=execution_id, sequence=next(self._sequences)
         )
@@ -84,7 +84,7 @@ class Store:
     # --- writing -------------------------------------------------------------------------------
 
     async def create(self, execution: Execution) -> None:
-        """See `transactions.create`, as for all of the following."""
+        """See `transactions.create`; the methods below have namesakes there, too."""
         await self._submit(lambda db: transactions.create(db, execution))
 
     async def post(self, message: Message) -> None:
@@ -100,7 +100,7 @@ class Store:
         return await self._write(lambda db: transactions.postpone_activity(db, activity))
 
     def commit(self, turn: EpisodeCommit, *, is_patient: bool = False) -> asyncio.Future[Delivery]:
-        """Commit an episode; see `Database.submit` for patience."""
+        """Commit an episode; see `Database.submit` for `is_patient`."""
         return self._submit(lambda db: transactions.commit(db, turn), is_patient=is_patient)
 
     async def commit_entity(self, turn: EntityCommit) -> list[Message]:
@@ -108,7 +108,7 @@ class Store:
         return await self._submit(lambda db: transactions.commit_entity(db, turn))
 
     async def rewrite(self, rewrites: Sequence[Rewrite], at: datetime) -> None:
-        """Take failed instances back to Running, all or none."""
+        """Set failed instances to Running, all or none."""
         await self._submit(lambda db: transactions.rewrite(db, rewrites, at))
 
     async def purge(self, instance_ids: Sequence[str]) -> int:
@@ -116,11 +116,11 @@ class Store:
         return await self._write(lambda db: transactions.purge(db, instance_ids))
 
     def _send(self, transaction: Transaction[T]) -> asyncio.Future[T]:
-        """Write something for an instance that is not the engine's decision."""
+        """Write something for an instance that is not a decision of the engine."""
         return self._write(transaction)
 
     def _write(self, transaction: Transaction[T]) -> asyncio.Future[T]:
-        """Write something that does not build on what the engine has in memory."""
+        """Write something that does not depend on the engine's memory."""
         return self._submit(transaction)
 
     def _submit(
@@ -139,17 +139,17 @@ class Store:
     # --- reading -------------------------------------------------------------------------------
 
     def owns(self, target: str) -> bool:
-        """Whether an instance or entity is run by this host."""
+        """Whether this host runs an instance or entity."""
         del target
         return True
 
     def instance(self, instance_id: str) -> Instance | None:
-        """One instance, if there is one of that id."""
+        """Return an instance; None if it does not exist."""
         rows = self._database.read(f"{_SELECT_INSTANCE} WHERE instance_id = ?", (instance_id,))
         return _instance(rows[0]) if rows else None
 
     def history(self, execution_id: str) -> list[str]:
-        """Encoded history, a piece for each episode."""
+        """Return the encoded history, one piece per episode."""
         rows = self._database.read(
             "SELECT events FROM history WHERE execution_id = ? ORDER BY episode", (execution_id,)
         )
@@ -162,12 +162,12 @@ class Store:
         after: Position | None = None,
         limit: int = -1,
     ) -> list[Instance]:
-        """Instances that meet every condition, oldest first.
+        """Return the instances that meet all conditions, oldest first.
 
         Args:
             wanted: the conditions.
-            after: position of the last one of the page before.
-            limit: how many at most, -1: all.
+            after: the position of the last instance of the previous page.
+            limit: the maximum number; -1: all.
         """
         conditions: list[str] = []
         values: list[Any] = []
@@ -179,7 +179,7 @@ class Store:
             values.append(microseconds(wanted.created_to))
         source = _SELECT_INSTANCE
         if wanted.statuses and LIVE.issuperset(wanted.statuses):
-            # Those are few among many. SQLite takes the index when it finds its very condition.
+            # Few instances are live. SQLite uses the index only if the query repeats its condition.
             source += " INDEXED BY instances_unfinished"
             conditions.append("status IN ('Pending', 'Running', 'Suspended')")
         if wanted.statuses:
@@ -199,7 +199,7 @@ class Store:
         return [_instance(row) for row in rows]
 
     def pages(self, wanted: InstanceQuery = _ALL) -> Iterator[list[Instance]]:
-        """All instances that meet the conditions, a page at a time: the event loop may turn."""
+        """Yield the instances that meet the conditions page by page, to let the event loop run."""
         page = self.query(wanted, limit=PAGE_SIZE)
         while page:
             yield page
@@ -223,7 +223,7 @@ class Store:
         return [instance_id for (instance_id,) in rows]
 
     def inbox(self) -> list[Message]:
-        """All messages that wait."""
+        """All waiting messages."""
         return self._messages_after(0)
 
     def _messages_after(self, sequence: int) -> list[Message]:
@@ -251,21 +251,21 @@ class Store:
         return [Activity(**dict(row)) for row in rows]
 
     def timers(self) -> list[Timer]:
-        """All timers whose firing no episode has consumed."""
+        """All timers that were not consumed by an episode."""
         rows = self._database.read(
             "SELECT instance_id, execution_id, event_id, fire_at FROM timers"
         )
         return [Timer(**dict(row)) for row in rows]
 
     def entity_state(self, entity_id: str) -> str | None:
-        """JSON text of an entity's state, None where there is no such entity."""
+        """Return the JSON text of an entity's state; None if the entity does not exist."""
         rows = self._database.read(
             "SELECT state_json FROM entities WHERE entity_id = ?", (entity_id,)
         )
         return rows[0][0] if rows else None
 
     def entities(self, prefix: str) -> list[tuple[str, str | None, datetime]]:
-        """Id, state and time of the last change of the entities whose id begins with `prefix`."""
+        """Return id, state and last change of the entities whose ids begin with `prefix`."""
         rows = self._database.read(
             "SELECT entity_id, state_json, updated_at_us FROM entities"
             " WHERE substr(entity_id, 1, ?) = ? ORDER BY entity_id",

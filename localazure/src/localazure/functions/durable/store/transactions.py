@@ -1,4 +1,4 @@
-"""The store's transactions: functions of a connection, run by the thread that owns it."""
+"""The store's transactions: functions that run on the thread that owns the connection."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _FINISHED = tuple(str(status) for status in FINISHED)
 
 
 def create(connection: sqlite3.Connection, execution: Execution) -> None:
-    """Insert an instance that waits to be started, in place of a finished one.
+    """Insert a pending instance. It replaces a finished one with the same id.
 
     Raises:
-        InstanceExists: it has not finished.
+        InstanceExists: an instance with this id has not finished.
     """
     status = _create(connection, execution)
     if status is not None:
@@ -45,7 +45,7 @@ def post(connection: sqlite3.Connection, message: Message) -> None:
 
     Raises:
         InstanceMissing: there is no such instance.
-        InstanceFinished: it has finished.
+        InstanceFinished: the instance has finished.
     """
     if not _post(connection, message):
         known = connection.execute(
@@ -55,7 +55,7 @@ def post(connection: sqlite3.Connection, message: Message) -> None:
 
 
 def complete_activity(connection: sqlite3.Connection, event_id: int, message: Message) -> bool:
-    """Record the end of an activity, once. False: it is not awaited any more."""
+    """Record an activity's result, once. Returns False if the orchestration does not await it."""
     removed = connection.execute(
         "DELETE FROM activities WHERE execution_id = ? AND event_id = ?",
         (message.execution_id, event_id),
@@ -64,7 +64,7 @@ def complete_activity(connection: sqlite3.Connection, event_id: int, message: Me
 
 
 def postpone_activity(connection: sqlite3.Connection, activity: Activity) -> bool:
-    """Postpone an activity, with another input. False: it is not awaited any more."""
+    """Postpone an activity, with another input. Returns False if it was deleted meanwhile."""
     changed = connection.execute(
         "UPDATE activities SET input_json = :input_json, not_before_us = :not_before_us"
         " WHERE execution_id = :execution_id AND event_id = :event_id",
@@ -74,7 +74,7 @@ def postpone_activity(connection: sqlite3.Connection, activity: Activity) -> boo
 
 
 def commit_entity(connection: sqlite3.Connection, turn: EntityCommit) -> list[Message]:
-    """Commit a batch of operations; the answers that have a receiver.
+    """Commit a batch of operations; return the responses that have a receiver.
 
     Raises:
         Conflict: a consumed message is not in the store.
@@ -91,10 +91,10 @@ def commit_entity(connection: sqlite3.Connection, turn: EntityCommit) -> list[Me
 
 
 def rewrite(connection: sqlite3.Connection, rewrites: Sequence[Rewrite], at: datetime) -> None:
-    """Take failed instances back to Running with another history.
+    """Set failed instances to Running, with rewritten histories.
 
     Raises:
-        NotFailed: one of them is not in the state Failed (any more); none is changed.
+        NotFailed: one of them does not have the status Failed; no instance is changed.
     """
     for one in rewrites:
         row = connection.execute(
@@ -115,7 +115,7 @@ def rewrite(connection: sqlite3.Connection, rewrites: Sequence[Rewrite], at: dat
 
 
 def purge(connection: sqlite3.Connection, instance_ids: Sequence[str]) -> int:
-    """Delete finished instances with their history; how many there were."""
+    """Delete finished instances with their histories; return their number."""
     count = 0
     for instance_id in instance_ids:
         row = connection.execute(
@@ -173,7 +173,7 @@ def commit(connection: sqlite3.Connection, turn: EpisodeCommit) -> Delivery:
 
 
 def marks(values: Sequence[object]) -> str:
-    """Placeholders for so many values."""
+    """Return an SQL placeholder for each value, separated by commas."""
     return ", ".join("?" * len(values))
 
 
@@ -192,7 +192,7 @@ def _schedule(
 
 
 def _create(connection: sqlite3.Connection, execution: Execution) -> str | None:
-    """Insert a Pending instance; the status of the live one that is in the way, if any."""
+    """Insert a pending instance, or return the status of a live one with the same id."""
     existing = connection.execute(
         "SELECT status, execution_id FROM instances WHERE instance_id = ?",
         (execution.instance_id,),
@@ -226,7 +226,7 @@ def _create(connection: sqlite3.Connection, execution: Execution) -> str | None:
 
 
 def _post(connection: sqlite3.Connection, message: Message) -> bool:
-    """Insert a message, unless its receiver is an instance that does not wait for it any more."""
+    """Insert a message. Returns False if its receiver is not live or has another execution."""
     values = (
         message.sequence or _next_arrival(connection),
         message.target,
@@ -274,7 +274,7 @@ def _consume(connection: sqlite3.Connection, messages: Sequence[Message]) -> Non
 
 
 def _forget(connection: sqlite3.Connection, execution: Execution, *, whole: bool) -> None:
-    """Delete the pending work of an execution that is over."""
+    """Delete the timers, activities and messages of an execution that is over."""
     for table in ("timers", "activities"):
         connection.execute(
             f"DELETE FROM {table} WHERE execution_id = ?",  # noqa: S608 - a name from the line above
@@ -289,7 +289,7 @@ def _forget(connection: sqlite3.Connection, execution: Execution, *, whole: bool
 def _renew(
     connection: sqlite3.Connection, execution: Execution, following: Execution, at: datetime
 ) -> None:
-    """Continue as new: another execution id and input, no history."""
+    """Continue as new: set another execution id and input, delete the history."""
     connection.execute("DELETE FROM history WHERE execution_id = ?", (execution.execution_id,))
     connection.execute(
         "UPDATE instances SET execution_id = ?, input_json = ?, started = 0, updated_at_us = ?"
