@@ -47,10 +47,9 @@ _SCHEMA_OF_CONTENT_TYPE = {
 class _Refused(Exception):
     """The response to a request is an error."""
 
-    def __init__(self, status: HTTPStatus, code: str, message: str) -> None:
+    def __init__(self, status: HTTPStatus, message: str) -> None:
         super().__init__(message)
         self.status = status
-        self.code = code
 
 
 class Server:
@@ -85,7 +84,7 @@ class Server:
             f"publish/{request.match_info['topic']}",
             request,
             lambda: self._publish(request),
-            lambda rule: _error(HTTPStatus(rule.status), "ServerBusy", "a fault on purpose"),
+            lambda rule: _error(HTTPStatus(rule.status), "a fault on purpose", "ServerBusy"),
         )
 
     async def _publish(self, request: web.Request) -> web.Response:
@@ -99,13 +98,11 @@ class Server:
             raise Unauthorized("send tokens to the TLS endpoint")
         topic = self._broker.topic(name)
         if topic is None:
-            raise _Refused(HTTPStatus.NOT_FOUND, "NotFound", f"there is no topic {name!r}")
+            raise _Refused(HTTPStatus.NOT_FOUND, f"there is no topic {name!r}")
         version = request.query.get("api-version")
         if version != API_VERSION:
             raise _Refused(
-                HTTPStatus.BAD_REQUEST,
-                "BadRequest",
-                f"api-version must be {API_VERSION}, found {version!r}",
+                HTTPStatus.BAD_REQUEST, f"api-version must be {API_VERSION}, found {version!r}"
             )
         resource_id = self._broker.resource_id(topic)
         events = _parse_events(await _json(request), request, topic, resource_id)
@@ -127,7 +124,7 @@ class Server:
         self._authorize(request)
         body = await _json(request)
         if not isinstance(body, dict):
-            raise _Refused(HTTPStatus.BAD_REQUEST, "BadRequest", "expected an object")
+            raise _Refused(HTTPStatus.BAD_REQUEST, "expected an object")
         subscription = await self._broker.put_subscription(request.match_info["name"], body)
         return web.json_response(self._broker.describe(subscription.name))
 
@@ -142,9 +139,7 @@ class Server:
         name, code = request.match_info["name"], request.query.get("code", "")
         if not await self._broker.validate(name, code):
             raise _Refused(
-                HTTPStatus.BAD_REQUEST,
-                "BadRequest",
-                "this is not the validation code of the subscription",
+                HTTPStatus.BAD_REQUEST, "this is not the validation code of the subscription"
             )
         return web.Response(text=f"subscription {name} is validated")
 
@@ -155,11 +150,11 @@ class Server:
         return datetime.now(UTC) + timedelta(seconds=self._faults.clock_skew_seconds())
 
 
-_ERRORS: Mapping[type[Exception], tuple[HTTPStatus, str]] = {
-    Unauthorized: (HTTPStatus.UNAUTHORIZED, "Unauthorized"),
-    Forbidden: (HTTPStatus.FORBIDDEN, "Forbidden"),
-    InvalidEvent: (HTTPStatus.BAD_REQUEST, "BadRequest"),
-    ConfigurationError: (HTTPStatus.BAD_REQUEST, "BadRequest"),
+_STATUSES: Mapping[type[Exception], HTTPStatus] = {
+    Unauthorized: HTTPStatus.UNAUTHORIZED,
+    Forbidden: HTTPStatus.FORBIDDEN,
+    InvalidEvent: HTTPStatus.BAD_REQUEST,
+    ConfigurationError: HTTPStatus.BAD_REQUEST,
 }
 
 
@@ -167,34 +162,31 @@ _ERRORS: Mapping[type[Exception], tuple[HTTPStatus, str]] = {
 async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
-    except tuple(_ERRORS) as error:
-        return _error(*_ERRORS[type(error)], str(error))
+    except tuple(_STATUSES) as error:
+        return _error(_STATUSES[type(error)], str(error))
     except _Refused as error:
-        return _error(error.status, error.code, str(error))
+        return _error(error.status, str(error))
     except web.HTTPRequestEntityTooLarge:
-        return _error(
-            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-            "PayloadTooLarge",
-            f"a request may have at most {MAX_REQUEST_BYTES} bytes",
-        )
+        message = f"a request may have at most {MAX_REQUEST_BYTES} bytes"
+        return _error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message, "PayloadTooLarge")
 
 
-def _error(status: HTTPStatus, code: str, message: str) -> web.Response:
-    return web.json_response({"error": {"code": code, "message": message}}, status=status)
+def _error(status: HTTPStatus, message: str, code: str = "") -> web.Response:
+    """An error; its code is the status in words unless another one is given."""
+    error = {"code": code or status.phrase.replace(" ", ""), "message": message}
+    return web.json_response({"error": error}, status=status)
 
 
 def _no_subscription(request: web.Request) -> _Refused:
     name = request.match_info["name"]
-    return _Refused(HTTPStatus.NOT_FOUND, "NotFound", f"there is no subscription {name!r}")
+    return _Refused(HTTPStatus.NOT_FOUND, f"there is no subscription {name!r}")
 
 
 async def _json(request: web.Request) -> Any:
     try:
         return json.loads(await request.read())
     except ValueError as error:
-        raise _Refused(
-            HTTPStatus.BAD_REQUEST, "BadRequest", f"the body is not JSON: {error}"
-        ) from error
+        raise _Refused(HTTPStatus.BAD_REQUEST, f"the body is not JSON: {error}") from error
 
 
 def _parse_events(

@@ -110,12 +110,16 @@ class Composite:
         return encode(self.to_described())
 
     @classmethod
-    def from_fields(cls, values: list[Any]) -> Self:
+    def from_fields(cls, values: Any) -> Self:
         """A composite from the list that was on the wire.
 
         Raises:
-            DecodeError: too many fields, a mandatory one absent, or one of the wrong type.
+            DecodeError: not a list, too many fields, a mandatory one absent, or one of the wrong
+                type.
         """
+        if not isinstance(values, list):
+            found = type(values).__name__
+            raise DecodeError(f"{cls.composite_name} is a list, not {found}")
         layout = _layout(cls)
         if len(values) > len(layout):
             raise DecodeError(
@@ -166,6 +170,4 @@ def from_described(value: Described) -> Composite | Described:
         kind = _BY_CODE.get(value.descriptor)
     if kind is None:
         return value
-    if not isinstance(value.value, list):
-        raise DecodeError(f"{kind.composite_name} is a list, not {type(value.value).__name__}")
     return kind.from_fields(value.value)

@@ -11,12 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from localazure.servicebus.amqp.composite import Composite
 from localazure.servicebus.amqp.constructors import DESCRIBED
 from localazure.servicebus.amqp.decoding import decode, skip
 from localazure.servicebus.amqp.encoding import encode
 from localazure.servicebus.amqp.errors import DecodeError
-from localazure.servicebus.amqp.performatives import Header, Properties, from_described
+from localazure.servicebus.amqp.performatives import Header, Properties
 from localazure.servicebus.amqp.types import Described, ULong
 
 HEADER, DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS = 0x70, 0x71, 0x72
@@ -58,10 +57,7 @@ def parse(payload: bytes) -> Message:
     annotations: dict[Any, Any] = {}
     for code, start, value_start, end in sections(payload):
         if code == HEADER:
-            found = _composite(payload, start)
-            if not isinstance(found, Header):
-                raise DecodeError("the header section is malformed")
-            header = found
+            header = Header.from_fields(decode(payload, value_start)[0])
         elif code == MESSAGE_ANNOTATIONS:
             annotations = _map(payload, value_start, "message annotations")
         elif code == DELIVERY_ANNOTATIONS:
@@ -83,13 +79,7 @@ def render(message: Message) -> bytes:
 
 def properties(payload: bytes) -> Properties:
     """The properties section, empty if there is none."""
-    for code, start, _, _ in sections(payload):
-        if code == PROPERTIES:
-            found = _composite(payload, start)
-            if isinstance(found, Properties):
-                return found
-            raise DecodeError("the properties section is malformed")
-    return Properties()
+    return next(map(Properties.from_fields, _values(payload, PROPERTIES)), Properties())
 
 
 def application_properties(payload: bytes) -> dict[Any, Any]:
@@ -102,19 +92,12 @@ def application_properties(payload: bytes) -> dict[Any, Any]:
 
 def body_value(payload: bytes) -> Any:
     """The value of the amqp-value section; None without one."""
-    for code, _, value_start, _ in sections(payload):
-        if code == VALUE:
-            return decode(payload, value_start)[0]
-    return None
+    return next(iter(_values(payload, VALUE)), None)
 
 
 def body_data(payload: bytes) -> list[bytes]:
     """The contents of the data sections, one item each."""
-    found = [
-        decode(payload, value_start)[0]
-        for code, _, value_start, _ in sections(payload)
-        if code == DATA
-    ]
+    found = _values(payload, DATA)
     if not all(isinstance(item, bytes) for item in found):
         raise DecodeError("a data section holds something other than binary")
     return found
@@ -173,8 +156,9 @@ def _section(code: int, value: Any) -> bytes:
     return encode(Described(ULong(code), value))
 
 
-def _composite(payload: bytes, start: int) -> Composite | Described:
-    return from_described(decode(payload, start)[0])
+def _values(payload: bytes, wanted: int) -> list[Any]:
+    """The values of all sections with a code."""
+    return [decode(payload, start)[0] for code, _, start, _ in sections(payload) if code == wanted]
 
 
 def _map(payload: bytes, start: int, name: str) -> dict[Any, Any]:
