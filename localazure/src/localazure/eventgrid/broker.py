@@ -14,6 +14,7 @@ import aiohttp
 
 from localazure.errors import ConfigurationError
 from localazure.eventgrid.configuration import (
+    SYSTEM_TOPICS,
     Configuration,
     Subscription,
     Topic,
@@ -116,7 +117,9 @@ class Broker:
 
     def resource_id(self, topic: Topic) -> str:
         """The `topic` of a topic's events; empty for system topics, whose publishers set it."""
-        return topic.resource_id(self._environment)
+        if topic.name in SYSTEM_TOPICS:
+            return ""
+        return self._environment.resource_id(f"Microsoft.EventGrid/topics/{topic.name}")
 
     async def publish(self, topic: Topic, events: Sequence[Event]) -> None:
         """Accept valid events. They are durable on return, and delivered afterwards."""
@@ -251,7 +254,7 @@ class Broker:
 
     async def _run_worker(self, running: _Running, endpoint: _Endpoint) -> None:
         try:
-            if isinstance(endpoint, HttpEndpoint) and endpoint.needs_handshake:
+            if isinstance(endpoint, HttpEndpoint) and endpoint.webhook:
                 await self._validate(running, endpoint)
             running.validated.set()
             await running.worker.run()

@@ -44,12 +44,6 @@ class Topic(ConfigurationModel):
     name: _Name
     input_schema: Schema = Schema.EVENT_GRID
 
-    def resource_id(self, environment: Environment) -> str:
-        """The `topic` of its events; empty for system topics, whose publishers set it."""
-        if self.name in SYSTEM_TOPICS:
-            return ""
-        return environment.resource_id(f"Microsoft.EventGrid/topics/{self.name}")
-
 
 class _TopicIdentity(ConfigurationModel):
     type: Literal["SystemAssigned"]

@@ -51,13 +51,8 @@ class HttpEndpoint:
         self._subscription = subscription
         self.url = url
         self._schema = schema
-        self._webhook = webhook
+        self.webhook = webhook
         self._batched = batched
-
-    @property
-    def needs_handshake(self) -> bool:
-        """Whether `perform_handshake` has to succeed before the first delivery."""
-        return self._webhook
 
     async def perform_handshake(
         self, topic: str, validation_code: str, validation_url: str
@@ -118,7 +113,7 @@ class HttpEndpoint:
                 timeout=TIMEOUT,
                 allow_redirects=False,
             ) as response:
-                return judge(response.status, webhook=self._webhook)
+                return judge(response.status, webhook=self.webhook)
         except aiohttp.ClientConnectorError as error:
             if isinstance(error.os_error, ConnectionRefusedError) and self._is_local():
                 return Outcome(Verdict.NOT_LISTENING, "SocketError")

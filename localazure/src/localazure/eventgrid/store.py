@@ -230,14 +230,13 @@ class Store:
 
     def counts(self, subscription: str) -> dict[str, int]:
         """Counts of matched, delivered, failed, dead-lettered, dropped and waiting events."""
+        # One query, or a delivery that ends between two would be in neither answer.
         rows = self._database.read(
-            "SELECT what, number FROM counts WHERE subscription = ?", (subscription,)
+            "SELECT what, number FROM counts WHERE subscription = ?1"
+            " UNION ALL SELECT 'waiting', COUNT(*) FROM deliveries WHERE subscription = ?1",
+            (subscription,),
         )
-        found = dict.fromkeys(COUNTS, 0) | {row["what"]: row["number"] for row in rows}
-        ((waiting,),) = self._database.read(
-            "SELECT COUNT(*) FROM deliveries WHERE subscription = ?", (subscription,)
-        )
-        return {**found, "waiting": waiting}
+        return dict.fromkeys(COUNTS, 0) | {row["what"]: row["number"] for row in rows}
 
     async def _execute(self, sql: str, parameters: Sequence[Any]) -> None:
         def execute(connection: sqlite3.Connection) -> None:

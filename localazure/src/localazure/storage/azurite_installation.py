@@ -9,7 +9,6 @@ The cache is `LOCALAZURE_CACHE`, or else `localazure` in the platform's folder f
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import importlib.util
 import json
@@ -18,12 +17,14 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 from localazure.errors import StartError
+from localazure.processes import owner_lock
+from localazure.processes.owner_lock import OwnedElsewhere
 
 CACHE_VARIABLE = "LOCALAZURE_CACHE"
 PACKAGE = Path(__file__).parent / "azurite"
@@ -127,7 +128,7 @@ def ensure_azurite(notify: Callable[[str], None]) -> None:
     npm = _npm_command()
     cache = installation.folder.parent
     cache.mkdir(parents=True, exist_ok=True)
-    with _exclusive(cache / "azurite.lock", notify):
+    with _locked(cache / "azurite.lock", notify):
         if installation.is_present:
             return
         notify(
@@ -191,12 +192,9 @@ def _node_wheel() -> Path | None:
     return Path(folders[0]) if folders else None
 
 
-@contextmanager
-def _exclusive(path: Path, notify: Callable[[str], None]) -> Generator[None]:
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            notify("another process is fetching Azurite: waiting for it")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+def _locked(path: Path, notify: Callable[[str], None]) -> TextIO:
+    try:
+        return owner_lock.acquire(path)
+    except OwnedElsewhere:
+        notify("another process is fetching Azurite: waiting for it")
+        return owner_lock.wait_for(path)

@@ -79,7 +79,7 @@ class Ledger:
     ) -> None:
         """Record an operation that succeeded, before the client gets the response.
 
-        The event is made and committed after the response; until then the intent represents it.
+        The event is committed after the response; until then the intent represents it.
         Properties of contents that did not pass through as one body (a block list, a copy) are read
         from Azurite.
         """
@@ -95,16 +95,12 @@ class Ledger:
         if properties is None and api.describes_blob and not api.is_deletion:
             headers = await self._blobs.properties(intent.operation.path)
             properties = None if headers is None else Properties.from_headers(headers)
-        self._spawn(self._record(intent, properties, response))
+        self.settle([(intent, self.event(intent, properties, response))])
 
     def settle(self, outcomes: Sequence[tuple[Intent, dict[str, Any] | None]]) -> None:
         """Commit outcomes in the background, in the order of calls."""
         if outcomes:
             self._spawn(self._outbox.settle(outcomes))
-
-    def deleted(self, intent: Intent, response: Mapping[str, str]) -> dict[str, Any] | None:
-        """The event of a deletion within a batch."""
-        return self._event(intent, intent.before, response)
 
     def reconcile_later(self, intents: Sequence[Intent]) -> None:
         """Determine the outcome of operations whose response was lost, in the background."""
@@ -133,7 +129,7 @@ class Ledger:
         headers = await self._blobs.properties(operation.path)
         if not took_place(intent, headers):
             return None
-        return self._event(intent, properties_for(intent, headers), {})
+        return self.event(intent, properties_for(intent, headers), {})
 
     async def _until_it_answers(self, intent: Intent) -> dict[str, Any] | None:
         while True:
@@ -145,14 +141,10 @@ class Ledger:
                 logger.debug("cannot determine the outcome of %s yet: %s", path, error)
                 await asyncio.sleep(RETRY_SECONDS)
 
-    async def _record(
-        self, intent: Intent, properties: Properties | None, response: Mapping[str, str]
-    ) -> None:
-        await self._outbox.settle([(intent, self._event(intent, properties, response))])
-
-    def _event(
+    def event(
         self, intent: Intent, properties: Properties | None, response: Mapping[str, str]
     ) -> dict[str, Any] | None:
+        """The event of an operation that succeeded; None for an account without a topic."""
         if not self._has_topic(intent.operation.account):
             return None
         return blob_event(

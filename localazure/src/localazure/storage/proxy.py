@@ -243,7 +243,7 @@ class Proxy:
                 [
                     (
                         intent,
-                        ledger.deleted(intent, answer.headers)
+                        ledger.event(intent, intent.before, answer.headers)
                         if intent.operation.succeeded(statuses.get(content_id, 0), {})
                         else None,
                     )

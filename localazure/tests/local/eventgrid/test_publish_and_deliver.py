@@ -36,13 +36,25 @@ def publisher(environment: Environment, topic: str = "azure-ml") -> AsyncPublish
 async def test_event_reaches_a_webhook_after_the_handshake(
     environment: Environment, configure: Any, webhook: Any, receiver: Any
 ) -> None:
-    configure(webhook("hook", "azure-ml", receiver.url))
+    as_cloud_events = {"eventDeliverySchema": "CloudEventSchemaV1_0"}
+    configure(
+        webhook("hook", "azure-ml", receiver.url),
+        webhook("cloud", "azure-ml", receiver.url, **as_cloud_events),
+    )
     async with serve(environment), publisher(environment) as client:
         sent = event(answer=42)
         await client.send([sent])
-        await receiver.wait_for(lambda: len(receiver.requests) == 1)
-    assert receiver.handshakes == 1
-    ((headers, body),) = receiver.requests
+        await receiver.wait_for(lambda: len(receiver.requests) == 2)
+    assert receiver.handshakes == 2
+    (_, cloud), (headers, body) = sorted(
+        receiver.requests, key=lambda request: request[0]["aeg-subscription-name"]
+    )
+    assert cloud["specversion"] == "1.0"
+    assert (cloud["id"], cloud["type"], cloud["source"]) == (
+        str(sent.id),
+        "Test.Happened",
+        "azure-ml",
+    )
     assert headers["aeg-event-type"] == "Notification"
     assert headers["aeg-subscription-name"] == "HOOK"
     assert headers["aeg-delivery-count"] == "0"
@@ -100,19 +112,6 @@ async def test_cloud_events_go_out_one_by_one_as_objects(
         assert headers["Content-Type"].startswith("application/cloudevents+json")
         assert CloudEvent.from_dict(body).source == "/s"
     assert {body.get("tenant") for _, body in receiver.requests} == {"x", None}
-
-
-async def test_system_topic_can_be_delivered_as_cloud_events(
-    environment: Environment, configure: Any, webhook: Any, receiver: Any
-) -> None:
-    configure(webhook("hook", "azure-ml", receiver.url, eventDeliverySchema="CloudEventSchemaV1_0"))
-    async with serve(environment), publisher(environment) as client:
-        sent = event(n=1)
-        await client.send(sent)
-        await receiver.wait_for(lambda: len(receiver.requests) == 1)
-    ((_, body),) = receiver.requests
-    assert body["specversion"] == "1.0"
-    assert (body["id"], body["type"], body["source"]) == (str(sent.id), "Test.Happened", "azure-ml")
 
 
 async def test_batches_when_asked_for(

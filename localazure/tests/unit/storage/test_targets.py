@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from localazure import limits
 from localazure.storage.configuration import Account, AccountKind
 from localazure.storage.targets import Targets
@@ -10,17 +12,8 @@ PREMIUM = Account(name="premium", kind=AccountKind.PREMIUM_BLOCK_BLOB)
 SMALL = Account(name="small", operations_per_second=2)
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def __call__(self) -> float:
-        return self.seconds
-
-
-def targets(clock: Clock | None = None) -> Targets:
-    accounts = {each.name: each for each in (STANDARD, PREMIUM, SMALL)}
-    return Targets(accounts, clock or Clock())
+def targets(clock: Callable[[], float] = lambda: 0.0) -> Targets:
+    return Targets({each.name: each for each in (STANDARD, PREMIUM, SMALL)}, clock)
 
 
 def served(rates: Targets, account: str, service: Service, target: str, most: int) -> int:
@@ -32,14 +25,14 @@ def served(rates: Targets, account: str, service: Service, target: str, most: in
 
 
 def test_a_single_blob_is_busy_and_the_others_are_not() -> None:
-    clock = Clock()
-    rates = targets(clock)
+    now_seconds = 0.0
+    rates = targets(lambda: now_seconds)
     limit = limits.STORAGE_BLOB_REQUESTS.value
     assert served(rates, "standard", Service.BLOB, "/standard/c/hot?comp=block", 1000) == limit
     assert served(rates, "standard", Service.BLOB, "/standard/c/cold", 100) == 100
     assert served(rates, "standard", Service.BLOB, "/standard/c?restype=container", 1000) == 1000
     assert served(rates, "premium", Service.BLOB, "/premium/c/hot", 1000) == 1000
-    clock.seconds += 0.1
+    now_seconds += 0.1
     assert served(rates, "standard", Service.BLOB, "/standard/c/hot", 1000) == limit / 10
 
 
