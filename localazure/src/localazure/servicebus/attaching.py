@@ -75,16 +75,20 @@ def node_for(client: ClientProtocol, link: Link) -> nodes.Node:
     entity = client.broker.namespace.find(address.entity)
     if not is_allowed(client, link, address):
         raise RefusedError(UNAUTHORIZED_ACCESS, _reason(client, link, address))
-    if address.entity == addresses.CBS:
-        if link.is_sender:
-            return nodes.ReplyNode(link, address)
-        return nodes.RequestNode(client, link, address, functools.partial(nodes.answer_cbs, client))
-    if entity is None:
+    is_cbs = address.entity == addresses.CBS
+    if entity is None and not is_cbs:
         raise RefusedError(NOT_FOUND, nodes.missing(address.entity))
+    if link.is_sender and (is_cbs or address.is_management):
+        return nodes.ReplyNode(link, address)
+    if entity is None:
+        return nodes.RequestNode(client, link, address, functools.partial(nodes.answer_cbs, client))
+    sub_queue = entity.dead_letters if address.is_dead_letter_queue else entity.active
     if address.is_management:
-        return _management_node(client, link, address, entity)
+        answer = functools.partial(management.answer, client.broker, sub_queue)
+        return nodes.RequestNode(client, link, address, answer)
     if link.is_sender:
-        return _receive_node(client, link, address, entity)
+        _check_receiver(link, entity)
+        return nodes.ReceiveNode(client, link, sub_queue)
     if entity.is_subscription or address.is_dead_letter_queue:
         raise RefusedError(NOT_ALLOWED, f"{entity.path}: only queues and topics can be sent to")
     return nodes.SendNode(client, link, entity)
@@ -102,19 +106,7 @@ def _reason(client: ClientProtocol, link: Link, address: Address) -> str:
     )
 
 
-def _management_node(
-    client: ClientProtocol, link: Link, address: Address, entity: Entity
-) -> nodes.Node:
-    if link.is_sender:
-        return nodes.ReplyNode(link, address)
-    sub_queue = entity.dead_letters if address.is_dead_letter_queue else entity.active
-    answer = functools.partial(management.answer, client.broker, sub_queue)
-    return nodes.RequestNode(client, link, address, answer)
-
-
-def _receive_node(
-    client: ClientProtocol, link: Link, address: Address, entity: Entity
-) -> nodes.Node:
+def _check_receiver(link: Link, entity: Entity) -> None:
     if entity.is_topic:
         raise RefusedError(
             NOT_ALLOWED, f"{entity.path} is a topic: messages are received from subscriptions"
@@ -123,5 +115,3 @@ def _receive_node(
         # @azure/service-bus for Node replaces this error by its own, so it is logged as well.
         logger.warning("%s: a session receiver is refused: %s", entity.path, NO_SESSIONS)
         raise RefusedError(NOT_IMPLEMENTED, NO_SESSIONS)
-    sub_queue = entity.dead_letters if address.is_dead_letter_queue else entity.active
-    return nodes.ReceiveNode(client, link, sub_queue)

@@ -132,8 +132,3 @@ def render(stored: StoredMessage, lock: Lock | None = None) -> bytes:
 def modified_properties(settlement: Mapping[Any, Any]) -> dict[str, Any]:
     """Application properties that a receiver sets as it settles a message; null is left out."""
     return {str(name): value for name, value in settlement.items() if value is not None}
-
-
-def token_of(tag: bytes) -> uuid.UUID:
-    """The lock token of a delivery tag, which has .NET's byte order."""
-    return uuid.UUID(bytes_le=tag)

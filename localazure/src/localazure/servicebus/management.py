@@ -10,6 +10,7 @@ import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 from localazure.servicebus import contents
@@ -30,9 +31,6 @@ from localazure.servicebus.queues import (
 
 ARGUMENT_ERROR = "com.microsoft:argument-error"
 
-OK, NO_CONTENT = 200, 204
-BAD_REQUEST, NOT_FOUND, GONE = 400, 404, 410
-NOT_IMPLEMENTED_STATUS, SERVICE_UNAVAILABLE = 501, 503
 # Most messages of one peek, as in Azure Service Bus.
 MAX_PEEKED = 250
 
@@ -50,7 +48,10 @@ class RequestError(Exception):
     """The reply to a request has an error status."""
 
     def __init__(
-        self, description: str, status: int = BAD_REQUEST, condition: str = ARGUMENT_ERROR
+        self,
+        description: str,
+        status: int = HTTPStatus.BAD_REQUEST,
+        condition: str = ARGUMENT_ERROR,
     ) -> None:
         super().__init__(description)
         self.status = status
@@ -58,9 +59,9 @@ class RequestError(Exception):
 
 
 _STATUSES: dict[type[AmqpError], int] = {
-    LockLostError: GONE,
-    MessageNotFoundError: NOT_FOUND,
-    ServerBusyError: SERVICE_UNAVAILABLE,
+    LockLostError: HTTPStatus.GONE,
+    MessageNotFoundError: HTTPStatus.NOT_FOUND,
+    ServerBusyError: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 
 
@@ -99,11 +100,11 @@ async def answer(broker: Broker, sub_queue: SubQueue, request: bytes) -> Reply:
         body = await _execute(
             broker, sub_queue, details.get("operation"), amqp_message.body_value(request)
         )
-        status = OK if body is not None else NO_CONTENT
+        status = HTTPStatus.OK if body is not None else HTTPStatus.NO_CONTENT
     except RequestError as error:
         status, condition, description = error.status, error.condition, str(error)
     except AmqpError as error:
-        status, description = _STATUSES.get(type(error), BAD_REQUEST), str(error)
+        status, description = _STATUSES.get(type(error), HTTPStatus.BAD_REQUEST), str(error)
         condition = error.condition if type(error) in _STATUSES else ARGUMENT_ERROR
     outcome = {"statusCode": Int(status), "statusDescription": description or "OK"}
     if condition is not None:
@@ -117,7 +118,7 @@ async def _execute(
     handler = _OPERATIONS.get(operation) if isinstance(operation, str) else None
     if handler is None:
         text = f"the operation {operation!r} is not covered by this broker"
-        raise RequestError(text, NOT_IMPLEMENTED_STATUS, NOT_IMPLEMENTED)
+        raise RequestError(text, HTTPStatus.NOT_IMPLEMENTED, NOT_IMPLEMENTED)
     if not isinstance(body, dict):
         raise RequestError("the body of a request must be a map")
     return await handler(broker, sub_queue, body)

@@ -8,6 +8,7 @@ import uuid
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from localazure.faults.plan import OF_MESSAGES, Fault
@@ -27,14 +28,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MILLISECONDS_PER_SECOND = 1000
 # The snd-settle-mode of a receiver that wants receive-and-delete.
 SETTLED = 1
 
 
 def now_seconds(client: ClientProtocol) -> float:
     """The broker's time in seconds since the Unix epoch, by which tokens expire."""
-    return client.broker.clock() / MILLISECONDS_PER_SECOND + client.faults.clock_skew_seconds()
+    return client.broker.clock() / 1000 + client.faults.clock_skew_seconds()
 
 
 async def fault_of(client: ClientProtocol, operation: str) -> Fault | None:
@@ -169,7 +169,7 @@ class ReceiveNode:
         self._client.flush_soon()
 
     def deliver_locked(self, token: uuid.UUID, payload: bytes) -> None:
-        """Deliver a locked message. Its delivery tag is the lock token."""
+        """Deliver a locked message. Its delivery tag is the lock token in .NET's byte order."""
         self._link.deliver(tag=token.bytes_le, payload=payload, is_settled=False)
         self._client.flush_soon()
 
@@ -195,7 +195,7 @@ class ReceiveNode:
 
     async def _store(self, disposed: Disposed) -> p.Composite:
         event, properties = _settlement(disposed.state)
-        token = contents.token_of(disposed.tag)
+        token = uuid.UUID(bytes_le=disposed.tag)
         await self._client.broker.settle(self._sub_queue, token, event, properties)
         # The reply to a dead-lettered message has no error, or SDKs report it as one.
         return p.Rejected() if isinstance(disposed.state, p.Rejected) else disposed.state
@@ -262,7 +262,6 @@ class ReplyNode:
 
 Node = SendNode | ReceiveNode | RequestNode | ReplyNode
 
-ACCEPTED, UNAUTHORIZED, BAD_REQUEST, MISSING = 202, 401, 400, 404
 PUT_TOKEN = "put-token"  # noqa: S105 - the name of an operation
 
 
@@ -283,20 +282,20 @@ async def answer_cbs(client: ClientProtocol, request: bytes) -> management.Reply
     properties = amqp_message.properties(request)
     details = amqp_message.application_properties(request)
     audience, token = details.get("name"), amqp_message.body_value(request)
-    status, description = ACCEPTED, "Accepted"
+    status, description = HTTPStatus.ACCEPTED, "Accepted"
     if details.get("operation") != PUT_TOKEN:
-        status, description = BAD_REQUEST, f"the only operation is {PUT_TOKEN}"
+        status, description = HTTPStatus.BAD_REQUEST, f"the only operation is {PUT_TOKEN}"
     elif not isinstance(audience, str) or not isinstance(token, str):
-        status, description = BAD_REQUEST, "name and token must be strings"
+        status, description = HTTPStatus.BAD_REQUEST, "name and token must be strings"
     else:
         try:
             client.authorization.put_token(audience, token, now_seconds(client))
         except TokenError as error:
-            status, description = UNAUTHORIZED, str(error)
+            status, description = HTTPStatus.UNAUTHORIZED, str(error)
         else:
             address = addresses.parse(audience)
             is_there = not address.entity or client.broker.namespace.find(address.entity)
             if not is_there and client.authorization.allows(address.resource, now_seconds(client)):
-                status, description = MISSING, missing(audience)
+                status, description = HTTPStatus.NOT_FOUND, missing(audience)
     outcome = {"status-code": Int(status), "status-description": description}
     return management.make_reply(properties, outcome, None)

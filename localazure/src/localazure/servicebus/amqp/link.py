@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from localazure.servicebus.amqp import performatives as p
 from localazure.servicebus.amqp.errors import MESSAGE_SIZE_EXCEEDED, IllegalStateError
-from localazure.servicebus.amqp.serial import SERIAL_MODULUS, signed_difference
 
 if TYPE_CHECKING:
     from localazure.servicebus.amqp.session import Session
 
+# Transfers and deliveries have serial numbers of 32 bits that wrap around (RFC 1982).
+SERIAL_MODULUS = 2**32
 # Messages that a peer may send before the first of them is settled.
 LINK_CREDIT = 1000
 
@@ -50,6 +51,12 @@ class Disposed:
 
 
 LinkEvent = CreditChanged | MessageReceived | Disposed
+
+
+def signed_difference(later: int, earlier: int) -> int:
+    """How far a serial number is ahead of an earlier one; negative if it is behind."""
+    difference = (later - earlier) % SERIAL_MODULUS
+    return difference - SERIAL_MODULUS if difference >= SERIAL_MODULUS // 2 else difference
 
 
 class LinkState(enum.Enum):

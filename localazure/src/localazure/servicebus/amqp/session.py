@@ -10,8 +10,13 @@ from typing import Any
 from localazure.servicebus.amqp import performatives as p
 from localazure.servicebus.amqp.errors import IllegalStateError
 from localazure.servicebus.amqp.frames import FRAME_HEADER_SIZE, Frame, encode_frame
-from localazure.servicebus.amqp.link import Link, LinkEvent, LinkState
-from localazure.servicebus.amqp.serial import SERIAL_MODULUS, signed_difference
+from localazure.servicebus.amqp.link import (
+    SERIAL_MODULUS,
+    Link,
+    LinkEvent,
+    LinkState,
+    signed_difference,
+)
 
 # Transfer frames that the peer may send before the next flow. Azure Service Bus announces 5000.
 INCOMING_WINDOW = 5000
