@@ -216,9 +216,3 @@ def test_delivery_and_dead_letters_by_the_identity_of_the_topic(tmp_path: Path) 
     assert subscription.properties.dead_letters is not None
     assert subscription.properties.dead_letters.properties.blob_container_name == "dead"
     assert subscription.dead_letters_identity == "custom"
-
-
-def test_file_that_is_not_json(tmp_path: Path) -> None:
-    (tmp_path / "event-grid.json").write_text("{")
-    with pytest.raises(ConfigurationError, match="not JSON"):
-        load(environment(tmp_path))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,20 +37,10 @@ WEBHOOK = {"endpointUrl": "http://127.0.0.1:1/"}
 TO_DEAD = {"endpointType": "StorageBlob", "properties": {"blobContainerName": "dead"}}
 
 
-class Clock:
-    """Moves on to whatever is due next when asked to."""
-
-    def __init__(self) -> None:
-        self.now_seconds = START_SECONDS
-
-    def __call__(self) -> float:
-        return self.now_seconds
-
-
 class ScriptedEndpoint:
     """Answers what it is told, 200 when it is told nothing."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self.answers: list[Outcome] = []
         self.default = judge(200, webhook=True)
@@ -78,7 +68,8 @@ class Bench:
         queue: str | None = None,
         **properties: Any,
     ) -> None:
-        self.clock = Clock()
+        self.now_seconds = START_SECONDS
+        self.clock = lambda: self.now_seconds
         self.store = Store(folder / "events.db")
         self.endpoint = ScriptedEndpoint(self.clock)
         self.letters: list[Delivery] = []
@@ -126,7 +117,7 @@ class Bench:
                 due_seconds = self.store.next_due_seconds("sub", self.clock())
                 nothing_due = not self.store.due("sub", self.clock(), 1, ())
                 if nothing_due and due_seconds is not None:
-                    self.clock.now_seconds = due_seconds
+                    self.now_seconds = due_seconds
                     self.worker.wake()
                 await asyncio.sleep(0.001)
         return counts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import cycle, repeat
 from typing import Any
 
 import pytest
@@ -78,11 +79,6 @@ def decode_all(data: bytes, pieces: Iterator[int]) -> list[Any]:
     return decoded
 
 
-def forever(size: int) -> Iterator[int]:
-    while True:
-        yield size
-
-
 def wire(frame: frames.Frame) -> bytes:
     assert frame.performative is not None
     return frames.encode_frame(frame.performative, frame.payload, channel=frame.channel)
@@ -99,14 +95,8 @@ def test_any_chunking_gives_the_same_frames(
         frames.Frame(frames.AMQP_FRAME, 0, None),
     ]
     pieces = choices.draw(st.lists(st.integers(1, 40), min_size=1, max_size=10))
-
-    def cycle() -> Iterator[int]:
-        while True:
-            yield from pieces
-
-    assert decode_all(data, cycle()) == expected
-    assert decode_all(data, forever(len(data))) == expected
-    assert decode_all(data, forever(1)) == expected
+    for sizes in (cycle(pieces), repeat(len(data)), repeat(1)):
+        assert decode_all(data, sizes) == expected
 
 
 @given(FRAMES, st.data())
@@ -118,7 +108,7 @@ def test_damaged_frames_give_frames_or_the_typed_error(
         position = choices.draw(st.integers(frames.FRAME_HEADER_SIZE, len(data) - 1))
         data[position] = choices.draw(st.integers(0, 255))
     try:
-        decode_all(bytes(data), forever(len(data)))
+        decode_all(bytes(data), repeat(len(data)))
     except AmqpError:
         return
 
@@ -165,15 +155,15 @@ def test_fields_that_do_not_fit_are_refused(fields: list[Any], reason: str) -> N
 )
 def test_a_malformed_stream_raises_the_reason(data: bytes, reason: str) -> None:
     with pytest.raises(FramingError, match=reason):
-        decode_all(data, forever(8))
+        decode_all(data, repeat(8))
 
 
 def test_a_frame_must_hold_a_known_performative() -> None:
     header = b"\x00\x00\x00\x0b\x02\x00\x00\x00"
     with pytest.raises(DecodeError, match="unknown performative"):
-        decode_all(header + b"\x00\x44\x45", forever(11))
+        decode_all(header + b"\x00\x44\x45", repeat(11))
     with pytest.raises(DecodeError, match="in place of a performative"):
-        decode_all(b"\x00\x00\x00\x09\x02\x00\x00\x00\x43", forever(9))
+        decode_all(b"\x00\x00\x00\x09\x02\x00\x00\x00\x43", repeat(9))
 
 
 def test_numbers_decode_to_their_amqp_type() -> None:

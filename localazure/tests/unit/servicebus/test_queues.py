@@ -218,10 +218,7 @@ class QueueMachine(RuleBasedStateMachine):
         if event is Event.COMPLETE:
             del self.model[number]
         elif event is Event.DEFER:
-            if message.state != "dead":
-                message.state = "deferred"
-            else:
-                message.state = "dead-deferred"
+            message.state = "dead-deferred" if message.state == "dead" else "deferred"
         elif event is Event.DEAD_LETTER:
             message.state, message.expires_ms = "dead", None
         elif event is Event.ABANDON:
@@ -293,8 +290,8 @@ class QueueMachine(RuleBasedStateMachine):
                 message.token = None
                 self._fail(message)
         for message in self.model.values():
-            is_over = message.expires_ms is not None and message.expires_ms <= self.now_ms
-            if message.token is None and message.state in ("active", "deferred") and is_over:
+            is_unlocked = message.token is None and message.state in ("active", "deferred")
+            if is_unlocked and self._is_over(message):
                 message.state, message.expires_ms = "dead", None
 
     def _fail(self, message: Modelled) -> None:

@@ -100,6 +100,9 @@ class Session:
         self.protocol.data_received(
             frames.encode_frame(p.Disposition(p.RECEIVER, number, state=state))
         )
+        await self.is_answered()
+
+    async def is_answered(self) -> None:
         async with asyncio.timeout(10):
             while not any(isinstance(item, p.Disposition) for item in self.wire.performatives()):
                 await asyncio.sleep(0)
@@ -195,9 +198,7 @@ async def test_a_message_without_an_id_gets_one(client: Session) -> None:
     body = encode(Described(ULong(0x75), b"body"))
     client.sends(frames.encode_frame(p.Transfer(0, 0, b"t", 0), body))
     client.attaches("q", receives=True, handle=1)
-    async with asyncio.timeout(10):
-        while not any(isinstance(item, p.Disposition) for item in client.wire.performatives()):
-            await asyncio.sleep(0)
+    await client.is_answered()
     identity = amqp_message.properties(client.receives(1).payload).message_id
     assert isinstance(identity, str)
     assert identity

@@ -18,8 +18,7 @@ from localazure.servicebus.amqp.types import Described
 
 AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
 SASL_HEADER = b"AMQP\x03\x01\x00\x00"
-HEADER_SIZE = 8
-FRAME_HEADER_SIZE = 8
+FRAME_HEADER_SIZE = 8  # that of a protocol header, too
 AMQP_FRAME, SASL_FRAME = 0, 1
 # The smallest limit that a peer may announce (part 2 section 2.7.1).
 MIN_MAX_FRAME_SIZE = 512
@@ -67,8 +66,8 @@ class FrameDecoder:
         """
         while len(self._buffer) >= FRAME_HEADER_SIZE:
             if self._buffer.startswith(b"AMQP"):
-                yield bytes(self._buffer[:HEADER_SIZE])
-                del self._buffer[:HEADER_SIZE]
+                yield bytes(self._buffer[:FRAME_HEADER_SIZE])
+                del self._buffer[:FRAME_HEADER_SIZE]
                 continue
             size, offset, kind, channel = _FRAME_HEADER.unpack_from(self._buffer)
             if size > self._max_frame_size:
