@@ -1,8 +1,8 @@
-"""Landfall's composition root: every function is registered here, and nothing else is done.
+"""Landfall's composition root: registers every function of the app.
 
-The way of the data: `on_blob_events` → `landing` → `retraining` → `deliver_notification`. Beside
-it: the HTTP API (`handlers.api.routes`), second chances (`on_retry`), and `reconcile`. A function
-imports its handler when it is called: a cold start does not pay for those of others.
+The data's path: `on_blob_events` → `landing` → `retraining` → `deliver_notification`. In addition
+there are the HTTP API (`handlers.api.routes`), later attempts (`on_retry`), and `reconcile`. A
+function imports its handler when it is called, so a cold start does not load all handlers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("landfall")
 settings = Settings(os.environ)
 clients = Clients(settings)
-# Read at once: a deployment with a broken pipeline file must not come up.
+# Read at start: a deployment with an invalid pipeline file must not start.
 pipelines = load_pipelines(settings.pipelines_folder, records_container=settings.records_container)
 
 app = df.DFApp(http_auth_level=func.AuthLevel.FUNCTION)
@@ -47,12 +47,12 @@ for function in activity_functions(clients):
 
 
 def event_triggers(queue: str, *, direct: str) -> Callable[[HandleEvents], HandleEvents]:
-    """Register a function for the events of a system topic, under two triggers.
+    """Register a function for the events of a system topic, with two triggers.
 
     Args:
-        queue: Event Grid delivers to it; the function is called with many events at a time.
-        direct: name of the trigger that Event Grid calls itself, with one event: for a small
-            deployment whose function app is public.
+        queue: the queue that Event Grid delivers to; the function gets many events per call.
+        direct: name of the trigger that Event Grid calls directly with one event, for a small
+            deployment with a public function app.
     """
 
     def register(handle: HandleEvents) -> HandleEvents:
@@ -85,7 +85,7 @@ def event_triggers(queue: str, *, direct: str) -> Callable[[HandleEvents], Handl
 async def on_blob_events(
     events: Sequence[Delivered], starter: df.DurableOrchestrationClient
 ) -> None:
-    """Data landed: have a landing under way."""
+    """Start or wake landings for new data."""
     from handlers.telemetry.metrics import of_events
     from handlers.triggers.blob_created import handle_blob_events
 
@@ -99,7 +99,7 @@ async def on_blob_events(
 async def on_job_events(
     events: Sequence[Delivered], starter: df.DurableOrchestrationClient
 ) -> None:
-    """Jobs of Azure ML changed their states: wake the runs that wait for them."""
+    """Wake the runs whose jobs have changed their state."""
     from handlers.triggers.job_state_changed import handle_job_events
 
     await handle_job_events(clients, pipelines, starter, events, now=datetime.now(UTC))
@@ -108,7 +108,7 @@ async def on_job_events(
 @app.service_bus_queue_trigger(arg_name="message", queue_name="retries", connection="ServiceBus")
 @app.durable_client_input(client_name="starter")
 async def on_retry(message: func.ServiceBusMessage, starter: df.DurableOrchestrationClient) -> None:
-    """A run's delay is over: start its next attempt."""
+    """Start the next attempt of a run, whose delay has ended."""
     from handlers.messaging.retry_queue import handle_retry
 
     await handle_retry(clients, starter, message.get_body())
@@ -119,7 +119,7 @@ async def on_retry(message: func.ServiceBusMessage, starter: df.DurableOrchestra
 async def on_rollout(
     message: func.ServiceBusMessage, starter: df.DurableOrchestrationClient
 ) -> None:
-    """A model was registered for an endpoint: roll it out."""
+    """Roll out a model that was registered for an endpoint."""
     from handlers.rollouts.starting import handle_rollout
 
     await handle_rollout(clients, starter, message.get_body(), now=datetime.now(UTC))
@@ -129,7 +129,7 @@ async def on_rollout(
     arg_name="message", queue_name="notifications", connection="ServiceBus"
 )
 def deliver_notification(message: func.ServiceBusMessage) -> None:
-    """One notification for one receiver."""
+    """Deliver one notification to one receiver."""
     from handlers.notifications.delivery import handle_delivery
 
     handle_delivery(clients, message.get_body(), now=datetime.now(UTC))
@@ -138,7 +138,7 @@ def deliver_notification(message: func.ServiceBusMessage) -> None:
 @app.timer_trigger(arg_name="timer", schedule="%RECONCILE_SCHEDULE%")
 @app.durable_client_input(client_name="starter")
 async def reconcile(timer: func.TimerRequest, starter: df.DurableOrchestrationClient) -> None:
-    """Find what a lost event or a broken instance left undone."""
+    """Find and repair work that was lost with an event or an instance."""
     from handlers.triggers import reconciliation
 
     now = datetime.now(UTC)
@@ -148,7 +148,7 @@ async def reconcile(timer: func.TimerRequest, starter: df.DurableOrchestrationCl
 
 @app.timer_trigger(arg_name="timer", schedule="%RECONCILE_SCHEDULE%")
 def raise_alarms(timer: func.TimerRequest) -> None:
-    """Alert operators to what should have happened and has not."""
+    """Alert operators to expected events that did not happen, and measure the gauges."""
     from handlers.alarms import raising
     from handlers.telemetry.measuring import measure
 
@@ -160,9 +160,9 @@ def raise_alarms(timer: func.TimerRequest) -> None:
 def serve(route: Route) -> None:
     """Register the function of a route of the API. Answers to GET have an ETag.
 
-    The host lets callers with a function key in. Where app setting `API_SIGN_IN` is `entra`, it
-    lets everybody in, and `handlers.triggers.sign_in` those who are signed in. A signed request is
-    checked by its function.
+    By default, the host checks the function key. If app setting `API_SIGN_IN` is `entra`, the host
+    admits all requests, and `handlers.triggers.sign_in` checks the callers. The function of a
+    signed request checks the signature itself.
     """
 
     async def function(
@@ -201,10 +201,10 @@ for each in ROUTES:
     serve(each)
 
 
-# The page holds no data: it asks the API, with the key that its user gives it.
+# Anonymous: the page contains no data. It calls the API with the key that its user enters.
 @app.route("ui/{*file}", methods=["GET"], auth_level=func.AuthLevel.ANONYMOUS)
 async def ui(req: func.HttpRequest) -> func.HttpResponse:
-    """The operators' page and its files."""
+    """Serve the operators' page and its files."""
     from handlers.api import page
 
     return page.serve(req.route_params.get("file", ""), req.headers.get("if-none-match"))

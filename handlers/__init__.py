@@ -1,5 +1,5 @@
 """The app's I/O: triggers, activities, and the clients that they use.
 
-In all functions `pipelines` are by name, `starter` is the durable client, `records` the records
-container, and times are in UTC.
+In all functions, `pipelines` maps names to pipelines, `starter` is the durable client, `records` is
+the records container, and times are in UTC.
 """

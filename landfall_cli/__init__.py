@@ -1,1 +1,1 @@
-"""`landfall`, the command line for people on call: a client of the HTTP API and of nothing else."""
+"""`landfall`, the command line for people on call; a client of the HTTP API only."""

@@ -1,4 +1,4 @@
-"""`python -m landfall_cli`, or `landfall` for short."""
+"""`python -m landfall_cli`, also installed as `landfall`."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def options(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the API's document.")] = False,
 ) -> None:
-    """Keep the options for the command."""
+    """Make the session of the command from the options."""
     connect = functools.partial(find_connection, url, key, os.environ, Path.cwd(), scope=scope)
     context.obj = Session(connect, as_json=json)
 
@@ -75,7 +75,7 @@ def explain(
         str | None, typer.Option(help="A version of the model: was it trained on the blob?")
     ] = None,
 ) -> None:
-    """Show a blob's history, and the reason of each decision."""
+    """Show a blob's history, and the reason for each decision."""
 
     def people(document: Any) -> None:
         in_model, trained = document.get("in_model"), document.get("model")
@@ -102,7 +102,7 @@ def explain(
 
 @command(app)
 def alarms(session: Session) -> None:
-    """Show the silence alarms that are on: expected events that did not happen."""
+    """Show the active silence alarms: expected events that did not happen."""
 
     def people(document: Any) -> None:
         output, found = session.output, document["alarms"]
@@ -165,7 +165,7 @@ def open_page(
 
 
 def page_link(connection: Connection, screen: str) -> str:
-    """The page's address; the key follows `#`, and is sent to no server."""
+    """The page's address; the key is in the fragment (`#`), which browsers do not send."""
     page = f"{connection.url}/api/ui"
     if not connection.key:
         return f"{page}#/{screen}"
@@ -173,10 +173,10 @@ def page_link(connection: Connection, screen: str) -> str:
 
 
 def _seen(model: Any) -> str:
-    """A version of a model that was trained on the blob."""
+    """Describe a model version that was trained on the blob."""
     content = "" if model["is_current"] else ", with other content"
     return f"version {model['version']} ({model['stage']}{content})"
 
 
 if __name__ == "__main__":
-    app(prog_name="landfall")  # which the shell completes, whatever has started this
+    app(prog_name="landfall")  # shell completion needs this name, also for `python -m`

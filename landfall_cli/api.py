@@ -1,4 +1,4 @@
-"""Requests to the HTTP API."""
+"""A client of the HTTP API."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 
 from landfall_cli.connection import Connection
 
-# A redrive may look through a queue for 30 seconds.
+# A redrive may search a queue for 30 seconds.
 TIMEOUT_SECONDS = 60.0
 GetToken = Callable[[str], str]
 
@@ -22,7 +22,7 @@ class Unreachable(Exception):
 
 
 class Refused(Exception):
-    """The API refuses a request: a problem document."""
+    """The API refused a request with a problem document."""
 
     def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
         super().__init__(str(problem.get("detail") or f"HTTP {status}"))
@@ -31,7 +31,7 @@ class Refused(Exception):
 
 
 def entra_token(scope: str) -> str:
-    """An access token of whoever `DefaultAzureCredential` finds, such as `az login`.
+    """Get an access token for the identity of `DefaultAzureCredential`, such as that of `az login`.
 
     Raises:
         Unreachable: there is no identity, or it gets no token; the message says why.
@@ -48,30 +48,30 @@ def entra_token(scope: str) -> str:
 
 
 class Api:
-    """The resources of one function app."""
+    """A client of the API of one function app."""
 
     def __init__(self, connection: Connection, get_token: GetToken | None = None) -> None:
-        """Reach the API of a connection.
+        """Make a client.
 
         Args:
             connection: address, key and scope.
-            get_token: scope → an access token; the identity of this machine's user by default.
+            get_token: scope → access token; by default of the identity of this machine's user.
         """
         self.connection = connection
         self._get_token = get_token or entra_token
 
     def get(self, path: str, **parameters: str | int | None) -> Any:
-        """The document of a resource.
+        """Read a resource.
 
         Raises:
-            Unreachable: there is no answer, or the key is not accepted.
-            Refused: a problem document.
+            Unreachable: there is no response, or the API does not accept the key.
+            Refused: the API returned a problem document.
         """
         given = {name.strip("_"): value for name, value in parameters.items() if value is not None}
         return self._call("GET", f"{path}?{urlencode(given)}" if given else path, None)
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """Act, and get what was done; raises as `get`."""
+        """Request an action, and return its result; raises the errors of `get`."""
         return self._call("POST", path, json.dumps(body).encode())
 
     def _call(self, method: str, path: str, body: bytes | None) -> Any:
@@ -81,7 +81,7 @@ class Api:
             raise Unreachable(f"{self.connection.url!r} is not an http or https address")
         headers = {"accept": "application/json", "content-type": "application/json"}
         if self.connection.key:
-            # The HTTP client would quote it in its error.
+            # The HTTP client would quote the key in its error.
             if not self.connection.key.isascii() or not self.connection.key.isprintable():
                 raise Unreachable(
                     "the function key has a character that no key has, such as a line break: "

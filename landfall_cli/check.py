@@ -1,4 +1,4 @@
-"""landfall check: what can be known to be wrong before a deployment, without any service."""
+"""landfall check: find errors before a deployment, without any service."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def check(
 
 
 def examine_app(app: Path, histories: Path) -> Iterator[Check]:
-    """Both checks, each by a program of the app's folder: the command line imports nothing of it.
+    """Do both checks, each in a process in the app's folder, without importing the app.
 
     Args:
         app: the app's folder.
@@ -61,7 +61,7 @@ def _run(app: Path, name: str, arguments: Sequence[str], remedy: str) -> Check:
     )
     is_good = ended.returncode == 0
     said = (ended.stdout + ended.stderr).strip()
-    # Of what fits, the last line has the numbers.
+    # On success, the last line has the counts.
     finding = said.splitlines()[-1] if is_good and said else said
     return Check(
         name=name,

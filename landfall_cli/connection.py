@@ -1,4 +1,4 @@
-"""Where the API is, and the key for it: from options, the environment, or the laptop's runtime."""
+"""Find the API's address and key: from options, the environment, or localazure on this machine."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ ENDPOINTS = Path(".localazure") / "endpoints.json"
 
 
 class NotConfigured(Exception):
-    """Nothing says where the API is; the message says how to."""
+    """The API's address is unknown; the message says how to set it."""
 
 
 @dataclass(frozen=True)
 class Connection:
-    """The function app's address, without `/api`, and a function key."""
+    """The function app's address, without `/api`, and the caller's credentials."""
 
     url: str
     key: str | None
     source: str
-    """Where they are from, for people."""
+    """The source of the address, for messages."""
     scope: str | None = None
-    """Of the Entra token that requests carry, such as `api://<client id>/.default`."""
+    """The scope of the requests' Entra token, such as `api://<client id>/.default`."""
 
 
 def find_connection(
@@ -37,17 +37,17 @@ def find_connection(
     *,
     scope: str | None = None,
 ) -> Connection:
-    """The connection that options give, or else the environment, or else what runs on this laptop.
+    """Find the connection: by the options, the environment, or localazure on this machine.
 
     Args:
-        url: of option `--url`.
-        key: of option `--key`.
-        environment: of the process.
-        folder: where `.localazure/endpoints.json` is looked for, and in the folders above.
-        scope: of option `--scope`.
+        url: the value of option `--url`.
+        key: the value of option `--key`.
+        environment: the environment of the process.
+        folder: `.localazure/endpoints.json` is searched here and in the folders above.
+        scope: the value of option `--scope`.
 
     Raises:
-        NotConfigured: there is none of them.
+        NotConfigured: none of them gives an address.
     """
     key = key or environment.get(KEY_VARIABLE)
     if url or environment.get(URL_VARIABLE):

@@ -22,7 +22,7 @@ def list_letters(
     limit: Annotated[int, typer.Option(min=1, max=100)] = 50,
     after: Annotated[int | None, typer.Option(help="Those with greater numbers.")] = None,
 ) -> None:
-    """Dead letters, oldest first."""
+    """List the dead letters, oldest first."""
 
     def people(document: Any) -> None:
         output, letters = session.output, document["dead_letters"]
@@ -47,7 +47,7 @@ def list_letters(
 
 @command(app)
 def show(session: Session, number: Annotated[int, typer.Argument(metavar="ID")]) -> None:
-    """One dead letter with its body and what to do about it."""
+    """Show one dead letter with its body and its remedy."""
 
     def people(letter: Any) -> None:
         session.output.facts(
@@ -77,7 +77,7 @@ def redrive(
     by: By = None,
     yes: Yes = False,
 ) -> None:
-    """Send dead letters again, each as its next attempt. Fix the cause first."""
+    """Redrive dead letters, each as its next attempt. Fix the cause first."""
     if bool(ids) == bool(error):
         complain("name dead letters by their ids, or all of one --error")
         raise typer.Exit(Exit.USAGE)
@@ -103,7 +103,7 @@ def discard(
     by: By = None,
     yes: Yes = False,
 ) -> None:
-    """Remove dead letters for good; their content stays in the records container."""
+    """Remove dead letters from the queue; their content stays in the records container."""
     session.act(
         f"Discard dead letters {', '.join(map(str, ids))}?",
         "/api/dead-letters/discard",

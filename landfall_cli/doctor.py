@@ -1,4 +1,4 @@
-"""landfall doctor: can the command line do its work, and does the app do its own?"""
+"""landfall doctor: check the connection, the app's services, and every pipeline."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OPERATIONS = frozenset(
 
 
 class Check(BaseModel):
-    """One thing that was looked at, and how to fix it."""
+    """The result of one check, with a remedy if it is bad."""
 
     name: str
     verdict: Literal["good", "bad"]
@@ -47,15 +47,15 @@ class Check(BaseModel):
 
 
 def doctor(session: Session) -> None:
-    """Look at the API, its services and every pipeline; exit code 1 if something is bad."""
+    """Check the API, its services and every pipeline; exit code 1 if something is bad."""
     print_checks(session, list(examine(session.api)))
 
 
 def print_checks(session: Session, checks: Sequence[Check]) -> None:
-    """Print what was found and how to fix it.
+    """Print the results of checks, with remedies.
 
     Raises:
-        typer.Exit: something is bad.
+        typer.Exit: a check is bad.
     """
     output = session.output
     document = {"checks": [check.model_dump() for check in checks]}
@@ -73,7 +73,7 @@ def print_checks(session: Session, checks: Sequence[Check]) -> None:
 
 
 def examine(api: Api) -> Iterator[Check]:
-    """Every check; what cannot be asked for is bad.
+    """Do every check; a check whose request is refused is bad.
 
     Raises:
         Unreachable: the API does not answer, or does not accept the key.
@@ -104,7 +104,7 @@ def examine(api: Api) -> Iterator[Check]:
         return document
 
     yield from _ask("pipelines", pipelines, _pipelines, STORAGE_REMEDY)
-    if listed:  # a pipeline is asked for its champion
+    if listed:  # reading a pipeline reads its champion from Azure ML
         path = f"/api/pipelines/{listed[0]}"
         yield from _ask("Azure ML", lambda: api.get(path), _azure_ml, AZURE_ML_REMEDY)
 

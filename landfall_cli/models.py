@@ -27,7 +27,7 @@ def list_models(
     limit: Annotated[int, typer.Option(min=1, max=500)] = 20,
     after: Annotated[int | None, typer.Option(help="The versions before this one.")] = None,
 ) -> None:
-    """The versions of a pipeline's model, newest first."""
+    """List the versions of a pipeline's model, newest first."""
     path = f"/api/pipelines/{pipeline}/models"
 
     def people(document: Any) -> None:
@@ -55,7 +55,7 @@ def list_models(
 
 @command(app, "get")
 def get_model(session: Session, pipeline: Pipeline, version: Version) -> None:
-    """One version: its metrics, and what it was made of."""
+    """Show one version: its metrics and its lineage."""
 
     def people(model: Any) -> None:
         output, dataset = session.output, model["dataset"]
@@ -93,7 +93,7 @@ def promote(
     by: By = None,
     yes: Yes = False,
 ) -> None:
-    """Put a version in service: later runs are compared with it."""
+    """Put a version in service: it becomes the champion that later runs are compared with."""
     session.act(
         f"Put version {version} of {pipeline} in service?",
         f"/api/pipelines/{pipeline}/models/{version}/promote",
@@ -116,11 +116,11 @@ def rollback(
     by: By = None,
     yes: Yes = False,
 ) -> None:
-    """Take the champion out of service; the version before it is in service again."""
+    """Take the champion out of service, and put the version before it in service again."""
     path = f"/api/pipelines/{pipeline}/models"
     goes = version or session.api.get(path, limit=1)["champion"]
     if goes is None:
-        # The API says what is wrong: there is no version "none".
+        # The API then answers that there is no version "none".
         goes = "none"
     session.act(
         f"Take version {goes} of {pipeline} out of service?",

@@ -1,4 +1,4 @@
-"""Output of the command line: documents as they are, or tables for people."""
+"""Output of the command line: JSON documents, or tables for people."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ COLOURS = {
 }
 GAP = "  "
 TEXT_COLUMN_MINIMUM = 40
-"""Narrower than this, in characters, the last column of a table stands below its row."""
+"""If the last column of a table would be narrower than this, it is printed below its row."""
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
 class Output:
-    """Where answers are printed, and in which form."""
+    """Prints the API's documents, as JSON or for people."""
 
     def __init__(self, console: Console, *, as_json: bool, now: Callable[[], datetime]) -> None:
         self.console = console
@@ -36,18 +36,18 @@ class Output:
         self.now = now
 
     def show(self, document: Any, people: Callable[[Any], None]) -> None:
-        """The API's document with `--json`; otherwise what `people` prints of it."""
+        """Print the API's document as JSON with `--json`, otherwise by `people`."""
         if self.as_json:
             self.console.print_json(json.dumps(document))
         else:
             people(document)
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> None:
-        """A table without lines; its last column is the one for long text.
+        """Print a table without borders; its last column has the long text.
 
-        No other column is wrapped, so that an id can be copied. On a terminal the last one is
-        wrapped, or stands below its row where little room is left. Elsewhere each row is one line,
-        for `grep` and `awk`.
+        The other columns are not wrapped, so that an id can be copied. On a terminal, the last
+        column is wrapped, or printed below its row if the space is narrow. Elsewhere each row is
+        one line, for `grep` and `awk`.
         """
         self._rows([[Text(name, style="dim") for name in columns], *rows])
 
@@ -74,17 +74,17 @@ class Output:
                 self.line(each)
 
     def line(self, text: str | Text) -> None:
-        """One line."""
+        """Print one line."""
         self.console.print(text, soft_wrap=True, markup=False, highlight=False)
 
     def further(self, url: str | None) -> None:
-        """How to ask for the page that follows, if there is one: `next` of a list."""
+        """Print the option for the next page, if there is one; `url` is `next` of a list."""
         if url:
             (after,) = parse_qs(urlsplit(url).query)["after"]
             self.line(f"There are more: add --after {after}")
 
     def facts(self, facts: Mapping[str, str | Text | None]) -> None:
-        """Names and values, but for those that are None."""
+        """Print names and values; values that are None are skipped."""
         shown = [
             (Text(name, style="dim"), value) for name, value in facts.items() if value is not None
         ]
@@ -92,11 +92,11 @@ class Output:
             self._rows(shown)
 
     def ago(self, iso: str | None) -> str:
-        """How far away a moment is: `3 min 20 s ago`, `in 2 h 5 min`."""
+        """A relative time: `3 min 20 s ago`, `in 2 h 5 min`; `-` for None."""
         return "-" if iso is None else relative(datetime.fromisoformat(iso), self.now())
 
     def sentence(self, text: str) -> str:
-        """A sentence of the API, in which each exact time is followed by how far away it is."""
+        """A sentence of the API with a relative time after each exact time."""
 
         def add(match: re.Match[str]) -> str:
             moment = datetime.strptime(match[1], "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
@@ -106,7 +106,7 @@ class Output:
 
 
 def exact(iso: str) -> str:
-    """A moment as the API's sentences write it: `2026-11-22 10:04:15 UTC`."""
+    """A time in the format of the API's sentences: `2026-11-22 10:04:15 UTC`."""
     return f"{datetime.fromisoformat(iso).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
@@ -115,12 +115,12 @@ def _one_line(cell: str | Text) -> Text:
 
 
 def relative(moment: datetime, now: datetime) -> str:
-    """How far a moment is from now."""
+    """A time relative to `now`."""
     return f"in {duration(moment - now)}" if moment > now else f"{duration(now - moment)} ago"
 
 
 def duration(span: timedelta) -> str:
-    """The two largest units, as the API writes them."""
+    """A duration in its two largest units, in the API's format."""
     seconds = round(span.total_seconds())
     for index, (name, size) in enumerate(_UNITS):
         if seconds >= size:
@@ -134,7 +134,7 @@ def duration(span: timedelta) -> str:
 
 
 def cost(run: Mapping[str, Any]) -> str | None:
-    """The cost of a run's job, with its factors; None where it is in no queue."""
+    """The cost of a run's job, with its factors; None if the API gives no cost."""
     it = run.get("cost")
     if it is None:
         return None
@@ -146,7 +146,7 @@ def cost(run: Mapping[str, Any]) -> str | None:
 
 
 def costs(of: Sequence[Mapping[str, Any]], currency: str | None) -> str | None:
-    """The costs of each month, in one line; None where there are none."""
+    """The costs of each month, in one line; None if there are none."""
     shown = [
         f"{it['month']}: {it['amount']:,.2f} {currency} in queue {it['queue']} "
         f"(runs: {it['runs']}, node-hours: {it['node_hours']:,.2f})"
@@ -156,14 +156,14 @@ def costs(of: Sequence[Mapping[str, Any]], currency: str | None) -> str | None:
 
 
 def state(name: str) -> Text:
-    """A state in its colour."""
+    """A state in its color."""
     return Text(name, style=COLOURS.get(name, ""))
 
 
 def result(run: Mapping[str, Any]) -> str:
     """The outcome of a run, on one line."""
     if run["error"]:
-        kind = run["error"]["type"]  # which may be Azure ML's own code, too
+        kind = run["error"]["type"]  # the message may begin with it, if it is Azure ML's error code
         return f"{kind}: {run['error']['message'].removeprefix(f'{kind}: ')}"
     if run["reason"]:
         return str(run["reason"])

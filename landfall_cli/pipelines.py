@@ -18,7 +18,7 @@ Name = Annotated[str, typer.Argument(help="The pipeline's name.")]
 
 @command(app, "list")
 def list_pipelines(session: Session) -> None:
-    """Every pipeline."""
+    """List all pipelines."""
 
     def people(document: Any) -> None:
         output = session.output
@@ -38,7 +38,7 @@ def list_pipelines(session: Session) -> None:
 
 @command(app, "get")
 def get_pipeline(session: Session, name: Name) -> None:
-    """One pipeline with its zones and its champion."""
+    """Show one pipeline with its zones and its champion."""
 
     def people(document: Any) -> None:
         output, success = session.output, document["last_success"]
@@ -70,7 +70,7 @@ def get_pipeline(session: Session, name: Name) -> None:
 
 @command(app)
 def pause(session: Session, name: Name, *, reason: Reason, by: By = None, yes: Yes = False) -> None:
-    """Start no run of a pipeline: what lands is frozen and held. Runs under way go on."""
+    """Pause a pipeline: landed data is frozen and held, and no run starts. Active runs continue."""
 
     def say(done: Any) -> str:
         paused = done["paused"]
@@ -91,7 +91,7 @@ def resume(
     by: By = None,
     yes: Yes = False,
 ) -> None:
-    """End a pause: what was held is trained on."""
+    """End a pause, and start the training on held batches."""
 
     def say(done: Any) -> str:
         what = "resumed" if done["changed"] else "not paused"
@@ -112,7 +112,7 @@ def release(
     by: By = None,
     yes: Yes = False,
 ) -> None:
-    """Let a held batch be trained on."""
+    """Release a held batch for training."""
     session.act(
         f"Train on the held batch {version} of {name}?",
         f"/api/pipelines/{name}/release",

@@ -1,4 +1,4 @@
-"""landfall queue: who holds nodes, who waits for them and why, and what was spent."""
+"""landfall queue: the runs that hold nodes or wait for them, the reasons, budgets and costs."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from landfall_cli.session import Session
 
 
 def queue(session: Session) -> None:
-    """Queues: nodes, budgets, and the runs that wait for nodes."""
+    """Show the queues: nodes, budgets, and the runs that wait for nodes."""
     session.output.show(
         session.api.get("/api/queues"), lambda document: print_queues(document, session.output)
     )
 
 
 def print_queues(document: Any, output: Output) -> None:
-    """For people: a table of quotas, then one line for each run that waits."""
+    """Print a table of quotas, a table of costs, and a line for each run that waits."""
     if not document["queues"]:
         output.line(
             "There is no queues.yml: no run waits for nodes in Landfall, and no node has a price."

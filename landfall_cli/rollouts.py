@@ -23,7 +23,7 @@ def list_rollouts(
     limit: Annotated[int, typer.Option(min=1, max=50)] = 20,
     after: After = None,
 ) -> None:
-    """Rollouts, newest first."""
+    """List the rollouts, newest first."""
 
     def people(document: Any) -> None:
         output = session.output
@@ -49,7 +49,7 @@ def list_rollouts(
 
 @command(app, "get")
 def get_rollout(session: Session, rollout: Rollout) -> None:
-    """One rollout: its step, traffic, and what the deployment's metrics show."""
+    """Show one rollout: its step, traffic, and the deployment's metrics."""
 
     def people(shown: Any) -> None:
         model, rate, latency = shown["model"], shown["error_rate"], shown["latency_p95_ms"]
@@ -79,7 +79,7 @@ def get_rollout(session: Session, rollout: Rollout) -> None:
 def promote(
     session: Session, rollout: Rollout, *, reason: Reason, by: By = None, yes: Yes = False
 ) -> None:
-    """End the step that a rollout bakes in: the next one begins."""
+    """End the baking time of the current step, so that the next step begins."""
     session.act(
         f"End the step of {rollout}?",
         f"/api/rollouts/{rollout}/promote",
@@ -94,7 +94,7 @@ def promote(
 def rollback(
     session: Session, rollout: Rollout, *, reason: Reason, by: By = None, yes: Yes = False
 ) -> None:
-    """Set the traffic of before a rollout again."""
+    """Restore the traffic from before a rollout."""
     session.act(
         f"Roll {rollout} back?",
         f"/api/rollouts/{rollout}/rollback",

@@ -44,7 +44,7 @@ def list_runs(  # noqa: PLR0913 - an option each
     limit: Annotated[int, typer.Option(min=1, max=100)] = 20,
     after: After = None,
 ) -> None:
-    """Runs, newest first."""
+    """List the runs, newest first."""
     document = session.api.get(
         "/api/runs",
         pipeline=pipeline,
@@ -74,7 +74,7 @@ def list_runs(  # noqa: PLR0913 - an option each
 
 @command(app, "get")
 def get_run(session: Session, run: Run) -> None:
-    """One run with its timeline, error, remedy and the end of its log."""
+    """Show one run with its timeline, error, remedy and the last lines of its log."""
     document = session.api.get(f"/api/runs/{run}")
     session.output.show(document, lambda shown: show_run(session.output, shown))
 
@@ -102,7 +102,7 @@ def watch(session: Session, run: Run) -> None:
 
 
 def _following(document: Mapping[str, Any]) -> str | None:
-    """The run to watch instead: a request's run, or the next attempt of a failed one."""
+    """The id to watch next: the run of a request, or the next attempt of a failed run."""
     if "timeline" not in document:
         return document["run"]
     if document["state"] == "retrying":
@@ -125,7 +125,7 @@ def cancel(
     by: By = None,
     yes: Yes = False,
 ) -> None:
-    """End a run's job; nothing is registered, and nothing is tried again."""
+    """Cancel a run and its job; no model is registered, and there is no next attempt."""
     session.act(
         f"Cancel {run}?",
         f"/api/runs/{run}/cancel",
@@ -145,7 +145,7 @@ def retry(
     by: By = None,
     yes: Yes = False,
 ) -> None:
-    """Redrive a run that gave up, as its next attempt. Fix the cause first."""
+    """Redrive a failed run as its next attempt. Fix the cause first."""
     session.act(
         f"Redrive {run}?",
         "/api/redrive",
@@ -165,7 +165,7 @@ def result_of(document: Mapping[str, Any]) -> str:
 
 
 def show_run(output: Output, run: Mapping[str, Any]) -> None:
-    """A run, or a landing, for people."""
+    """Print a run or a landing for people."""
     if "timeline" not in run:
         output.facts({name: str(value) for name, value in run.items() if value is not None})
         return

@@ -1,4 +1,4 @@
-"""The session of every command: the API, the output, and exit codes for errors."""
+"""The session of a command: the API, the output, and exit codes for errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Given = ParamSpec("Given")
 
 
 class Exit(IntEnum):
-    """Exit codes; docs/operators.md has them."""
+    """Exit codes, documented in docs/operators.md."""
 
     DONE = 0
     FAILED = 1
@@ -40,10 +40,10 @@ class Session:
 
     @functools.cached_property
     def api(self) -> Api:
-        """The API; a command may need none.
+        """The API; found lazily, because some commands do not need it.
 
         Raises:
-            NotConfigured: it is not known where it is.
+            NotConfigured: its address is unknown.
         """
         return Api(self._connect())
 
@@ -57,18 +57,18 @@ class Session:
         yes: bool,
         **body: Any,
     ) -> None:
-        """Ask a person, act in their name, and say what was done.
+        """Ask for confirmation, request an action, and print its result.
 
         Args:
-            question: is not asked where `yes` is given.
-            path: of the action.
-            say: the sentence about the API's answer.
+            question: the question to confirm; it is skipped with `yes`.
+            path: the path of the action.
+            say: the API's answer → a sentence about it.
             by: the acting person; by default the user of this machine.
-            yes: whether it was confirmed by `--yes`.
-            body: what the action is given; None is left out.
+            yes: whether `--yes` confirms the action.
+            body: the keys of the request's body; None values are left out.
 
         Raises:
-            typer.Exit: it is not to be done, or there is no terminal to ask on.
+            typer.Exit: the person declined, or there is no terminal for the question.
         """
         api = self.api
         self._confirm(question, is_confirmed=yes)
@@ -97,7 +97,7 @@ def command(
 ) -> Callable[[Callable[Concatenate[Session, Given], None]], None]:
     """Add a function to a group of commands.
 
-    It is given the session, and ends with the exit code of what went wrong.
+    The function gets the session; its errors become messages and exit codes.
     """
 
     def register(function: Callable[Concatenate[Session, Given], None]) -> None:
@@ -111,10 +111,10 @@ def command(
             except Refused as error:
                 complain(str(error))
                 codes: Mapping[int, Exit] = {400: Exit.USAGE, 404: Exit.NOT_FOUND}
-                other = Exit.UNREACHABLE if error.status >= 500 else Exit.REFUSED  # noqa: PLR2004 - its own fault
+                other = Exit.UNREACHABLE if error.status >= 500 else Exit.REFUSED  # noqa: PLR2004 - an error of the server
                 raise typer.Exit(codes.get(error.status, other)) from None
 
-        # Typer reads what to pass from the annotations.
+        # Typer reads the parameters from the annotations.
         run.__annotations__ = function.__annotations__ | {"session": typer.Context}
         app.command(name)(run)
 

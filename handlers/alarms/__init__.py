@@ -1,1 +1,1 @@
-"""Silence alarms: what should have happened and has not."""
+"""Silence alarms: an expected event did not happen."""

@@ -1,7 +1,7 @@
-"""Credentials that expire, and when those in app settings do, as far as they say so themselves.
+"""Credentials that expire, such as shared access signatures in app settings.
 
-A shared access signature has its expiry in the open (`se=`); keys and secrets have none, and a
-managed identity needs no care.
+A shared access signature contains its expiry in plain text (`se=`). Keys and secrets have no
+expiry, and a managed identity needs no renewal.
 https://learn.microsoft.com/rest/api/storageservices/create-account-sas
 """
 
@@ -14,20 +14,20 @@ from datetime import UTC, datetime, timedelta
 from urllib.parse import unquote
 
 NOTICE = timedelta(days=14)
-"""How long before its end people want to know of a credential in an app setting."""
+"""How long before its expiry the alarm for a credential in an app setting begins."""
 _EXPIRY = re.compile(r"[?&= ]se=([^&;]+)")
 _SIGNATURE = re.compile(r"[?&= ]sig=")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Credential:
-    """Something with an end that people have to renew."""
+    """A credential that expires, and that a person has to renew."""
 
     about: str
-    """Short and unique."""
+    """A short and unique identifier."""
     expires_at: datetime
     name: str
-    """As a sentence calls it."""
+    """The name for sentences."""
     remedy: str
 
 
@@ -46,13 +46,13 @@ def expiring_settings(settings: Mapping[str, str], *, now: datetime) -> Sequence
 
 
 def expiry_of(value: str) -> datetime | None:
-    """When the shared access signature in an app setting expires; None where there is none."""
+    """When the shared access signature in an app setting expires; None if it has none."""
     match = _EXPIRY.search(value)
     if match is None or _SIGNATURE.search(value) is None:
         return None
     text = unquote(match[1])
     try:
-        # Service Bus and Event Grid count seconds; storage writes ISO 8601.
+        # Service Bus and Event Grid use Unix time; storage uses ISO 8601.
         moment = (
             datetime.fromtimestamp(int(text), UTC)
             if text.isdecimal()

@@ -1,7 +1,7 @@
-"""Which silence alarms are due: one pure function of what is known and the time.
+"""Decide which silence alarms are due: a pure function of facts and the time.
 
-An alarm lasts from the round that finds it due to the first round that does not. Its id holds when
-the silence began, so that each silence is one alarm, however often it is evaluated.
+An alarm lasts from the round that finds it due to the first round that does not. Its id contains
+the start of the silence, so that each silence is one alarm, however often it is evaluated.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ RULES: Mapping[AlarmKind, tuple[str, str]] = {
     "old-model": ("model_older_than_days", "see why no newer one was promoted"),
     "run-waits": ("run_waits_minutes", "see quota and cluster"),
 }
-"""The key of `alarms` that says how long a silence may be, its unit last; and the remedy."""
+"""Kind → the key of `alarms` with the limit of the silence (its last word is the unit), remedy."""
 
 
 class Alarm(Contract):
-    """Something that should have happened and has not."""
+    """An alarm about an expected event that did not happen."""
 
     kind: AlarmKind
     pipeline: str | None
     about: str
     """The pipeline, run, app setting, or object of a key vault."""
     since: datetime
-    """When the silence began."""
+    """When the silence began; for a credential, when it expires."""
     message: str
-    """The silence, with numbers, and its remedy."""
+    """A sentence about the silence, with numbers and the remedy."""
 
     @property
     def id(self) -> str:
-        """One silence is one alarm."""
+        """The id: unique for each silence."""
         return f"{self.kind}:{self.about}:{self.since.astimezone(UTC).isoformat()}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class WaitingRun:
-    """A run that is under way."""
+    """An unfinished run."""
 
     id: str
     state: RunState
@@ -66,14 +66,14 @@ class PipelineFacts:
     pipeline: str
     rules: Alarms
     watched_since: datetime
-    """When the first round was that saw the pipeline: what never happened is missed since then."""
+    """Time of the first round with this pipeline; the start of a silence without earlier data."""
     newest_data_at: datetime | None
     last_success_at: datetime | None
     champion_registered_at: datetime | None
-    """None where there is none, or where it was not asked for."""
+    """None if there is no champion, or it was not read."""
     runs: Sequence[WaitingRun] = ()
     unknown: frozenset[AlarmKind] = field(default_factory=frozenset[AlarmKind])
-    """Kinds of alarms whose facts could not be read in this round: they stay as they are."""
+    """Kinds of alarms whose facts could not be read in this round; their alarms do not change."""
 
 
 def due_alarms(
@@ -82,7 +82,7 @@ def due_alarms(
     *,
     now: datetime,
 ) -> list[Alarm]:
-    """Every alarm that is due now, also of those credentials that people want to know of. Pure."""
+    """Every alarm that is due now; each of the credentials has one. Pure."""
     found = [alarm for facts in pipelines for alarm in _of_pipeline(facts, now)]
     found += [
         Alarm(
@@ -115,7 +115,7 @@ def _of_pipeline(facts: PipelineFacts, now: datetime) -> Iterator[Alarm]:
 
 
 def _silences(facts: PipelineFacts) -> Iterator[tuple[AlarmKind, str, datetime, str]]:
-    """Kind and object of each silence, since when it lasts, and what it is, up to that moment."""
+    """Each silence: its kind, its object, its start, and the text before the time of its start."""
     name = facts.pipeline
     data_at = facts.newest_data_at or facts.watched_since
     yield "no-data", name, data_at, f"no data has landed for {name} since"

@@ -1,4 +1,4 @@
-"""The timer `raise_alarms`: one ops alert when a silence alarm begins, and one when it is over."""
+"""The timer `raise_alarms`: one ops alert when a silence alarm begins, and one when it ends."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ RUNS_LIMIT = 100
 
 
 class AlarmRecord(Contract):
-    """The alarms that operators know of."""
+    """The alarms that operators were alerted to."""
 
     active: tuple[Alarm, ...] = ()
     watched_since: dict[str, datetime] = Field(default_factory=dict[str, datetime])
@@ -54,13 +54,13 @@ class Changes:
 
 
 def raise_alarms(clients: Clients, pipelines: Mapping[str, Pipeline], *, now: datetime) -> Changes:
-    """Evaluate every alarm, and alert operators to what has changed.
+    """Evaluate every alarm, and alert operators to the changes.
 
-    1. Read the alarms that operators know of, and what is known of each pipeline.
-    2. Evaluate (`due_alarms`). What could not be asked for stays as it is.
-    3. Keep an alert for each alarm that begins or is over; its id is derived from the alarm.
-    4. Write the alarms that operators know of now. A process that dies before this keeps the same
-       alerts again: they have the same ids, and the topic drops them.
+    1. Read the active alarms and the facts of each pipeline.
+    2. Evaluate the alarms (`due_alarms`). Alarms whose facts could not be read do not change.
+    3. Send an alert for each alarm that begins or ends; its id is derived from the alarm.
+    4. Write the active alarms. If the process dies before this, the next round sends the same
+       alerts with the same ids, and the topic drops them.
     """
     before = _read(clients)
     watched_since = {name: before.watched_since.get(name, now) for name in pipelines}
@@ -88,12 +88,12 @@ def raise_alarms(clients: Clients, pipelines: Mapping[str, Pipeline], *, now: da
 
 
 def read_alarms(clients: Clients) -> Sequence[Alarm]:
-    """The alarms that operators know of, the oldest silence first."""
+    """The active alarms, the oldest silence first."""
     return sorted(_read(clients).active, key=lambda alarm: alarm.since)
 
 
 def compare(before: Sequence[Alarm], due: Sequence[Alarm]) -> Changes:
-    """Which alarms begin and which are over. Pure."""
+    """Which alarms begin and which end. Pure."""
     known, wanted = {alarm.id for alarm in before}, {alarm.id: alarm for alarm in due}
     return Changes(
         began=[alarm for name, alarm in wanted.items() if name not in known],
@@ -138,7 +138,7 @@ def _facts(clients: Clients, pipeline: Pipeline, watched_since: datetime) -> Pip
 
 
 def _newest_data(clients: Clients, pipeline: str) -> datetime | None:
-    """By events, and by what the last listing of the zone found without one."""
+    """When the newest data landed, by events and by the last listing of the zone."""
     last = last_batch(clients, pipeline)
     listed = None if last is None else last.dataset.newest
     known = [*list_newest_events(clients, pipeline).values(), *([listed] if listed else [])]

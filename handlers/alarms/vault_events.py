@@ -1,10 +1,10 @@
-"""Events of Key Vault: which secrets, keys and certificates are about to expire, and which are new.
+"""Events of Key Vault about secrets, keys and certificates that expire, or have a new version.
 
-An event is kept as a record of its object, and `raise_alarms` reads the records: so each expiry is
-one alarm, in whatever order and however often its events come. The values are never read.
+Each object has a record of its newest event, which `raise_alarms` reads. So each expiry is one
+alarm, whatever the order and number of its events. The values of secrets are never read.
 
-https://learn.microsoft.com/azure/event-grid/event-schema-key-vault; samples there write keys in
-several cases, one with a blank at its end, and times as numbers and as text.
+https://learn.microsoft.com/azure/event-grid/event-schema-key-vault; in the samples there, keys vary
+in case, one ends with a space, and times are numbers or text.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FOLDER = "alarms/vault-objects/"
 
 
 class VaultObject(Contract):
-    """A secret, key or certificate, as its newest event left it."""
+    """The record of a secret, key or certificate, from its newest event."""
 
     vault: str
     kind: Literal["secret", "key", "certificate"]
@@ -39,19 +39,19 @@ class VaultObject(Contract):
     changed_at: datetime
     """When Key Vault raised the event."""
     expires_at: datetime | None
-    """None: a new version was made, and Key Vault has not warned of its expiry yet."""
+    """None if there is a new version, and Key Vault has not warned of its expiry yet."""
 
     @property
     def record(self) -> str:
-        """The name of its record."""
+        """The blob name of the record."""
         return f"{_FOLDER}{self.vault}/{self.kind}/{self.name}.json"
 
 
 def parse_vault_event(event: EventEnvelope) -> VaultObject:
-    """The object of a key vault in an event. Pure.
+    """Parse the key vault's object in an event. Pure.
 
     Raises:
-        InvalidEvent: it is of another type, or lacks the object's name or expiry.
+        InvalidEvent: the event is of another type, or lacks the object's name or expiry.
     """
     found = _TYPE.fullmatch(event.type.lower())
     if found is None:
@@ -86,7 +86,7 @@ def parse_vault_event(event: EventEnvelope) -> VaultObject:
 
 
 def keep_vault_object(clients: Clients, found: VaultObject) -> None:
-    """Put what an event says on record, unless a newer event of the object is there."""
+    """Record an event's object, unless the record is from a newer event."""
 
     def change(before: Any | None) -> Any | None:
         is_older = before is not None and (
@@ -98,7 +98,7 @@ def keep_vault_object(clients: Clients, found: VaultObject) -> None:
 
 
 def expiring_vault_objects(clients: Clients) -> Sequence[Credential]:
-    """Objects that Key Vault has warned of, and that have no new version."""
+    """Objects with a warning from Key Vault and no new version since."""
     known = [
         VaultObject.from_dict(each) for each in record_store.read_all(clients.records, _FOLDER)
     ]

@@ -1,1 +1,1 @@
-"""The resources of the HTTP API for people on call, their documents, and their page."""
+"""The resources of the HTTP API for people on call, their documents, and the operators' page."""

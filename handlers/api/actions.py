@@ -1,4 +1,4 @@
-"""Actions of people over the API: who, when, what, why, and the outcome. Kept for ever."""
+"""Records of people's actions over the API: who, when, what, why and the outcome. Never deleted."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from orchestrations.errors import shorten
 
 _FOLDER = "actions/"
 _ACTION = "action"
-# Set by the platform's authentication, never by the caller: it removes what comes in.
+# App Service authentication sets this header, and removes one that the caller sends.
 # https://learn.microsoft.com/azure/app-service/configure-authentication-user-identities
 PRINCIPAL_HEADER = "x-ms-client-principal-name"
 REASON_LIMIT_CHARACTERS = 500
-# A blob has 8 KB of metadata, names included. In JSON, a character outside ASCII takes 6 or 12.
+# A blob has at most 8 KB of metadata, names included. JSON escapes take 6 or 12 bytes a character.
 # https://learn.microsoft.com/rest/api/storageservices/setting-and-retrieving-properties-and-metadata-for-blob-resources
 METADATA_LIMIT_BYTES = 7_500
 
 
 class Action(Document):
-    """Something that a person did over the API."""
+    """An action of a person over the API."""
 
     at: datetime
     action: str
@@ -48,7 +48,7 @@ class ActionList(Document):
 
 
 class Asked(BaseModel):
-    """Base of the bodies of actions: who asks, and why."""
+    """Base class of the request bodies of actions: the caller and the reason."""
 
     LIMIT_BYTES: ClassVar[int] = LIMIT_BYTES
 
@@ -66,13 +66,13 @@ class ActionFilter(Parameters):
 
 
 def caller(headers: Mapping[str, str], asked: str) -> str:
-    """The caller: as the platform authenticated them, or else by the name that they give."""
+    """The caller's authenticated name; without authentication, the name `asked` from the body."""
     fields = {name.lower(): value for name, value in headers.items()}
     return fields.get(PRINCIPAL_HEADER) or asked
 
 
 def keep_action(clients: Clients, what: str, on: str, asked: Asked, *, outcome: str) -> None:
-    """Put an action of this moment on record: in full as content, for lists as metadata."""
+    """Record an action with the current time: in full as a blob's content, cut as its metadata."""
     action = make_action(what, on, by=asked.by, reason=asked.reason, outcome=outcome)
     document = action.model_dump(mode="json")
     text = json.dumps(document)
@@ -86,7 +86,7 @@ def keep_action(clients: Clients, what: str, on: str, asked: Asked, *, outcome: 
 
 
 def listed_text(action: Action) -> str:
-    """The JSON that lists show: texts are cut until it fits into the metadata of a blob."""
+    """The JSON that lists show, with texts cut until it fits into the metadata of a blob."""
     document = action.model_dump(mode="json")
     text, limit = json.dumps(document), REASON_LIMIT_CHARACTERS
     while len(text) > METADATA_LIMIT_BYTES:
@@ -97,7 +97,7 @@ def listed_text(action: Action) -> str:
 
 
 def make_action(action: str, on: str, *, by: str, reason: str, outcome: str) -> Action:
-    """An action of this moment."""
+    """An action with the current time; long texts are cut."""
     return Action(
         at=datetime.now(UTC),
         action=action,
@@ -109,7 +109,7 @@ def make_action(action: str, on: str, *, by: str, reason: str, outcome: str) -> 
 
 
 def list_actions(clients: Clients, asked: ActionFilter) -> ActionList:
-    """The actions that people took over the API, newest first."""
+    """List the actions that people took over the API, newest first."""
     entries = list_entries(
         clients.records,
         _FOLDER,

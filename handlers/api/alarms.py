@@ -1,4 +1,4 @@
-"""GET /api/alarms: the silence alarms that are on."""
+"""GET /api/alarms: the active silence alarms."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from handlers.configuration.clients import Clients
 
 
 class AlarmSummary(Document):
-    """A silence alarm that is on."""
+    """An active silence alarm."""
 
     kind: AlarmKind
     pipeline: str | None
     about: str
-    """The pipeline, run or app setting."""
+    """The pipeline, run, app setting or object of a key vault that the alarm is about."""
     since: datetime
-    """When the silence began; of a credential, when it expires."""
+    """When the silence began; for a credential, when it expires."""
     message: str
 
 
@@ -29,5 +29,5 @@ class AlarmList(Document):
 
 
 def list_alarms(clients: Clients) -> AlarmList:
-    """Silence alarms that are on, the oldest silence first."""
+    """List the active silence alarms, the oldest silence first."""
     return AlarmList(alarms=[AlarmSummary.model_validate(alarm) for alarm in read_alarms(clients)])

@@ -1,4 +1,4 @@
-"""/api/dead-letters: what gave up, shown, sent again or discarded, without a Service Bus tool."""
+"""/api/dead-letters: list, redrive and discard dead letters without a Service Bus tool."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from azure.servicebus import ServiceBusReceivedMessage
 
 BODY_LIMIT_CHARACTERS = 64 * 1024
-# Sequence numbers are signed and have 64 bits; one more than the last is asked for.
+# Sequence numbers are signed 64-bit integers; the request for the next page adds one.
 LAST_NUMBER = 2**63 - 2
-# The message that is sent again carries both.
+# The redriven message carries the name and the reason in its properties.
 BY_LIMIT_CHARACTERS = 100
 REASON_LIMIT_CHARACTERS = 300
 
@@ -39,7 +39,7 @@ class DeadLetterSummary(Document):
     """A dead letter as lists show it."""
 
     id: int
-    """Its sequence number."""
+    """The sequence number of the message."""
     message_id: str
     kind: str
     """`run`, `delivery` or `message`."""
@@ -69,7 +69,7 @@ class Redriven(Document):
     """Answer of a redrive."""
 
     redriven: list[str]
-    """The ids of the messages sent: of a run, the id of its next attempt."""
+    """The ids of the sent messages; for a run, the id of its next attempt."""
 
 
 class Discarded(Document):
@@ -82,17 +82,17 @@ class LetterFilter(Parameters):
     """Parameters of GET /api/dead-letters."""
 
     after: Annotated[int | None, Field(ge=0, le=LAST_NUMBER)] = None
-    """Of `next`: a sequence number."""
+    """A sequence number, from `next` of the page before."""
     limit: Annotated[int, Field(ge=1, le=100)] = 50
 
 
 class RedriveLetters(Asked):
-    """Body of POST /api/dead-letters/redrive: which ones."""
+    """Body of POST /api/dead-letters/redrive: either `ids` or `error`."""
 
     ids: list[int] | None = Field(default=None, min_length=1, max_length=MAXIMUM)
-    """Sequence numbers."""
+    """Sequence numbers of dead letters."""
     error: str | None = Field(default=None, min_length=1, max_length=200)
-    """Every one with this `reason`, such as `QuotaExceeded`."""
+    """Redrive all dead letters with this `reason`, such as `QuotaExceeded`."""
     maximum: int = Field(default=MAXIMUM, ge=1, le=MAXIMUM)
 
     @model_validator(mode="after")
@@ -103,10 +103,10 @@ class RedriveLetters(Asked):
 
 
 class Redrive(Asked):
-    """Body of POST /api/redrive; all of it may be left out."""
+    """Body of POST /api/redrive; every key is optional."""
 
     LIMIT_BYTES: ClassVar[int] = 1_000_000
-    """Holds the paths of so many files as may be left out."""
+    """Room for the paths of as many files as `changes` may exclude."""
 
     run: str | None = None
     maximum: int = Field(default=10, ge=1, le=MAXIMUM)
@@ -121,7 +121,7 @@ class DiscardLetters(Asked):
 
 
 def list_dead_letters(clients: Clients, asked: LetterFilter) -> DeadLetterList:
-    """The dead letters, oldest first; they are peeked at and stay in the queue."""
+    """List the dead letters, oldest first; peeking leaves them in the queue."""
     first = 0 if asked.after is None else asked.after + 1
     found = peek(clients, first, asked.limit + 1)
     letters = map(summarise, found)
@@ -130,7 +130,7 @@ def list_dead_letters(clients: Clients, asked: LetterFilter) -> DeadLetterList:
 
 
 def get_dead_letter(clients: Clients, *, letter: str) -> DeadLetterDetail:
-    """One dead letter with its body."""
+    """Return one dead letter with its body."""
     found: Sequence[ServiceBusReceivedMessage] = []
     if re.fullmatch(r"[0-9]{1,19}", letter) and int(letter) <= LAST_NUMBER:
         found = peek(clients, int(letter), 1)
@@ -142,7 +142,7 @@ def get_dead_letter(clients: Clients, *, letter: str) -> DeadLetterDetail:
 
 
 def redrive_dead_letters(clients: Clients, asked: RedriveLetters, *, now: datetime) -> Redriven:
-    """Send dead letters again, each as its next attempt."""
+    """Redrive dead letters, each as its next attempt."""
     order = RedriveOrder(
         run=None,
         maximum=asked.maximum,
@@ -161,9 +161,9 @@ def redrive_dead_letters(clients: Clients, asked: RedriveLetters, *, now: dateti
 
 
 def redrive(clients: Clients, asked: Redrive, *, now: datetime) -> Redriven:
-    """Send again what was dead-lettered: one run, or up to `maximum` messages.
+    """Redrive one dead-lettered run, or up to `maximum` messages.
 
-    A run can be started with changes. The same request again gets the same answer.
+    A run can be started with changes. The request is idempotent.
     """
     if asked.run is None and asked.changes.to_document():
         raise invalid_request("changes are for one run: name it", where="run")
@@ -201,8 +201,8 @@ def _redriven(clients: Clients, on: str, asked: Asked, redriven: list[str]) -> R
 def discard_dead_letters(clients: Clients, asked: DiscardLetters) -> Discarded:
     """Remove dead letters, with a reason; their content stays in the records container.
 
-    Each is put on record first: what dies in between leaves it in both places, and the next call
-    removes it.
+    Each letter is recorded first, then removed. If the process dies in between, the letter is in
+    both places, and the next call removes it.
     """
     wanted = set(asked.ids)
     discarded: list[int] = []
@@ -230,7 +230,7 @@ def discard_dead_letters(clients: Clients, asked: DiscardLetters) -> Discarded:
 
 
 def summarise(letter: ServiceBusReceivedMessage) -> DeadLetterSummary:
-    """A letter as lists show it."""
+    """A dead letter as lists show it."""
     reason = letter.dead_letter_reason or "Unknown"
     enqueued_at: datetime | None = letter.enqueued_time_utc
     assert letter.sequence_number is not None, "a message that is on a queue has its number"
@@ -247,12 +247,12 @@ def summarise(letter: ServiceBusReceivedMessage) -> DeadLetterSummary:
 
 
 def peek(clients: Clients, first: int, count: int) -> Sequence[ServiceBusReceivedMessage]:
-    """Up to `count` dead letters of runs from a sequence number on; they stay as they are."""
+    """Peek at up to `count` dead letters of runs, from a sequence number on."""
     receiver = clients.service_bus.get_queue_receiver(REJECTED_RUNS, sub_queue="deadletter")
     try:
         return receiver.peek_messages(count, sequence_number=first)
     finally:
-        # It holds no message, and to close it is to wait for a thread that sleeps for a second.
+        # The receiver holds no message; closing it waits for a thread that sleeps for a second.
         threading.Thread(target=receiver.close, name="close-receiver", daemon=True).start()
 
 

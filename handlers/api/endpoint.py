@@ -1,9 +1,9 @@
-"""Calls the function behind a route: its arguments by their types, its result as an answer.
+"""Call the function behind a route: bind its arguments, and turn its result into an answer.
 
-Such a function declares what it needs. By type: the parsed `Parameters`, the parsed body of an
-action (`Asked`, with the caller's name in `by`), and the `Pipeline` that `{name}` in the path is
-of. By name: the fields of `Request`, and the parts of the path. It returns a document, and raises
-`Problem`. A function that is no coroutine is called in a thread.
+The function declares its arguments. Bound by type: the parsed `Parameters`, the parsed body of an
+action (`Asked`, with the caller's name in `by`), and the `Pipeline` that `{name}` in the path
+names. Bound by name: the fields of `Request`, and the variables of the path. The function returns
+a document or raises `Problem`. A function that is not a coroutine runs in a thread.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from orchestrations.pipeline import Pipeline
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """A request, and what it is answered with."""
+    """A request, and the app's objects that functions use to answer it."""
 
     clients: Clients
     pipelines: Mapping[str, Pipeline]
@@ -49,10 +49,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Interface:
-    """The route's parameters, body and answer, read from the types of its function."""
+    """The parameters, body and answer of a route, from the type hints of its function."""
 
     by_type: Mapping[str, type[BaseModel]]
-    """Arguments that are made for the function, by their names."""
+    """Argument name → model, for the arguments that are bound by type."""
     by_name: frozenset[str]
     parameters: type[Parameters]
     body: type[BaseModel] | None
@@ -61,7 +61,7 @@ class Interface:
 
 @cache
 def interface(function: Callable[..., Any]) -> Interface:
-    """The interface of a function. Raw bytes are `Annotated` with the model of the body."""
+    """Read the interface of a function. A raw body is `Annotated` bytes with the body's model."""
     types = get_type_hints(function, include_extras=True)
     answer = types.pop("return")
     models = {name: kind for name, kind in types.items() if _is_model(kind)}
@@ -79,7 +79,7 @@ def interface(function: Callable[..., Any]) -> Interface:
 
 
 async def answer(function: Callable[..., Any], request: Request) -> Answer:
-    """Call a function; its document as an answer, or the problem document of what it raises."""
+    """Call a function. Return its document, or the problem document if it raises `Problem`."""
     try:
         given = _arguments(interface(function), request)
         if inspect.iscoroutinefunction(function):

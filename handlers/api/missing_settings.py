@@ -1,4 +1,4 @@
-"""The app settings that a pipeline needs and does not find: known before a run fails for them."""
+"""Find missing or invalid app settings of a pipeline before a run fails because of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orchestrations.pipeline import Pipeline
 
 
 def missing_settings(settings: Settings, pipeline: Pipeline) -> list[str]:
-    """Their faults, a sentence each; never a value."""
+    """A sentence for each setting that is missing or invalid; never a value."""
     found: dict[str, None] = {}
     for read in _needed(settings, pipeline):
         try:

@@ -1,4 +1,4 @@
-"""/api/pipelines/{name}/models: the versions of a pipeline's model, their lineage, the champion."""
+"""/api/pipelines/{name}/models: the versions of a pipeline's model, their lineage and champion."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from azure.ai.ml.entities import Model as AzureMLModel
 
 VERSIONS_SEARCHED = 20
-"""A blob's way into models is followed through so many of the newest versions."""
+"""How many of the newest versions are searched for a blob."""
 SEARCHES_AT_ONCE = 8
 _METRICS = "metrics."
 
@@ -61,7 +61,7 @@ class ModelFilter(Parameters):
     """Parameters of GET /api/pipelines/{name}/models."""
 
     after: Annotated[int | None, Field(ge=1)] = None
-    """Of `next`: a version; those before it follow."""
+    """A version, from `next`: the page has the versions before it."""
     limit: Annotated[int, Field(ge=1, le=500)] = 100
 
 
@@ -69,18 +69,18 @@ class BlobFilter(Parameters):
     """Parameters of GET /api/pipelines/{name}/models/{version}/blobs."""
 
     after: Annotated[str | None, Field(min_length=1, max_length=1024)] = None
-    """Of `next`: a path; those after it follow."""
+    """A path, from `next`: the page has the paths after it."""
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
 
 
 class ChangeChampion(Asked):
-    """Body of a promotion or a rollback: who asks, and why."""
+    """Body of a promotion or a rollback; the reason is required."""
 
     reason: str = Field(min_length=1, max_length=500)
 
 
 def list_models(clients: Clients, pipeline: Pipeline, asked: ModelFilter) -> ModelList:
-    """The versions of a pipeline's model, newest first."""
+    """List the versions of a pipeline's model, newest first."""
     with _azure_ml_asked():
         versions = _Versions(clients, pipeline)
     follows = ((str(each.version), each) for each in versions.newest_first)
@@ -99,7 +99,7 @@ def list_models(clients: Clients, pipeline: Pipeline, asked: ModelFilter) -> Mod
 
 
 def get_model(clients: Clients, pipeline: Pipeline, *, version: str) -> ModelDetail:
-    """One version of a pipeline's model with its lineage."""
+    """Return one version of a pipeline's model with its lineage."""
     with _azure_ml_asked():
         versions = _Versions(clients, pipeline)
         model = versions.get(version)
@@ -109,9 +109,9 @@ def get_model(clients: Clients, pipeline: Pipeline, *, version: str) -> ModelDet
 def list_model_blobs(
     clients: Clients, pipeline: Pipeline, asked: BlobFilter, *, version: str
 ) -> ModelBlobs:
-    """The blobs that a version was trained on, in order of path.
+    """List the blobs that a version was trained on, sorted by path.
 
-    A page of many costs no more than one of few.
+    The cost of a page does not depend on the number of blobs.
     """
     with _azure_ml_asked():
         model = _Versions(clients, pipeline).get(version)
@@ -134,7 +134,7 @@ def list_model_blobs(
 def promote_model(
     clients: Clients, pipeline: Pipeline, asked: ChangeChampion, *, version: str, now: datetime
 ) -> ChampionChanged:
-    """Put a version in service: later runs are compared with it."""
+    """Put a version in service: it becomes the champion that later runs are compared with."""
     with _azure_ml_asked():
         changed = promote(clients, pipeline, version, at=now)
     outcome = "in service" if changed else "it was in service already"
@@ -147,7 +147,7 @@ def promote_model(
 def roll_back_model(
     clients: Clients, pipeline: Pipeline, asked: ChangeChampion, *, version: str, now: datetime
 ) -> ChampionChanged:
-    """Take the champion out of service; the version before it is in service again."""
+    """Take the champion out of service, and put the version before it in service again."""
     with _azure_ml_asked():
         before_it = _Versions(clients, pipeline).champion
         roll_back(clients, pipeline, version, at=now)
@@ -170,12 +170,12 @@ def seen_by(
 ) -> list[SeenBy]:
     """The versions of the pipeline's model that were trained on a path, newest first.
 
-    The path is relative to the pipeline's prefix; `is_current` tells whether a line of a manifest
-    has the content that the blob has now. The version that was trained on `dataset_version` is
-    among them, however old.
+    The path is relative to the pipeline's prefix; `is_current` decides whether a line of a manifest
+    has the current content of the blob. Versions that were trained on `dataset_version` are always
+    searched, even if they are not among the newest `VERSIONS_SEARCHED`.
 
     Raises:
-        AzureError: Azure ML or the storage cannot be asked.
+        AzureError: Azure ML or the storage is not available.
     """
     versions = _Versions(clients, pipeline)
     searched = versions.newest_first[:VERSIONS_SEARCHED]
@@ -205,7 +205,7 @@ def seen_by(
 
 
 class _Versions:
-    """All versions that Landfall registered of a pipeline's model; two requests."""
+    """All versions of a pipeline's model that Landfall registered, read by two requests."""
 
     def __init__(self, clients: Clients, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
@@ -220,7 +220,7 @@ class _Versions:
         """One version.
 
         Raises:
-            Problem: 404.
+            Problem: 404, Landfall did not register this version.
         """
         for each in self.newest_first:
             if str(each.version) == version:
@@ -231,7 +231,6 @@ class _Versions:
         )
 
     def stage(self, model: AzureMLModel) -> ModelStage:
-        """The stage of a version."""
         version = str(model.version)
         if version == self.champion:
             return "champion"
@@ -279,7 +278,7 @@ class _Versions:
 
 
 def _metrics(model: AzureMLModel) -> dict[str, float]:
-    """The metrics that are kept as properties of the version, but for what JSON cannot say."""
+    """The metrics in the version's properties, without values that JSON lacks: NaN, infinity."""
     properties: Mapping[str, str] = model.properties or {}
     found = {
         name.removeprefix(_METRICS): float(value)
@@ -297,7 +296,7 @@ def _dataset(clients: Clients, pipeline: Pipeline, model: AzureMLModel) -> Model
 
 @contextmanager
 def _azure_ml_asked() -> Generator[None]:
-    """Raise what is in the way of an answer as a problem of the request."""
+    """Raise a refused change as 404 or 409, and an error of Azure as 502."""
     try:
         yield
     except ChampionRefused as refusal:

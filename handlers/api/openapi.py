@@ -1,4 +1,4 @@
-"""GET /api/openapi.json: the HTTP API, described by the models that parse and answer it.
+"""GET /api/openapi.json: the OpenAPI document, made from the models of requests and answers.
 
 https://spec.openapis.org/oas/v3.1.0
 """
@@ -25,13 +25,13 @@ _REFERENCE = "#/components/schemas/{model}"
 
 
 def openapi() -> Mapping[str, Any]:
-    """This API, described."""
+    """Return the OpenAPI document of this API."""
     return describe_api()
 
 
 @cache
 def describe_api() -> Mapping[str, Any]:
-    """The OpenAPI document of every route but its own and the page's; it is made once."""
+    """Make the OpenAPI document, once; it leaves out its own route and the page's."""
     described = {route: interface(route.load()) for route in ROUTES if route.load() is not openapi}
     models = [ProblemDocument, *(each.answer for each in described.values())]
     models += [each.body for each in described.values() if each.body is not None]
@@ -52,7 +52,7 @@ def describe_api() -> Mapping[str, Any]:
                 "entra": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
             },
         },
-        # One of them: app setting API_SIGN_IN says which.
+        # Alternatives: app setting API_SIGN_IN selects one.
         "security": [{"functionKey": []}, {"entra": []}],
     }
 

@@ -1,7 +1,7 @@
-"""GET /api/ui/…: the operators' page and its files, as they lie in `page/`.
+"""GET /api/ui/…: the operators' page and the other static files of the folder `page/`.
 
-The page is static and holds no data. Its content security policy lets it load and call nothing but
-its own origin, and run no script that stands in a document.
+The page contains no data. Its content security policy allows only requests to its own origin, and
+no inline scripts.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _File:
 
 
 def serve(name: str, if_none_match: str | None) -> HttpResponse:
-    """A file of the page; the page itself where no name is given."""
+    """Return a file of the page, by default its HTML document."""
     file = _files().get(name.strip("/") or INDEX)
     if file is None:
         return HttpResponse("there is no such file", status_code=404)
@@ -53,7 +53,7 @@ def serve(name: str, if_none_match: str | None) -> HttpResponse:
 
 @cache
 def _files() -> dict[str, _File]:
-    """Every file by its path in the folder; what has another ending is not served."""
+    """Relative path → file, for all files with a suffix in `MEDIA_TYPES`; others are not served."""
     found: dict[str, _File] = {}
     for path in sorted(FOLDER.rglob("*")):
         media_type = MEDIA_TYPES.get(path.suffix)

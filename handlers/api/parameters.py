@@ -1,4 +1,4 @@
-"""Parameters and bodies of requests: parsed by a model, and refused where they are not in it."""
+"""Parse the parameters and bodies of requests by a model; unknown names are refused."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from handlers.triggers.problem_details import Problem, invalid_request
 from orchestrations.pipeline import Pipeline
 
 LIMIT_BYTES = 20_000
-"""Of a body."""
-# The host authorises by them; they are none of the resource.
+"""Default limit of a request's body."""
+# The host reads the function key from these parameters; they do not belong to the resource.
 _OF_THE_HOST = frozenset({"code", "clientId"})
 
 
 class Parameters(BaseModel):
-    """Base of all parameters: unknown ones are refused."""
+    """Base class of query parameters; unknown parameters are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
 
 class NoParameters(Parameters):
-    """Of resources that take none."""
+    """For resources without query parameters."""
 
 
 Parsed = TypeVar("Parsed", bound=Parameters)
@@ -32,10 +32,10 @@ ParsedBody = TypeVar("ParsedBody", bound=BaseModel)
 
 
 def parse_parameters(kind: type[Parsed], given: Mapping[str, str]) -> Parsed:
-    """The parameters of a request.
+    """Parse the query parameters of a request.
 
     Raises:
-        Problem: 400; it names the parameter, and those that there are.
+        Problem: 400; it names the wrong parameter, and lists all valid ones.
     """
     values = {name: value for name, value in given.items() if name not in _OF_THE_HOST}
     try:
@@ -52,11 +52,11 @@ def parse_parameters(kind: type[Parsed], given: Mapping[str, str]) -> Parsed:
 def parse_body(
     kind: type[ParsedBody], body: bytes, *, limit_bytes: int = LIMIT_BYTES
 ) -> ParsedBody:
-    """The body of a request; an empty one stands for `{}`.
+    """Parse the body of a request; an empty body means `{}`.
 
     Raises:
-        Problem: 413 when it is too long, 400 when it is malformed; it names the key, and those that
-            there are.
+        Problem: 413 if the body is too long; 400 if it is malformed, with the wrong key and a list
+            of all valid ones.
     """
     check_length(body, limit_bytes)
     try:
@@ -69,17 +69,17 @@ def parse_body(
 
 
 def check_length(body: bytes, limit_bytes: int = LIMIT_BYTES) -> None:
-    """Refuse a body that is too long.
+    """Check the length of a body.
 
     Raises:
-        Problem: 413.
+        Problem: 413, it is too long.
     """
     if len(body) > limit_bytes:
         raise Problem(413, "invalid-request", f"a body of {len(body)} bytes is over {limit_bytes}")
 
 
 def _model_at(kind: type[BaseModel], location: tuple[int | str, ...]) -> type[BaseModel]:
-    """The innermost model on the way to a place in a body."""
+    """The innermost model that contains a location in a body."""
     for part in location:
         field = kind.model_fields.get(str(part))
         types = () if field is None else (field.annotation, *get_args(field.annotation))
@@ -91,10 +91,10 @@ def _model_at(kind: type[BaseModel], location: tuple[int | str, ...]) -> type[Ba
 
 
 def find_pipeline(pipelines: Mapping[str, Pipeline], name: str) -> Pipeline:
-    """The deployed pipeline of that name.
+    """The deployed pipeline with this name.
 
     Raises:
-        Problem: 404; it names those that there are.
+        Problem: 404; it lists the deployed pipelines.
     """
     if name in pipelines:
         return pipelines[name]
@@ -103,7 +103,7 @@ def find_pipeline(pipelines: Mapping[str, Pipeline], name: str) -> Pipeline:
 
 
 def next_url(path: str, parameters: Parameters, after: str | None) -> str | None:
-    """The address of the page that begins after something; None when there is none."""
+    """Path and query of the page that begins after the key `after`; None if `after` is None."""
     if after is None:
         return None
     shown = parameters.model_dump(mode="json", by_alias=True, exclude_none=True) | {"after": after}

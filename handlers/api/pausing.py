@@ -1,6 +1,6 @@
-"""POST /api/pipelines/{name}/pause and …/resume: a person stops a pipeline's trainings for a while.
+"""POST /api/pipelines/{name}/pause and …/resume: a person pauses the training of a pipeline.
 
-Runs that are under way go on, and so do their next attempts: cancel them to end them.
+A pause does not stop active runs or their next attempts: cancel a run to end it.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class ResumePipeline(Asked):
 def pause_pipeline(
     clients: Clients, pipeline: Pipeline, asked: PausePipeline, *, now: datetime
 ) -> PauseChanged:
-    """Start no run of a pipeline: what lands is frozen and held.
+    """Pause a pipeline: data that lands is frozen and held, and no run starts.
 
-    The same again changes nothing.
+    Pausing a paused pipeline changes nothing.
     """
     made = Pause(by=asked.by, reason=asked.reason, at=now)
     in_force = pause(clients, pipeline.name, made)
@@ -56,10 +56,10 @@ async def resume_pipeline(
     *,
     now: datetime,
 ) -> PauseChanged:
-    """End a pause: what was held is trained on.
+    """End a pause: start the training on held batches.
 
-    The end is kept first; then zones that held a batch for the pause are listed again. A process
-    that dies in between leaves the rest to reconciliation.
+    The end of the pause is recorded first; then each zone whose batch was held by the pause is
+    listed again. If the process dies in between, reconciliation does the rest.
     """
     ended = await asyncio.to_thread(begin_resumption, clients, pipeline.name, at=now)
     landings = await land_held_zones(clients, starter, pipeline)
@@ -74,7 +74,7 @@ async def resume_pipeline(
 async def land_held_zones(
     clients: Clients, starter: DurableOrchestrationClient, pipeline: Pipeline
 ) -> list[str]:
-    """Have a landing under way for each zone that held a batch for a pause that is over."""
+    """Start or wake a landing for each zone whose batch was held by a pause that has ended."""
     zones = await asyncio.to_thread(zones_to_resume, clients, pipeline.name)
     for partition in zones:
         trace = clients.telemetry.new_trace()

@@ -1,4 +1,4 @@
-"""GET /api/pipelines and GET /api/pipelines/{name}: how each pipeline is, and what it waits for."""
+"""GET /api/pipelines and GET /api/pipelines/{name}: the state of pipelines, and its reason."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from orchestrations.pipeline import Pipeline
 
 RUNNING_LIMIT = 10
 ZONES_LIMIT = 10
-"""Of a pipeline whose partitions are batches: those with the newest events."""
+"""How many partitions are shown if each is a batch: the ones with the newest events."""
 
 
 async def list_pipelines(
@@ -52,9 +52,9 @@ async def list_pipelines(
     *,
     now: datetime,
 ) -> PipelineList:
-    """Every pipeline: what it does or waits for.
+    """List all pipelines, with their states and reasons.
 
-    What this costs does not grow with history.
+    The number of requests does not grow with the number of past runs.
     """
     costs, pauses, unfinished = await asyncio.gather(
         asyncio.to_thread(read_costs, clients, now),
@@ -85,7 +85,7 @@ async def list_pipelines(
 async def get_pipeline(
     clients: Clients, pipeline: Pipeline, starter: DurableOrchestrationClient, *, now: datetime
 ) -> PipelineDetail:
-    """One pipeline with its zones and its champion."""
+    """Return one pipeline with its zones and its champion."""
     partitions, costs, pause, running = await asyncio.gather(
         asyncio.to_thread(_partitions, clients, pipeline),
         asyncio.to_thread(read_costs, clients, now),
@@ -164,7 +164,7 @@ def _state(
     running: Sequence[RunSummary],
     zones: Sequence[tuple[ZoneState, str, bool]],
 ) -> tuple[PipelineState, str]:
-    """The most urgent fact: first those that wait for a person, then work under way."""
+    """The most urgent state with its sentence: a batch that needs a person, then active work."""
     held = next((sentence for _, sentence, needs_person in zones if needs_person), None)
     if held is not None:
         return "needs-a-human", held
@@ -189,7 +189,7 @@ async def _read_zone(
     pause: Pause | None,
     now: datetime,
 ) -> tuple[ZoneState, str, bool]:
-    """A zone, what it waits for, and whether that is a person."""
+    """The state of a zone, a sentence about it, and whether it waits for a person."""
     instance, activity, last = await asyncio.gather(
         starter.get_status(landing_instance(pipeline.name, partition)),
         asyncio.to_thread(
@@ -220,13 +220,13 @@ async def _read_zone(
 def _held(
     clients: Clients, pipeline: Pipeline, last: LastBatch, pause: Pause | None
 ) -> HeldSummary | None:
-    """The last batch of a zone, while it waits for a person."""
+    """The last batch of a zone if it is held, for a person to decide or for a pause."""
     version = last.dataset.version
     held = read_held(clients, pipeline.name, version)
     if held is None or is_released(clients, pipeline.name, version):
         return None
     if held.reason == "paused" and pause is None:
-        return None  # its zone is being listed again
+        return None  # the pause has ended: its zone is listed again
     return HeldSummary(
         dataset_version=version,
         blobs=held.dataset.blobs,
@@ -236,7 +236,7 @@ def _held(
 
 
 def _last_runs(clients: Clients, pipeline: Pipeline) -> tuple[RunSummary | None, RunSummary | None]:
-    """The newest run, and the newest that succeeded."""
+    """The newest run, and the newest successful run."""
     newest = next(iter(_runs(clients, pipeline, limit=1)), None)
     if newest is not None and newest.state == "succeeded":
         return newest, newest

@@ -1,4 +1,4 @@
-"""GET /api/queues: who holds which nodes, who waits for them and why, and what was spent."""
+"""GET /api/queues: the runs that hold nodes or wait for them, the reasons, budgets and costs."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from orchestrations.contracts.capacity import Admission
 
 
 def list_queues(clients: Clients, *, now: datetime) -> QueueList:
-    """Queues: who holds which nodes, who waits and why, budgets.
+    """List the queues: which runs hold or wait for nodes, and why; budgets.
 
-    There are none without `queues.yml`.
+    The list is empty without a `queues.yml`.
     """
     document = find_admission(clients, now=now)
     if document is None:
         return QueueList(currency=None, prices_as_of=None, flavors=[], queues=[], costs=[])
-    # This division is shown and not written: runs get theirs when they ask.
+    # This division is not written: runs are admitted when they request nodes.
     return describe_queues(document.queues, divide(document, now))
 
 
 def read_costs(clients: Clients, now: datetime) -> tuple[str | None, list[CostState]]:
-    """The currency, and what was spent; nothing where there is no `queues.yml`."""
+    """The currency and the costs; (None, []) without a `queues.yml`."""
     document = find_admission(clients, now=now)
     if document is None:
         return None, []
@@ -44,7 +44,7 @@ def read_costs(clients: Clients, now: datetime) -> tuple[str | None, list[CostSt
 
 
 def describe_queues(queues: Queues, division: Division) -> QueueList:
-    """The document of the queues. Pure."""
+    """The answer for a division of the nodes. Pure."""
     room = Room(division.document)
     return QueueList(
         currency=queues.currency,
@@ -67,7 +67,7 @@ def describe_queues(queues: Queues, division: Division) -> QueueList:
 
 
 def describe_costs(document: Admission, now: datetime) -> list[CostState]:
-    """Costs of this month and the one before, newest first. Pure."""
+    """Costs of this month and the previous one, newest first. Pure."""
     return [
         CostState(
             month=each.month,
@@ -95,7 +95,7 @@ def _describe(queue: Queue, room: Room, division: Division) -> QueueState:
                 nominal_quota=quota.nominal_quota,
                 limit=room.queues.limit(queue.name, quota.flavor),
                 nodes_held=room.held[queue.name, quota.flavor],
-                # To the hundredth, so that an answer changes when something happens.
+                # Usage decays all the time; rounding keeps the ETag stable between changes.
                 borrowed_node_hours=round(usage.get((queue.name, quota.flavor), 0.0) / 3600, 2),
             )
             for quota in queue.quotas

@@ -1,4 +1,4 @@
-"""Remedies for the errors of a run. docs/operations.md has this table; tests/contract compares."""
+"""Remedies for the errors of a run; tests/contract compares them with docs/operations.md."""
 
 from __future__ import annotations
 
@@ -37,5 +37,5 @@ REMEDIES: Mapping[str, str] = {
 
 
 def remedy(error_type: str | None) -> str | None:
-    """The remedy for an error of that type; None where none is known, or nothing failed."""
+    """The remedy for a type of error; None if none is known, or `error_type` is None."""
     return None if error_type is None else REMEDIES.get(error_type)

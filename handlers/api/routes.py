@@ -14,25 +14,25 @@ class Route:
 
     method: Literal["GET", "POST"]
     path: str
-    """Below `/api/`."""
+    """Relative to `/api/`."""
     function: str
-    """Below `handlers`. The last part is the name in Azure, and the `operationId`, too."""
+    """`module.function` below `handlers`; the function's name is also the `operationId`."""
     signed: bool = False
-    """Authenticated by a webhook's signature, and not by a function key."""
+    """Whether a webhook signature authenticates callers, and not a function key."""
 
     @property
     def name(self) -> str:
-        """Of the function in Azure."""
+        """The name of the function in Azure, and the `operationId`."""
         return self.function.rpartition(".")[2]
 
     def load(self) -> Callable[..., Any]:
-        """The function; its module is loaded now, so that a cold start does not pay for it."""
+        """Import and return the function; a late import shortens the cold start."""
         module, _, name = self.function.rpartition(".")
         return getattr(importlib.import_module(f"handlers.{module}"), name)
 
 
 ROUTES = (
-    # The signature authenticates the caller; a function key would be a second secret to hand out.
+    # With the signature, a function key would only be a second secret to distribute.
     Route("POST", "pipelines/{name}/runs", "triggers.http_api.start_run", signed=True),
     Route("GET", "runs", "api.runs.list_runs"),
     Route("GET", "runs/{run}", "api.runs.get_run"),

@@ -1,4 +1,4 @@
-"""GET /api/runs and GET /api/runs/{run}: the list of runs, and everything about one."""
+"""GET /api/runs and GET /api/runs/{run}: the list of runs, and the details of one run."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ GROUPS: Mapping[str, tuple[RunState, ...]] = {
     "unfinished": UNFINISHED_STATES,
     "needs-a-human": ("failed", "rejected"),
 }
-"""Names for several states."""
-# Instance ids go into the durable client's URLs as they are.
+"""Names for groups of states."""
+# The durable client does not escape instance ids in its URLs.
 INSTANCE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,254}")
 
 
@@ -68,24 +68,24 @@ class RunFilter(Parameters):
 
     pipeline: Name | None = None
     state: str | None = None
-    """States, separated by commas; `unfinished` and `needs-a-human` stand for several."""
+    """States or names of `GROUPS`, separated by commas."""
     created_from: Annotated[AwareDatetime | None, Field(alias="from")] = None
     created_to: Annotated[AwareDatetime | None, Field(alias="to")] = None
     data: Annotated[str | None, Field(pattern=r"^[0-9a-f]{16}$")] = None
-    """A dataset version."""
+    """Only runs on this dataset version."""
     model: Annotated[str | None, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,254}:\d{1,9}$")] = (
         None
     )
-    """`name:version`: the run that registered it."""
+    """`name:version`: only the run that registered this model."""
     after: Annotated[str | None, Field(pattern=r"^\d{13}_[A-Za-z0-9_-]{1,255}$")] = None
-    """Of `next`: where the page begins."""
+    """The key of the last run on the page before, from `next`."""
     limit: Annotated[int, Field(ge=1, le=100)] = 50
 
     def states(self) -> list[RunState]:
-        """The states that are asked for; all of them when empty.
+        """The requested states; empty for all states.
 
         Raises:
-            Problem: 400, there is no such state.
+            Problem: 400, a name is not a state or a group.
         """
         found: list[Any] = []
         for name in filter(None, (self.state or "").split(",")):
@@ -99,9 +99,9 @@ class RunFilter(Parameters):
 
 
 def list_runs(clients: Clients, asked: RunFilter) -> RunList:
-    """Runs, newest first.
+    """List the runs, newest first.
 
-    `handlers.runs.run_index` has them in this order.
+    Without `data` and `model`, the page is a range of the index of runs.
     """
     page = _page(clients, asked, asked.states())
     return RunList(
@@ -162,10 +162,10 @@ def _matches(record: RunRecord, asked: RunFilter, states: Sequence[RunState]) ->
 async def get_run(
     clients: Clients, starter: DurableOrchestrationClient, *, run: str
 ) -> RunOrLanding:
-    """One run with its timeline, or what became of a request.
+    """Return one run with its timeline, or the landing of a request.
 
-    The state is that of the instance, while the task hub has it; the rest is from the record. So a
-    run is shown long after its instance was purged.
+    The state is from the instance while the task hub has it, the rest from the run's record. So a
+    run is available after its instance was purged.
     """
     if INSTANCE_ID.fullmatch(run) is None:
         raise unknown_run(run)
@@ -247,7 +247,7 @@ def _detail(clients: Clients, record: RunRecord) -> RunDetail:
 
 
 def timeline(record: RunRecord) -> list[TimelineEntry]:
-    """The states of a run, each with its begin and end. Pure."""
+    """The states of a run, each with its start and end. Pure."""
     ends: list[datetime | None] = [later.began_at for _, later in pairwise(record.steps)]
     return [
         TimelineEntry(state=step.state, began_at=step.began_at, ended_at=end)
@@ -260,5 +260,5 @@ def _existing(clients: Clients, run: str) -> str | None:
 
 
 def unknown_run(run: str) -> Problem:
-    """The answer to an id that no run has."""
+    """The problem for an unknown run id."""
     return Problem(404, "unknown-run", f"there is no run {run!r}; see GET /api/runs")

@@ -1,7 +1,7 @@
-"""A pipeline's state as a sentence with numbers: active or waiting, and why. Pure.
+"""Sentences about the state of a pipeline, with numbers and reasons. Pure.
 
-Times are absolute, so that the sentence, and the ETag of its answer, change only when something
-happens; the page and the command line add how far away they are.
+Times are absolute, so that a sentence, and the ETag of its answer, change only with the state; the
+page and the command line add relative times.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from orchestrations.settling import Wait, before_listing
 def of_settling(
     pipeline: Pipeline, activity: ZoneActivity, *, opened_at: datetime, now: datetime
 ) -> str:
-    """Of a batch that is not frozen yet."""
+    """Describe a batch that is not frozen yet."""
     newest, marker_at = activity.newest_event_at, activity.marker_at
     latest = opened_at + timedelta(seconds=pipeline.settle.maximum_wait_seconds)
     decision = before_listing(activity, pipeline, opened_at=opened_at, now=now)
@@ -45,7 +45,7 @@ def of_settling(
 
 
 def of_run(run: RunStatus, pipeline: Pipeline) -> str:
-    """Of a run that is under way."""
+    """Describe an active run."""
     text = (
         f"run {run.id} (attempt {run.attempt} of {pipeline.retry.attempts}) has been "
         f"{run.state.replace('_', ' ')} since {clock(run.since)}"
@@ -61,7 +61,7 @@ def of_run(run: RunStatus, pipeline: Pipeline) -> str:
 
 
 def of_retry(run: RunStatus, due: datetime, pipeline: Pipeline) -> str:
-    """Of a failed attempt whose next one is scheduled."""
+    """Describe a failed attempt with a scheduled next one."""
     error = run.error.type if run.error else "an error"
     return (
         f"attempt {run.attempt} of {pipeline.retry.attempts} failed with {error}; the next one "
@@ -70,10 +70,10 @@ def of_retry(run: RunStatus, due: datetime, pipeline: Pipeline) -> str:
 
 
 def of_given_up(run: RunStatus, remedy: str | None) -> str:
-    """Of a run that waits for a person."""
+    """Describe a run that needs a person, with the remedy for its error."""
     error = "no error"
     if run.error:
-        # Azure ML's own code may be the same word.
+        # The message may begin with the type, if that is Azure ML's error code.
         message = run.error.message.removeprefix(f"{run.error.type}: ")
         error = f"{run.error.type}: {message}"
     gave_up = "was rejected" if run.state == "rejected" else run.state
@@ -81,7 +81,7 @@ def of_given_up(run: RunStatus, remedy: str | None) -> str:
 
 
 def of_held(batch: LastBatch, why: str) -> str:
-    """Of a batch that waits for a person."""
+    """Describe a held batch."""
     return (
         f"the batch {batch.dataset.version} of {_number(batch.dataset.blobs)} blobs is held: "
         f"{why}. Release it, or fix the zone."
@@ -89,13 +89,13 @@ def of_held(batch: LastBatch, why: str) -> str:
 
 
 def of_paused(pause: Pause, *, under_way: str, sentence: str) -> str:
-    """Of a pipeline that a person has paused; what is under way goes on."""
+    """Describe a paused pipeline, and the work that continues during the pause."""
     held = f"{pause}. What lands is frozen and held until it is resumed"
     return held if under_way == "idle" else f"{held}; {sentence}"
 
 
 def of_idle(pipeline: Pipeline, batch: LastBatch | None) -> str:
-    """Of a zone in which nothing has happened since its last batch."""
+    """Describe a zone without changes since its last batch."""
     place = f"{pipeline.source.container}/{pipeline.source.prefix}"
     if batch is None:
         return f"nothing has landed in {place} yet"
@@ -106,7 +106,7 @@ def of_idle(pipeline: Pipeline, batch: LastBatch | None) -> str:
 
 
 def of_no_cost(pipeline: Pipeline, *, has_prices: bool) -> str:
-    """Why a pipeline has no costs this month, nor in the one before."""
+    """Why a pipeline has no costs in this month and the previous one."""
     if not has_prices:
         return "not known: there is no queues.yml, which has the prices"
     if pipeline.queue is None:
@@ -115,7 +115,7 @@ def of_no_cost(pipeline: Pipeline, *, has_prices: bool) -> str:
 
 
 def of_no_run_cost(run: str, admission: Admission | None) -> str:
-    """Why a run has no cost; without a document of admissions there is no `queues.yml`."""
+    """Why a run has no cost; `admission` is None without a `queues.yml`."""
     if admission is None:
         return "not known: there is no queues.yml, which has the prices"
     if any(each.run == run for each in (*admission.admitted, *admission.waiting)):
@@ -124,7 +124,7 @@ def of_no_run_cost(run: str, admission: Admission | None) -> str:
 
 
 def duration(span: timedelta) -> str:
-    """The two largest units: 45 s, 3 min 20 s, 2 h 5 min, 3 d 4 h."""
+    """A duration in its two largest units: 45 s, 3 min 20 s, 2 h 5 min, 3 d 4 h."""
     seconds = round(span.total_seconds())
     units = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
     for index, (name, size) in enumerate(units):

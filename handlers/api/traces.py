@@ -1,6 +1,6 @@
-"""GET /api/traces/{trace}: the spans of a trace, from a store that answers as Jaeger does.
+"""GET /api/traces/{trace}: the spans of a trace, from a trace store with Jaeger's query API.
 
-App setting `TRACE_QUERY_ENDPOINT` names it: the laptop's receiver of spans, or any Jaeger.
+App setting `TRACE_QUERY_ENDPOINT` is its URL: Jaeger, or any receiver of spans with that API.
 https://www.jaegertracing.io/docs/latest/architecture/apis/ (v3 is OTLP in JSON)
 """
 
@@ -26,7 +26,7 @@ _ERROR = "STATUS_CODE_ERROR"
 
 
 def get_trace(clients: Clients, *, trace: str) -> TraceDetail:
-    """The spans of one trace, from the event to the notifications, parents before children."""
+    """Return the spans of a trace, from the event to the notifications, parents before children."""
     endpoint = clients.settings.trace_query_endpoint
     if _ID.fullmatch(trace) is None:
         raise _not_found(trace)
@@ -41,10 +41,10 @@ def get_trace(clients: Clients, *, trace: str) -> TraceDetail:
 
 
 def describe_trace(trace: str, text: str) -> TraceDetail:
-    """The document of a trace, from one or more answers of Jaeger, one after the other. Pure.
+    """Parse a trace from one or more concatenated JSON documents of Jaeger. Pure.
 
     Raises:
-        ValueError, KeyError: they are none.
+        ValueError, KeyError: the text is not in Jaeger's format.
     """
     spans = [_span(span, service) for answer in _documents(text) for span, service in _all(answer)]
     return TraceDetail(id=trace, spans=_in_order(spans))
@@ -123,12 +123,12 @@ def _attributes(of: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _text(value: Mapping[str, Any]) -> str:
-    """Of OTLP's `AnyValue`: an object with the value under the name of its type."""
+    """The text of an OTLP `AnyValue`: an object with the type's name as its only key."""
     return next((it if isinstance(it, str) else json.dumps(it) for it in value.values()), "")
 
 
 def _in_order(spans: list[TraceSpan]) -> list[TraceSpan]:
-    """Each span before those below it, siblings by their begin; an orphan counts as a root."""
+    """Sort spans: parents before children, siblings by start; orphans count as roots."""
     ids = {span.id for span in spans}
     below: dict[str | None, list[TraceSpan]] = {}
     for span in sorted(spans, key=lambda each: (each.began_at, each.id), reverse=True):

@@ -1,1 +1,1 @@
-"""Which run holds which nodes: the document of admission, and the activities that change it."""
+"""Admission: the document of the runs that hold or await nodes, and activities that change it."""

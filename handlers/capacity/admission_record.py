@@ -1,7 +1,7 @@
-"""The document of admission, `capacity/admission.json` in the records container.
+"""The admission document, `capacity/admission.json` in the records container.
 
-Every writer reads it, changes it by a pure function, and writes it if nobody else did meanwhile (by
-its ETag): docs/decisions has why it is a blob.
+Every writer reads it, applies a pure function, and writes it with optimistic concurrency by its
+ETag. docs/decisions explains why it is a blob.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from azure.storage.blob import ContainerClient
 
 RECORD = "capacity/admission.json"
-# Usage follows from the other fields and the time: what differs only there says the same.
+# Usage follows from the other fields and the time: a difference only there needs no write.
 _DERIVED = frozenset({"at", "usage"})
 
 
 def find_admission(clients: Clients, *, now: datetime) -> Admission | None:
-    """The document with today's queues; None where there is no `queues.yml`."""
+    """The document with the deployed queues; None if there is no `queues.yml`."""
     queues = load_queues(clients.settings.pipelines_folder)
     return None if queues is None else read_admission(clients.records, queues, now=now)
 
 
 def read_admission(records: ContainerClient, queues: Queues, *, now: datetime) -> Admission:
-    """The document with today's queues; an empty one where there is none yet."""
+    """The document with the deployed queues; an empty one if none was written yet."""
     return _parse(record_store.read(records, RECORD), queues, now)
 
 
@@ -43,12 +43,12 @@ def change_admission(
     *,
     now: datetime,
 ) -> Division:
-    """Change the document, admit what can be admitted then, and write it.
+    """Change the document, admit the runs that fit then, and write it.
 
-    The change is pure: it is called again when another writer was faster.
+    `change` is pure: it is called again if another writer was faster.
 
     Raises:
-        TransientError: others wrote it each time.
+        TransientError: another writer was faster in every round.
     """
     division: Division | None = None
 

@@ -1,4 +1,4 @@
-"""Activity `rank_options`: a pipeline's compute options in the order of measured efficiency."""
+"""Activity `rank_options`: sort a pipeline's compute options by their measured efficiency."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orchestrations.contracts.capacity import RankedOptions, RankOptions
 from orchestrations.contracts.jobs import TrainingSpeed
 from orchestrations.contracts.run_records import UsedCompute
 
-# Networks and data change: what was measured longer ago, or many runs ago, says less of today.
+# Networks and data change: older measurements, or those of many runs ago, do not apply any longer.
 MEASURED_FOR = timedelta(days=30)
 RUNS_READ = 50
 
@@ -23,7 +23,7 @@ RUNS_READ = 50
 def rank_options(clients: Clients, request: RankOptions) -> RankedOptions:
     """Rank the options by the speeds of the pipeline's last runs; see `ranking.rank`.
 
-    The index of runs has them: two listings, however many runs there are.
+    The speeds are in the index of runs: two listings suffice for any number of runs.
     """
     page = list_runs(
         clients.records,

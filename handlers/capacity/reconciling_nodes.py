@@ -1,4 +1,4 @@
-"""Find the runs that hold nodes, or wait for them, and that have ended without giving them back."""
+"""Find ended runs that still hold nodes, or wait for them, and remove them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from orchestrations.contracts.capacity import ReturnNodes
 
 
 def known_runs(clients: Clients, *, now: datetime) -> Mapping[str, bool]:
-    """Every run that holds nodes (True) or waits for them; none without `queues.yml`."""
+    """Run → whether it holds nodes (True) or waits for them; empty without a `queues.yml`."""
     document = find_admission(clients, now=now)
     if document is None:
         return {}
@@ -28,9 +28,9 @@ def known_runs(clients: Clients, *, now: datetime) -> Mapping[str, bool]:
 async def reconcile_nodes(
     clients: Clients, starter: DurableOrchestrationClient, run: str, *, is_admitted: bool
 ) -> bool:
-    """Give back the nodes of a run that has ended; whether that was done now.
+    """Return the nodes of a run that has ended; the result is whether this call returned them.
 
-    One that lives, was admitted and does not know it yet is woken up.
+    A live run that was admitted, but still waits for nodes, is woken up.
     """
     instance = await starter.get_status(run)
     if not is_live(instance):

@@ -1,4 +1,4 @@
-"""Activity `request_nodes`: a run waits in its queue for the nodes of one compute option."""
+"""Activity `request_nodes`: put a run into its queue for the nodes of one compute option."""
 
 from __future__ import annotations
 
@@ -36,20 +36,19 @@ from orchestrations.names import alert_id
 
 @activity
 def request_nodes(clients: Clients, request: RequestNodes) -> Admitted:
-    """Put a run into its queue, decide, and say whether it has its nodes.
+    """Put a run into its queue, divide the nodes, and return whether the run was admitted.
 
-    The same request again finds the run where it is. What is decided for other runs they learn
-    when they ask again.
+    The request is idempotent. Other runs learn of their admission at their next request.
 
-    1. A request to cancel the run is on record: say so, and nothing else.
-    2. It has been admitted already, and Azure ML has not refused that option: that is the answer.
-    3. Ask Azure ML for the quota of each option. One that lacks it is skipped, with its reason.
-    4. Put the run into the document of admission, and divide the nodes.
-    5. Alert operators, once each, to a run that waits for long and to a budget that is used up.
+    1. If a request to cancel the run is recorded, return it.
+    2. If the run was admitted before, and Azure ML has not refused that option, return the option.
+    3. Read Azure ML's quota for each option. Options without quota are skipped, with the reason.
+    4. Put the run into the admission document, and divide the nodes.
+    5. Alert operators, once each, to a run that waits for long and to an exhausted budget.
 
     Raises:
-        InvalidQueues: the queue, or every flavor of the run, has left `queues.yml`.
-        QuotaExceeded: no option would fit into the quota if nobody else used it.
+        InvalidQueues: the queue, or every flavor of the run, was removed from `queues.yml`.
+        QuotaExceeded: no option would fit into the quota even if nothing else used it.
     """
     now = datetime.now(UTC)
     cancel = read_cancel_request(clients, request.run)
@@ -77,10 +76,10 @@ def request_nodes(clients: Clients, request: RequestNodes) -> Admitted:
 
 
 def deployed_queues(clients: Clients, queue: str) -> Queues:
-    """The queues, among them that one.
+    """The queues of `queues.yml`.
 
     Raises:
-        InvalidQueues: there is no `queues.yml`, or the queue is not in it.
+        InvalidQueues: there is no `queues.yml`, or `queue` is not in it.
     """
     queues = load_queues(clients.settings.pipelines_folder)
     if queues is None or queues.queue(queue) is None:
@@ -139,7 +138,7 @@ def _admitted(
 
 
 def _alert(clients: Clients, queues: Queues, division: Division, run: str, now: datetime) -> None:
-    """Step 5. The alerts are sent before that is written: twice under one id, rather than never."""
+    """Do step 5. Alerts are sent before they are recorded, so a crash can repeat them (same id)."""
     document = division.document
     late = [
         each

@@ -1,4 +1,4 @@
-"""Activity `return_nodes`: a run gives its nodes back, and what they cost is settled."""
+"""Activity `return_nodes`: return the nodes of a run, and settle their cost."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from orchestrations.waiting import ENDED
 
 @activity
 def return_nodes(clients: Clients, request: ReturnNodes) -> NodesReturned:
-    """Take a run out of the document of admission, when its job has ended or never was.
+    """Remove a run from the admission document, if its job has ended or was never submitted.
 
-    The cost is written into the run's record before: a second call, after a crash in between, finds
+    The cost is written into the run's record first: after a crash in between, the next call finds
     it there.
     """
     queues = load_queues(clients.settings.pipelines_folder)
@@ -35,7 +35,7 @@ def return_nodes(clients: Clients, request: ReturnNodes) -> NodesReturned:
         document = change_admission(
             clients.records, queues, lambda given: withdraw(given, request.run), now=now
         ).document
-    # It may have been admitted while it was withdrawn.
+    # The run may have been admitted before it could be withdrawn.
     entry = next((each for each in document.admitted if each.run == request.run), None)
     if entry is None:
         known = read_run_record(clients, request.run)
@@ -51,7 +51,7 @@ def return_nodes(clients: Clients, request: ReturnNodes) -> NodesReturned:
     change_admission(
         clients.records,
         queues,
-        # First to this moment: the cost belongs to the period and the month in which the job ended.
+        # Carried forward first: the cost belongs to the period and month in which the job ended.
         lambda given: accounts.settle(
             accounts.carry_forward(given, now), request.run, cost, _evictions(known)
         ),
@@ -61,7 +61,7 @@ def return_nodes(clients: Clients, request: ReturnNodes) -> NodesReturned:
 
 
 def _evictions(record: RunRecord | None) -> list[datetime]:
-    """When the job was queued again: Azure had taken nodes of it away."""
+    """The times at which the job was queued again, because Azure had evicted nodes."""
     steps = () if record is None else record.steps
     return [
         later.began_at

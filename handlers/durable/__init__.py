@@ -1,1 +1,1 @@
-"""Between the handlers and Durable Functions."""
+"""Adapters between the handlers and Durable Functions."""

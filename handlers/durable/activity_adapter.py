@@ -1,4 +1,4 @@
-"""Adapts activities to the durable boundary: contracts in, a tagged outcome out."""
+"""Adapt activities to Durable Functions: parse the request, return a tagged result or failure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Function = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class ActivityFault(Exception):
-    """A transient failure of an activity; the text is `orchestrations.activities.fault_text`."""
+    """A transient failure of an activity; `orchestrations.activities.fault_text` makes its text."""
 
 
 _BODIES: dict[str, Body] = {}
@@ -35,7 +35,7 @@ _WITHOUT_ACTIVITIES = ("handlers.api", "handlers.triggers")
 
 
 def activity(body: Callable[[Clients, Request], Result]) -> Callable[[Clients, Request], Result]:
-    """Make a function the body of the activity of its name; it can still be called directly."""
+    """Decorate the body of the activity with the function's name; the function is unchanged."""
     name = body.__name__
     assert name in ACTIVITIES, f"orchestrations.contracts declares no activity {name}"
     assert _BODIES.setdefault(name, body) is body, f"activity {name} has two bodies"
@@ -43,10 +43,10 @@ def activity(body: Callable[[Clients, Request], Result]) -> Callable[[Clients, R
 
 
 def functions(clients: Clients) -> Iterator[Function]:
-    """The function of every activity, as Azure Functions registers it.
+    """The functions of all activities, for registration with Azure Functions.
 
-    The modules with their bodies are loaded when the first of them is called: a cold start for an
-    event or a request does not wait for the SDKs of all activities.
+    The modules with their bodies are imported at the first call of an activity, so that a cold
+    start for an event or a request does not wait for the SDKs of all activities.
     """
 
     def late(name: str) -> Body:
@@ -60,10 +60,10 @@ def functions(clients: Clients) -> Iterator[Function]:
 
 
 def bodies() -> dict[str, Body]:
-    """The body of every activity, by its name.
+    """Name → body of every activity.
 
     Raises:
-        LookupError: an activity is declared, but no module of `handlers` has its body.
+        LookupError: no module of `handlers` has the body of a declared activity.
     """
     with _LOADING:
         return _load_bodies()
@@ -81,12 +81,12 @@ def _load_bodies() -> dict[str, Body]:
 
 
 def as_function(request: type[ActivityRequest[Any]], body: Body, clients: Clients) -> Function:
-    """The function that Azure Functions registers under the activity's name.
+    """Make the function that Azure Functions registers under the activity's name.
 
-    A `PermanentError` is returned as data, since the durable retry policy would try it again;
-    everything else is raised, for exactly that, in a form that keeps its type. An attempt that
-    takes over `LIMIT_SECONDS` counts as failed; it may still take effect, as any attempt that was
-    cut off, and the next one adopts what it made.
+    A `PermanentError` is returned as data, because the durable retry policy would retry a raised
+    error. All other errors are raised as `ActivityFault`, which keeps their type, and are retried.
+    An attempt that takes longer than `LIMIT_SECONDS` counts as failed. It may still take effect
+    later; the next attempt adopts that effect.
     """
 
     def run(request_document: dict) -> dict:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType] - the worker refuses parametrised types on bindings
@@ -98,7 +98,7 @@ def as_function(request: type[ActivityRequest[Any]], body: Body, clients: Client
             raise ActivityFault(fault_text(describe(fault))) from error
         except PermanentError as error:
             return {FAILURE_KEY: describe(error).to_dict()}
-        except Exception as error:  # the edge of the process
+        except Exception as error:  # the boundary to the host
             raise ActivityFault(fault_text(describe(error))) from error
         return {RESULT_KEY: result.to_dict()}
 

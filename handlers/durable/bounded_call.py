@@ -1,4 +1,4 @@
-"""A call that its caller stops waiting for."""
+"""Call a function with a time limit."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ Result = TypeVar("Result")
 
 
 class TookTooLong(TimeoutError):
-    """The call gave no result in time. What it does may still take effect."""
+    """The call returned no result in time. It may still take effect."""
 
 
 def within(seconds: float, function: Callable[[], Result]) -> Result:
-    """Call a function, and stop waiting for it after some seconds. The call goes on in its thread.
+    """Call a function, and wait for its result at most `seconds`. Its thread is not stopped.
 
-    Time-outs of the SDKs are for each of many steps: that of Service Bus takes minutes to give up
-    on a broker that accepts connections and never answers.
+    The SDKs' timeouts apply to each of many steps: with a broker that accepts connections and never
+    answers, the Service Bus SDK gives up only after minutes.
 
     Raises:
-        TookTooLong: the time is over.
+        TookTooLong: there is no result in time.
     """
     future: Future[Result] = Future()
-    context = contextvars.copy_context()  # traces of the call belong to the caller's
+    context = contextvars.copy_context()  # keeps the caller's trace context
 
     def run() -> None:
         try:

@@ -1,4 +1,4 @@
-"""Orchestration instances: their status, starts and events, over the durable client."""
+"""Query, start and wake orchestration instances over the durable client."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ LIVE = frozenset(
     }
 )
 BROKEN = frozenset({OrchestrationRuntimeStatus.Failed, OrchestrationRuntimeStatus.Terminated})
-# SDK 1.7 takes the first page of an answer for the whole of it.
+# SDK 1.7 ignores the continuation token of a query and returns only the first page.
 # https://github.com/Azure/azure-functions-durable-python/issues/580
 PAGE_LIMIT_INSTANCES = 100
 SHORTEST_SPAN = timedelta(seconds=1)
 
 
 def is_live(status: DurableOrchestrationStatus | None) -> bool:
-    """Whether the instance is there and has not ended."""
+    """Whether the instance exists and has not ended."""
     return status is not None and status.runtime_status in LIVE
 
 
 def is_broken(instance: DurableOrchestrationStatus) -> bool:
-    """Whether the instance failed or was terminated, so that it left no final status."""
+    """Whether the instance failed or was terminated, so that it has set no final status."""
     return instance.runtime_status in BROKEN
 
 
 def exists(status: DurableOrchestrationStatus | None) -> bool:
-    """Whether there ever was such an instance (a missing one comes without a status)."""
+    """Whether the instance exists or existed (the SDK gives a missing one no runtime status)."""
     return status is not None and status.runtime_status is not None
 
 
 async def wake_up(starter: DurableOrchestrationClient, instance: str) -> bool:
-    """Raise `wake_up`; False when the instance has ended, be it in this very moment.
+    """Raise `wake_up` to an instance; False if it has ended, even during the call.
 
     Raises:
-        Exception: as the SDK raises it: the instance lives, and the event was not raised.
+        Exception: the SDK's error, if the instance is live and the event was not raised.
     """
     try:
         await starter.raise_event(instance, WAKE_UP)
@@ -62,10 +62,10 @@ async def wake_up(starter: DurableOrchestrationClient, instance: str) -> bool:
 async def start_once(
     starter: DurableOrchestrationClient, orchestrator: str, instance: str, document: dict[str, Any]
 ) -> bool:
-    """Start `instance` unless there ever was one of that id; returns whether this call did.
+    """Start `instance` unless there was ever one with that id; return whether this call did.
 
-    The durable extension lets a finished id be used again, so that its status is read first. If
-    another caller starts it in between, the extension refuses, with an error that has no type.
+    The status is read first, because the durable extension restarts ended instances. If another
+    caller starts it in between, the extension refuses with an error without a type.
     """
     if exists(await starter.get_status(instance)):
         return False
@@ -86,14 +86,14 @@ async def find_instances(
     statuses: Collection[OrchestrationRuntimeStatus] = (),
     prefix: str | None = None,
 ) -> dict[str, DurableOrchestrationStatus]:
-    """The instances that were created in a span of time, by id.
+    """Id → status of the instances that were created in an interval.
 
-    A full page may be the beginning of more, so that the span is halved until no page is full. What
-    stays unseen: more than a page within `SHORTEST_SPAN` (logged), and what a backend holds back
-    from a page that is not full (Azure Tables does when a query takes it over five seconds).
+    The SDK returns one page. A full page may be incomplete, so the interval is halved until no page
+    is full. Instances can be missed in two cases: more than a page within `SHORTEST_SPAN` (logged),
+    and an incomplete page that is not full (Azure Tables returns one after five seconds).
 
-    Both ends are included and in UTC: the SDK drops the timezone. Without `statuses` they have any.
-    The prefix of the ids goes into a URL as it is.
+    Both ends are included and in UTC: the SDK drops the timezone. Without `statuses`, all count.
+    The SDK does not escape `prefix` in the URL.
     """
     page = await starter.get_status_by(
         created_time_from=created_from,

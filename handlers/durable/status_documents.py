@@ -1,4 +1,4 @@
-"""What the instances of runs say of themselves. Pure."""
+"""Parse the statuses of instances of runs. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from orchestrations.transitions import TERMINAL_RUN_STATES
 
 
 def broken_failure(instance: DurableOrchestrationStatus) -> Failure:
-    """How an instance that `is_broken` ended, as a failure of its run."""
+    """The failure of a run whose instance failed or was terminated."""
     assert instance.runtime_status is not None
     how = f"instance {instance.instance_id} was {instance.runtime_status.name.lower()}"
     why = instance.output if isinstance(instance.output, str) else json.dumps(instance.output)
@@ -28,7 +28,7 @@ def last_status(instance: DurableOrchestrationStatus) -> RunStatus:
     shown = parsed(instance.custom_status)
     if shown:
         return RunStatus.from_dict(shown)
-    # It has no status yet: the run follows from its id, the time from its creation.
+    # Without a custom status yet, the fields follow from the id and the creation time.
     pipeline, version, attempt = str(instance.instance_id).rsplit("-", 2)
     return RunStatus(
         id=str(instance.instance_id),
@@ -41,7 +41,7 @@ def last_status(instance: DurableOrchestrationStatus) -> RunStatus:
 
 
 def run_status(instance: DurableOrchestrationStatus) -> RunStatus:
-    """The status of an instance of `retraining`; a broken one counts as failed."""
+    """The status of an instance of `retraining`; failed if it is broken and had no final state."""
     last = last_status(instance)
     if not is_broken(instance) or last.state in TERMINAL_RUN_STATES:
         return last
@@ -55,7 +55,7 @@ def run_status(instance: DurableOrchestrationStatus) -> RunStatus:
 
 
 def parsed(value: Any) -> Any:
-    """A JSON value of the durable protocol, which some hosts give as text once more."""
+    """Parse a JSON value of the durable protocol, which some hosts encode twice."""
     if not isinstance(value, str):
         return value
     try:
@@ -65,6 +65,6 @@ def parsed(value: Any) -> Any:
 
 
 def utc(moment: datetime | None) -> datetime:
-    """A time of an instance; some hosts leave the timezone out."""
+    """A time of an instance in UTC; some hosts omit the timezone."""
     assert moment is not None, "every instance that is there has its times"
     return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)

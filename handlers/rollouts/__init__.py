@@ -1,1 +1,1 @@
-"""Rollouts: who has an endpoint, what people decided, what the deployment's metrics show."""
+"""Rollouts: claims on endpoints, people's decisions, and measurements of deployments."""

@@ -1,8 +1,8 @@
-"""Activity `measure_answers`: what deployments have answered, as the data collector keeps it.
+"""Activity `measure_answers`: measure the answers of deployments in Azure ML's data collector.
 
 The collector appends to blobs `modelDataCollector/<endpoint>/<deployment>/<collection>/<time>/…` of
-the workspace's default datastore, mirrored requests included. The newest lines are read first, and
-at most `MOST_BYTES` of each deployment and collection: memory and time are bounded.
+the workspace's default datastore, also for mirrored requests. Blobs are read newest first, at most
+`MOST_BYTES` per deployment and collection, to bound memory and time.
 
 https://learn.microsoft.com/azure/machine-learning/how-to-collect-production-data
 """
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 FOLDER = "modelDataCollector"
 MOST_BYTES = 16 * 1024 * 1024
 MOST_DAYS = 8
-"""A step bakes for a week at most."""
+"""More than the longest baking time of a step, a week."""
 
 
 @activity
 def measure_answers(clients: Clients, request: MeasureAnswers) -> AnswerMeasurements:
-    """Measure the guards on the answers since the step began, as far as they are there."""
+    """Measure the guards on the collected answers since the step began."""
     measuring = [Measuring(guard) for guard in request.guards]
     for collection in {guard.collection for guard in request.guards}:
         together = [each for each in measuring if each.guard.collection == collection]
@@ -54,7 +54,7 @@ def measure_answers(clients: Clients, request: MeasureAnswers) -> AnswerMeasurem
 def _collected_rows(
     clients: Clients, request: MeasureAnswers, deployment: str, collection: str
 ) -> Iterator[Row]:
-    """The newest answers of a deployment since the step began."""
+    """Rows of a deployment's answers since the step began, newest blobs first."""
     container = str(clients.default_datastore.container_name)
     collected = clients.workspace_blobs.get_container_client(container)
     folder = f"{FOLDER}/{request.endpoint}/{deployment}/{collection}/"
@@ -64,15 +64,15 @@ def _collected_rows(
 
 
 def _days(folder: str, since: datetime, now: datetime) -> list[str]:
-    """The folders of the days since a moment, the newest first. All finer ones lie in them."""
+    """The collector's folders of the days since a time, newest first, at most `MOST_DAYS`."""
     days = min((now.date() - since.astimezone(UTC).date()).days + 1, MOST_DAYS)
     return [f"{folder}{now - timedelta(days=day):%Y/%m/%d}/" for day in range(days)]
 
 
 def _newest_lines(container: ContainerClient, *prefixes: str, since: datetime) -> Iterator[bytes]:
-    """The lines of the blobs that were written to since a moment, at most `MOST_BYTES` of them.
+    """The lines of blobs that were modified since a time, newest blobs first, up to `MOST_BYTES`.
 
-    Of a blob that has more, those at its end. A container that is not there has none.
+    Of a blob that exceeds the limit, the last lines. A missing container has no lines.
     """
     left = MOST_BYTES
     for prefix in prefixes:
@@ -88,7 +88,7 @@ def _newest_lines(container: ContainerClient, *prefixes: str, since: datetime) -
             length = min(size, left)
             content = container.download_blob(name, offset=size - length, length=length).readall()
             lines = content.split(b"\n")
-            yield from lines if length == size else lines[1:]  # the first one is cut
+            yield from lines if length == size else lines[1:]  # the first line is cut
             left -= length
             if left <= 0:
                 return

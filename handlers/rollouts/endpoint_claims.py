@@ -1,7 +1,7 @@
-"""Activities `claim_endpoint` and `release_endpoint`: one rollout an endpoint at a time.
+"""Activities `claim_endpoint` and `release_endpoint`: one rollout per endpoint at a time.
 
-A claim is a record of the endpoint: which rollout has it, and which is the newest that asked. A
-rollout that is not the newest ends; so the newest waits only until the holder has restored the
+The record of an endpoint names the rollout that holds it, and the newest rollout that claimed it. A
+rollout that is not the newest ends, so the newest waits only until the holder has restored the
 traffic. If the holder's instance was terminated, reconciliation releases the endpoint.
 """
 
@@ -20,7 +20,7 @@ PREFIX = "rollouts/claims/"
 
 
 class _Claim(Contract):
-    """The record of an endpoint."""
+    """The record of an endpoint's claims."""
 
     holder: str | None = None
     newest: str
@@ -29,7 +29,7 @@ class _Claim(Contract):
 
 @activity
 def claim_endpoint(clients: Clients, request: ClaimEndpoint) -> EndpointClaim:
-    """Take the endpoint, unless another rollout has it; the same rollout may take it again."""
+    """Claim the endpoint, unless another rollout holds it. Idempotent."""
     answer = EndpointClaim(granted=False)
 
     def change(before: Any | None) -> Any | None:
@@ -54,13 +54,13 @@ def claim_endpoint(clients: Clients, request: ClaimEndpoint) -> EndpointClaim:
 
 @activity
 def release_endpoint(clients: Clients, request: ReleaseEndpoint) -> Done:
-    """Let the next rollout have the endpoint; nothing happens if this one does not have it."""
+    """Release the endpoint, if this rollout holds it."""
     release(clients, request.endpoint, request.rollout)
     return Done()
 
 
 def release(clients: Clients, endpoint: str, rollout: str) -> None:
-    """Take the endpoint from a rollout, if it has it."""
+    """Release the endpoint, if the rollout holds it."""
 
     def change(before: Any | None) -> Any | None:
         claim = _Claim.from_dict(before) if before else None
@@ -72,14 +72,14 @@ def release(clients: Clients, endpoint: str, rollout: str) -> None:
 
 
 def superseding_rollout(clients: Clients, endpoint: str, rollout: str) -> str | None:
-    """The rollout of a newer model at the endpoint, if there is one."""
+    """The rollout of a newer model for the endpoint, if there is one."""
     document = record_store.read(clients.records, _record(endpoint))
     newest = rollout if document is None else _Claim.from_dict(document).newest
     return None if newest == rollout else newest
 
 
 def holders(clients: Clients) -> Iterator[tuple[str, str]]:
-    """Every endpoint that a rollout has, and the rollout."""
+    """Every claimed endpoint, with the rollout that holds it."""
     for name in sorted(clients.records.list_blob_names(name_starts_with=PREFIX)):
         document = record_store.read(clients.records, name)
         holder = None if document is None else _Claim.from_dict(document).holder
@@ -88,7 +88,7 @@ def holders(clients: Clients) -> Iterator[tuple[str, str]]:
 
 
 def holder_of(clients: Clients, endpoint: str) -> str | None:
-    """The rollout that has the endpoint."""
+    """The rollout that holds the endpoint, if there is one."""
     document = record_store.read(clients.records, _record(endpoint))
     return None if document is None else _Claim.from_dict(document).holder
 

@@ -1,7 +1,7 @@
-"""Activity `observe_rollout`, and the decisions of people, which it reads.
+"""Activity `observe_rollout`, and the records of people's decisions, which it reads.
 
-A decision is a record, and an event wakes the rollout up: if the event is lost, the next poll finds
-the record.
+An event wakes the rollout up after a decision is recorded; if the event is lost, the next poll
+finds the record.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from orchestrations.contracts.rollouts import Decision, Observation, ObserveRoll
 
 @activity
 def observe_rollout(clients: Clients, request: ObserveRollout) -> Observation:
-    """The deployment's metrics since the step began, people's decisions, and newer rollouts.
+    """Read the deployment's metrics since the step began, people's decisions, and newer rollouts.
 
     A batch deployment has no metrics: its jobs are counted.
     """
@@ -44,13 +44,13 @@ def observe_rollout(clients: Clients, request: ObserveRollout) -> Observation:
 
 
 def record_decision(clients: Clients, rollout: str, decision: Decision) -> None:
-    """Put a decision on record; the first one counts."""
+    """Record a decision; only the first one counts."""
     name = _record(rollout, decision.step if decision.verb == "promote" else None)
     record_store.create(clients.records, name, decision.to_dict())
 
 
 def _read_decision(clients: Clients, rollout: str, step: int) -> Decision | None:
-    """The decision about a step: a rollback is about all of them, and comes first."""
+    """The decision about a step; a rollback is about all steps, and has precedence."""
     for name in (_record(rollout, None), _record(rollout, step)):
         document = record_store.read(clients.records, name)
         if document is not None:

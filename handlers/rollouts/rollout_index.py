@@ -1,6 +1,6 @@
-"""The index of rollouts: an empty blob for each, whose name sorts and whose metadata is shown.
+"""The index of rollouts: an empty blob for each, with the list's entry in its metadata.
 
-`rollout-index/<time>_<rollout>`; the time is counted down, so that a listing has the newest first.
+The name is `rollout-index/<time>_<rollout>`; the time counts down, so listings are newest first.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _ENDED: dict[RolloutOutcome, RolloutState] = {
 
 @dataclass(frozen=True)
 class RolloutPage:
-    """Some rollouts, newest first, each as it was when it was asked for."""
+    """Rollouts, newest first, with their status at the time of the request."""
 
     rollouts: Sequence[RolloutStatus]
     following: str | None
-    """Where the next page begins; None when there is none."""
+    """The `after` of the next page; None on the last page."""
 
 
 def index_rollout(clients: Clients, asked: RolloutStatus) -> None:
-    """Put a rollout into the index, once, however often its message is delivered."""
+    """Add a rollout to the index. Idempotent: its message may be delivered more than once."""
     name = f"rollouts/{asked.id}/asked.json"
     if not record_store.create(clients.records, name, asked.to_dict()):
         asked = RolloutStatus.from_dict(record_store.read(clients.records, name) or asked.to_dict())
@@ -46,7 +46,7 @@ def index_rollout(clients: Clients, asked: RolloutStatus) -> None:
 def list_rollouts(
     clients: Clients, *, pipeline: str | None, after: str | None, limit: int
 ) -> RolloutPage:
-    """One page; `after` is `following` of the page before."""
+    """Read one page; `after` is `following` of the page before."""
     entries = list_entries(
         clients.records,
         _FOLDER,
@@ -63,18 +63,18 @@ def list_rollouts(
 
 
 def asked_at(clients: Clients, rollout: str) -> datetime | None:
-    """When a rollout was asked for, as far as it was recorded."""
+    """When a rollout was requested, if that was recorded."""
     asked = record_store.read(clients.records, f"rollouts/{rollout}/asked.json")
     return None if asked is None else RolloutStatus.from_dict(asked).since
 
 
 def record_outcome(clients: Clients, rollout: str, outcome: RolloutOutcome) -> None:
-    """Keep how a rollout ends: its instance may be purged one day."""
+    """Record the outcome of a rollout, because its instance may be purged later."""
     record_store.replace(clients.records, _outcome(rollout), outcome)
 
 
 def recorded_end(clients: Clients, rollout: str) -> RolloutState | None:
-    """The state in which a rollout ended, as far as it was recorded."""
+    """The state in which a rollout ended, if that was recorded."""
     outcome: RolloutOutcome | None = record_store.read(clients.records, _outcome(rollout))
     return None if outcome is None else _ENDED[outcome]
 

@@ -1,7 +1,7 @@
-"""When the steps of a rollout began: records that its activities leave, for the spans of its trace.
+"""Start times of a rollout's steps, which its activities record for the spans of its trace.
 
-Each is written once; a repeated activity changes nothing. A process asks the records once for each
-step, however often it observes it.
+Each is written once; a repeated activity changes nothing. A process tries the write once per step,
+however often it observes the rollout.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from handlers.configuration.clients import Clients
 
 
 def record_step(clients: Clients, rollout: str, step: str | int, began_at: datetime) -> None:
-    """Keep when a step first began, where traces are sent at all.
+    """Record the start of a step, if traces are sent.
 
-    It is `deploying`, `testing`, or the number of a step of `deploy.steps`, from 0.
+    `step` is `deploying`, `testing`, or an index in `deploy.steps`.
     """
     name = f"{_folder(rollout)}{step}.json"
     if clients.telemetry.is_on and name not in clients.rollout_steps:
@@ -25,7 +25,7 @@ def record_step(clients: Clients, rollout: str, step: str | int, began_at: datet
 
 
 def read_steps(clients: Clients, rollout: str) -> Mapping[str, datetime]:
-    """When each step that was kept began."""
+    """Recorded step → its start."""
     folder = _folder(rollout)
     return {
         name.removeprefix(folder).removesuffix(".json"): datetime.fromisoformat(

@@ -1,6 +1,7 @@
 """Start a rollout: activity `start_rollout` sends a message, and `handle_rollout` receives it.
 
-An activity has no durable client, and the queue keeps the request until the rollout has begun.
+The message is necessary because an activity has no durable client. The queue keeps the request
+until the rollout has begun.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ logger = logging.getLogger("landfall")
 
 @activity
 def start_rollout(clients: Clients, request: StartRollout) -> Done:
-    """Put the request on `rollouts`; a second message of the same id is dropped, there or later."""
+    """Send the request to `rollouts`; the queue or `handle_rollout` drops a duplicate."""
     message = Message(
         message_id=fit_message_id(request.rollout),
         subject=request.rollout,
@@ -51,10 +52,10 @@ def start_rollout(clients: Clients, request: StartRollout) -> Done:
 async def handle_rollout(
     clients: Clients, starter: DurableOrchestrationClient, body: bytes | str, *, now: datetime
 ) -> str | None:
-    """Start the rollout that a message asks for; returns its id.
+    """Start the rollout of a message, and return its id.
 
-    The rollout that has the endpoint is woken up: it sees that a newer model is there. A message
-    that cannot be read is dead-lettered (None). If the process dies before the message is
+    The rollout that holds the endpoint is woken up to see that there is a newer model. A message
+    that cannot be parsed is dead-lettered (None). If the process dies before the message is
     completed, it is delivered to this function again.
     """
     try:

@@ -1,9 +1,9 @@
-"""The index of runs: two empty blobs for each run, whose names sort and whose metadata is shown.
+"""The index of runs: two empty blobs for each run, with the run's summary in their metadata.
 
-`run-index/<group>/<pipeline>/<time>_<run>`: groups are `all`, and `unfinished` or the state that
-the run ended in. The time is counted down, so that a listing has the newest run first. A page is
-one listing for each group and pipeline, from where the page before it ended: it costs the same
-whether there are ten runs or a million.
+The names are `run-index/<group>/<pipeline>/<time>_<run>`. The groups of a run are `all`, and
+`unfinished` or its final state. The time counts down, so that listings are newest first. A page
+takes one listing per group and pipeline, which begins at the end of the page before: its cost does
+not depend on the number of runs.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ _FOLDER = "run-index"
 _ALL = "all"
 _UNFINISHED = "unfinished"
 _SUMMARY = "summary"
-# Of 8 KB that the metadata of a blob may have.
+# A blob has at most 8 KB of metadata.
 TEXT_LIMIT_CHARACTERS = 300
 LISTINGS_AT_ONCE = 8
-# The most that List Blobs answers in a page.
+# The maximum page size of List Blobs.
 LISTED_AT_ONCE = 5_000
 
 
 @dataclass(frozen=True)
 class RunPage:
-    """Some runs, newest first."""
+    """A page of runs, newest first."""
 
     runs: Sequence[dict[str, Any]]
-    """As `summary` makes them."""
+    """Summaries of the runs (`summary`)."""
     following: str | None
-    """Where the next page begins; None when there is none."""
+    """The `after` of the next page; None on the last page."""
 
 
 def index_run(records: ContainerClient, record: RunRecord) -> None:
-    """Write a run's entries, and delete what says that it is unfinished when it has ended."""
+    """Write a run's two entries; if the run has ended, delete its entry in `unfinished`."""
     status, key = record.status, run_key(record)
     shown = {_SUMMARY: json.dumps(summary(record))}
     group = _group(status.state)
@@ -66,7 +66,7 @@ def index_run(records: ContainerClient, record: RunRecord) -> None:
 
 
 def summary(record: RunRecord) -> dict[str, Any]:
-    """A run's entry in a list: its `RunStatus`, with texts cut, and some of its record."""
+    """A run's entry in lists: its `RunStatus` with cut texts, and some fields of its record."""
     status = record.status
     error = status.error and status.error.model_copy(
         update={"message": shorten(status.error.message, TEXT_LIMIT_CHARACTERS)}
@@ -86,7 +86,7 @@ def summary(record: RunRecord) -> dict[str, Any]:
 
 
 def run_key(record: RunRecord) -> str:
-    """The sort key of an entry: newer runs first, and every run its own."""
+    """The unique sort key of a run's entries; newer runs come first."""
     return f"{countdown(record.started_at)}_{record.status.id}"
 
 
@@ -100,9 +100,9 @@ def list_runs(
     after: str | None = None,
     limit: int,
 ) -> RunPage:
-    """One page of the runs that were created from one moment to another, both included.
+    """Read a page of the runs that were created in an interval, both ends included.
 
-    Without `states` they are in any; `after` is `following` of the page before.
+    Without `states`, runs in all states count; `after` is `following` of the page before.
     """
     pipelines = [pipeline] if pipeline is not None else _pipelines(records)
     first = max(after or "", "" if created_to is None else countdown(created_to))
@@ -110,8 +110,8 @@ def list_runs(
     groups = dict.fromkeys(map(_group, states)) or (_ALL,)
     folders = [_folder(group, each) for group in groups for each in pipelines]
 
-    # The newest page is mostly of many folders, a few entries of each. A folder is read on if the
-    # page needs it.
+    # The first page usually has a few entries from each of many folders, so each folder is read in
+    # small pieces, and further only if the page needs it.
     few = limit + 1 if first else min(limit, -(-2 * limit // max(len(folders), 1))) + 1
 
     def read(folder: str, after: str | None, count: int) -> list[tuple[str, dict[str, Any]]]:
@@ -123,7 +123,7 @@ def list_runs(
     ) -> Iterator[tuple[str, dict[str, Any]]]:
         count = few
         while entries:
-            # Only those that are unfinished are in several states: there are few of them.
+            # Only the group `unfinished` has several states, and it has few runs.
             yield from (each for each in entries if not states or each[1]["state"] in states)
             if len(entries) < count:
                 return
@@ -134,13 +134,13 @@ def list_runs(
         begun = pool.map(read, folders, itertools.repeat(after), itertools.repeat(few))
         streams = [read_on(*each) for each in zip(folders, begun, strict=True)]
     merged = heapq.merge(*streams, key=lambda entry: entry[0])
-    # A run that changes its state in this moment may be found in both.
+    # A run that changes its state during the listings may be found in two groups.
     once = (next(same) for _, same in itertools.groupby(merged, key=lambda entry: entry[0]))
     return RunPage(*first_page(once, limit))
 
 
 def list_unfinished_runs(records: ContainerClient) -> Mapping[str, Sequence[dict[str, Any]]]:
-    """Pipeline → its unfinished runs, newest first; one listing for all of them."""
+    """Pipeline → its unfinished runs, newest first; one listing for all pipelines."""
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     folder = f"{_FOLDER}/{_UNFINISHED}/"
     for key, run in _entries(records, folder, "", None, None, LISTED_AT_ONCE):
@@ -149,7 +149,7 @@ def list_unfinished_runs(records: ContainerClient) -> Mapping[str, Sequence[dict
 
 
 def runs_of_dataset(records: ContainerClient, version: str) -> list[str]:
-    """The ids of all runs on a dataset version: the attempts of each pipeline."""
+    """The ids of all runs on a dataset version, for all pipelines and attempts."""
     return [
         name.split("/")[1]
         for pipeline in _pipelines(records)
@@ -159,7 +159,7 @@ def runs_of_dataset(records: ContainerClient, version: str) -> list[str]:
 
 
 def runs_since(records: ContainerClient, pipeline: str, created_from: datetime) -> Iterator[str]:
-    """The ids of a pipeline's runs that were created since a moment, newest first."""
+    """The ids of a pipeline's runs that were created since a time, newest first."""
     last = countdown(created_from) + "~"
     folder = _folder(_ALL, pipeline)
     return (run["id"] for _, run in _entries(records, folder, "", None, last, LISTED_AT_ONCE))
@@ -180,7 +180,7 @@ def _entries(
 
 
 def _pipelines(records: ContainerClient) -> list[str]:
-    """Those that ever had a run; one request."""
+    """The pipelines that ever had a run; one request."""
     folder = f"{_FOLDER}/{_ALL}/"
     found = records.walk_blobs(name_starts_with=folder, delimiter="/")
     return sorted(each.name.removeprefix(folder).rstrip("/") for each in found)

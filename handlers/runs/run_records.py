@@ -1,7 +1,7 @@
-"""Activity `record_run`: the record of a run, `runs/<run>/record.json`, and its place in the index.
+"""Activity `record_run`: the record of a run, `runs/<run>/record.json`, and its index entries.
 
-Every generation of a run, and reconciliation, add what they know. An addition that comes twice, or
-late, changes nothing.
+Every generation of a run adds its data to the record, and so does reconciliation. Additions are
+idempotent, and late ones do not overwrite newer data.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from orchestrations.transitions import TERMINAL_RUN_STATES
 
 @activity
 def record_run(clients: Clients, request: RecordRun) -> Done:
-    """Add what one generation of a run knows to its record."""
+    """Add the data of one generation to the record of its run."""
     add_to_record(clients, request.record)
     return Done()
 
 
 def add_to_record(clients: Clients, added: RunRecord) -> None:
-    """Add to the record of a run, then write what the record says into the index.
+    """Add to the record of a run, then update the index from the record.
 
-    When the run has ended, its spans are sent.
+    Spans and metrics are sent if the run has ended.
 
-    If the process dies in between, the caller is run again. If another caller adds meanwhile, the
-    index is written again: the caller who is last has read the newest record.
+    If the process dies in between, the caller runs again. If another caller changes the record
+    meanwhile, the index is written again: the last caller has read the newest record.
     """
     name = _name(added.status.id)
 
@@ -63,10 +63,10 @@ def read_run_record(clients: Clients, run: str) -> RunRecord | None:
 
 
 def record_of(instance: DurableOrchestrationStatus) -> RunRecord:
-    """The record that the instance of a run keeps of itself.
+    """The record of a run as far as its instance's status has it.
 
     Raises:
-        pydantic.ValidationError: its status is of a schema that this release does not know.
+        pydantic.ValidationError: this release does not know the schema of the status.
     """
     status = run_status(instance)
     created_at = instance.created_time
@@ -79,10 +79,11 @@ def record_of(instance: DurableOrchestrationStatus) -> RunRecord:
 
 
 def merge(known: RunRecord | None, added: RunRecord) -> RunRecord:
-    """Both records in one. Pure; the same addition again changes nothing.
+    """Merge two records. Pure and idempotent.
 
-    The status that began last counts, and an end is never taken back. Steps of one state that
-    follow one another are one: a new generation does not know what came before it.
+    The newer status is kept, but a final state is never replaced by one that is not final.
+    Consecutive steps in one state become one, because a new generation does not know the step
+    before its own.
     """
     if known is None:
         return added.model_copy(update={"steps": _ordered(added.steps)})

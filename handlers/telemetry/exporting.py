@@ -1,7 +1,7 @@
-"""Sends spans and metrics to an OTLP receiver, Application Insights, or both, by the settings.
+"""Send spans and metrics to an OTLP receiver, Application Insights, or both, by the settings.
 
-Without such a setting nothing is imported, and nothing sent. The SDK's thread sends a second later:
-no caller waits, and what a dying process had not sent is lost.
+Without such a setting nothing is imported or sent. A thread of the SDK sends the spans after one
+second: no caller waits, and spans that a dying process has not sent yet are lost.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 SCOPE = "landfall"
 SEND_AFTER_MILLISECONDS = 1_000
-# A receiver that hangs must not hold up the end of the process.
+# A receiver that hangs must not delay the end of the process.
 SEND_LIMIT_SECONDS = 5.0
 
 
 class Telemetry:
-    """Exports spans and metrics to where the settings say, or to the given exporters or readers."""
+    """Exports spans and metrics to the receivers of the settings, or to the given exporters."""
 
     def __init__(
         self,
@@ -53,16 +53,16 @@ class Telemetry:
 
     @property
     def is_on(self) -> bool:
-        """Whether anything is sent."""
+        """Whether spans and metrics are sent."""
         given = bool(self._exporters or self._metric_readers)
         return given or self._settings.sends_telemetry
 
     def new_trace(self) -> BatchTrace | None:
-        """Of a batch that no event opens; None when nothing is sent."""
+        """A new trace for a batch that no event opens; None if nothing is sent."""
         return BatchTrace() if self.is_on else None
 
     def send(self, spans: Sequence[Span]) -> None:
-        """Have spans sent, those whose trace is sampled; returns at once."""
+        """Queue spans for sending, if their trace is sampled; returns at once."""
         sampled = [span for span in spans if span.context.sampled]
         if not self.is_on or not sampled:
             return
@@ -81,7 +81,7 @@ class Telemetry:
                 self._recorders[each.instrument](each.value, dict(each.attributes))
 
     def flush(self) -> None:
-        """Send what waits."""
+        """Send the queued spans; waits up to `SEND_LIMIT_SECONDS`."""
         if self._provider is not None:
             self._provider.force_flush(int(SEND_LIMIT_SECONDS * 1000))
 
@@ -123,7 +123,7 @@ class Telemetry:
         context = self._context
 
         class DerivedIds(IdGenerator):
-            """The ids of the span that is being sent."""
+            """Returns the ids of the span that is being sent."""
 
             def generate_span_id(self) -> int:
                 return int(context.get().span_id, 16)
@@ -183,7 +183,7 @@ class Telemetry:
                 OTLPSpanExporter,
             )
 
-            # Its headers it reads from OTEL_EXPORTER_OTLP_HEADERS.
+            # The exporter reads its headers from OTEL_EXPORTER_OTLP_HEADERS.
             url = f"{endpoint}/v1/traces"
             found.append(OTLPSpanExporter(endpoint=url, timeout=SEND_LIMIT_SECONDS))
         if connection := self._settings.values.get("APPLICATIONINSIGHTS_CONNECTION_STRING"):
@@ -191,13 +191,13 @@ class Telemetry:
                 AzureMonitorTraceExporter,
             )
 
-            # The identity it reads from APPLICATIONINSIGHTS_AUTHENTICATION_STRING.
+            # The exporter reads its identity from APPLICATIONINSIGHTS_AUTHENTICATION_STRING.
             found.append(AzureMonitorTraceExporter(connection_string=connection))
         return found
 
 
 def _recorders(meter: Meter) -> dict[str, Callable[[float, dict[str, str]], None]]:
-    """What takes a value of each instrument, and its attributes."""
+    """Instrument → function that records a value with attributes."""
     found: dict[str, Callable[[float, dict[str, str]], None]] = {}
     for name, declared in INSTRUMENTS.items():
         about: tuple[str, str, str] = (name, declared.unit, declared.description)

@@ -1,4 +1,4 @@
-"""Gauges that are measured in rounds, beside the alarms: waiting runs, dead letters, alarms."""
+"""Gauges that the timer of the alarms measures: unfinished runs, dead letters, alarms."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from handlers.telemetry.metrics import Measurement, of_unfinished
 
 logger = logging.getLogger("landfall")
 
-# Counts above these are too many, whatever they are exactly.
+# Larger counts are reported as these limits.
 RUNS_LIMIT = 1_000
 LETTERS_LIMIT = 1_000
 
 
 def measure(clients: Clients, pipelines: Iterable[str], *, now: datetime) -> None:
-    """Measure once, where metrics are sent at all. What is out of reach is not measured."""
+    """Measure all gauges once, if metrics are sent; if storage or Service Bus fails, none."""
     if not clients.telemetry.is_on:
         return
     try:
@@ -33,7 +33,7 @@ def measure(clients: Clients, pipelines: Iterable[str], *, now: datetime) -> Non
         letters = len(peek(clients, 1, LETTERS_LIMIT))
         alarms = Counter(alarm.kind for alarm in read_alarms(clients))
     except AzureError as error:
-        # Without the text, which quotes whatever the service wrote.
+        # Without the error's text, which quotes the service's response.
         logger.warning("metrics were not measured: %s", type(error).__name__)
         return
     clients.telemetry.record(
@@ -41,7 +41,7 @@ def measure(clients: Clients, pipelines: Iterable[str], *, now: datetime) -> Non
             *of_unfinished(page.runs, pipelines, now=now),
             Measurement("landfall.dead_letter.count", letters, {}),
             *(
-                # Also 0: a gauge that is sent no more would not say that the alarm is over.
+                # Zeros, too: otherwise the gauge would keep its last value after the alarm.
                 Measurement("landfall.alarm.active", alarms[kind], {"landfall.alarm.kind": kind})
                 for kind in get_args(AlarmKind)
             ),

@@ -1,7 +1,7 @@
-"""Metrics: what each is called, in which unit, and its values from records. Pure.
+"""Names and units of the metrics, and their values from records. Pure.
 
-Names and units follow OpenTelemetry's semantic conventions: seconds for durations, a noun in braces
-for what is counted, attributes of few values.
+They follow OpenTelemetry's semantic conventions: seconds for durations, a noun in braces for
+counts, attributes of low cardinality.
 https://opentelemetry.io/docs/specs/semconv/general/metrics/
 """
 
@@ -26,7 +26,7 @@ WAITING_STATES: frozenset[RunState] = frozenset({"waiting_for_nodes", "queued"})
 
 @dataclass(frozen=True)
 class Instrument:
-    """How values of one name are kept."""
+    """The kind and unit of a metric."""
 
     kind: Literal["histogram", "counter", "gauge"]
     unit: str
@@ -68,7 +68,7 @@ class Measurement:
 
 
 def of_run(record: RunRecord) -> list[Measurement]:
-    """Measurements of a run that has ended; none before its end."""
+    """Measurements of an ended run; empty before its end."""
     status = record.status
     if status.state not in TERMINAL_RUN_STATES:
         return []
@@ -88,7 +88,7 @@ def of_run(record: RunRecord) -> list[Measurement]:
 
 
 def of_events(decisions: Mapping[Any, int]) -> list[Measurement]:
-    """How many events were decided in which way."""
+    """The number of events with each decision."""
     return [
         Measurement("landfall.event.count", count, {"landfall.event.decision": decision})
         for decision, count in decisions.items()
@@ -96,7 +96,7 @@ def of_events(decisions: Mapping[Any, int]) -> list[Measurement]:
 
 
 def of_batch(batch: RecordBatch) -> list[Measurement]:
-    """Measurements of a recorded batch, if its end is known."""
+    """Measurements of a recorded batch; empty before its end."""
     if batch.concluded_at is None:
         return []
     attributes = {
@@ -110,9 +110,9 @@ def of_batch(batch: RecordBatch) -> list[Measurement]:
 def of_unfinished(
     runs: Sequence[Mapping[str, Any]], pipelines: Iterable[str], *, now: datetime
 ) -> list[Measurement]:
-    """How many runs of the index are in which state, and how old the longest wait is.
+    """The number of unfinished runs in each state, and the longest current wait per pipeline.
 
-    One of the pipelines that waits for nothing has the age 0.
+    The wait of a pipeline without waiting runs is 0.
     """
     ages = dict.fromkeys(pipelines, 0.0)
     for run in runs:

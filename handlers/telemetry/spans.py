@@ -1,9 +1,8 @@
-"""Spans of batches, runs and notifications, made from their records. Pure.
+"""Spans of batches, runs and rollouts, made from their records. Pure.
 
-Each has the ids that `orchestrations.trace_context` derives from its name, and times of a record,
-so that it can be sent again after a crash and is still the same span. The Functions host has spans
-of its own for invocations, orchestrations and activities; these are about what the host does not
-know, and none stands for one of the host's.
+`orchestrations.trace_context` derives the ids of a span from its name, and its times are from a
+record; so a span that is sent again after a crash is the same span. The Functions host sends its
+own spans for invocations, orchestrations and activities; the spans here do not duplicate them.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from orchestrations.transitions import TERMINAL_RUN_STATES
 Kind = Literal["internal", "consumer", "producer", "client"]
 Attributes = Mapping[str, str | int | float | bool]
 FAILED_STATES: frozenset[RunState] = frozenset({"failed", "rejected", "retrying"})
-# The SDK's own limit for a span.
+# The SDK's default limit for a span.
 LINKS_LIMIT = 128
 
 
@@ -41,12 +40,12 @@ class Span:
     attributes: Attributes = field(default_factory=dict[str, "str | int | float | bool"])
     links: Sequence[TraceContext] = ()
     error: str | None = None
-    """The type of the error that it ended with, if it did."""
+    """The type of the error, if it ended with one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TracedEvent:
-    """The facts of one event that the span of accepted events needs."""
+    """The data of an event for the span of accepted events."""
 
     id: str
     time: datetime
@@ -54,10 +53,10 @@ class TracedEvent:
 
 
 def opening_context(landing: str, events: Sequence[TracedEvent]) -> TraceContext:
-    """The span of the events that open a batch, by the first of them.
+    """The context of the span for events that open a batch, derived from the first event.
 
-    It goes on in the trace of that event, if it came with one, else it begins a trace. The same
-    events again, after a crash, have the same span.
+    The span continues the trace of that event if it has one, else it begins a trace. After a crash,
+    the same events have the same span.
     """
     first = _first(events)
     parent = TraceContext.parse(first.traceparent)
@@ -78,17 +77,17 @@ def accepted_events(
     """The span of events that were accepted together.
 
     Args:
-        pipeline: whose zone they are in.
+        pipeline: the pipeline of their zone.
         landing: the instance that they opened or joined.
-        events: at least one. Those that came with a trace are linked: once for each of their
-            senders' spans, so that an upload of many files does not push others out.
-        batch: header of the batch's span that they joined; None when they opened it.
+        events: at least one. Events with a trace are linked, once for each span of a sender, so
+            that an upload of many files does not exhaust the limit of links.
+        batch: header of the batch's span if they joined a batch; None if they opened it.
         began_at: when the trigger was called.
-        ended_at: when the landing was under way.
+        ended_at: when the landing was started or woken.
     """
     context, first = opening_context(landing, events), _first(events)
     parent, joined = TraceContext.parse(first.traceparent), TraceContext.parse(batch)
-    # In the opener's trace: the process died after it had opened the batch, and before this.
+    # With the opener's trace id, these events opened the batch, and the process then died.
     if joined is not None and joined.trace_id != context.trace_id:
         context, parent = joined.child("event", landing, first.id), joined
     linked = dict.fromkeys(TraceContext.parse(event.traceparent) for event in events)
@@ -109,7 +108,7 @@ def accepted_events(
 
 
 def of_batch(batch: RecordBatch) -> list[Span]:
-    """The span of a batch, from its opening to its end; none where it is not traced."""
+    """The span of a batch, from its opening to its end; empty if it is not traced."""
     context = batch_context(batch.batch, batch.trace)
     if context is None or batch.trace is None or batch.concluded_at is None:
         return []
@@ -135,7 +134,7 @@ def of_batch(batch: RecordBatch) -> list[Span]:
 
 
 def of_run(record: RunRecord) -> list[Span]:
-    """The span of a run that has ended, and one of each of its states; none if it is not traced."""
+    """The spans of an ended run and of each of its states; empty if it is not traced."""
     status, parent = record.status, TraceContext.parse(record.traceparent)
     if parent is None or status.state not in TERMINAL_RUN_STATES:
         return []
@@ -181,18 +180,18 @@ def of_rollout(
     ended_at: datetime,
     steps: Mapping[str, datetime],
 ) -> list[Span]:
-    """The span of a rollout below its run's, and one of each of its steps.
+    """The spans of a rollout and of each of its steps, below the span of its run.
 
-    It lasts until the model was live, or the old traffic was restored. A rollout that is taken back
-    after it was live has a second one, below which is the time from then on.
+    The span lasts until the model is live, or the old traffic is restored. A rollout that is rolled
+    back after it was live has a second span, whose child is the time in which the model was live.
 
     Args:
-        status: when it is live or over.
+        status: the status when the rollout is live or has ended.
         run: header of the run's span; without one the rollout is not traced.
-        began_at: when the rollout was asked for.
+        began_at: when the rollout was requested.
         ended_at: when people are notified of the end.
-        steps: when each began: `deploying`, `testing`, or its number in `deploy.steps`, from 0;
-            as many as there are steps is the time in which the model is live.
+        steps: step → its start. A step is `deploying`, `testing`, or its index in `deploy.steps`;
+            the index after the last one is the time in which the model is live.
     """
     parent = TraceContext.parse(run)
     if parent is None:
@@ -228,7 +227,7 @@ def _steps_of_rollout(
         ((name, at) for name, at in steps.items() if name != live), key=lambda step: step[1]
     )
     if live in steps and status.state != "live":
-        shown = [(live, steps[live])]  # the others are below the span of when it got live
+        shown = [(live, steps[live])]  # the other steps are below the first span
     ends = [*(at for _, at in shown[1:]), rollout.ended_at]
     for (name, began_at), ended_at in zip(shown, ends, strict=True):
         attributes: dict[str, str | int] = {"landfall.rollout.id": status.id}
@@ -241,7 +240,7 @@ def _steps_of_rollout(
             parent=rollout.context,
             name=shown_as,
             began_at=began_at,
-            ended_at=max(began_at, ended_at),  # two machines' clocks
+            ended_at=max(began_at, ended_at),  # clocks of two machines can differ
             attributes=attributes,
             error=rollout.error if name == shown[-1][0] else None,
         )

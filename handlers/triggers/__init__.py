@@ -1,1 +1,1 @@
-"""HTTP, event, message and timer triggers: what starts work."""
+"""Handlers of HTTP requests, events and timers, which start work."""

@@ -1,4 +1,4 @@
-"""Events of new data lead to landings that are under way, and to entries in the event log."""
+"""Blob events: each one starts or joins a landing of its zone, and is recorded in the event log."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ from orchestrations.settling import was_listed
 logger = logging.getLogger(__name__)
 
 Decisions = Counter[Decision]
-# Another trigger's start, or the landing's own end, can come between reading an instance's status
-# and raising an event to it; each round reads the status again.
+# Between reading an instance's status and raising an event, another trigger can start the instance,
+# or the landing can end; each round reads the status again.
 MAX_ROUNDS = 5
 
 
@@ -50,9 +50,9 @@ async def handle_blob_events(
     *,
     now: datetime,
 ) -> Decisions:
-    """Decide on messages of `blob-events`, or on what Event Grid itself delivers.
+    """Process messages of `blob-events`, or an event that Event Grid delivers directly.
 
-    Returns how many were decided in which way.
+    Returns the number of events with each decision.
     """
     intake = _Intake(clients, pipelines, now)
     for event in events:
@@ -61,16 +61,16 @@ async def handle_blob_events(
 
 
 class _Intake:
-    """Decides on some events together.
+    """Processes a batch of events.
 
-    1. Parse each. One that cannot be understood is rejected and kept, not raised: to deliver it
-       again could not help.
-    2. Leave out what no pipeline takes.
-    3. Per zone: leave out what its last listing saw already; keep the newest event's time; then
-       have a landing under way. In this order: a landing reads the time after it has announced
-       phase `closing`, so that an event is in the record, or its trigger sees the phase.
+    1. Parse each event. An event that cannot be parsed is rejected and recorded; no error is
+       raised, because a redelivery would not help.
+    2. Filter out the events that no pipeline takes.
+    3. Per zone: filter out the events that its last listing covers; record the time of the newest
+       event; then start or wake a landing. The order matters: a landing reads the time after it has
+       set phase `closing`, so either it reads this event's time, or this trigger sees the phase.
     4. Append all decisions to the event log. If the process dies before that, the events are
-       delivered and decided again, and end in the same state.
+       delivered and decided again, with the same final state.
     5. Count the rejected events by cause: reconciliation alerts operators to each cause.
     """
 
@@ -82,10 +82,10 @@ class _Intake:
         self._unwatched = 0
         self._rejected: list[RejectedEvent] = []
         self._news: dict[tuple[str, str | None], list[BlobEvent]] = defaultdict(list)
-        """By pipeline, and by partition where each settles by itself."""
+        """New events by pipeline, and by partition if each partition is a batch."""
 
     def take(self, delivered: Delivered) -> None:
-        """Steps 1 and 2 for one event."""
+        """Do steps 1 and 2 for one event."""
         event_id, subject = delivery_id(delivered), ""
         try:
             envelope = parse_event(delivered, now=self._now)
@@ -116,7 +116,7 @@ class _Intake:
         self._news[pipeline.name, partition.key if partition and is_batch else None].append(event)
 
     async def finish(self, starter: DurableOrchestrationClient) -> Decisions:
-        """Steps 3 to 5; how many events were decided in which way."""
+        """Do steps 3 to 5. Return the number of events with each decision."""
         await asyncio.gather(
             *(self._land(starter, *zone, events) for zone, events in self._news.items())
         )
@@ -186,7 +186,7 @@ class _Intake:
             self._keep(name, event, "opened" if is_first else "merged", why)
 
     def _traced(self, events: Sequence[BlobEvent]) -> Sequence[TracedEvent]:
-        """The facts of events for spans; none where neither their sender nor this app traces."""
+        """The data of events for spans; none if neither their sender nor this app traces."""
         if not self._clients.telemetry.is_on and not any(each.traceparent for each in events):
             return ()
         return [
@@ -210,7 +210,7 @@ class _Intake:
 
 
 def reason_to_filter(pipeline: Pipeline, event: BlobEvent) -> str | None:
-    """Why an event in a pipeline's zone is of no interest to it; None when it is."""
+    """Why a pipeline ignores an event in its zone; None if it does not."""
     source = pipeline.source
     path = event.blob.removeprefix(source.prefix)
     reason: str | None = None
@@ -221,7 +221,7 @@ def reason_to_filter(pipeline: Pipeline, event: BlobEvent) -> str | None:
     elif source.partitions is not None and source.partition_of(path + "/") is None:
         reason = f"lies in no partition as source.partitions names them: {source.partitions}"
     elif event.change == "directory-renamed":
-        pass  # the listing shows what is below it
+        pass  # the listing finds the blobs in the directory
     elif event.change == "created" and is_stub_name(path, event.size):
         reason = "stands for a folder"
     elif not source.takes(path):
@@ -234,9 +234,9 @@ class UnderWay:
     """A landing that will read the newest event's time."""
 
     opened: bool
-    """This call started it."""
+    """Whether this call started the landing."""
     batch: str | None = None
-    """Header of the span of the batch that it lands, if it was under way and is traced."""
+    """`traceparent` of the batch's span, if the landing was active before and is traced."""
 
 
 async def ensure_landing(
@@ -248,16 +248,16 @@ async def ensure_landing(
     wake: bool = False,
     trace: BatchTrace | None = None,
 ) -> UnderWay:
-    """Have a landing under way that will read the newest event's time after now.
+    """Ensure that a landing is active that will read the newest event's time after this call.
 
-    `wake` cuts the landing's wait short (a marker has landed). `trace` is of the batch, if this
-    call opens it.
+    `wake` ends the landing's wait early, because a marker has landed. `trace` is the trace of the
+    batch, if this call opens it.
 
-    A live landing outside of phase `closing` still has to read the newest event's time, so that a
-    burst of events costs a read of the status per block, not an entry each in the landing's
-    history. In `closing` it is woken up; should it end at that very moment, the next round starts a
-    new one. If an event is lost all the same, to an instance that takes it and ends, reconciliation
-    finds a newest event that no batch has seen.
+    A live landing outside of phase `closing` has yet to read the newest event's time. So a burst of
+    events costs one read of the status per call, and no entries in the landing's history. In phase
+    `closing` it is woken up; if it ends at that moment, the next round starts a new one. If an
+    instance takes the event and ends without handling it, reconciliation finds a newest event that
+    is in no batch.
     """
     instance = landing_instance(pipeline.name, partition)
     for _ in range(MAX_ROUNDS):
@@ -278,7 +278,7 @@ async def ensure_landing(
             with below(trace and trace.parent):
                 await starter.start_new(landing.__name__, instance, request.to_dict())
         except Exception:
-            # Started by another trigger meanwhile: the SDK raises a bare Exception for that.
+            # The SDK raises a bare Exception if another trigger has started the instance.
             if not is_live(await starter.get_status(instance)):
                 raise
             continue
@@ -288,14 +288,14 @@ async def ensure_landing(
 
 def _reads_again(custom_status: Any) -> bool:
     if not parsed(custom_status):
-        return True  # it has only begun
+        return True  # it has set no status yet
     shown = _shown(custom_status)
-    # Of another release; one wake-up too many does no harm.
+    # The status may be of another release; an unnecessary wake-up does no harm.
     return shown is not None and shown.phase != "closing"
 
 
 def _shown(custom_status: Any) -> LandingStatus | None:
-    """A landing's status; None where it has none yet, or one of another release."""
+    """A landing's status; None if it has none yet, or its schema is of another release."""
     try:
         return LandingStatus.from_dict(parsed(custom_status))
     except ValidationError:

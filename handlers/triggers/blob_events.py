@@ -1,4 +1,4 @@
-"""Blob events, parsed and checked. Pure: an event is a hint, and untrusted.
+"""Parse and check blob events. Pure. An event is an untrusted hint.
 
 Source: https://learn.microsoft.com/azure/event-grid/event-schema-blob-storage
 """
@@ -17,8 +17,8 @@ from orchestrations.errors import InvalidEvent
 from orchestrations.pipeline import Pipeline
 
 Change = Literal["created", "renamed", "directory-renamed", "deleted"]
-# In accounts with a hierarchical namespace a commit is a rename, as Spark does it: what was renamed
-# into a zone has landed. The names of the others, with DirectoryDeleted, are not subscribed to.
+# In accounts with a hierarchical namespace, writers such as Spark commit by a rename: data that is
+# renamed into a zone has landed. The app does not subscribe to other types (DirectoryDeleted etc.).
 CHANGES: Mapping[str, Change] = {
     "Microsoft.Storage.BlobCreated": "created",
     "Microsoft.Storage.BlobRenamed": "renamed",
@@ -29,31 +29,31 @@ _SUBJECT = re.compile(r"^/blobServices/default/containers/(?P<container>[^/]+)/b
 _ACCOUNT = re.compile(r"/storageAccounts/([a-z0-9]{3,24})$")
 _DOT_SEGMENT = re.compile(r"(^|/)\.{1,2}(/|$)")
 _UNSAFE_CHARACTER = re.compile(r"[\\\x00-\x1f\x7f]")
-MAX_BLOB_NAME_LENGTH = 1024  # Azure Storage's own limit
+MAX_BLOB_NAME_LENGTH = 1024  # Azure Storage's limit
 
 
 @dataclass(frozen=True, kw_only=True)
 class BlobEvent:
-    """One event about a blob or, where it is a `directory-renamed`, about all blobs below it."""
+    """An event about a blob; a `directory-renamed` event is about all blobs in the directory."""
 
     event_id: str
     change: Change
     account: str
     container: str
     blob: str
-    """Its name; after a rename, the new one."""
+    """The name; after a rename, the new name."""
     etag: str
-    """Empty where the event carries none: renames and deletions."""
+    """Empty for renames and deletions, whose events have no ETag."""
     size: int
-    """Bytes; 0 where the event has no size."""
+    """Bytes; 0 if the event has no size."""
     time: datetime
-    """When it happened, by the storage service's clock; UTC."""
+    """Time of the change by the storage service's clock, in UTC."""
     traceparent: str | None = None
-    """Of an event whose sender traces."""
+    """The sender's trace context, if it traces."""
 
 
 def normal_etag(etag: str) -> str:
-    """An ETag without the quotes that some of Azure's answers put around it."""
+    """An ETag without the quotes that some responses of Azure have."""
     return etag.strip('"')
 
 
@@ -61,8 +61,8 @@ def parse_blob_event(event: EventEnvelope) -> BlobEvent:
     """Parse and check one event.
 
     Raises:
-        InvalidEvent: it is of another type, lacks a field, or names a path that no honest client
-            uploads (`..`, encoded dots, backslashes, control characters).
+        InvalidEvent: the event is of another type, lacks a field, or has an unsafe path (`..`,
+            encoded dots, backslashes, control characters).
     """
     change = CHANGES.get(event.type)
     if change is None:
@@ -105,9 +105,9 @@ def parse_blob_event(event: EventEnvelope) -> BlobEvent:
 
 
 def is_safe_path(blob: str) -> bool:
-    """Whether a blob's name means the same after one decoding, and on a file system.
+    """Whether a blob's name is safe on a file system, also after URL decoding.
 
-    It is asked of each event and each listed blob: most names need one search.
+    The check runs for every event and every listed blob, so most names take only one search.
     """
     if len(blob) > MAX_BLOB_NAME_LENGTH or _is_unsafe(blob):
         return False
@@ -121,15 +121,15 @@ def _is_unsafe(name: str) -> bool:
 
 
 def watching(pipelines: Iterable[Pipeline], container: str, blob: str) -> Pipeline | None:
-    """The one pipeline whose landing zone the blob lies in, if any."""
+    """The pipeline whose landing zone contains the blob, if there is one; zones are disjoint."""
     return next((each for each in pipelines if each.watches(container, blob)), None)
 
 
 def parse_blob_address(address: str, account_url: str) -> tuple[str, str]:
-    """(container, blob) of a blob's URL in the account at `account_url`, or of `container/path`.
+    """Parse a blob's URL in the account at `account_url`, or `container/path`.
 
     Raises:
-        InvalidEvent: it is neither.
+        InvalidEvent: the address is neither.
     """
     path = address
     if "://" in address:
@@ -140,7 +140,7 @@ def parse_blob_address(address: str, account_url: str) -> tuple[str, str]:
         except ValueError as error:
             raise InvalidEvent(f"the address is not a URL: {error}") from None
         if url.netloc != base.netloc or not url.path.startswith(root):
-            # Without the query: it can be a shared access signature.
+            # Without the query, which can be a shared access signature.
             raise InvalidEvent(
                 f"{url.scheme}://{url.hostname}{url.path} is not in the account {account_url}"
             )

@@ -1,4 +1,4 @@
-"""One event as Event Grid delivers it, in either of its schemas. Pure.
+"""Parse an event in one of Event Grid's two schemas. Pure.
 
 Sources: https://learn.microsoft.com/azure/event-grid/event-schema and
 https://learn.microsoft.com/azure/event-grid/cloud-event-schema
@@ -22,31 +22,31 @@ Delivered = EventGridEvent | ServiceBusMessage
 
 @dataclass(frozen=True, kw_only=True)
 class EventEnvelope:
-    """The fields that both schemas have."""
+    """The fields that both schemas contain."""
 
     id: str
     type: str
     source: str
-    """`topic` in the Event Grid schema: the resource that the event is about."""
+    """The resource of the event; `topic` in the Event Grid schema."""
     subject: str
     time: datetime
-    """UTC."""
+    """In UTC."""
     data: object
     traceparent: str | None = None
-    """Of a CloudEvent whose sender traces."""
+    """The trace context of a CloudEvent, if its sender traces."""
 
     def refusal(self, why: str, *, cause: str) -> InvalidEvent:
-        """The error to raise where the event is of no use."""
+        """The error to raise for an event that is refused."""
         return InvalidEvent(f"event {self.id}: {why}", cause=cause)
 
 
 def parse_event(event: Delivered, *, now: datetime) -> EventEnvelope:
-    """The event that a trigger was called with.
+    """Parse the event that a trigger received.
 
-    `now`, in UTC, stands in for a time that the Event Grid trigger does not have.
+    `now`, in UTC, is the time of an event for which the Event Grid trigger has none.
 
     Raises:
-        InvalidEvent: the message holds none.
+        InvalidEvent: the message does not contain an event.
     """
     if not isinstance(event, EventGridEvent):
         return from_message(event.get_body())
@@ -61,25 +61,25 @@ def parse_event(event: Delivered, *, now: datetime) -> EventEnvelope:
 
 
 def lower_keys(fields: object) -> Mapping[str, Any]:
-    """An object of an event, its keys in lower case: services write one key in several cases."""
+    """An object of an event with its keys in lower case: services vary the case of a key."""
     given = cast("Mapping[str, Any]", fields) if isinstance(fields, Mapping) else {}
     return {key.strip().lower(): value for key, value in given.items()}
 
 
 def delivery_id(event: Delivered) -> str:
-    """The id of an event, or of the message that brings it."""
+    """The id of an event, or of the message that contains it."""
     return event.id if isinstance(event, EventGridEvent) else str(event.message_id)
 
 
 def from_message(body: bytes) -> EventEnvelope:
-    """The event in the body of a Service Bus message, in either schema.
+    """Parse the event in the body of a Service Bus message, in either schema.
 
     Raises:
-        InvalidEvent: it is neither.
+        InvalidEvent: the body is not an event.
     """
     try:
         document: object = json.loads(body)
-    except (ValueError, RecursionError) as error:  # the latter of brackets in brackets
+    except (ValueError, RecursionError) as error:  # RecursionError: deeply nested brackets
         raise InvalidEvent(
             f"a message of {len(body)} bytes is not JSON: {error}", cause="not-json"
         ) from None

@@ -1,4 +1,4 @@
-"""A blob's history: what became of it, and why. The answer to `GET /api/explain?blob=…`."""
+"""GET /api/explain?blob=…: the state of a blob, its reason, and its history."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ State = Literal[
     "unwatched", "filtered", "missing", "quarantined", "pending", "left-out", "held", "duplicate",
     "run",
 ]  # fmt: skip
-# Event Grid gives up on an event after a day, so that none is decided on later.
+# Event Grid drops an event after a day, so no decision is later than that.
 EVENT_DELAY = timedelta(days=1)
-# A blob is in the first batch that was frozen after it was written, or in one of the next.
+# A blob is in the first batch that was frozen after its last change, or in one of the next few.
 BATCHES_SEARCHED = 20
 # Last-Modified has whole seconds, and clocks differ.
 CLOCK_SKEW = timedelta(seconds=2)
@@ -62,7 +62,7 @@ class ExplainQuestion(Parameters):
     """Parameters of GET /api/explain."""
 
     blob: str
-    """Its URL, or container/path."""
+    """The blob's URL, or container/path."""
     model: str | None = None
     """A version of the pipeline's model."""
 
@@ -74,14 +74,13 @@ def explain(
     *,
     now: datetime,
 ) -> Explanation:
-    """Explain a blob's way: which batch, dataset version and run it belongs to, and why.
+    """Explain the state of a blob: its batch, dataset version and run, with the reasons.
 
-    It is taken from the blob itself, the manifests, the quarantine, the records of batches, and the
-    events that were kept; an event is not needed for it. `in_model` is there if a model was asked
-    about.
+    The sources are the blob's properties, the manifests, the quarantine, the records of batches,
+    and the event log, whose entries are optional. `in_model` is set if the request names a model.
 
     Raises:
-        Problem: 400, the address names no blob.
+        Problem: 400, the address is not one of a blob.
     """
     try:
         container, name = parse_blob_address(asked.blob, clients.blobs.url)
@@ -122,7 +121,7 @@ def explain(
 
 
 class _Inquiry:
-    """The facts of one blob, read as far as the answer needs them, and once."""
+    """The data about one blob, read lazily."""
 
     def __init__(self, clients: Clients, pipeline: Pipeline, blob: str, now: datetime) -> None:
         self._clients = clients
@@ -132,7 +131,7 @@ class _Inquiry:
         self.path = blob.removeprefix(pipeline.source.prefix)
 
     def answer(self) -> dict[str, Any]:
-        """State and reason, and the batch that they come from."""
+        """The state, its reason, and the batch that they follow from."""
         reason = self._why_filtered()
         if reason is not None:
             return _answer("filtered", reason)
@@ -143,7 +142,7 @@ class _Inquiry:
         etag = normal_etag(self._properties.etag)
         refused = read_quarantine(self._clients, self._pipeline.name).get((self.path, etag))
         batches = [each for each in self._batches_since() if self._holds(each)]
-        # One that was held, and is trained on since, has a later batch.
+        # A held batch that was released has a later batch with the same content.
         batch = next((each for each in batches if each.result.outcome != "held"), None)
         batch = batch or next(iter(batches), None)
         if batch is not None:
@@ -156,7 +155,7 @@ class _Inquiry:
         return self._not_frozen()
 
     def events(self) -> list[ExplainedEvent]:
-        """The events of the blob that were kept, oldest first, copies left out."""
+        """The events of the blob in the event log, oldest first, without duplicates."""
         since = self._now - EVENT_DELAY
         until = self._now
         if self._properties is not None:
@@ -169,7 +168,7 @@ class _Inquiry:
         return [ExplainedEvent.model_validate(entry) for entry in reversed(first.values())]
 
     def models(self, dataset_version: str | None) -> list[SeenBy] | None:
-        """The models that were trained on the blob; None where Azure ML cannot be asked."""
+        """The models that were trained on the blob; None if Azure ML is not available."""
         try:
             return seen_by(
                 self._clients,
@@ -267,9 +266,9 @@ class _Inquiry:
         return _answer("pending", f"no batch with it was frozen yet: {wait}")
 
     def _holds(self, batch: RecordBatch) -> bool:
-        """Whether a batch's manifest has the blob with the content that it has now.
+        """Whether a batch's manifest has the blob with its current content.
 
-        By MD5 too: content that was frozen before is kept as it was first written.
+        The MD5 counts, too: if content is written again, the manifest keeps its earlier ETag.
         """
         if not batch.dataset.blobs:
             return False
@@ -284,7 +283,7 @@ class _Inquiry:
         return line.etag == normal_etag(self._properties.etag) or same_content
 
     def _batches_since(self) -> Iterator[RecordBatch]:
-        """The first batches that were frozen since the blob was written."""
+        """The first batches that were frozen after the blob's last change."""
         assert self._properties is not None
         written = self._properties.last_modified - CLOCK_SKEW
         names = batches_since(self._clients, self._pipeline.name, written)
@@ -313,7 +312,7 @@ def _answer(state: State, reason: str, batch: RecordBatch | None = None) -> dict
 
 
 def _in_model(clients: Clients, pipeline: Pipeline, path: str, version: str) -> InModel:
-    """Whether the dataset version that a model was trained on has the path."""
+    """Whether the dataset version of a model contains the path."""
     dataset_version = dataset_of_model(clients, pipeline.model.name, version)
     line, contained, reason = None, None, "Landfall registered no such version"
     if dataset_version is not None:

@@ -1,4 +1,4 @@
-"""Runs are started and ended over HTTP: a signed request, a cancellation."""
+"""Start a run by a signed request, and cancel a run, over HTTP."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ IDEMPOTENCY_KEY_LIMIT_CHARACTERS = 255
 
 
 class StartRun(BaseModel):
-    """Body of POST /api/pipelines/{name}/runs; all of it may be left out."""
+    """Body of POST /api/pipelines/{name}/runs; every key is optional."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -53,7 +53,7 @@ class StartRun(BaseModel):
 
 
 class CancelRun(Asked):
-    """Body of POST /api/runs/{run}/cancel; all of it may be left out."""
+    """Body of POST /api/runs/{run}/cancel; every key is optional."""
 
     reason: str = Field(default="no reason was given", min_length=1, max_length=1_000)
 
@@ -67,15 +67,15 @@ async def start_run(
     headers: Mapping[str, str],
     body: Annotated[bytes, StartRun],
 ) -> Accepted:
-    """Freeze what is in the pipeline's zone now, and train on it.
+    """Freeze the current content of the pipeline's zone, and train on it.
 
     The request is signed as a webhook (`webhook-id`, `webhook-timestamp`, `webhook-signature`) with
-    the secret in `INBOUND_WEBHOOK_SECRET`. Its key is the body's `idempotency_key`, or else
-    `webhook-id`, which are both signed: the same key again starts nothing and gets the same answer.
+    the secret in `INBOUND_WEBHOOK_SECRET`. The idempotency key is the body's `idempotency_key`, by
+    default `webhook-id`; both are signed. A repeated key starts nothing and gets the same answer.
 
     Raises:
-        Problem: 401 without a good signature (before anything else is checked), 404 for an unknown
-            pipeline, 400 and 413 for a request that is malformed, 503 while no secret is set.
+        Problem: 401 without a valid signature (checked first, except for the length), 404 for an
+            unknown pipeline, 400 and 413 for a malformed request, 503 while no secret is set.
     """
     settings = clients.settings
     fields = {name.lower(): value for name, value in headers.items()}
@@ -95,7 +95,7 @@ async def start_run(
             f"it has at most {IDEMPOTENCY_KEY_LIMIT_CHARACTERS} characters", where=ID_HEADER
         )
     if fields.get(IDEMPOTENCY_HEADER, key) != key:
-        # The header is not signed: a recorded request could be sent again under any key.
+        # The header is not signed: an attacker could replay a recorded request under any key.
         raise invalid_request(
             "the header is not signed: put the key into the body, as idempotency_key",
             where=IDEMPOTENCY_HEADER,
@@ -119,7 +119,7 @@ async def start_run(
 
 
 def _trace(settings: Settings, caller: str | None) -> BatchTrace | None:
-    """In the caller's trace, if there is one."""
+    """The trace of the batch: the caller's, if the request has one."""
     if TraceContext.parse(caller) is not None:
         return BatchTrace(parent=caller)
     return BatchTrace() if settings.sends_telemetry else None
@@ -128,10 +128,10 @@ def _trace(settings: Settings, caller: str | None) -> BatchTrace | None:
 async def cancel_run(
     clients: Clients, starter: DurableOrchestrationClient, asked: CancelRun, *, run: str
 ) -> Accepted:
-    """Ask a run to end its job.
+    """Request that a run cancels its job.
 
-    The request is put on record first: a run that misses the event, or has not submitted its job
-    yet, finds the record at its next poll.
+    The request is recorded before the run is woken up: a run that misses the event, or has not
+    submitted its job yet, finds the record at its next poll.
     """
     if INSTANCE_ID.fullmatch(run) is None:
         raise unknown_run(run)
@@ -151,7 +151,7 @@ async def cancel_run(
 
 
 def _check_callback(url: str, settings: Settings) -> None:
-    """Without DNS: the addresses of a name are checked whenever it is sent to."""
+    """Check the URL without DNS: each delivery checks the addresses of the host's name."""
     try:
         receiver = parse_receiver(url)
         check_literal(receiver, settings.webhook_networks)

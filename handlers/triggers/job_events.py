@@ -1,7 +1,7 @@
-"""Run events of Azure ML, parsed and checked. Pure: an event is a hint, a GET of the job decides.
+"""Parse and check run events of Azure ML. Pure. An event is a hint; the job's state is read by GET.
 
-Source: https://learn.microsoft.com/azure/event-grid/event-schema-machine-learning. Samples there
-write one key in several cases, so keys are compared without case; unknown keys are ignored.
+Source: https://learn.microsoft.com/azure/event-grid/event-schema-machine-learning. The samples
+there vary the case of keys, so keys are compared without case; unknown keys are ignored.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _WORKSPACE = re.compile(
 
 
 def parse_job_event(event: EventEnvelope) -> str:
-    """The run that an event is about: the name of its job, and the id of its instance.
+    """The run of an event: the name of its job, and also the id of its instance.
 
     Raises:
-        InvalidEvent: it is of another type, or names no run.
+        InvalidEvent: the event is of another type, or names no run.
     """
     if event.type.lower() not in EVENT_TYPES:
         raise event.refusal(
@@ -52,10 +52,10 @@ def parse_job_event(event: EventEnvelope) -> str:
 
 
 def check_workspace(event: EventEnvelope, settings: Settings) -> None:
-    """Return when the event comes from the workspace of the settings, or names no source.
+    """Check that the event does not come from another workspace than the one of the settings.
 
     Raises:
-        InvalidEvent: it names another workspace.
+        InvalidEvent: the event names another workspace.
     """
     names = ("AZUREML_SUBSCRIPTION_ID", "AZUREML_RESOURCE_GROUP", "AZUREML_WORKSPACE_NAME")
     ours = [settings.required(name) for name in names]

@@ -1,6 +1,6 @@
-"""Events of Azure ML wake the runs that wait for their jobs, and bring what monitors find.
+"""Events of Azure ML: wake runs whose job changed its state, start runs for signals of monitors.
 
-Events of Key Vault come through the same queue, and are put on record for the alarms.
+Events of Key Vault come through the same queue, and are recorded for the alarms.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ async def handle_job_events(
     *,
     now: datetime,
 ) -> int:
-    """Wake the runs that events are about, start those that monitors ask for; how many were woken.
+    """Wake the runs of events, and start runs for signals of monitors. Return how many were woken.
 
-    They are messages of `job-events`, or what Event Grid itself delivers. What Key Vault says of an
-    object is put on record.
+    The events are messages of `job-events`, or delivered by Event Grid directly. Events of Key
+    Vault are recorded.
 
-    An event that cannot be understood is kept and counted, and not raised: to deliver it again
-    could not help, and the run's next poll finds its job. Operators are alerted to each cause.
+    An event that cannot be parsed is recorded and counted; no error is raised, because a redelivery
+    would not help, and the run's next poll reads its job. Operators are alerted to each cause.
     """
     runs: set[str] = set()
     signals: set[MonitorSignal] = set()
@@ -67,8 +67,8 @@ async def handle_job_events(
 
 
 async def _wake(starter: DurableOrchestrationClient, run: str) -> bool:
-    """Wake a run, if there is one: jobs of others, and runs that have ended, have none.
+    """Wake a run, if it is live. Jobs of other users, and ended runs, have no live instance.
 
-    An event that is lost costs the time until the run's next poll.
+    If an event is lost, the run notices the change at its next poll.
     """
     return is_live(await starter.get_status(run)) and await wake_up(starter, run)

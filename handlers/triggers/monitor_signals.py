@@ -1,7 +1,7 @@
-"""A broken threshold of Azure ML's monitors starts a retraining, as a request to the API does.
+"""Start a retraining when a monitor of Azure ML finds a breached threshold.
 
-A monitor tags its run when a signal breaks a threshold, and Event Grid brings that run's change of
-status. The tag's text names the signal; a signal's name begins with the name of its pipeline.
+A monitor tags its run if a signal breaches a threshold, and Event Grid delivers that run's status
+change. The tag's text names the signal; the signal's name begins with the name of its pipeline.
 https://learn.microsoft.com/azure/machine-learning/how-to-monitor-model-performance
 """
 
@@ -30,20 +30,20 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class MonitorSignal:
-    """The result of a monitor's run."""
+    """The breached threshold that a monitor's run reports."""
 
     run: str
     pipeline: str
     reason: str
-    """The tag's text."""
+    """The tag's text, cut if it is too long."""
 
 
 def parse_signal(run: str, data: object, pipelines: Iterable[str]) -> MonitorSignal | None:
-    """The signal in the data of a run's event; None where there is none of a pipeline. Pure."""
+    """The signal in the data of a run's event; None if it names none of the pipelines. Pure."""
     text = lower_keys(lower_keys(data).get("runtags")).get(THRESHOLD_TAG)
     if not isinstance(text, str) or not text:
         return None
-    # The longest name first: `digits-live_drift` is of digits-live, and not of digits.
+    # Longest name first: `digits-live_drift` belongs to digits-live, not to digits.
     for pipeline in sorted(pipelines, key=len, reverse=True):
         if re.search(rf"(?<![\w-]){re.escape(pipeline)}(?=$|_|[^\w-])", text):
             return MonitorSignal(run, pipeline, shorten(text, START_REASON_LIMIT_CHARACTERS))
@@ -57,10 +57,10 @@ async def start_retraining(
     signal: MonitorSignal,
     trace: BatchTrace | None = None,
 ) -> bool:
-    """Freeze what is in the zone and train on it, once for a monitor's run; whether it was started.
+    """Freeze the zone and train on it, once per monitor run. Return whether this call started it.
 
-    Where a batch is settling or trained on, nothing is started: that training is the answer. And
-    content that was trained on before is not trained on again.
+    Nothing starts while a landing of the zone is active: its training answers the signal. Content
+    that was trained on before is not trained on again.
     """
     zone = await starter.get_status(landing_instance(pipeline.name))
     if is_live(zone):

@@ -1,4 +1,4 @@
-"""Answers to HTTP callers: documents, and problem documents where something is wrong.
+"""Answers to HTTP callers: JSON documents, and problem documents for errors.
 
 https://www.rfc-editor.org/rfc/rfc9457
 """
@@ -20,7 +20,7 @@ PROBLEM_TYPE = "application/problem+json"
 
 @dataclass(frozen=True)
 class Answer:
-    """A status, and a JSON document."""
+    """An HTTP status with a JSON document."""
 
     status: int
     document: Mapping[str, Any]
@@ -28,7 +28,7 @@ class Answer:
     media_type: str = JSON_TYPE
 
     def to_response(self) -> HttpResponse:
-        """The form that Azure Functions takes."""
+        """The response as an object of Azure Functions."""
         return HttpResponse(
             json.dumps(self.document),
             status_code=self.status,
@@ -37,7 +37,7 @@ class Answer:
         )
 
     def to_conditional_response(self, if_none_match: str | None) -> HttpResponse:
-        """The same with an ETag of the content; 304 without a body where the caller has it.
+        """The response with an ETag; 304 without a body if the caller has the same content.
 
         https://www.rfc-editor.org/rfc/rfc9110#name-if-none-match
         """
@@ -54,7 +54,7 @@ class Answer:
 
 
 class Problem(Exception):
-    """A request that is refused: the caller can correct it."""
+    """A refused or failed request, as a problem document."""
 
     def __init__(self, status: int, kind: str, detail: str, *, where: str | None = None) -> None:
         super().__init__(detail)
@@ -66,8 +66,8 @@ class Problem(Exception):
     def to_answer(self) -> Answer:
         """The problem document.
 
-        `type` is a relative reference that identifies the kind of problem; `where`, an extension,
-        names the header, parameter or key that is wrong.
+        `type` is a relative reference that identifies the kind of problem; the extension `where`
+        names the wrong header, parameter or key.
         """
         document = {
             "type": f"/problems/{self.kind}",
@@ -81,5 +81,5 @@ class Problem(Exception):
 
 
 def invalid_request(detail: str, *, where: str) -> Problem:
-    """400: `where` names the header, parameter or key that is wrong."""
+    """A problem with status 400; `where` names the wrong header, parameter or key."""
     return Problem(400, "invalid-request", detail, where=where)

@@ -1,8 +1,8 @@
-"""The reconciler: the timer `reconcile` finds and repairs what events and processes have lost.
+"""The timer `reconcile`: find and repair work that was lost with an event or a process.
 
-Each finding is repaired by the very step that is missing, under the same derived name; a second
-round finds nothing to do. Events are hints, and a hint can be lost; processes die between two
-steps; people terminate instances. The operators learn of all that cannot be repaired.
+Events are hints and can be lost; processes die between two steps; people terminate instances. Each
+repair is the missing step itself, under the same derived name, so a second round finds nothing to
+do. Operators are alerted to everything that cannot be repaired.
 """
 
 from __future__ import annotations
@@ -78,21 +78,21 @@ logger = logging.getLogger(__name__)
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
-# The app may have been down for days. A claim is kept for ever, but its run's instance and record
-# only for so long: an older claim without them is no sign of a loss.
+# Long enough for an app that was down for days. Claims are kept longer than instances of runs: an
+# older claim without an instance does not mean that its run was lost.
 CLAIM_AGE_LIMIT = timedelta(days=30)
-# Longer than a job may run (21 days): a run that waits for one is found.
+# Longer than a job may run (21 days), so that runs that wait for jobs are found.
 RUN_AGE_LIMIT = timedelta(days=30)
-# Half of functionTimeout in host.json: the step that is under way has as long again.
+# Half of functionTimeout in host.json: the other half is for the last step that was begun.
 BUDGET_SECONDS = 300.0
-# Each has a thread for its requests to storage. The event loop has six on two cores.
+# Each uses a thread for its requests to storage; the default executor has six on two cores.
 PIPELINES_AT_ONCE = 4
-# The newest ones: so many are asked for in one round.
+# How many of the newest unfinished runs are checked in one round.
 INDEXED_LIMIT = 100
 REDELIVERED: Mapping[str, Kind] = {RETRIES: "run", NOTIFICATIONS: "delivery"}
-"""The queues whose messages Service Bus gives up on, and what they are."""
+"""Queue → kind of its messages; the ones that Service Bus dead-letters are collected."""
 EVENT_QUEUES = (BLOB_EVENTS, JOB_EVENTS, ROLLOUTS)
-"""The queues whose messages are put back, should Service Bus give up on them."""
+"""Queues whose messages are sent again after Service Bus has dead-lettered them."""
 
 
 @dataclass
@@ -105,22 +105,22 @@ class Summary:
     runs_closed: list[str] = field(default_factory=list[str])
     requests_closed: list[str] = field(default_factory=list[str])
     nodes_returned: list[str] = field(default_factory=list[str])
-    """Runs that had ended without giving back the nodes of their queue."""
+    """Ended runs that still held nodes, or a place in a queue."""
     runs_indexed: list[str] = field(default_factory=list[str])
-    """Runs that had ended without the index having it."""
+    """Ended runs that were unfinished in the index."""
     endpoints_released: list[str] = field(default_factory=list[str])
     messages_sent: int = 0
-    """Messages that Service Bus had not taken in time."""
+    """Messages of the outbox, which Service Bus had not accepted in time."""
     causes_alerted: list[str] = field(default_factory=list[str])
-    """Why events were rejected: causes that operators were alerted to."""
+    """Causes of rejected events that operators were alerted to."""
     messages_dead_lettered: int = 0
     events_given_back: int = 0
-    """Events that Service Bus had given up on, such as in an outage of storage."""
+    """Dead-lettered events that were sent again, for example after an outage of storage."""
     copies_deleted: int = 0
     faults: list[str] = field(default_factory=list[str])
     """Steps that failed; the next round tries again."""
     left_for_later: int = 0
-    """How many steps there was no time for; the next round does them."""
+    """Number of steps without time in this round; the next round does them."""
 
     def __str__(self) -> str:
         found = ", ".join(f"{name} {value}" for name, value in vars(self).items() if value)
@@ -135,30 +135,30 @@ async def reconcile(
     now: datetime,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Summary:
-    """Check everything once, and repair what is found.
+    """Check everything once, and repair each finding.
 
-    1. Every claim of the last 30 days whose run never came to be gets its run, if the landing
-       that claimed it is not about to start it.
-    2. Every zone that has more than its last batch, or was not listed for a day, gets a landing;
-       so does one that held a batch for a pause that is over. Of paused pipelines none does.
-    3. Messages that callers left half-way to the dead-letter queue, or that Service Bus itself gave
-       up on, are brought there. Events that it gave up on are put back on their queues.
+    1. Every claim of the last 30 days without a run gets its run, unless the landing that made the
+       claim is about to start it.
+    2. A landing is started for every zone with data that is newer than its last batch, that was not
+       listed for a day, or whose batch was held by a pause that has ended. Zones of paused
+       pipelines are skipped.
+    3. Messages that callers moved only halfway to the dead-letter queue, or that Service Bus
+       dead-lettered, are moved there. Dead-lettered events are sent again on their queues.
        Operators are alerted to the causes of rejected events.
     4. Every run whose instance failed or was terminated is closed, once: its job is cancelled, it
        is dead-lettered, and its pipeline's channels are notified. If its end was decided before,
-       only the notification is left.
+       only the notification is sent.
     5. Every run that waits for a job that has ended is woken up.
     6. Every request over the API whose landing broke is started again, or operators are alerted.
-    7. Every run that has ended without giving back the nodes of its queue gives them back.
-    8. Every run that the index has as unfinished, and whose instance has ended, is put right there.
-    9. Copies of blobs that no kept dataset version needs are deleted, where `KEEP_COPIES_DAYS` is
-       set: for a minute per pipeline, until a pass over them is done.
-    10. Every endpoint that a rollout has whose instance has ended is released.
+    7. The nodes of every ended run are returned to its queue.
+    8. Every run that is unfinished in the index, and whose instance has ended, is corrected there.
+    9. Copies of blobs that no kept dataset version needs are deleted if `KEEP_COPIES_DAYS` is set:
+       for a minute per pipeline and round, until a pass over the copies is complete.
+    10. Every endpoint is released whose rollout has an ended instance.
 
-    One fault does not keep the other steps from running: it is logged and returned. No step begins
-    after `BUDGET_SECONDS`. Each step gets its turn: the next round passes over what was repaired,
-    and of the runs that wait, the one that has polled longest ago is first. `monotonic` is the
-    clock of the budget, in seconds.
+    An error of one step is logged and returned; the other steps still run. No step begins after
+    `BUDGET_SECONDS`. No step starves: the next round finds less to repair, and of the waiting runs,
+    the one whose status is oldest comes first. `monotonic` is the clock of the budget, in seconds.
     """
     deadline = monotonic() + BUDGET_SECONDS
     reconciler = _Reconciler(clients, starter, now, monotonic, deadline)
@@ -193,7 +193,7 @@ class _Reconciler:
         *given: Given.args,
         **named: Given.kwargs,
     ) -> Result | None:
-        """The result of a step; None where it failed, or there is no time for it."""
+        """Do a step and return its result; None if it failed, or there is no time for it."""
         if self.monotonic() >= self.deadline:
             self.summary.left_for_later += 1
             return None
@@ -217,7 +217,7 @@ class _Reconciler:
         pipelines: Iterable[Pipeline],
         step: Callable[[Pipeline], Awaitable[None]],
     ) -> None:
-        """Attempt a step for each of some pipelines, several side by side."""
+        """Attempt a step for each of the pipelines, `PIPELINES_AT_ONCE` of them in parallel."""
         turns = asyncio.Semaphore(PIPELINES_AT_ONCE)
 
         async def one(pipeline: Pipeline) -> None:
@@ -279,12 +279,12 @@ class _Reconciler:
             return
         try:
             await asyncio.to_thread(get_job, self.clients, GetJob(job=run))
-        except JobFailed:  # there is none: the run never came as far
+        except JobFailed:  # there is no job: the run was never started
             if await start_attempt(self.starter, claimed.request):
                 self.summary.runs_started.append(run)
 
     async def _is_in_hand(self, claimed: ClaimedRun) -> bool:
-        """Whether the landing that made the claim is still on it, in the same batch."""
+        """Whether the landing that made the claim is still active, in the same batch."""
         landing = claimed.claim.batch.rpartition("@")[0]
         instance = await self.starter.get_status(landing)
         if not is_live(instance):
@@ -354,7 +354,7 @@ class _Reconciler:
         )
 
     async def check_messages(self) -> None:
-        # Side by side: each spends seconds on waiting for messages that are not there.
+        # In parallel: each one waits some seconds for messages if its queue is empty.
         swept, *counts = await asyncio.gather(
             asyncio.to_thread(sweep, self.clients),
             *(

@@ -1,8 +1,8 @@
-"""Events that could not be understood: counted by cause, so that each cause is one alert.
+"""Events that cannot be parsed: counted by cause, so that each cause leads to one alert.
 
-One wrong subscription rejects every event that it brings. A record for each cause counts them, from
-any number of instances of the app; reconciliation alerts operators to a cause when it is new, and
-once a day while it goes on. The events themselves are kept in the event log.
+With a wrong subscription, every event is rejected. A record per cause counts the events for all
+instances of the app; reconciliation alerts operators to a new cause at once, and to a persistent
+one once a day. The events themselves are kept in the event log.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FOLDER = "rejected-events/"
 
 @dataclass(frozen=True, kw_only=True)
 class RejectedEvent:
-    """An event that could not be understood."""
+    """An event that cannot be parsed."""
 
     event_id: str
     subject: str
@@ -47,31 +47,31 @@ class RejectedEvent:
 
     @classmethod
     def of(cls, error: InvalidEvent, event_id: str, subject: str) -> Self:
-        """An event that was refused."""
+        """Log and return the rejected event of an error."""
         logger.warning("event rejected: %s", error)
         return cls(event_id=event_id, subject=subject, cause=error.cause, reason=str(error))
 
 
 class _Cause(Contract):
-    """The record of a cause: the events since the last alert."""
+    """The record of a cause, with the number of events since the last alert."""
 
     cause: str
     count: int = 0
     since: datetime
-    """When the first of them was rejected."""
+    """When the first of these events was rejected."""
     until: datetime
-    """When the last of them was."""
+    """When the last of these events was rejected."""
     examples: tuple[dict[str, str], ...] = ()
-    """The first of them."""
+    """The first of these events."""
     alerted_at: datetime | None = None
 
 
 def keep_rejected(
     records: ContainerClient, events: Sequence[RejectedEvent], *, at: datetime
 ) -> None:
-    """Append events to the event log, and count them by cause: one write for each cause.
+    """Append events to the event log, and count them by cause with one write per cause.
 
-    Events that are delivered again, since the process died, are counted again.
+    Events that are delivered again after a crash of the process are counted again.
     """
     entries = [
         Entry(
@@ -116,10 +116,10 @@ def _count(records: ContainerClient, events: Sequence[RejectedEvent], *, at: dat
 
 
 def alert_rejected(clients: Clients, *, now: datetime) -> list[str]:
-    """Alert operators to every cause that is new, or has gone on for a day; returns the causes.
+    """Alert operators to every cause that is new, or whose last alert is a day old.
 
-    If the process dies after an alert, the next round sends it under the same id, and the topic
-    drops it.
+    Returns the causes. If the process dies after an alert, the next round sends it again with the
+    same id, and the topic drops it.
     """
     alerted: list[str] = []
     for document in record_store.read_all(clients.records, _FOLDER):
@@ -128,7 +128,7 @@ def alert_rejected(clients: Clients, *, now: datetime) -> list[str]:
         if not found.count or (last is not None and now - last < ALERT_INTERVAL):
             continue
         hours = [f"{each:%Y-%m-%dT%H}" for each in (found.since, found.until)]
-        hour = os.path.commonprefix(hours)  # noqa: RUF071 - as far as they begin alike
+        hour = os.path.commonprefix(hours)  # noqa: RUF071 - their common prefix, not a path
         alert = trouble(
             KIND,
             alert_id=f"{KIND}:{found.cause}:{found.since.isoformat()}",

@@ -1,4 +1,4 @@
-"""POST /api/pipelines/{name}/release: a person lets a held batch be trained on."""
+"""POST /api/pipelines/{name}/release: a person releases a held batch for training."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class ReleaseBatch(Asked):
-    """Body of the request."""
+    """Body of POST /api/pipelines/{name}/release."""
 
     dataset_version: str = Field(pattern=r"^[0-9a-f]{1,64}$")
 
@@ -32,11 +32,11 @@ async def release(
     pipeline: Pipeline,
     asked: ReleaseBatch,
 ) -> Accepted:
-    """Let a held batch be trained on.
+    """Release a held batch for training.
 
-    The alert `batch-held` names its dataset version. The release is kept first, and a landing
-    opened then: it freezes what is in the zone now, and trains on it if it is this very content. If
-    it is not, it is compared anew.
+    The alert `batch-held` names its dataset version. The release is recorded first; then a landing
+    is opened. It freezes the current content of the zone, and trains on it if that is the released
+    dataset version. If it is another version, the checks that hold batches apply to it again.
     """
     name, version = pipeline.name, asked.dataset_version
     held = await asyncio.to_thread(release_held_batch, clients, name, version, asked.reason)

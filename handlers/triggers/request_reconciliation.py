@@ -1,9 +1,9 @@
-"""Requests over the API whose landing broke: a part of the timer `reconcile`.
+"""Restart requests over the API whose landing failed: a part of the timer `reconcile`.
 
-The caller cannot send such a request again, since its idempotency key is used up. So it is started
-again under the same id, which is safe: what the broken landing did is adopted, and a dataset that
-it claimed is a duplicate now, whose run reconciliation starts by the claim. Operators are alerted
-to a request that breaks each time, or that somebody terminated.
+The caller cannot repeat such a request, because its idempotency key is used. So it is started again
+under the same id. That is safe: the new landing adopts the effects of the failed one, and if that
+one claimed the dataset, reconciliation starts the run of the claim. Operators are alerted to a
+request that fails each time, or that a person terminated.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Broken(Contract):
 
 
 def is_broken_request(instance: DurableOrchestrationStatus) -> bool:
-    """Whether the instance is the landing of a caller's request, and failed or was terminated."""
+    """Whether the instance is the landing of a caller's request that failed or was terminated."""
     return (
         is_broken(instance)
         and instance.name == landing.__name__
@@ -55,10 +55,10 @@ async def close_request(
     *,
     now: datetime,
 ) -> Closed | None:
-    """Start a request again whose landing failed, or alert operators; None when they know.
+    """Restart a request whose landing failed, or alert operators; None if they were alerted before.
 
-    If the process dies between record and effect, a restart is used up, or the alert is sent again
-    under the same id. `is_broken_request` holds of the instance.
+    If the process dies between record and effect, one restart is lost, or the alert is sent again
+    with the same id. `is_broken_request` must be true for the instance.
     """
     request_id = str(instance.instance_id)
     name = f"requests/{request_id}.json"
@@ -97,5 +97,5 @@ async def close_request(
 def _parse(instance: DurableOrchestrationStatus) -> LandingRequest | None:
     try:
         return LandingRequest.from_dict(parsed(instance.input_))
-    except ValidationError:  # from a release that this one does not understand
+    except ValidationError:  # written by a release with another schema
         return None

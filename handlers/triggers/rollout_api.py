@@ -1,4 +1,4 @@
-"""GET /api/rollouts, one of them, and what people decide about it: promote and rollback."""
+"""/api/rollouts: list rollouts, show one, promote it or roll it back."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class RolloutDetail(RolloutStatus):
     """Answer of `GET /api/rollouts/{rollout}`."""
 
     broken: bool
-    """Whether its instance failed or was terminated, so that it decides nothing any more."""
+    """Whether its instance failed or was terminated, so that it will not continue."""
 
 
 class RolloutSummary(RolloutDetail):
@@ -45,11 +45,11 @@ class RolloutList(Document):
 
     rollouts: list[RolloutSummary]
     next: str | None
-    """Where the next page is, relative to the host; null on the last one."""
+    """Path and query of the next page; null on the last page."""
 
 
 class DecideRollout(Asked):
-    """Body of POST /api/rollouts/{rollout}/promote and …/rollback; all of it may be left out."""
+    """Body of POST /api/rollouts/{rollout}/promote and …/rollback; every key is optional."""
 
     reason: str = Field(default="no reason was given", min_length=1, max_length=300)
 
@@ -65,7 +65,7 @@ class RolloutFilter(Parameters):
 async def list_rollouts(
     clients: Clients, starter: DurableOrchestrationClient, asked: RolloutFilter
 ) -> RolloutList:
-    """Rollouts, newest first."""
+    """List the rollouts, newest first."""
     page = await asyncio.to_thread(
         read_page, clients, pipeline=asked.pipeline, after=asked.after, limit=asked.limit
     )
@@ -80,7 +80,7 @@ async def list_rollouts(
 async def _summary(
     clients: Clients, starter: DurableOrchestrationClient, asked: RolloutStatus
 ) -> RolloutSummary:
-    """A rollout as it is now; as it was asked for, and as it ended, where its instance is gone."""
+    """A rollout with its current state; without an instance, the request and its recorded end."""
     instance = await starter.get_status(asked.id)
     status, is_over = asked, False
     if exists(instance):
@@ -95,10 +95,7 @@ async def _summary(
 
 
 async def get_rollout(starter: DurableOrchestrationClient, *, rollout: str) -> RolloutDetail:
-    """How far a model is on its way to an endpoint.
-
-    `broken` is true where the instance failed or was terminated.
-    """
+    """Return the state of one rollout: its step, traffic, and measurements."""
     instance = await _find(starter, rollout)
     return RolloutDetail(**dict(_status(instance)), broken=is_broken(instance))
 
@@ -106,9 +103,9 @@ async def get_rollout(starter: DurableOrchestrationClient, *, rollout: str) -> R
 async def promote_rollout(
     clients: Clients, starter: DurableOrchestrationClient, asked: DecideRollout, *, rollout: str
 ) -> Accepted:
-    """End the step that a rollout bakes in: the next one begins.
+    """End the baking time of the current step, so that the next step begins.
 
-    Where the rollout is live, the time of the previous deployments ends.
+    If the rollout is live, end the time for which the previous deployments are kept.
     """
     instance = await _find_live(starter, rollout)
     state = _status(instance).state
@@ -122,7 +119,7 @@ async def promote_rollout(
 async def roll_back_rollout(
     clients: Clients, starter: DurableOrchestrationClient, asked: DecideRollout, *, rollout: str
 ) -> Accepted:
-    """Set the traffic of before a rollout again, in every state before its end."""
+    """Restore the traffic from before a rollout, in any state before its end."""
     instance = await _find_live(starter, rollout)
     return await _decide(clients, starter, instance, "rollback", asked)
 
@@ -134,7 +131,7 @@ async def _decide(
     verb: Verb,
     asked: DecideRollout,
 ) -> Accepted:
-    """Put a decision on record, and wake the rollout up."""
+    """Record a decision, and wake the rollout up."""
     status = _status(instance)
     decision = Decision(verb=verb, by=asked.by, reason=asked.reason, step=status.step)
     await asyncio.to_thread(record_decision, clients, status.id, decision)

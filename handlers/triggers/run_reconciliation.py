@@ -1,4 +1,4 @@
-"""Runs whose instance failed, was terminated or purged: closed once, with an end on record."""
+"""Close runs whose instance failed, was terminated or purged, once, with a recorded end."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from orchestrations.transitions import TERMINAL_RUN_STATES, notification_of
 async def close_run(
     clients: Clients, starter: DurableOrchestrationClient, run: str, *, now: datetime
 ) -> bool:
-    """Close a run whose instance failed or was terminated; whether that was done now.
+    """Close a run whose instance failed or was terminated; False if it was closed before.
 
-    1. Its job is cancelled and the run is dead-lettered, if its end was not decided before.
-    2. Its channels are notified of the end.
-    3. The end is put on record.
+    1. Cancel its job and dead-letter the run, unless its end was decided before.
+    2. Notify its pipeline's channels of the end.
+    3. Record the end.
     """
     closed = f"runs/{run}/reconciled"
     if await asyncio.to_thread(record_store.read, clients.records, closed) is not None:
@@ -51,9 +51,9 @@ async def close_run(
             failed = DeadLetter(run=run, request=request, failure=broken_failure(instance))
             await asyncio.to_thread(dead_letter, clients, failed)
         await asyncio.to_thread(_notify_end, clients, instance, request, now)
-    # It may have broken before it wrote any record.
+    # The instance may have failed before it wrote a record.
     await asyncio.to_thread(add_to_record, clients, record_of(instance))
-    # Last: dying before it means doing all of it again, under the same ids.
+    # Last: if the process dies before this, all steps are repeated with the same ids.
     document = {"at": now.isoformat(), "status": str(instance.runtime_status)}
     await asyncio.to_thread(record_store.create, clients.records, closed, document)
     return True
@@ -62,9 +62,9 @@ async def close_run(
 async def complete_record(
     clients: Clients, starter: DurableOrchestrationClient, run: str, *, now: datetime
 ) -> bool:
-    """Write the end of a run into its record, if its instance has ended; whether it had.
+    """Write the end of a run into its record, if its instance has ended; return whether it has.
 
-    A run whose instance was purged ends now.
+    The end of a run whose instance was purged is `now`.
     """
     instance = await starter.get_status(run)
     if is_live(instance):
@@ -93,10 +93,10 @@ def _end_of_purged(known: RunRecord, now: datetime) -> RunRecord:
 
 
 def _request_of(clients: Clients, instance: DurableOrchestrationStatus) -> RunRequest | None:
-    """The request that the instance was started with; rejected if it cannot be parsed."""
+    """The request in the instance's input; if it cannot be parsed, it is dead-lettered."""
     try:
         return RunInput.from_dict(parsed(instance.input_)).request
-    except ValidationError:  # from a release that this one does not understand
+    except ValidationError:  # written by a release with another schema
         reject_message(clients, str(instance.input_), broken_failure(instance))
         return None
 

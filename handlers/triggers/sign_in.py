@@ -1,8 +1,8 @@
-"""Checks callers of the API where App Service authentication signs them in with Microsoft Entra.
+"""Check callers of the API that App Service authentication has signed in with Microsoft Entra.
 
-The platform validates the token, or the cookie of a browser, and sets the headers below; what a
-caller sends under these names it removes. It also sets `WEBSITE_AUTH_ENABLED`. Where that is
-missing, anybody could send the headers, so nobody is let in.
+The platform validates the token or the browser's cookie, sets the headers below, and removes those
+that a caller sends. It also sets `WEBSITE_AUTH_ENABLED`. Without it, callers could forge the
+headers, so every request is refused.
 https://learn.microsoft.com/azure/app-service/configure-authentication-user-identities
 """
 
@@ -19,10 +19,10 @@ ENTRA = "aad"
 
 
 def check_sign_in(settings: Settings, method: str, headers: Mapping[str, str]) -> Answer | None:
-    """The answer to who may not call: 401, 403 or 503; None to the others.
+    """The answer to a caller that is refused: 401, 403 or 503; None if the request is allowed.
 
-    The host has checked the key where keys open the API. 503: App Service authentication is off.
-    403: a page of another site sends the request with the cookie of its visitor.
+    With function keys, the host has checked the key. 503: App Service authentication is off.
+    403: a page of another site sends an action with its visitor's cookie (CSRF).
     """
     if settings.sign_in == "key":
         return None

@@ -1,8 +1,8 @@
-"""Which zones need a landing though no event opened one: a part of the timer `reconcile`.
+"""Find zones that need a landing though no event opened one: a part of the timer `reconcile`.
 
-A round costs two listings of records for all zones, and a request for each zone that has a marker,
-however much is in the zones. A whole listing of a zone is due once a day, and is done by the
-landing, in parts.
+A round costs two listings of records for all zones, and one request per zone with a marker; the
+number of blobs does not matter. A full listing of each zone is due once a day: the landing does it,
+in parts.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from orchestrations.pipeline import Pipeline
 from orchestrations.settling import has_more
 
 LISTING_INTERVAL = timedelta(days=1)
-"""Events can be lost: after so long a zone is listed without any."""
+"""Events can be lost, so every zone is listed at this interval even without events."""
 NEWEST_PARTITIONS = 3
-"""Of a zone whose partitions are batches, so many are watched for a marker without an event, and
-are listed daily. Older ones are listed when an event comes."""
+"""If partitions are batches, how many of the newest ones are checked for a marker and listed daily.
+Older partitions are listed only after an event."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class ZoneRecords:
 
 
 def read_zone_records(clients: Clients) -> ZoneRecords:
-    """The records of all zones, by two listings."""
-    # Events first: a batch that is recorded in between has seen them.
+    """Read the records of all zones, with two listings."""
+    # Events first: a batch that is recorded between the two listings covers these events.
     newest_events = list_all_newest_events(clients)
     return ZoneRecords(newest_events, list_last_batches(clients))
 
@@ -44,10 +44,10 @@ def read_zone_records(clients: Clients) -> ZoneRecords:
 def partitions_to_land(
     clients: Clients, pipeline: Pipeline, records: ZoneRecords, *, now: datetime
 ) -> Sequence[str | None]:
-    """Partitions (None: the whole zone) that have more than their last batch.
+    """Partitions (None: the whole zone) that need a landing.
 
-    That is what has a newer event or marker than its last listing could see, what was never listed,
-    and what was not listed for a day.
+    These are partitions with an event or marker after their last listing, partitions that were
+    never listed, and partitions that were not listed for a day.
     """
     events = records.newest_events.get(pipeline.name, {})
     last_batches = records.last_batches.get(pipeline.name, {})
@@ -62,7 +62,7 @@ def partitions_to_land(
         last = last_batches.get(partition)
         event = events.get(partition)
         if last is None:
-            # A partition that is listed has blobs.
+            # A partition found by a listing has blobs.
             if partition is not None or event is not None or _has_blobs(clients, pipeline):
                 due.append(partition)
             continue
@@ -80,7 +80,7 @@ def partitions_to_land(
 
 
 def _has_blobs(clients: Clients, pipeline: Pipeline) -> bool:
-    """Whether there is anything below a pipeline's prefix; one request."""
+    """Whether there is a blob below the pipeline's prefix; one request."""
     container = clients.blobs.get_container_client(pipeline.source.container)
     names = container.list_blob_names(name_starts_with=pipeline.source.prefix, results_per_page=1)
     return next(iter(names), None) is not None

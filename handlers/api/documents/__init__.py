@@ -1,1 +1,1 @@
-"""The answers of the HTTP API, a file for each resource. `/api/openapi.json` is made of them."""
+"""The response models of the HTTP API, a module per resource; `/api/openapi.json` shows them."""

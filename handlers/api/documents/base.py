@@ -1,4 +1,4 @@
-"""Answers of the HTTP API: what every answer has in common, and the two that are of no resource."""
+"""Answers of the HTTP API: their base class, and the two that belong to no resource."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Document(BaseModel):
-    """Base of all answers. `model_validate` takes objects that have the same attributes, too."""
+    """Base class of all answers. `model_validate` also accepts objects with the same attributes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, from_attributes=True)
 
 
 class Accepted(Document):
-    """Answer of what takes a while."""
+    """Answer to a request that starts asynchronous work (202)."""
 
     id: str
     status_url: str

@@ -1,4 +1,4 @@
-"""Answers of the HTTP API: what became of a blob."""
+"""Answers of the HTTP API: the history of a blob."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from orchestrations.contracts.landing import OpenedBy
 
 
 class ExplainedEvent(Document):
-    """An event of a blob, and what was decided on it."""
+    """An event of a blob, and the decision on it."""
 
     event_id: str
     change: str
@@ -33,13 +33,13 @@ class SeenBy(Document):
     stage: ModelStage
     dataset_version: str
     etag: str
-    """Of the blob as it was trained on."""
+    """The blob's ETag when it was frozen for the training."""
     is_current: bool
-    """Whether that is the content that the blob has now."""
+    """Whether the blob still has that content."""
 
 
 class InModel(Document):
-    """Whether a model was trained on a blob; `contained` is null where that is not known."""
+    """Whether a model was trained on a blob; `contained` is null if that is not known."""
 
     version: str
     dataset_version: str | None
@@ -64,4 +64,4 @@ class Explanation(Document):
     model: ModelVersion | None = None
     in_model: InModel | None = None
     models: list[SeenBy] | None = None
-    """The newest versions that were trained on it; null where that is not known."""
+    """The newest model versions that were trained on the blob; null if they are not known."""

@@ -10,7 +10,7 @@ from pydantic import Field
 from handlers.api.documents.base import Document
 
 ModelStage = Literal["champion", "challenger", "former", "rolled-back", "archived"]
-"""`former`: it was promoted, and another version is in service now."""
+"""`former`: the version was promoted and later replaced by another one."""
 
 
 class ModelSummary(Document):
@@ -24,11 +24,11 @@ class ModelSummary(Document):
     registered_at: datetime | None
     metrics: dict[str, float]
     compared_with: str | None
-    """The champion that it was judged against, on the same data."""
+    """The champion that the gate compared it with, on the same data."""
     gain: float | None
-    """How much better than that champion it was, on the gate's metric."""
+    """Improvement over that champion, in the gate's metric."""
     in_service_since: datetime | None
-    """When a person put it in service; null where its metrics did."""
+    """When a person promoted it; null if the gate did."""
     rolled_back_at: datetime | None
 
 
@@ -47,7 +47,7 @@ class ModelList(Document):
 
 
 class ModelDataset(Document):
-    """Data that a model was trained on."""
+    """The dataset version that a model was trained on."""
 
     version: str
     blobs: int
@@ -64,17 +64,17 @@ class ModelDetail(ModelSummary):
     pipeline: str
     path: str
     dataset: ModelDataset | None
-    """Null where its claim is not there any more."""
+    """Null if the claim of the dataset version is missing."""
     job: str | None
     code: str | None
     results: str | None
-    """The record with everything that the job left."""
+    """The record with all results of the job."""
     reason: str | None
-    """Why its run was asked for, such as a monitor's signal; null: data landed."""
+    """Why its run was requested, such as a monitor's signal; null if landed data started it."""
     configuration: str | None
     redriven_from: str | None
     rolls_back_to: str | None
-    """The version that would be in service after a rollback of this one."""
+    """The version that a rollback of this one puts in service."""
 
 
 class ModelBlob(Document):
@@ -88,7 +88,7 @@ class ModelBlob(Document):
 
 
 class ModelBlobs(Document):
-    """Answer of `GET /api/pipelines/{name}/models/{version}/blobs`, in order of path."""
+    """Answer of `GET /api/pipelines/{name}/models/{version}/blobs`, sorted by path."""
 
     dataset_version: str
     blobs: list[ModelBlob]
@@ -99,6 +99,6 @@ class ChampionChanged(Document):
     """Answer of a promotion or a rollback."""
 
     champion: str
-    """The version that is in service now."""
+    """The version in service after the request."""
     changed: bool
-    """False when it was so before."""
+    """False if the version was in service before."""

@@ -12,7 +12,7 @@ from orchestrations.contracts.landing import HoldReason, LandingPhase
 
 
 class Paused(Document):
-    """A pause that is in force."""
+    """The pause of a pipeline."""
 
     by: str
     reason: str
@@ -23,11 +23,11 @@ class PauseChanged(Document):
     """Answer of a pause or a resumption."""
 
     paused: Paused | None
-    """The pause that is in force now."""
+    """The pause in force after the request; null if there is none."""
     changed: bool
-    """False when it was so before."""
+    """False if the request changed nothing."""
     landings: list[str]
-    """Instances that were started or woken for the zones that held a batch."""
+    """Landings that were started or woken for zones with a held batch."""
 
 
 class HeldSummary(Document):
@@ -40,13 +40,13 @@ class HeldSummary(Document):
 
 
 class ZoneState(Document):
-    """A whole zone, or a partition that settles by itself."""
+    """The state of a whole zone, or of a partition that settles on its own."""
 
     partition: str | None
     phase: LandingPhase | Literal["idle"]
     newest_event_at: datetime | None
     listed_from: datetime | None
-    """When the last listing began that was frozen."""
+    """Start of the listing that the last batch was frozen from."""
     held: HeldSummary | None
     """The last batch, if it is held."""
 
@@ -67,12 +67,12 @@ class PipelineSummary(Document):
     running: list[RunSummary]
     next_attempt_at: datetime | None
     costs: list[CostState]
-    """Of this month and the one before, the newest first; empty where no queue has its runs."""
+    """Costs of this month and the previous one, newest first; empty if its runs use no queue."""
     currency: str | None
     no_cost: str | None
-    """Why there are no costs, where there are none."""
+    """Why `costs` is empty; null if it is not."""
     missing_settings: list[str]
-    """The app settings that it needs and does not find: a sentence each, never a value."""
+    """A sentence for each missing or invalid app setting that it needs; never a value."""
 
 
 class PipelineList(Document):
@@ -96,4 +96,4 @@ class PipelineDetail(PipelineSummary):
     zones: list[ZoneState]
     champion: Champion | None
     champion_problem: str | None
-    """Why the champion could not be asked for."""
+    """Why the champion could not be read; null if it could."""

@@ -8,7 +8,7 @@ from handlers.api.documents.base import Document
 
 
 class FlavorState(Document):
-    """A kind of nodes, and how many of them no run of a queue holds."""
+    """A kind of nodes, with its price and the number of free nodes."""
 
     name: str
     cluster: str
@@ -16,30 +16,30 @@ class FlavorState(Document):
     nodes_free: int
     price_per_node_hour: float
     evictions: int
-    """How often its nodes were taken away from jobs that have ended, within the last 24 hours."""
+    """Evictions in the last 24 hours, counted over the jobs that have ended."""
     evictions_allowed: int | None
-    """After more, runs take another option of theirs."""
+    """With more evictions than this, runs use another of their compute options."""
 
 
 class QueueQuota(Document):
-    """Nodes of a flavor that a queue may hold, and those that it holds."""
+    """A queue's quota of a flavor, and the nodes that it holds."""
 
     flavor: str
     nominal_quota: int
     limit: int
     nodes_held: int
     borrowed_node_hours: float
-    """Above the nominal quota, of late: what was borrowed a half-life ago counts half."""
+    """Recent usage above the nominal quota, with exponential decay: half after one half-life."""
 
 
 class BudgetState(Document):
-    """A queue's money in the current period."""
+    """A queue's budget and spending in the current period."""
 
     amount: float
     spent: float
-    """By runs whose jobs have ended."""
+    """Cost of runs whose jobs have ended."""
     reserved: float
-    """For runs that hold nodes: what is expected of them."""
+    """Expected cost of runs that hold nodes."""
     period_begins_at: datetime
     period_ends_at: datetime
 
@@ -73,14 +73,14 @@ class QueueState(Document):
     budget: BudgetState | None
     holding: list[RunHoldingNodes]
     waiting: list[RunWaitingForNodes]
-    """The oldest first."""
+    """Oldest first."""
 
 
 class CostState(Document):
-    """Cost of a pipeline's runs in a queue: those whose jobs ended in a month."""
+    """Cost of a pipeline's runs in a queue whose jobs ended in one month."""
 
     month: str
-    """As in `2026-11`, in UTC."""
+    """The month in UTC, such as `2026-11`."""
     queue: str
     pipeline: str
     runs: int
@@ -89,12 +89,12 @@ class CostState(Document):
 
 
 class QueueList(Document):
-    """Answer of `GET /api/queues`; empty where there is no `queues.yml`."""
+    """Answer of `GET /api/queues`; empty without a `queues.yml`."""
 
     currency: str | None
     prices_as_of: date | None
-    """When the prices of the flavors were looked up, as `queues.yml` says."""
+    """The date of the flavors' prices, from `queues.yml`."""
     flavors: list[FlavorState]
     queues: list[QueueState]
     costs: list[CostState]
-    """Of this month and the one before, the newest first."""
+    """Costs of this month and the previous one, newest first."""

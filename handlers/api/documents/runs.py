@@ -30,11 +30,11 @@ class RunList(Document):
 
     runs: list[RunSummary]
     next: str | None
-    """Where the next page is, relative to the host; null on the last one."""
+    """Path and query of the next page; null on the last page."""
 
 
 class TimelineEntry(Document):
-    """A state of a run; it goes on while `ended_at` is null, unless it is an end."""
+    """A period in one state of a run; `ended_at` is null for the current state."""
 
     state: RunState
     began_at: datetime
@@ -42,19 +42,19 @@ class TimelineEntry(Document):
 
 
 class RunLinks(Document):
-    """Other runs that belong to this one."""
+    """Related runs."""
 
     previous_attempt: str | None
     next_attempt: str | None
     redriven_as: str | None
-    """The run that a person started from it."""
+    """The run that a person started from this one by a redrive."""
     redriven_from: str | None
-    """The run that a person sent again as this one."""
+    """The run that a person redrove; this run is its next attempt."""
     superseded_by: str | None
 
 
 class Diagnosis(Document):
-    """Why the job failed, as far as Azure ML and its logs tell."""
+    """Why the job failed, according to Azure ML and its logs."""
 
     message: str | None
     rank: int | None
@@ -71,11 +71,11 @@ class RunDetail(RunSummary):
     blobs: int | None
     bytes: int | None
     ranking: str | None
-    """Why its compute options were tried in another order than the pipeline's."""
+    """Why its compute options were tried in another order than the pipeline names them."""
     champion: str | None
-    """Model version that the run's model is compared with."""
+    """The model version that the run's model is compared with."""
     no_cost: str | None
-    """Why there is no `cost`, where there is none."""
+    """Why `cost` is null; null if it is not."""
     all_metrics: dict[str, float]
     diagnosis: Diagnosis | None
     log: list[str]
@@ -84,15 +84,15 @@ class RunDetail(RunSummary):
     """The remedy for the error."""
     links: RunLinks
     trace_id: str | None
-    """Of `GET /api/traces/{trace}`; null where the run is not traced."""
+    """The id for `GET /api/traces/{trace}`; null if the run is not traced."""
 
 
 class TraceSpan(Document):
-    """Something that took its time."""
+    """A span of a trace."""
 
     id: str
     parent: str | None
-    """The span that caused it; it may not be among those that are there."""
+    """The id of the parent span, which may be missing from the trace."""
     name: str
     kind: str
     """`internal`, `server`, `client`, `producer` or `consumer`."""
@@ -101,12 +101,12 @@ class TraceSpan(Document):
     ended_at: datetime
     attributes: dict[str, str]
     links: list[str]
-    """Ids of other traces that belong to it."""
+    """Ids of the linked traces."""
     error: str | None
 
 
 class TraceDetail(Document):
-    """Answer of `GET /api/traces/{trace}`: parents before their children."""
+    """Answer of `GET /api/traces/{trace}`: parent spans before their children."""
 
     id: str
     spans: list[TraceSpan]
