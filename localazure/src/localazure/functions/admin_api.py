@@ -1,7 +1,7 @@
-"""The host's own API under /admin, for users and tools; it requires the master key.
+"""The host's admin API under /admin, for users and tools; it requires the master key.
 
 Sources: https://learn.microsoft.com/azure/azure-functions/functions-manually-run-non-http and the
-answers of the real host.
+responses of the real host.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LOG = logging.getLogger(f"{logs.HOST_LOGGER}.admin")
 
 HOST_VERSION: Final = "4.0.0"
 
-# The system keys that Azure makes for an app with such functions.
+# Azure creates these system keys for an app with functions of these kinds.
 # https://learn.microsoft.com/azure/azure-functions/function-keys-how-to
 _SYSTEM_KEYS: Final = {
     binding_kinds.BLOB_TRIGGER: "blobs_extension",
@@ -37,15 +37,15 @@ _SYSTEM_KEYS: Final = {
 }
 
 ByHand = Callable[[str], TriggerData]
-"""Converts a text that was given by hand to the trigger's data."""
+"""Converts the input of a manual run to the trigger's data."""
 
 
 @dataclass(kw_only=True)
 class AdminApi:
-    """Status of the host, its functions, and running one of them by hand."""
+    """Shows the host's status, functions and keys, and runs a function manually."""
 
     functions: Mapping[str, LoadedFunction]
-    """By name, in lower case."""
+    """The functions by their names in lower case."""
     faults: Mapping[str, str]
     base_url: str
     route_prefix: str
@@ -147,8 +147,7 @@ class AdminApi:
     async def _invoke(self, function: LoadedFunction, data: TriggerData) -> None:
         try:
             await self.invoker.invoke(function, data)
-        except Exception:  # noqa: BLE001 - the invoker logs it; the caller has the response 202
-            # already
+        except Exception:  # noqa: BLE001 - logged by the invoker; the client has the response 202
             _LOG.debug("'%s', run by hand, failed", function.name)
 
     def _describe(self, function: LoadedFunction) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The process of an app: its folder, environment, settings and signals, with the host in it.
+"""Runs a host in the process of its app: folder, environment, settings and signals.
 
 `serve` runs the app as a part of localazure, with its keys and settings; `start_host` runs it
 alone, as `func start` does.
@@ -40,13 +40,13 @@ from localazure.runtime.trust import trusted
 
 _LOG = logging.getLogger(logs.HOST_LOGGER)
 
-DEFAULT_PORT: Final = 7071  # func's own
-# Docker gives a container 10 s from SIGTERM to SIGKILL, and so do most supervisors.
+DEFAULT_PORT: Final = 7071  # func's default
+# Docker and most supervisors send SIGKILL 10 s after SIGTERM.
 DRAIN_SECONDS: Final = 8.0
 
 
 @contextlib.asynccontextmanager
-async def run_app(  # noqa: PLR0913 - one for each choice of the two commands
+async def run_app(  # noqa: PLR0913 - the options of two commands
     app: Path,
     *,
     port: int,
@@ -58,24 +58,24 @@ async def run_app(  # noqa: PLR0913 - one for each choice of the two commands
     faults: Path | None = None,
     drain_seconds: float = DRAIN_SECONDS,
 ) -> AsyncGenerator[Host]:
-    """Load an app and have it running; drains it at the end.
+    """Load and run an app; drain it on exit.
 
-    The working directory, the environment, the import path and the log format are the app's
-    meanwhile, and as they were before afterwards.
+    The working directory, the environment, the import path and the log format are set for the app
+    while it runs and restored afterwards.
 
     Args:
         app: folder with host.json and function_app.py.
         port: TCP port on the loopback interface.
-        state: folder for timers and orchestrations, made when missing.
-        keys: who may call what.
-        app_settings: win over the process environment, which wins over local.settings.json.
-        only: the functions to run, empty for those that host.json says.
-        cors: which web pages may call; None for what local.settings.json says.
-        faults: the folder of the plan of faults; that of the state by default.
-        drain_seconds: how long functions may go on at the end.
+        state: folder for timers and orchestrations, created if missing.
+        keys: the access keys of functions, webhooks and the admin API.
+        app_settings: override the process environment, which overrides local.settings.json.
+        only: the functions to run; if empty, host.json decides.
+        cors: the web pages that may call; if None, local.settings.json decides.
+        faults: the folder of the fault plan; the state folder by default.
+        drain_seconds: how long functions may continue at the end.
 
     Raises:
-        AppLoadError: the app is broken, or has no function of a name in `only`; says where and how.
+        AppLoadError: the app cannot be loaded, or lacks a function named in `only`.
         OSError: the port is taken.
     """
     app, state = app.resolve(), state.resolve()
@@ -84,7 +84,7 @@ async def run_app(  # noqa: PLR0913 - one for each choice of the two commands
         "AZURE_FUNCTIONS_ENVIRONMENT": "Development",
         "WEBSITE_HOSTNAME": f"{LOOPBACK}:{port}",
     }
-    own = {INSTANCE_ID: uuid.uuid4().hex}  # wins: it must be no other process's
+    own = {INSTANCE_ID: uuid.uuid4().hex}  # comes last: it must be unique to this process
     with contextlib.ExitStack() as surroundings:
         surroundings.enter_context(
             process_environment(
@@ -93,8 +93,8 @@ async def run_app(  # noqa: PLR0913 - one for each choice of the two commands
         )
         options = HostOptions.read(app)
         state.mkdir(parents=True, exist_ok=True)
-        # Taken before the app is imported: on Azure no change of its environment reaches the host.
-        # Names are found in any case, as by .NET's configuration.
+        # Copy the settings before the import: on Azure, changes that the app makes to its
+        # environment do not reach the host. Names ignore case, as in .NET's configuration.
         settings: Mapping[str, str] = CIMultiDict(os.environ)
         surroundings.enter_context(contextlib.chdir(app))
         surroundings.enter_context(logs.configured(options.log_levels))
@@ -123,7 +123,7 @@ async def run_app(  # noqa: PLR0913 - one for each choice of the two commands
 
 
 def _require(only: Sequence[str], functions: list[LoadedFunction]) -> None:
-    """See that each function that was asked for is there."""
+    """Check that the app has every function named in `only`."""
     loaded = {function.name.lower() for function in functions}
     missing = [name for name in only if name.lower() not in loaded]
     if missing:
@@ -132,7 +132,7 @@ def _require(only: Sequence[str], functions: list[LoadedFunction]) -> None:
 
 @contextlib.asynccontextmanager
 async def serve(environment: Environment) -> AsyncGenerator[None]:
-    """Run the environment's app as a part of localazure."""
+    """Run the environment's app as a part of the environment."""
     keys = KeyRing(
         master=environment.keys.functions_master,
         host=environment.keys.functions_host,
@@ -151,7 +151,7 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
             )
         )
         _LOG.info("%s", host.list_functions())
-        # As by the supervisor: the part closes everything, then tells how it ended.
+        # The signal that the supervisor sends: the part closes, then exits with RECYCLE_STATUS.
         host.on_recycle = functools.partial(os.kill, os.getpid(), signal.SIGTERM)
         yield
     if host.is_recycled:
@@ -170,14 +170,14 @@ async def start_host(
     """Run an app alone until SIGTERM or SIGINT, as `func start` does.
 
     Returns:
-        Whether the process is to be started anew, because a function exceeded functionTimeout.
+        Whether the process must be restarted because a function exceeded functionTimeout.
 
-    See `run_app` for the arguments and errors. Without a port it is that of local.settings.json, or
-    else 7071. The keys are in the state folder; as by `func start` nobody is asked for them unless
-    `enable_auth` says so.
+    See `run_app` for the arguments and errors. The port is by default the one in
+    local.settings.json, or else 7071. The keys are in the state folder; as with `func start`,
+    requests need them only with `enable_auth`.
     """
-    logging.basicConfig(level=logging.INFO)  # nothing, if the caller has done so
-    HostOptions.read(app)  # so that nothing is written into a folder that is no app's
+    logging.basicConfig(level=logging.INFO)  # no effect if the caller configured logging
+    HostOptions.read(app)  # fails before anything is written into a folder without an app
     make_state_folder(state)
     ring = KeyRing if enable_auth else OpenDoor
     stop = asyncio.Event()

@@ -6,7 +6,7 @@ from localazure.errors import ConfigurationError
 
 
 class AppLoadError(ConfigurationError):
-    """The app cannot be loaded; the text names the file, the reason and the way to fix it."""
+    """The app cannot be loaded; the text names the file, the reason and the fix."""
 
 
 class FunctionTimeoutError(Exception):

@@ -1,4 +1,4 @@
-"""The list of an app's functions: names, URLs, and those in error."""
+"""The list of an app's functions: names, URLs and errors."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def list_functions(
 
 
 def log_findings(functions: Iterable[LoadedFunction], faults: Mapping[str, str]) -> None:
-    """Log functions in error, with the real host's text, and settings without effect."""
+    """Log functions in error, with the real host's text, and code or policies without effect."""
     functions = list(functions)
     if not functions:
         _LOG.warning(
@@ -60,7 +60,7 @@ def log_findings(functions: Iterable[LoadedFunction], faults: Mapping[str, str])
             _LOG.warning("orchestrator '%s': %s", function.name, warning)
         if function.retry_policy and function.trigger.kind not in binding_kinds.RETRIED_BY_POLICY:
             _LOG.warning(
-                "the retry policy of '%s' has no effect: as on Azure, a %s is not retried by one",
+                "the retry policy of '%s' has no effect: as on Azure, a %s ignores it",
                 function.name,
                 function.trigger.kind,
             )

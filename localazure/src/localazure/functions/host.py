@@ -1,4 +1,4 @@
-"""The Functions host: functions of a loaded app with their triggers, bindings and HTTP server."""
+"""The Functions host: runs a loaded app's functions, triggers, bindings and HTTP server."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _CLOSE_CONNECTIONS_SECONDS: Final = 1.0
 
 
 class Host:
-    """One app: its functions, the triggers that wait for them, and the web server before them."""
+    """The host of one app: its functions, their triggers, and the web server."""
 
     def __init__(
         self,
@@ -61,11 +61,11 @@ class Host:
         cors: CorsPolicy,
         injector: Injector,
     ) -> None:
-        """A host that is yet to be started, of all functions of an app; see `run_app`.
+        """Create a host for an app's functions, without starting it; see `run_app`.
 
         Raises:
-            AppLoadError: a setting of the app as a whole is wrong, or its Durable Functions SDK
-                is one that this host does not support.
+            AppLoadError: a setting of the whole app is invalid, or this host does not support the
+            app's version of the Durable Functions SDK.
         """
         plan = Plan.of(settings)
         timeout = options.function_timeout
@@ -101,9 +101,9 @@ class Host:
             cold_start=ColdStart.of(plan, settings),
         )
         self.on_recycle: Callable[[], None] | None = None
-        """Called when the process is to be started anew: a function exceeded functionTimeout."""
+        """Called when the process must be restarted because a function exceeded functionTimeout."""
         self.is_recycled = False
-        """Whether it was."""
+        """Whether `on_recycle` was called."""
         self._is_ready = asyncio.Event()
         self._is_draining = False
         try:
@@ -121,7 +121,7 @@ class Host:
                 ),
             )
             if any(_uses_durable(function) for function in self._triggers.functions):
-                # An app without durable functions needs neither the engine nor its SDK.
+                # Import the engine and the SDK only for an app with durable functions.
                 from localazure.functions.triggers.durable import sdk_version
 
                 sdk_version.require_supported_version()
@@ -146,7 +146,7 @@ class Host:
             raise
         self._runner = web.AppRunner(
             self._web_application(),
-            # The access log would show the keys that come as ?code=.
+            # The access log would show the keys in ?code=.
             access_log=None,
             shutdown_timeout=_CLOSE_CONNECTIONS_SECONDS,
             max_line_size=PARSER_LIMIT_BYTES,
@@ -160,11 +160,11 @@ class Host:
 
     @property
     def faults(self) -> Mapping[str, str]:
-        """By the name of a function in error, why it does not run."""
+        """For each function in error, by name, the reason why it does not run."""
         return self._triggers.faults
 
     async def start(self) -> None:
-        """Make the host's storage ready, listen, and start every trigger.
+        """Prepare the host's storage, listen for requests, and start every trigger.
 
         Raises:
             AppLoadError: the host's identity lacks a role on its storage.
@@ -172,11 +172,11 @@ class Host:
         """
         await host_storage.make_ready(self._settings, self._task_hub())
         await self._runner.setup()
-        # The kernel spreads connections among the hosts that listen on one port.
+        # The kernel distributes connections among the hosts that listen on one port.
         reuse_port = True if self._sharing else None
         await web.TCPSite(self._runner, LOOPBACK, self._port, reuse_port=reuse_port).start()
-        # The engine may resume activities that call this very server; requests from outside
-        # wait until the engine can take what they start.
+        # Listen first: the engine may resume activities that call this server. Requests from
+        # outside wait until the engine can accept the orchestrations that they start.
         if self._durable is not None:
             await self._durable.start()
         for listener in self._triggers.listeners:
@@ -184,9 +184,9 @@ class Host:
         self._is_ready.set()
 
     async def stop(self, drain_seconds: float) -> None:
-        """Take nothing new, let what runs finish within the time, and close.
+        """Stop accepting work, let running functions finish within the time limit, and close.
 
-        A host that is recycled waits for nothing: the worker of the real host is killed.
+        A recycled host does not wait, because the real host kills its worker.
         """
         self._is_draining = True
         if self.is_recycled:
@@ -197,7 +197,7 @@ class Host:
         def left() -> float:
             return max(deadline - asyncio.get_running_loop().time(), 0.0)
 
-        # First those that may still use their durable client, then the engine itself.
+        # Drain functions that may still use a durable client first, then stop the engine.
         if not await self.invoker.drain(left()) and not self.is_recycled:
             _LOG.warning("functions still run after %.0f s; they are cut off", drain_seconds)
         if self._durable is not None:
@@ -210,7 +210,7 @@ class Host:
         self._database.close()
 
     def list_functions(self, colours: logs.Colours = logs.PLAIN) -> str:
-        """The functions and where they answer, as `func start` prints it."""
+        """The functions and their URLs, in the format of `func start`."""
         return function_list.list_functions(
             self.functions,
             self.faults,
@@ -220,7 +220,7 @@ class Host:
         )
 
     def _task_hub(self) -> str | None:
-        """Its name, where it is in the host's storage."""
+        """The task hub's name; None if it is not in the host's storage account."""
         is_there = self._extensions.durable_task.is_in_azure_storage
         return self._durable.hub_name if self._durable and is_there else None
 
@@ -228,8 +228,8 @@ class Host:
         if self.on_recycle is not None and not self.is_recycled:
             self.is_recycled = True
             _LOG.error(
-                "a function exceeded functionTimeout: the process is recycled, and what else it "
-                "runs is cut off, as on Azure"
+                "a function exceeded functionTimeout: the process is recycled, and its other "
+                "invocations are cut off, as on Azure"
             )
             self.on_recycle()
 
@@ -271,9 +271,9 @@ class Host:
 
     @web.middleware
     async def _gate(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Holds requests until the start is over; refuses new work in a drain."""
+        """Hold requests until the start is complete; refuse new work during a drain."""
         if self._is_draining and not request.path.startswith("/durabletask/"):
-            # Running functions may use their durable clients; no other caller may start anything.
+            # Running functions may still use their durable clients; other requests are refused.
             return web.Response(status=503, headers={"Retry-After": "1"})
         await self._is_ready.wait()
         return await handler(request)

@@ -1,10 +1,10 @@
-"""The host's own storage account, by identity: made ready, or the start fails.
+"""Prepares the host's storage account with the host's identity, or fails the start.
 
-The deployed host and its Durable backend make a container, queues and tables there before they do
-anything else. Here the engine has a database of its own, so these stay empty. They are made so that
-a role which the host's identity lacks is an error at the start, as on Azure.
+The deployed host and its Durable backend first create a container, queues and tables there. The
+local engine has its own database, so these stay empty. They are created so that a missing role of
+the host's identity is an error at the start, as on Azure.
 
-A connection string allows everything and is not tried. Sources:
+A connection string grants all access, so nothing is created with one. Sources:
 https://learn.microsoft.com/azure/azure-functions/functions-reference#connecting-to-host-storage-with-an-identity,
 https://learn.microsoft.com/azure/azure-functions/durable/durable-functions-azure-storage-provider
 """
@@ -46,9 +46,9 @@ class _Creation(NamedTuple):
 
 
 async def make_ready(settings: Mapping[str, str], hub_name: str | None) -> None:
-    """Make what the host and its Durable backend need in the account of AzureWebJobsStorage.
+    """Create what the host and its Durable backend need in the account of AzureWebJobsStorage.
 
-    The name of the hub is None where the app has no task hub in Azure Storage.
+    `hub_name` is None if the app has no task hub in Azure Storage.
 
     Raises:
         AppLoadError: the identity lacks a role; names the service and its error.
@@ -64,7 +64,7 @@ async def make_ready(settings: Mapping[str, str], hub_name: str | None) -> None:
         if not find_endpoint(DEFAULT_CONNECTION, Service.BLOB, settings).needs_identity:
             return
     except ValueError:
-        return  # an app without an account of its own
+        return  # the app has no storage account
     connector = aiohttp.TCPConnector(ssl=ssl.create_default_context())
     async with (
         aiohttp.ClientSession(connector=connector) as session,
@@ -95,7 +95,7 @@ async def _create(service: StorageRest, creation: _Creation) -> None:
                 "for Durable Functions Storage Queue Data Contributor and Storage Table Data "
                 "Contributor"
             ) from None
-        if error.status != HTTPStatus.CONFLICT:  # it is there
+        if error.status != HTTPStatus.CONFLICT:  # it exists already
             _LOG.warning("%s: %s", DEFAULT_CONNECTION, error)
     except (aiohttp.ClientError, TimeoutError) as error:
         _LOG.warning("%s: the %s service: %s", DEFAULT_CONNECTION, creation.service, error)

@@ -1,8 +1,8 @@
-"""Log lines that say which invocation, and which orchestration, they belong to.
+"""Log lines with the invocation and the orchestration that they belong to.
 
-Levels come from host.json's `logging.logLevel`, by category as on Azure: `Function.NAME.User` is
-what the function's own code logs, `Function.NAME` what the host says of it, `Host.…` the rest.
-The longest prefix that matches, in any case, decides.
+Levels come from host.json's `logging.logLevel`, by category as on Azure: `Function.NAME.User` for
+lines of the function's code, `Function.NAME` for the host's lines about the function, `Host.…` for
+the others. The longest matching prefix decides; case is ignored.
 
 Source: https://learn.microsoft.com/azure/azure-functions/configure-monitoring#configure-categories
 """
@@ -23,13 +23,13 @@ from typing import Final, TextIO
 HOST_LOGGER: Final = "localazure.functions"
 _PACKAGE: Final = HOST_LOGGER.partition(".")[0]
 
-# Libraries that log at INFO what Azure's host never shows: every HTTP request, every AMQP frame.
+# At INFO these libraries log every HTTP request or AMQP frame, which Azure's host never shows.
 _QUIET_LIBRARIES: Final = ("azure.core", "azure.identity", "azure.servicebus", "aiohttp.access")
 
 
 @dataclass(frozen=True)
 class Colours:
-    """Colours of a terminal; empty for other outputs."""
+    """Colors text for a terminal; leaves it unchanged for other outputs."""
 
     is_on: bool
 
@@ -48,19 +48,19 @@ PLAIN: Final = Colours(is_on=False)
 
 
 def colours_for(stream: TextIO) -> Colours:
-    """Colours for a terminal, unless NO_COLOR is set (https://no-color.org)."""
+    """Use colors for a terminal, unless NO_COLOR is set (https://no-color.org)."""
     return Colours(stream.isatty() and not os.environ.get("NO_COLOR"))
 
 
 class LineFormatter(logging.Formatter):
-    """One line for each record: time, level, function, invocation, text."""
+    """Formats a record as one line: time, level, function, invocation, text."""
 
     def __init__(self, colours: Colours) -> None:
         super().__init__()
         self._colours = colours
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as text, its traceback below it."""
+        """Return the line, followed by the traceback."""
         paint = self._colours
         level = f"{record.levelname:<7}"
         if record.levelno >= logging.ERROR:
@@ -86,18 +86,18 @@ class Correlation:
 
     @cached_property
     def invocation_id(self) -> str:
-        """A GUID, drawn when somebody wants to know it."""
+        """The GUID of the invocation, generated when first read."""
         return str(uuid.UUID(int=_chance.getrandbits(128), version=4))
 
 
 invocation: ContextVar[Correlation | None] = ContextVar("invocation", default=None)
 instance_id: ContextVar[str | None] = ContextVar("instance_id", default=None)
-"""The orchestration or entity at work, set by `working_for`."""
+"""The running orchestration or entity, set by `working_for`."""
 
 
 @contextlib.contextmanager
 def working_for(instance: str) -> Generator[None]:
-    """Have what is logged meanwhile, by functions that run in threads too, carry an instance id."""
+    """Add an instance id to lines logged in this context, including those of worker threads."""
     token = instance_id.set(instance)
     try:
         yield
@@ -105,16 +105,16 @@ def working_for(instance: str) -> Generator[None]:
         instance_id.reset(token)
 
 
-_written: CategoryFilter | None = None  # by `configured`
+_written: CategoryFilter | None = None  # set by `configured`
 
 
 def is_written(category: str, level: int) -> bool:
-    """Whether a line of a category is written, so that others need not be made."""
+    """Whether lines of a category are written; callers skip formatting the others."""
     return _written is None or level >= _written.level_of(category)
 
 
 class CategoryFilter(logging.Filter):
-    """Drops records below host.json's levels, and adds `%(correlation)s` to the others."""
+    """Drops records below the levels in host.json, and adds `%(correlation)s` to the others."""
 
     def __init__(self, levels: Mapping[str, int]) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ class CategoryFilter(logging.Filter):
         )
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the record is to be written."""
+        """Whether to write the record."""
         current = invocation.get()
         if record.levelno < self.level_of(_category(record, current)):
             return False
@@ -138,7 +138,7 @@ class CategoryFilter(logging.Filter):
         return True
 
     def level_of(self, category: str) -> int:
-        """The lowest level of a category that is written."""
+        """The lowest level at which lines of a category are written."""
         category = category.lower()
         for prefix, level in self._prefixes:
             if category == prefix or category.startswith(f"{prefix}."):
@@ -156,9 +156,9 @@ def _category(record: logging.LogRecord, current: Correlation | None) -> str:
 
 
 def undo_silencing() -> None:
-    """Have the host's loggers write again, if the app told `logging.config` to disable others.
+    """Enable the host's loggers again, in case the app disabled them with `logging.config`.
 
-    On Azure the host is a process of its own, which no app can silence.
+    On Azure the host is a separate process whose loggers an app cannot disable.
     """
     for name, logger in logging.root.manager.loggerDict.items():
         if isinstance(logger, logging.Logger) and name.partition(".")[0] == _PACKAGE:
@@ -167,11 +167,11 @@ def undo_silencing() -> None:
 
 @contextlib.contextmanager
 def configured(levels: Mapping[str, int]) -> Generator[None]:
-    """Give the root logger's handlers the categories and the correlation, for a while.
+    """Add categories and correlation to the root logger's handlers; restore them on exit.
 
-    Where host.json's levels say nothing, the root logger's own level holds.
+    The root logger's level applies to categories without a level in host.json.
     """
-    global _written  # noqa: PLW0603 - like the root logger, for which it speaks
+    global _written  # noqa: PLW0603 - global, like the root logger
     root = logging.getLogger()
     quiet = [logging.getLogger(name) for name in _QUIET_LIBRARIES]
     root_level, quiet_levels = root.level, [logger.level for logger in quiet]
@@ -182,7 +182,7 @@ def configured(levels: Mapping[str, int]) -> Generator[None]:
         handler.addFilter(by_category)
         writes = isinstance(handler, logging.StreamHandler)
         handler.setFormatter(LineFormatter(colours_for(handler.stream) if writes else PLAIN))
-    # Categories decide what is written; the root must only let pass what any of them may want.
+    # The handlers' filters decide by category; the root must pass the lowest level of all.
     root.setLevel(min([root.level, *levels.values()]))
     for logger in quiet:
         logger.setLevel(max(logger.level, logging.WARNING))

@@ -1,7 +1,7 @@
-"""`start --hosts N`: several hosts of one app, each a process of its own, on one port and task hub.
+"""`start --hosts N`: several host processes of one app on one port and one task hub.
 
-A host that is killed is replaced, as Azure does. SIGTERM or SIGINT ends them together, and so does
-the error of one of them: the others would meet it, too.
+A killed host is replaced, as on Azure. SIGTERM or SIGINT ends all hosts. An error of one host also
+ends all of them, because the others would fail with it, too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from localazure.processes.lifetime import die_with_parent, end
 from localazure.processes.state_folder import make_state_folder
 from localazure.runtime.environment import HOSTS
 
-# The host itself takes 8 s at most to drain.
+# A host drains for at most 8 s.
 STOP_SECONDS: Final = 15.0
 PAUSE_SECONDS: Final = 1.0
 
@@ -27,13 +27,13 @@ PAUSE_SECONDS: Final = 1.0
 async def run_hosts(
     command: Sequence[str], count: int, state: Path, notify: Callable[[str], None]
 ) -> int:
-    """Run so many hosts until SIGTERM or SIGINT; the exit status, that of the error of a host.
+    """Run `count` hosts until SIGTERM or SIGINT; return 0, or the exit status of a failed host.
 
     Args:
-        command: what runs one of them; it ends on SIGTERM.
-        count: how many.
-        state: the folder that they share; its keys are made before any of them looks for them.
-        notify: logs a line.
+        command: the command that runs one host; it ends on SIGTERM.
+        count: the number of hosts.
+        state: the folder that the hosts share; its keys are generated before the hosts start.
+        notify: writes a log line.
     """
     make_state_folder(state)
     KeyRing.kept_in(state)
@@ -51,11 +51,11 @@ async def run_hosts(
 async def host_process(
     command: Sequence[str], variables: Mapping[str, str]
 ) -> AsyncGenerator[asyncio.subprocess.Process]:
-    """A host as a child process, with variables of its own; ended afterwards."""
+    """Run a host as a child process with extra environment variables; end it on exit."""
     host = await asyncio.create_subprocess_exec(
         *command,
         env={**os.environ, **variables},
-        start_new_session=True,  # Ctrl-C is for this process, which then ends the host
+        start_new_session=True,  # Ctrl-C reaches only this process, which then ends the host
         preexec_fn=die_with_parent(),
     )
     try:

@@ -1,8 +1,8 @@
-"""`start --watch`: the host as a child process, restarted when the app's files change.
+"""`start --watch`: runs the host as a child process, and restarts it when the app's files change.
 
-A new process, not a reload: no module, thread or connection of the old app is left over. Files are
-looked at twice a second; an app's own files are few. The old process drains first, so what it had
-acknowledged is on disk, and the new one takes it up.
+A new process, unlike a reload, keeps no module, thread or connection of the old app. Files are
+polled twice a second, because an app has few files of its own. The old process drains first, so all
+acknowledged work is on disk, and the new process continues it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ POLL_SECONDS: Final = 0.5
 
 _WATCHED_NAMES: Final = frozenset({"host.json", "local.settings.json", "function.json"})
 _WATCHED_SUFFIXES: Final = frozenset({".py", ".pyi", ".env"})
-# Where an app's dependencies and leftovers lie. Names that begin with a dot are never followed.
+# Folders of dependencies and caches. Folders whose names start with a dot are skipped, too.
 _SKIPPED: Final = frozenset({"__pycache__", "node_modules", "venv", "env", "site-packages"})
 
 Snapshot = dict[Path, tuple[int, int]]
@@ -30,12 +30,12 @@ Snapshot = dict[Path, tuple[int, int]]
 
 
 def take_snapshot(app: Path) -> Snapshot:
-    """The files that define an app."""
+    """The state of the files that define an app."""
     found: Snapshot = {}
     for path in _files(app):
         try:
             status = path.stat()
-        except FileNotFoundError:  # an editor is replacing it
+        except FileNotFoundError:  # an editor is replacing the file
             continue
         found[path] = (status.st_mtime_ns, status.st_size)
     return found
@@ -56,7 +56,7 @@ def _files(app: Path) -> Iterator[Path]:
 
 
 async def keep_running(command: Sequence[str], app: Path) -> int:
-    """Run an app's host, again after each change, until SIGTERM or SIGINT; the exit status is 0."""
+    """Run an app's host and restart it after each change until SIGTERM or SIGINT; return 0."""
     stop = asyncio.Event()
     end_on_signals(stop.set)
     while not stop.is_set():

@@ -1,4 +1,4 @@
-"""The kinds of bindings that this host covers, by their `type` in function.json."""
+"""The kinds of bindings that this host supports, by their `type` in function.json."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SERVICE_BUS_TRIGGER: Final = "serviceBusTrigger"
 QUEUE_TRIGGER: Final = "queueTrigger"
 BLOB_TRIGGER: Final = "blobTrigger"
 WARMUP_TRIGGER: Final = "warmupTrigger"
-"""Of functions that run when Azure adds an instance of the app: here they are only loaded."""
+"""A warmup function runs when Azure adds an instance of the app; this host only loads it."""
 ORCHESTRATION_TRIGGER: Final = "orchestrationTrigger"
 ACTIVITY_TRIGGER: Final = "activityTrigger"
 ENTITY_TRIGGER: Final = "entityTrigger"
@@ -21,7 +21,7 @@ DURABLE_TRIGGERS: Final = {
     ACTIVITY_TRIGGER: "activity",
     ENTITY_TRIGGER: "entityName",
 }
-"""Each with the field that names the function to the durable engine."""
+"""Durable triggers, each with the field that holds the function's name in the durable engine."""
 
 DURABLE_CLIENT: Final = "durableClient"
 HTTP: Final = "http"
@@ -55,4 +55,4 @@ ALIASES: Final = {"orchestrationClient": DURABLE_CLIENT}
 
 # Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-error-pages#retries
 RETRIED_BY_POLICY: Final = frozenset({TIMER_TRIGGER})
-"""Triggers for which a function's retry policy has an effect."""
+"""The triggers whose functions are retried by their retry policies."""

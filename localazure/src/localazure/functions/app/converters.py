@@ -1,8 +1,8 @@
 """Converts triggers' data to functions' arguments, and results back, with the SDK's converters.
 
-The Python worker converts with the registry of `azure.functions`; so does this host, hence a value
-that does not convert here does not convert on Azure. Only the fall-back for bindings that the
-registry does not know (annotated `str` or `bytes`) is the worker's and thus written anew.
+The Python worker and this host both convert with the registry of `azure.functions`, so a value that
+does not convert here does not convert on Azure either. The fallback for bindings that the registry
+does not know (annotated `str` or `bytes`) is part of the worker and is reimplemented here.
 
 Source: https://github.com/Azure/azure-functions-python-worker (bindings)
 """
@@ -19,11 +19,11 @@ GENERIC = "generic"
 
 
 class GenericConverter:
-    """Plain text and bytes, for kinds of bindings that the SDK does not know."""
+    """Converts text and bytes for kinds of bindings that the SDK does not know."""
 
     @classmethod
     def check_input_type_annotation(cls, pytype: type) -> bool:
-        """Whether a parameter may have this annotation."""
+        """Whether an input parameter may have this annotation."""
         return issubclass(pytype, str | bytes)
 
     @classmethod
@@ -33,14 +33,14 @@ class GenericConverter:
 
     @classmethod
     def decode(cls, data: Datum, *, trigger_metadata: Mapping[str, Datum]) -> Any:  # noqa: ARG003 - the SDK's signature
-        """The text or bytes, unchanged."""
+        """Return the text or bytes unchanged."""
         if data.type not in {"string", "bytes", "json", None}:
             raise ValueError(f"a {data.type!r} value cannot be handed to a str or bytes parameter")
         return data.value
 
     @classmethod
     def encode(cls, obj: Any, *, expected_type: type | None) -> Datum:  # noqa: ARG003 - the SDK's signature
-        """Text, bytes or None."""
+        """Encode text, bytes or None."""
         match obj:
             case None:
                 return Datum(None, None)
@@ -53,7 +53,7 @@ class GenericConverter:
 
     @classmethod
     def has_implicit_output(cls) -> bool:
-        """Whether a return value needs no binding of its own."""
+        """Whether a function may return a value without a $return binding."""
         return True
 
 
@@ -63,12 +63,12 @@ def converter(kind: str) -> Any:
 
 
 def has_implicit_output(kind: str) -> bool:
-    """Whether a function with such a binding may return a value without an output binding."""
+    """Whether a function with this kind of binding may return a value without an output binding."""
     return bool(getattr(converter(kind), "has_implicit_output", lambda: False)())
 
 
 def decode(kind: str, datum: Datum, metadata: Mapping[str, Datum]) -> Any:
-    """The argument of a function for a binding.
+    """The function's argument for a binding.
 
     Raises:
         TypeError: the binding does not take such a value.
@@ -80,7 +80,7 @@ def decode(kind: str, datum: Datum, metadata: Mapping[str, Datum]) -> Any:
 
 
 def encode(kind: str, value: Any, python_type: type | None) -> Datum:
-    """The encoded value of a binding, from a value that a function returned or set.
+    """Encode a value that a function returned or set, for its binding.
 
     Raises:
         TypeError: the binding does not take such a value.

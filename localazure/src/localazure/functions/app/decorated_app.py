@@ -19,23 +19,23 @@ from localazure.functions.errors import AppLoadError
 
 
 def read(script: Path) -> list[Definition]:
-    """Import an app's script and index its functions; its folder is on the import path.
+    """Import an app's script and index its functions; the app's folder is on the import path.
 
     Raises:
-        AppLoadError: it cannot be imported, or not be indexed.
+        AppLoadError: the script cannot be imported, or its functions cannot be indexed.
     """
     return index(_find_register(_import(script), script), script)
 
 
 def index(register: azure.functions.FunctionRegister, script: Path) -> list[Definition]:
-    """The functions of an app that the script defines.
+    """The functions that an app's script defines.
 
     Raises:
         AppLoadError: they cannot be indexed.
     """
     try:
         indexed: list[Function] = register.get_functions()
-    except Exception as error:  # any error of the SDK in the author's decorators
+    except Exception as error:  # the SDK may raise any error in the author's decorators
         raise AppLoadError(f"{script}: {error}") from error
     return [_define(function, script.parent) for function in indexed]
 
@@ -43,7 +43,7 @@ def index(register: azure.functions.FunctionRegister, script: Path) -> list[Defi
 def _import(script: Path) -> Any:
     try:
         return importlib.import_module(script.stem)
-    except (Exception, SystemExit) as error:  # any error of the author's code
+    except (Exception, SystemExit) as error:  # the author's code may raise any error
         raise AppLoadError(f"importing {script} failed:\n{users_traceback(error)}") from error
 
 

@@ -1,4 +1,4 @@
-"""The definition of a function in either programming model, not checked yet."""
+"""The unchecked definition of a function in either programming model."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Definition:
-    """One function as defined by its author."""
+    """A function as its author defined it."""
 
     name: str
     directory: Path
-    """Of `context.function_directory`."""
+    """The value of `context.function_directory`."""
     call: Callable[..., Any] | None
-    """None where it could not be imported; `fault` says why."""
+    """None if the function could not be imported; `fault` says why."""
     bindings: tuple[Mapping[str, Any], ...]
-    """Each as function.json has it."""
+    """The bindings in the form of function.json."""
     trigger: str
-    """Name of the binding that is the trigger."""
+    """Name of the trigger's binding."""
     retry: Mapping[str, Any]
-    """Settings of `@app.retry`; empty for no policy."""
+    """The settings of `@app.retry`; empty without a policy."""
     is_disabled: bool = False
     fault: str | None = None
-    """The reason why it cannot run."""
+    """The reason why the function cannot run."""

@@ -1,7 +1,7 @@
 """Binding expressions: `{name}` in a binding's settings, filled from the trigger's data.
 
-Names are looked up in any case; dots lead into JSON objects. `{rand-guid}`, `{datetime}` and
-`{sys.…}` are always there. Doubled braces stand for themselves.
+Names ignore case; dots select members of JSON objects. `{rand-guid}`, `{datetime}` and `{sys.…}`
+are always available. A doubled brace is a literal brace.
 
 Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-expressions-patterns
 """
@@ -18,7 +18,7 @@ from typing import Any, Final, cast
 _TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
 _PARAMETER = re.compile(r"[A-Za-z_]\w*")
 
-# .NET's custom date formats, the longest first: those that name blobs and rows.
+# The custom date formats of .NET that are used in the names of blobs and rows.
 _DATE_FORMAT: Final = {
     "yyyy": "%Y",
     "yy": "%y",
@@ -42,11 +42,11 @@ _GUID_FORMATS: Final = {"N": "{0.hex}", "D": "{0}", "B": "{{{0}}}", "P": "({0})"
 
 
 def resolve(template: str, data: Callable[[], Mapping[str, Any]], function: str) -> str:
-    """Fill a template.
+    """Replace the expressions of a template by their values.
 
     Args:
         template: a binding's setting.
-        data: looks up the trigger's data, by name in any case.
+        data: returns the trigger's data; its names ignore case.
         function: name of the function, for `{sys.methodname}`.
 
     Raises:
@@ -104,7 +104,7 @@ def _text(value: Any, format_text: str) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
-        return str(value)  # as .NET spells them
+        return str(value)  # .NET also writes True and False
     return "" if value is None else json.dumps(value)
 
 
@@ -124,7 +124,7 @@ def _date(moment: datetime, format_text: str) -> str:
 
 
 def json_properties(text: str) -> dict[str, Any]:
-    """The members of a JSON object, which expressions may name; other texts have none."""
+    """The members of a JSON object, which expressions may name; empty for any other text."""
     try:
         document: Any = json.loads(text)
     except ValueError:
@@ -133,12 +133,12 @@ def json_properties(text: str) -> dict[str, Any]:
 
 
 def capture_pattern(template: str) -> re.Pattern[str]:
-    """A pattern for the paths that a trigger's template describes, a group for each expression.
+    """A pattern for the paths that match a trigger's template, with a group for each expression.
 
-    As in the real host each expression takes as much as it can.
+    Each expression matches greedily, as in the real host.
 
     Raises:
-        ValueError: an expression is not a plain name, or is there twice.
+        ValueError: an expression is not a plain name, or occurs twice.
     """
     pattern, end = "", 0
     for match in _TOKEN.finditer(template):

@@ -1,6 +1,6 @@
-"""Programming model v1: a folder a function, with a function.json and a script.
+"""Programming model v1: each function is a folder with a function.json and a script.
 
-As on Azure, a function that cannot be imported or read is in error by itself; the others run.
+As on Azure, only a function that cannot be read or imported is in error; the others run.
 
 Sources: https://learn.microsoft.com/azure/azure-functions/functions-reference-python?pivots=python-mode-configuration,
 https://github.com/Azure/azure-functions-python-worker (loader.load_function)
@@ -37,10 +37,10 @@ _DEFAULT_SCRIPTS: Final = ("__init__.py", "main.py")
 
 
 def read(app: Path) -> list[Definition]:
-    """Read and import every function of an app; its folder is on the import path.
+    """Read and import every function of an app; the app's folder is on the import path.
 
     Raises:
-        AppLoadError: there is none.
+        AppLoadError: the app has no functions.
     """
     files = sorted(app.glob(f"*/{FILE_NAME}"))
     if not files:
@@ -55,19 +55,19 @@ def read(app: Path) -> list[Definition]:
 
 
 class _Binding(OpenConfigurationModel):
-    """An entry of `bindings`; its other keys depend on its type."""
+    """An entry of `bindings`; the other keys depend on its type."""
 
     name: str
     type: str
     direction: str | None = None
 
     def settings(self) -> dict[str, Any]:
-        """All of its keys, as the file has them."""
+        """All keys of the entry, as they are in the file."""
         return self.model_dump(by_alias=True, exclude_unset=True)
 
 
 class _File(ConfigurationModel):
-    """function.json; the keys of other languages are ignored."""
+    """function.json; keys for other languages are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -92,7 +92,7 @@ def _define(path: Path) -> Definition | None:
         call = _import(file, directory)
     except (ConfigurationError, ValueError) as error:
         fault = str(error)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - any error of the author's code
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the author's code may raise any error
         fault = f"importing it failed:\n{users_traceback(error)}"
     return Definition(
         name=directory.name,
@@ -139,7 +139,7 @@ def _import(file: _File, directory: Path) -> Callable[..., Any]:
 
 
 def _retry(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A policy with the names of `@app.retry`: maxRetryCount is max_retry_count there."""
+    """Convert a policy to the names of `@app.retry`, such as maxRetryCount to max_retry_count."""
     words = {to_snake(name): value for name, value in settings.items()}
     if "strategy" in words:
         words["strategy"] = to_snake(str(words["strategy"]))

@@ -32,7 +32,7 @@ _SCRIPT_SETTING: Final = "PYTHON_SCRIPT_FILE_NAME"
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedFunction:
-    """A function of the app, checked and ready to be invoked."""
+    """A function of the app that was checked and can be invoked."""
 
     name: str
     directory: Path
@@ -40,27 +40,27 @@ class LoadedFunction:
     is_async: bool = False
     trigger: Binding
     bindings: tuple[Binding, ...] = ()
-    """The trigger among them."""
+    """All bindings, including the trigger."""
     signature: Signature = field(default_factory=Signature)
     retry_policy: RetryPolicy | None = None
     is_disabled: bool = False
     faults: tuple[str, ...] = ()
-    """The reasons why it cannot run although the rest of the app can, one sentence each."""
+    """The reasons why this function cannot run, one sentence each; the rest of the app can."""
 
     @property
     def durable_name(self) -> str:
-        """Its name in the durable engine: that of the trigger, or its own."""
+        """The function's name in the durable engine: the trigger's name, or else its own."""
         field = DURABLE_TRIGGERS.get(self.trigger.kind)
         return str(self.trigger.settings.get(field) or self.name) if field else self.name
 
     def bindings_of(self, kind: str) -> list[Binding]:
-        """Its bindings of one kind."""
+        """The function's bindings of one kind."""
         return [binding for binding in self.bindings if binding.kind == kind]
 
 
 @contextlib.contextmanager
 def importable(app: Path) -> Generator[None]:
-    """Put an app folder on the import path, and remove all of its modules afterwards."""
+    """Put an app folder on the import path; remove the folder and the app's modules on exit."""
     packages = app / ".python_packages" / "lib" / "site-packages"
     added = [str(app), *([str(packages)] if packages.is_dir() else [])]
     before = dict(sys.modules)
@@ -76,7 +76,7 @@ def importable(app: Path) -> Generator[None]:
                 sys.path.remove(path)
         for name in _names_of_apps(sys.modules):
             del sys.modules[name]
-        # All are found before one is deleted: a namespace package asks its parent where it lies.
+        # Find all modules before deleting any: the path of a namespace package needs its parent.
         of_app = [
             name
             for name, module in list(sys.modules.items())
@@ -95,7 +95,7 @@ def _places(module: Any) -> list[str]:
 
 
 def _names_of_apps(modules: Mapping[str, Any]) -> list[str]:
-    """Modules that each app has for itself: its script; extensions, which note that it has them."""
+    """Modules that each app imports anew: its script, and extensions, which hold global state."""
     roots = (Path(DEFAULT_SCRIPT).stem, function_json.PACKAGE, "azurefunctions")
     return [name for name in modules if name.partition(".")[0] in roots]
 
@@ -105,9 +105,9 @@ def load(
 ) -> list[LoadedFunction]:
     """Import the app (see `importable`) and check each of its functions.
 
-    As on Azure, a function of the model v2 that the worker refuses takes the whole app with it,
-    since the worker then indexes nothing. One that only the host refuses (a setting that is
-    missing, a kind of binding that is not there) is loaded with its `faults`, and the others run.
+    As on Azure, if the worker refuses one function of the model v2, no function of the app runs:
+    the worker then indexes nothing. A function that only the host refuses (for a missing setting
+    or an unknown kind of binding) is loaded with its `faults`, and the others run.
 
     Args:
         app: the app's folder, absolute.
@@ -115,8 +115,8 @@ def load(
         only: the functions to load, empty for all of them.
 
     Raises:
-        AppLoadError: it cannot be imported, or functions do not fit their bindings; names all
-            of these at once.
+        AppLoadError: the app cannot be imported, or functions do not match their bindings; names
+        all of these functions.
     """
     script = app / (settings.get(_SCRIPT_SETTING) or DEFAULT_SCRIPT)
     if script.is_file():
@@ -131,7 +131,7 @@ def check_all(definitions: list[Definition], settings: Mapping[str, str]) -> lis
     """Check the functions of an app of the model v2.
 
     Raises:
-        AppLoadError: some do not fit their bindings; names all of these.
+        AppLoadError: some functions do not match their bindings; names all of these functions.
     """
     functions: list[LoadedFunction] = []
     refusals: list[str] = []
@@ -207,7 +207,7 @@ def _check(definition: Definition, settings: Mapping[str, str]) -> LoadedFunctio
 def _read_binding(
     document: Mapping[str, Any], settings: Mapping[str, str], faults: list[str]
 ) -> Binding:
-    """A binding with its app settings resolved; those that are not set are added to the faults."""
+    """A binding with its app settings resolved; adds a fault for each setting that is not set."""
     direction = str(document.get("direction", "in")).upper()
     name, kind = str(document["name"]), str(document["type"])
     kind = ALIASES.get(kind, kind)

@@ -1,4 +1,4 @@
-"""Mistakes in the code of an orchestrator that show before it runs.
+"""Finds mistakes in an orchestrator's code without running it.
 
 Source: https://learn.microsoft.com/azure/azure-functions/durable/durable-functions-code-constraints
 """
@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Final
 
-# Methods of the SDK's context that begin something: without `yield` it is never begun.
+# Methods of the SDK's context that start a step. Without `yield` the step never starts.
 _BEGIN: Final = frozenset(
     {
         "call_activity",
@@ -27,7 +27,7 @@ _BEGIN: Final = frozenset(
 
 
 def faults(call: Callable[..., Any]) -> list[str]:
-    """Why an orchestrator cannot run; of one that the SDK's decorator did not make, nothing."""
+    """Why an orchestrator cannot run; empty for one without the SDK's decorator."""
     function = getattr(call, "orchestrator_function", None)
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         return ["an orchestrator must not be async: write `def`, and `yield` instead of `await`"]
@@ -35,7 +35,7 @@ def faults(call: Callable[..., Any]) -> list[str]:
 
 
 def forgotten_yields(call: Callable[..., Any]) -> str | None:
-    """A warning about an orchestrator that begins steps and yields none of them."""
+    """A warning about an orchestrator that calls steps without any `yield`."""
     function = getattr(call, "orchestrator_function", None)
     code = getattr(function, "__code__", None)
     if code is None or inspect.isgeneratorfunction(function):

@@ -1,4 +1,4 @@
-"""A function's retry policy: number of and delays before further runs after a failure.
+"""A function's retry policy: the number of retries after a failure, and the delays before them.
 
 Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-error-pages#retry-policies
 """
@@ -19,19 +19,19 @@ _INTERVALS: Final = {
     FIXED_DELAY: ("delay_interval", "delay_interval"),
     EXPONENTIAL_BACKOFF: ("minimum_interval", "maximum_interval"),
 }
-"""By strategy, the settings with the minimum and the maximum delay."""
+"""For each strategy, the settings that hold the minimum and the maximum delay."""
 UNLIMITED: Final = -1
 
-# The random part of an exponential delay, as in the WebJobs SDK.
+# The jitter of an exponential delay, as in the WebJobs SDK: a fraction of the delay.
 _JITTER: Final = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
 class RetryPolicy:
-    """Either a fixed delay (minimum = maximum), or one that doubles from minimum to maximum."""
+    """A fixed delay (minimum = maximum), or an exponential one from minimum to maximum."""
 
     max_retry_count: int
-    """-1 is without limit."""
+    """The value -1 means no limit."""
     minimum_delay: timedelta
     maximum_delay: timedelta
     is_exponential: bool
@@ -71,7 +71,7 @@ class RetryPolicy:
         )
 
     def delay_before(self, retry: int, chance: random.Random) -> timedelta | None:
-        """The delay before a retry by its number (from 1), None for no more retries."""
+        """The delay before a retry, given its number (from 1); None if there is no retry."""
         if self.max_retry_count != UNLIMITED and retry > self.max_retry_count:
             return None
         if not self.is_exponential:

@@ -1,8 +1,8 @@
-"""Inputs that are clients of an SDK, such as `azurefunctions.extensions.bindings.blob.BlobClient`.
+"""Inputs that are SDK clients, such as `azurefunctions.extensions.bindings.blob.BlobClient`.
 
-An app that annotates a parameter so has the extension among its packages; the host hands the
-extension a reference to the blob instead of its content, and what it makes of that to the function.
-Nothing here imports an extension: without one loaded, no annotation is such a type.
+An app that uses such an annotation has the extension installed. The host gives the extension a
+reference to the blob instead of the content, and passes the extension's client to the function.
+This module imports no extension: if the app has loaded none, no annotation matches.
 
 Source: https://github.com/Azure/azure-functions-python-extensions
 """
@@ -17,13 +17,13 @@ from typing import Any, Final
 from azure.functions.meta import Datum
 
 REFERENCE: Final = "model_binding_data"
-"""Type of a Datum that refers to a blob, as in the worker's protocol."""
+"""The type of a Datum that refers to a blob, as in the worker's protocol."""
 
 _BASE: Final = "azurefunctions.extensions.base"
 
 
 def is_sdk_type(python_type: object) -> bool:
-    """Whether an annotation asks for a client."""
+    """Whether an annotation is an SDK client."""
     base = sys.modules.get(_BASE)
     return (
         base is not None and isinstance(python_type, type) and issubclass(python_type, base.SdkType)
@@ -31,22 +31,22 @@ def is_sdk_type(python_type: object) -> bool:
 
 
 def accepts(kind: str, python_type: type) -> bool:
-    """Whether an extension makes such a client of that kind of binding."""
+    """Whether an extension can make a client of this type for this kind of binding."""
     converter = sys.modules[_BASE].get_binding_registry().get(kind)
     return converter is not None and bool(converter.check_input_type_annotation(python_type))
 
 
 def blob_reference(connection: str, container: str, name: str) -> Datum:
-    """The reference to a blob that replaces its content; without a name, to its container."""
+    """A reference to a blob, or to its container if the name is empty."""
     content = {"Connection": connection, "ContainerName": container, "BlobName": name}
     return Datum(json.dumps(content), REFERENCE)
 
 
 def decode(kind: str, python_type: type, reference: Datum) -> Any:
-    """The client for a function; this may read from the service.
+    """Have the extension make the client for a function; it may read from the service.
 
     Raises:
-        ValueError: the extension cannot make it.
+        ValueError: the extension cannot make the client.
     """
     base = sys.modules[_BASE]
     # The fields that the extension reads, named as in the worker's protocol.

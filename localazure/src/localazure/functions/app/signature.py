@@ -1,7 +1,7 @@
-"""Whether a function's signature fits its bindings: the rules of the Python worker.
+"""Checks a function's signature against its bindings by the rules of the Python worker.
 
-Source: https://github.com/Azure/azure-functions-python-worker (functions.Registry): the same
-functions are refused, for the same reasons.
+Source: https://github.com/Azure/azure-functions-python-worker (functions.Registry). The worker
+refuses the same functions for the same reasons.
 """
 
 from __future__ import annotations
@@ -21,43 +21,43 @@ RETURN = "$return"
 
 
 class SignatureError(Exception):
-    """A function and its bindings do not fit; the text says why, without the function's name."""
+    """A function does not match its bindings; the text says why, without the function's name."""
 
 
 @dataclass(frozen=True)
 class Binding:
-    """One binding of a function, as function.json would have it."""
+    """A binding of a function, with the fields of function.json."""
 
     name: str
-    """The parameter that it is bound to, or `$return`."""
+    """The parameter of the binding, or `$return`."""
     kind: str
-    """Its `type`, such as `httpTrigger`."""
+    """The binding's `type`, such as `httpTrigger`."""
     is_output: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Every field of its JSON form, app settings already resolved."""
+    """Every field of the JSON form, with app settings resolved."""
     is_reference: bool = False
     """Whether the argument is a reference instead of the content."""
 
     @property
     def connection(self) -> str:
-        """The connection that it names; empty where it names none."""
+        """The name of the binding's connection; empty if it has none."""
         return str(self.settings.get("connection") or "")
 
     @property
     def is_batched(self) -> bool:
-        """Whether a function takes all that has come at once."""
+        """Whether a function takes a batch of messages or events (cardinality many)."""
         return str(self.settings.get("cardinality", "")).lower() == "many"
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """How a bound parameter, or the return value, is converted."""
+    """The conversion of a bound parameter or of the return value."""
 
     converter: str
-    """Kind of the converter: the binding's, or `generic` for one annotated str or bytes."""
+    """Kind of the converter: the binding's kind, or `generic` for str and bytes annotations."""
     python_type: type | None
     is_sdk_type: bool = False
-    """Whether an extension makes a client of it (see `sdk_types`)."""
+    """Whether an extension makes a client for the parameter (see `sdk_types`)."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Signature:
     inputs: Mapping[str, Parameter] = field(default_factory=dict[str, Parameter])
     outputs: Mapping[str, Parameter] = field(default_factory=dict[str, Parameter])
     result: Parameter | None = None
-    """None: the function must return None."""
+    """None if the function must return None."""
     takes_context: bool = False
 
 
@@ -79,7 +79,7 @@ def check(function: Callable[..., Any], bound_to: list[Binding]) -> Signature:
     """
     try:
         annotations = typing.get_type_hints(function)
-    except Exception as error:  # any error of the author's annotations
+    except Exception as error:  # the author's annotations may raise any error
         raise SignatureError(
             f"its annotations cannot be resolved: {type(error).__name__}: {error}"
         ) from error
@@ -195,7 +195,7 @@ def _accepts(kind: str, python_type: Any, *, is_output: bool) -> bool:
     )
     try:
         return bool(check_annotation(python_type))
-    except TypeError:  # issubclass() of a generic: the worker fails on it, too
+    except TypeError:  # issubclass() of a generic; the worker refuses it, too
         return False
 
 
@@ -205,7 +205,7 @@ def _is_out(annotation: Any) -> bool:
 
 
 def _is_generic(annotation: Any) -> bool:
-    # typing.List[str] is generic to the worker, list[str] and X | None are not.
+    # The worker considers typing.List[str] generic, but not list[str] and X | None.
     origin = typing.get_origin(annotation)
     return isinstance(origin, type) and not isinstance(annotation, GenericAlias | UnionType)
 

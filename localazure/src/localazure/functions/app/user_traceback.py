@@ -1,4 +1,4 @@
-"""Failures with tracebacks for the author of an app."""
+"""Tracebacks of failures for the author of an app."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _HEADING: Final = "Traceback (most recent call last):\n"
 
 
 def users_traceback(error: BaseException) -> str:
-    """A failure's traceback, with what caused it.
+    """A failure's traceback, with its causes.
 
-    Left out are the frames of this host, and those of the SDK and of json where others are left.
-    It begins with the frames, without the heading that Python puts before them.
+    Frames of this host are omitted. Frames of the SDK and of json are omitted if other frames
+    remain. The text starts with the frames, without Python's "Traceback" heading.
     """
     told = TracebackException.from_exception(error)
     chain = list(_chain(told))

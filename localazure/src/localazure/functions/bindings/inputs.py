@@ -1,4 +1,4 @@
-"""Input bindings: fetches the inputs of functions besides their trigger.
+"""Input bindings: fetches the inputs of functions other than the trigger.
 
 Sources: https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-blob-input,
 https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-table-input
@@ -20,7 +20,7 @@ NOTHING = Datum(None, None)
 
 
 class InputBindings:
-    """Reads from the storage accounts that bindings name."""
+    """Fetches inputs from the storage accounts that bindings name."""
 
     def __init__(self, storage: StorageClients) -> None:
         self._storage = storage
@@ -34,13 +34,13 @@ class InputBindings:
 
         Raises:
             ValueError: the connection is not configured, or an expression names missing data.
-            Exception: the service refused, or could not be reached.
+            Exception: the service refused the request, or could not be reached.
         """
         return await self._fetchers[binding.kind](binding, setting)
 
     async def _fetch_blob(self, binding: Binding, setting: Setting) -> Datum:
         if binding.is_reference:
-            # It may name a container only.
+            # The path of a reference may be a container without a blob.
             container, _, name = setting("path").lstrip("/").partition("/")
             return sdk_types.blob_reference(binding.connection, container, name)
         from azure.core.exceptions import ResourceNotFoundError
@@ -64,23 +64,23 @@ class InputBindings:
         if extra := setting("filter"):
             parts.append(f"({extra})")
         take = setting("take")
-        # An array even where one row is named: so the worker's own tests of table bindings expect.
+        # Return an array even for a single row: the worker's tests of table bindings expect it.
         rows = await table.query(" and ".join(parts), int(take) if take else None)
         return Datum(json.dumps(rows), "string")
 
 
 def blob_datum(content: bytes, binding: Binding) -> Datum:
-    """A blob as the binding's data type has it: bytes, or text where it is STRING."""
+    """A blob's content in the binding's data type: text for STRING, otherwise bytes."""
     data_type = binding.settings.get("dataType")
     is_text = str(data_type).upper() in {"STRING", "0"}
     return Datum(content.decode(), "string") if is_text else Datum(content, "bytes")
 
 
 def split_path(path: str) -> tuple[str, str]:
-    """Container and name of a blob's path.
+    """Split a blob's path into the container and the blob's name.
 
     Raises:
-        ValueError: it is no such path.
+        ValueError: the path is not of the form CONTAINER/NAME.
     """
     container, _, name = path.lstrip("/").partition("/")
     if not container or not name:

@@ -1,9 +1,9 @@
 """Output bindings: sends the outputs of functions.
 
-Messages to people (Twilio, SendGrid) are not sent but written to the log.
+Messages to people (Twilio, SendGrid) are written to the log instead of sent.
 
-A value that cannot be sent fails the invocation, as on Azure. Clients are opened when first needed
-and kept: the SDK takes up to a second to close one. So are the SDKs imported.
+A value that cannot be sent fails the invocation, as on Azure. SDKs are imported and clients opened
+at first use. Clients are then kept, since the SDK takes up to a second to close one.
 
 Sources: https://learn.microsoft.com/azure/azure-functions/functions-bindings-service-bus-output,
 https://learn.microsoft.com/azure/azure-functions/functions-bindings-event-grid-output
@@ -56,8 +56,8 @@ class OutputBindings:
         """Send an encoded value to an output other than http.
 
         Raises:
-            ValueError: the connection is not configured, or the value is not what it takes.
-            Exception: the service refused it.
+            ValueError: the connection is not configured, or the output does not accept the value.
+            Exception: the service refused the value.
         """
         await self._senders[binding.kind](binding, value, setting)
 
@@ -133,7 +133,7 @@ class OutputBindings:
 
 
 def _events(value: Datum) -> list[Any]:
-    """The events of a value: one or an array of them, each an object or its JSON text."""
+    """The events of a value: one event or an array, each an object or its JSON text."""
     document: Any = json.loads(value.value)
     items: list[Any] = document if isinstance(document, list) else [document]
     events = [json.loads(item) if isinstance(item, str) else item for item in items]

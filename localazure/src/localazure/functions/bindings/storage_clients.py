@@ -1,6 +1,6 @@
-"""Clients of the storage accounts that an app's bindings name, opened when first needed.
+"""Clients of the storage accounts that an app's bindings name, opened at first use.
 
-So are the SDKs imported: each takes a tenth of a second.
+SDKs are imported at first use, too: each import takes a tenth of a second.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ if TYPE_CHECKING:
 
 
 async def upload_blob(container: ContainerClient, name: str, content: Any) -> None:
-    """Upload a blob, or overwrite it, and make the container where there is none yet.
+    """Upload or overwrite a blob; create the container if it is missing.
 
     Raises:
-        AzureError: storage did not answer, or refused.
+        AzureError: storage did not respond, or refused the request.
     """
     from azure.core.exceptions import ResourceExistsError, ResourceNotFoundError
 
     try:
         await container.upload_blob(name, content, overwrite=True)
     except ResourceNotFoundError:
-        with contextlib.suppress(ResourceExistsError):  # another client made it meanwhile
+        with contextlib.suppress(ResourceExistsError):  # another client just created it
             await container.create_container()
         await container.upload_blob(name, content, overwrite=True)
 
 
 class StorageClients:
-    """One client for each service of each connection, kept until the end.
+    """One client for each service of each connection, kept open until `close`.
 
-    All of its methods raise ValueError where the connection is not configured.
+    All methods raise ValueError if the connection is not configured.
     """
 
     def __init__(self, settings: Mapping[str, str]) -> None:
@@ -55,7 +55,7 @@ class StorageClients:
         self._opening = asyncio.Lock()
 
     def check(self, connection: str, service: Service) -> None:
-        """See that a connection is configured."""
+        """Check that a connection is configured."""
         find_endpoint(connection, service, self._settings)
 
     async def blobs(self, connection: str) -> BlobServiceClient:
@@ -105,7 +105,7 @@ class StorageClients:
 
     async def _open_tables(self, endpoint: Endpoint) -> StorageRest:
         credential = await self._identity(endpoint) if endpoint.needs_identity else None
-        # aiohttp's own context is older than the app's settings, SSL_CERT_FILE among them.
+        # aiohttp created its default context at import, without the app's SSL_CERT_FILE.
         connector = aiohttp.TCPConnector(ssl=ssl.create_default_context())
         session = await self._resources.enter_async_context(
             aiohttp.ClientSession(connector=connector)

@@ -20,20 +20,20 @@ from localazure.functions.worker.invocation import Setting
 
 
 class StorageOutputs:
-    """Writes outputs of functions; creates a missing container, queue or table."""
+    """Writes functions' outputs; creates a missing container, queue or table."""
 
     def __init__(self, storage: StorageClients, queue_options: QueueOptions) -> None:
         self._storage = storage
         self._queue_options = queue_options
 
     async def write_blob(self, binding: Binding, value: Datum, setting: Setting) -> None:
-        """Upload a blob, or overwrite it."""
+        """Upload or overwrite a blob."""
         container, name = split_path(setting("path"))
         service = await self._storage.blobs(binding.connection)
         await upload_blob(service.get_container_client(container), name, value.value)
 
     async def put_messages(self, binding: Binding, value: Datum, setting: Setting) -> None:
-        """Send a message, or each of an array."""
+        """Send one message or each message of an array."""
         from localazure.storage_client.queue import encode
 
         queue = await self._storage.queue(binding.connection, setting("queueName").lower())
@@ -41,10 +41,10 @@ class StorageOutputs:
             await queue.put(encode(content, is_base64=self._queue_options.is_base64))
 
     async def insert_entities(self, binding: Binding, value: Datum, setting: Setting) -> None:
-        """Add an entity, or each of an array; one that is there already is an error, as on Azure.
+        """Insert one entity or an array of them; an existing entity is an error, as on Azure.
 
         Raises:
-            ValueError: it is not a JSON object and no array of them, or has no keys.
+            ValueError: the value is not a JSON object or an array of objects, or a key is missing.
         """
         table = await self._storage.table(binding.connection, setting("tableName"))
         for entity in table_entities(value, setting("partitionKey"), setting("rowKey")):
@@ -52,7 +52,7 @@ class StorageOutputs:
 
 
 def queue_contents(value: Datum) -> list[str | bytes]:
-    """The messages of a value: text, bytes, or what the SDK made of QueueMessages and lists."""
+    """The messages of a value: text, bytes, or the SDK's JSON of QueueMessages and lists."""
     if value.type != "json":
         return [value.value]
     document: Any = json.loads(value.value)
@@ -61,17 +61,17 @@ def queue_contents(value: Datum) -> list[str | bytes]:
 
 
 def table_entities(value: Datum, partition_key: str, row_key: str) -> list[dict[str, Any]]:
-    """The entities of a value, with the binding's keys where they have none of their own.
+    """The entities of a value, with the binding's keys for entities without keys.
 
     Raises:
-        ValueError: it holds something else, or a key is missing.
+        ValueError: the value holds something other than entities, or a key is missing.
     """
     document: Any = json.loads(value.value)
     items = cast("list[Any]", document if isinstance(document, list) else [document])
     entities: list[dict[str, Any]] = []
     for item in items:
         if not isinstance(item, dict):
-            raise ValueError("a table output takes an entity, a JSON object, or an array of them")  # noqa: TRY004 - a fault of the text
+            raise ValueError("a table output takes an entity, a JSON object, or an array of them")  # noqa: TRY004 - the text is invalid
         keys = {"PartitionKey": partition_key, "RowKey": row_key}
         entity = {**{name: key for name, key in keys.items() if key}, **item}
         if missing := keys.keys() - entity.keys():

@@ -1,4 +1,4 @@
-"""Storage tables, as far as bindings need them: read entities, insert one.
+"""Storage tables: the operations that bindings need (query entities, insert an entity).
 
 Source: https://learn.microsoft.com/rest/api/storageservices/table-service-rest-api
 """
@@ -21,16 +21,16 @@ _JSON: Final = {"content-type": "application/json"}
 
 
 class StorageTable:
-    """One table."""
+    """A client of one table."""
 
     def __init__(self, service: StorageRest, name: str) -> None:
         self._service = service
         self._name = name
 
     async def query(self, filter_text: str, limit: int | None) -> list[dict[str, Any]]:
-        """Entities that an OData filter lets pass, so many at most; none if there is no table.
+        """At most `limit` entities that match an OData filter; none if the table is missing.
 
-        See `StorageRest.request` for what this and `insert` raise.
+        See `StorageRest.request` for the errors of this method and of `insert`.
         """
         found: list[dict[str, Any]] = []
         query = {"$filter": filter_text} if filter_text else {}
@@ -46,7 +46,7 @@ class StorageTable:
                     return []
                 raise
             found += json.loads(answer.body)["value"]
-            # Names of headers in any case: aiohttp's are.
+            # aiohttp's headers ignore case.
             partition = answer.headers.get("x-ms-continuation-NextPartitionKey")
             if partition is None:
                 break
@@ -56,7 +56,7 @@ class StorageTable:
         return found
 
     async def insert(self, entity: Mapping[str, Any]) -> None:
-        """Add an entity, and the table where there is none yet, as the real host does."""
+        """Insert an entity; create the table if it is missing, as the real host does."""
         path, body = f"/{quote(self._name)}", json.dumps(entity).encode()
         headers = {**_HEADERS, **_JSON, "prefer": "return-no-content"}
         try:
@@ -77,5 +77,5 @@ class StorageTable:
 
 
 def quoted(text: str) -> str:
-    """A string literal of an OData filter."""
+    """Quote text as a string literal of an OData filter."""
     return "'" + text.replace("'", "''") + "'"

@@ -1,4 +1,4 @@
-"""App settings: local.settings.json, the process environment, and what bindings refer to by name.
+"""App settings: local.settings.json, the process environment, and references in bindings.
 
 Source: https://learn.microsoft.com/azure/azure-functions/functions-develop-local#local-settings-file
 """
@@ -48,20 +48,20 @@ class _Host(ConfigurationModel):
 
     @property
     def cors(self) -> CorsPolicy:
-        """Which web pages may call."""
+        """The web pages that may call."""
         return CorsPolicy.parse(self.origins, allows_credentials=self.cors_credentials)
 
 
 class LocalSettings(ConfigurationModel):
-    """local.settings.json, as func takes it: other keys are those of other tools.
+    """local.settings.json, as func reads it: unknown keys belong to other tools.
 
-    An absent file is one without keys.
+    A missing file is the same as an empty one.
     """
 
     model_config = ConfigDict(alias_generator=to_pascal, extra="ignore")
 
     is_encrypted: bool = False
-    # func takes scalars as .NET's configuration does; anything else is not an app setting.
+    # Like .NET's configuration, func accepts scalars; other values are not app settings.
     values: dict[str, bool | int | float | str] = Field(default_factory=dict)
     connection_strings: dict[str, _ConnectionString | str] = Field(default_factory=dict)
     host: _Host = Field(default_factory=_Host)
@@ -78,7 +78,7 @@ class LocalSettings(ConfigurationModel):
         """Read an app folder's file.
 
         Raises:
-            ConfigurationError: the file is malformed or encrypted; no value is shown.
+            ConfigurationError: the file is malformed or encrypted; the text contains no values.
         """
         try:
             return read_configuration(app / FILE_NAME, cls, shows_values=False)
@@ -87,7 +87,7 @@ class LocalSettings(ConfigurationModel):
 
     @property
     def app_settings(self) -> dict[str, str]:
-        """Connection strings among them as `ConnectionStrings:NAME`."""
+        """The app settings, including connection strings as `ConnectionStrings:NAME`."""
         settings = {name: _as_text(value) for name, value in self.values.items()}
         for name, one in self.connection_strings.items():
             text = one.connection_string if isinstance(one, _ConnectionString) else one
@@ -103,7 +103,7 @@ def resolve_references(text: str, settings: Mapping[str, str]) -> str:
     """Replace each `%NAME%` by the app setting NAME.
 
     Raises:
-        ValueError: there is no such setting.
+        ValueError: the setting does not exist.
 
     Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-expressions-patterns
     """
@@ -120,7 +120,7 @@ def resolve_references(text: str, settings: Mapping[str, str]) -> str:
 
 
 def is_disabled(function_name: str, settings: Mapping[str, str]) -> bool:
-    """Whether an app setting switches a function off.
+    """Whether an app setting disables a function.
 
     Source: https://learn.microsoft.com/azure/azure-functions/disable-function
     """
@@ -130,7 +130,7 @@ def is_disabled(function_name: str, settings: Mapping[str, str]) -> bool:
 
 @contextlib.contextmanager
 def process_environment(values: Mapping[str, str]) -> Generator[None]:
-    """Have these in the process environment, which is as it was before afterwards."""
+    """Add values to the process environment; restore it on exit."""
     before = dict(os.environ)
     os.environ.update(values)
     try:
@@ -141,10 +141,10 @@ def process_environment(values: Mapping[str, str]) -> Generator[None]:
 
 
 def time_zone(settings: Mapping[str, str]) -> tzinfo:
-    """The zone of NCRONTAB expressions: UTC as on Azure, unless WEBSITE_TIME_ZONE says another.
+    """The time zone of NCRONTAB expressions: WEBSITE_TIME_ZONE, or UTC by default, as on Azure.
 
     Raises:
-        AppLoadError: there is no such zone.
+        AppLoadError: the time zone does not exist.
     """
     name = settings.get(TIME_ZONE_SETTING)
     if not name:
@@ -159,10 +159,10 @@ def time_zone(settings: Mapping[str, str]) -> tzinfo:
 
 
 def number_above_zero(settings: Mapping[str, str], name: str, default: float) -> float:
-    """A number in the app settings, or what it is without one.
+    """A number from the app settings, or the default.
 
     Raises:
-        AppLoadError: it is none, or not above 0.
+        AppLoadError: the value is not a number, or not above 0.
     """
     text = settings.get(name) or str(default)
     try:

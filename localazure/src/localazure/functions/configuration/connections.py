@@ -1,7 +1,7 @@
 """Connections that bindings name: an app setting with a secret, or settings for an identity.
 
-`NAME` (or `AzureWebJobsNAME`) holds a connection string; `NAME__fullyQualifiedNamespace` and its
-like name the service, and DefaultAzureCredential says who asks.
+`NAME` (or `AzureWebJobsNAME`) holds a connection string. Settings such as
+`NAME__fullyQualifiedNamespace` name the service; DefaultAzureCredential then supplies the identity.
 
 Source: https://learn.microsoft.com/azure/azure-functions/functions-reference#connections
 """
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 _WEBJOBS_PREFIX = "AzureWebJobs"
 DEFAULT_SERVICE_BUS = "AzureWebJobsServiceBus"
-"""Of bindings that name no connection."""
+"""The connection of bindings that name none."""
 
 
 def setting(name: str, settings: Mapping[str, str]) -> str | None:
-    """An app setting by the name that a binding gives, with or without AzureWebJobs in front.
+    """An app setting by the name in a binding, with or without the prefix AzureWebJobs.
 
     Raises:
-        ValueError: the name is a connection string or an address; it is not shown, for its key.
+        ValueError: the name is a connection string or an address, which the text does not repeat.
     """
     if any(mark in name for mark in ("=", ";", "://")):
         raise ValueError(
@@ -49,7 +49,7 @@ def check_service_bus(connection: str, settings: Mapping[str, str]) -> None:
     """Check that a Service Bus connection is configured.
 
     Raises:
-        ValueError: names the settings that would be.
+        ValueError: the connection is not configured; names the settings to set.
     """
     if not (
         setting(connection, settings) or setting(f"{connection}__fullyQualifiedNamespace", settings)
@@ -64,10 +64,10 @@ def check_service_bus(connection: str, settings: Mapping[str, str]) -> None:
 async def service_bus_client(
     connection: str, settings: Mapping[str, str], **options: Any
 ) -> AsyncGenerator[ServiceBusClient]:
-    """A client for a Service Bus connection, by the name that a binding gives; closed afterwards.
+    """A client for a Service Bus connection, by the name in a binding; closed on exit.
 
     Raises:
-        ValueError: it is not configured, or the connection string is malformed.
+        ValueError: the connection is not configured, or its connection string is malformed.
     """
     from azure.servicebus.aio import ServiceBusClient
 

@@ -1,4 +1,4 @@
-"""host.json: the settings that this host follows, and a warning for each of the others.
+"""host.json: the settings that this host supports, and a warning for each other setting.
 
 Source: https://learn.microsoft.com/azure/azure-functions/functions-host-json
 """
@@ -35,7 +35,7 @@ from localazure.functions.errors import AppLoadError
 
 FILE_NAME = "host.json"
 
-# The default of every plan but Consumption, and of Flex Consumption.
+# The default of every plan except Consumption (Flex Consumption has it, too).
 DEFAULT_FUNCTION_TIMEOUT: Final = timedelta(minutes=30)
 _UNLIMITED: Final = -1
 
@@ -65,7 +65,7 @@ def _as_limit(value: Any) -> Any:
 Timespan = Annotated[timedelta, BeforeValidator(_as_timespan)]
 Timeout = Annotated[timedelta | None, BeforeValidator(_as_timeout)]
 Limit = Annotated[Annotated[int, Field(gt=0)] | None, BeforeValidator(_as_limit)]
-"""-1 is no limit, None here."""
+"""-1 in the file means no limit and becomes None."""
 
 
 class HttpOptions(OpenConfigurationModel):
@@ -76,11 +76,11 @@ class HttpOptions(OpenConfigurationModel):
 
     route_prefix: str = "api"
     max_outstanding_requests: Limit = None
-    """Requests at work and waiting at a time; None, the default of all plans but one, no limit."""
+    """Running and waiting requests; None means no limit, the default of all plans except one."""
     max_concurrent_requests: Limit = None
-    """Requests at work at a time; None is no limit."""
+    """Concurrently running requests; None means no limit."""
     custom_headers: dict[str, str] = Field(default_factory=dict)
-    """Added to every answer that does not have them."""
+    """Headers to add to every response that does not have them."""
 
     @field_validator("route_prefix")
     @classmethod
@@ -96,7 +96,7 @@ class ServiceBusOptions(OpenConfigurationModel):
 
     prefetch_count: int = Field(default=0, ge=0)
     max_concurrent_calls: int = Field(default=16, gt=0)
-    """Invocations at a time of one function. The real default is 16 for each core."""
+    """Concurrent invocations of one function. The real default is 16 for each core."""
     max_message_batch_size: int = Field(default=1000, gt=0)
     auto_complete_messages: bool = True
     max_auto_lock_renewal_duration: Timespan = timedelta(minutes=5)
@@ -104,7 +104,7 @@ class ServiceBusOptions(OpenConfigurationModel):
     @model_validator(mode="before")
     @classmethod
     def _names_of_extension_4(cls, value: Any) -> Any:
-        """`autoComplete`, the name of extension 4.x, is still met in the wild; that of 5.x wins."""
+        """Accept `autoComplete`, the name in extension 4.x; the name in 5.x has precedence."""
         if not isinstance(value, dict) or "autoComplete" not in value:
             return value
         section = dict(cast("dict[str, Any]", value))
@@ -119,16 +119,16 @@ class QueueOptions(OpenConfigurationModel):
     """
 
     batch_size: int = Field(default=16, ge=1, le=32)
-    """Messages of one request."""
+    """The most messages to receive in one request."""
     new_batch_threshold: int = Field(
         default_factory=lambda options: options.get("batch_size", 0) // 2, ge=0
     )
-    """So few at work that more are asked for."""
+    """Request more messages when at most this number is being processed."""
     max_dequeue_count: int = Field(default=5, gt=0)
     visibility_timeout: Timespan = timedelta(0)
-    """How long a message that failed stays hidden."""
+    """How long a failed message stays hidden."""
     max_polling_interval: Timespan = timedelta(seconds=2)
-    """The real default where AZURE_FUNCTIONS_ENVIRONMENT is Development; else it is a minute."""
+    """The real default in AZURE_FUNCTIONS_ENVIRONMENT=Development; elsewhere it is a minute."""
     message_encoding: Literal["base64", "none"] = "base64"
 
     @field_validator("message_encoding", mode="before")
@@ -138,7 +138,7 @@ class QueueOptions(OpenConfigurationModel):
 
     @property
     def is_base64(self) -> bool:
-        """Whether messages are base64."""
+        """Whether messages are encoded in base64."""
         return self.message_encoding == "base64"
 
 
@@ -180,23 +180,23 @@ class HostOptions(OpenConfigurationModel):
 
     version: Literal["2.0"]
     function_timeout: Timeout = DEFAULT_FUNCTION_TIMEOUT
-    """How long a function may run; None is no limit (`-1`)."""
+    """The time limit of an invocation; None means no limit (`-1`)."""
     functions: tuple[str, ...] = ()
-    """If not empty, the only functions to run."""
+    """The only functions to run; empty for all functions."""
     logging: _Logging = Field(default_factory=_Logging)
     extensions: Extensions = Field(default_factory=Extensions)
     _warnings: tuple[str, ...] = PrivateAttr(default=())
 
     @property
     def log_levels(self) -> dict[str, int]:
-        """Category prefix (`default` for all) to a level of the logging module."""
+        """The `logging` level of each category prefix (`default` for all categories)."""
         return {
             category: _LEVELS[name.lower()] for category, name in self.logging.log_level.items()
         }
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Settings without effect here, one sentence each, with file and line."""
+        """A sentence for each setting without effect in this host, with file and line."""
         return self._warnings
 
     @classmethod
@@ -204,8 +204,8 @@ class HostOptions(OpenConfigurationModel):
         """Read an app folder's host.json.
 
         Raises:
-            AppLoadError: it is missing.
-            ConfigurationError: it is wrong; names file, line, key and value.
+            AppLoadError: the file is missing.
+            ConfigurationError: the file is invalid; names file, line, key and value.
         """
         path = app / FILE_NAME
         try:
@@ -216,13 +216,13 @@ class HostOptions(OpenConfigurationModel):
                 'The least one is {"version": "2.0"}'
             ) from None
         if isinstance(document, dict):
-            # As on Azure, AzureFunctionsJobHost__logging__logLevel__default and its like override.
+            # As on Azure, variables like AzureFunctionsJobHost__functionTimeout override the file.
             _override(cast("dict[str, Any]", document), dict(os.environ))
         options = validate(document, cls, origin=str(path), text=text)
         by_line = sorted(
             (line_of(text, location), warning) for location, warning in _without_effect(options)
         )
-        options._warnings = tuple(f"{path}:{line}: {warning}" for line, warning in by_line)  # noqa: SLF001 - of this very class
+        options._warnings = tuple(f"{path}:{line}: {warning}" for line, warning in by_line)  # noqa: SLF001 - an attribute of this class
         return options
 
 
@@ -241,7 +241,7 @@ def _override(document: dict[str, Any], environment: dict[str, str]) -> None:
 
 
 def _without_effect(options: HostOptions) -> Iterator[tuple[tuple[Step, ...], str]]:
-    """Settings without effect here: where each stands, and a sentence about it."""
+    """The settings without effect in this host: location, and a sentence for the warning."""
     for location in _unknown_keys(options, ()):
         key = ".".join(map(str, location))
         if key == "extensions.http.dynamicThrottlesEnabled":

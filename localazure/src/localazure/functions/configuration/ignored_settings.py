@@ -1,6 +1,6 @@
-"""host.json: the settings that the real host knows and this one ignores.
+"""host.json: the settings that the real host knows and this host ignores.
 
-They have a meaning on Azure only, or none for Python. Pure: no I/O.
+They have an effect on Azure only, or not for Python. This module does no I/O.
 
 Sources: https://learn.microsoft.com/azure/azure-functions/functions-host-json,
 https://learn.microsoft.com/azure/azure-functions/durable/durable-functions-bindings#host-json
@@ -48,13 +48,13 @@ _IGNORED: Final = frozenset(
         "extensions.durableTask.maxQueuePollingInterval",
         "extensions.durableTask.notifications",
         "extensions.durableTask.overridableExistingInstanceStates",
-        "extensions.durableTask.storeInputsInOrchestrationHistory",  # the engine always does
+        "extensions.durableTask.storeInputsInOrchestrationHistory",  # the engine always stores them
         "extensions.durableTask.tracing",
         "extensions.durableTask.useGracefulShutdown",
     }
 )
 
-# The providers' settings together: Azure Storage, the scheduler, MSSQL and Netherite.
+# The settings of all providers: Azure Storage, Durable Task Scheduler, MSSQL and Netherite.
 _STORAGE_PROVIDER: Final = """
     type connectionName connectionStringName controlQueueBatchSize controlQueueBufferThreshold
     controlQueueVisibilityTimeout maxQueuePollingInterval partitionCount
@@ -100,11 +100,11 @@ _BELOW: Final = {
 
 
 IGNORED: Final = _IGNORED | {f"{section}.{key}" for section, keys in _BELOW.items() for key in keys}
-"""Sections and settings, as `section.setting`."""
+"""Ignored sections and settings, in the form `section.setting`."""
 
 
 def unknown_below(location: tuple[Step, ...], value: Any) -> Iterator[tuple[Step, ...]]:
-    """Where keys stand in an ignored section that the real host does not know."""
+    """The locations of keys in an ignored section that the real host does not know."""
     known = _BELOW.get(".".join(map(str, location)))
     if known is None or not isinstance(value, Mapping):
         return

@@ -1,6 +1,6 @@
-"""Hosting plans: what each of them limits, refuses or ignores.
+"""Hosting plans, and the settings that each plan limits, refuses or ignores.
 
-Without a plan the host refuses nothing that one of the plans allows.
+Without a plan, the host accepts everything that any plan allows.
 
 Source: https://learn.microsoft.com/azure/azure-functions/functions-scale
 """
@@ -22,7 +22,7 @@ _LOG = logging.getLogger(logs.HOST_LOGGER)
 
 
 class Plan(StrEnum):
-    """A hosting plan, by the name that the command line takes."""
+    """A hosting plan, by its name on the command line."""
 
     FLEX = "flex"
     CONSUMPTION = "consumption"
@@ -31,10 +31,10 @@ class Plan(StrEnum):
 
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> Plan | None:
-        """The plan that the app settings name, None for none.
+        """The plan that the app settings name, or None.
 
         Raises:
-            AppLoadError: there is no such plan.
+            AppLoadError: the plan does not exist.
         """
         name = settings.get(PLAN, "").lower()
         if not name:
@@ -46,10 +46,10 @@ class Plan(StrEnum):
     def function_timeout(
         self, configured: timedelta | None, *, is_default: bool
     ) -> timedelta | None:
-        """How long a function may run on this plan; None is no limit, as in host.json.
+        """The time limit of an invocation on this plan; None means no limit, as in host.json.
 
         Raises:
-            AppLoadError: the plan does not allow it.
+            AppLoadError: the plan does not allow the configured limit.
         """
         if self is not Plan.CONSUMPTION:
             return configured
@@ -64,7 +64,7 @@ class Plan(StrEnum):
         return configured
 
     def time_zone(self, settings: Mapping[str, str]) -> tzinfo:
-        """The zone of NCRONTAB expressions; raises as `app_settings.time_zone`.
+        """The time zone of NCRONTAB expressions; raises the errors of `app_settings.time_zone`.
 
         Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-timer#ncrontab-time-zones
         """

@@ -1,4 +1,4 @@
-"""Several hosts of one app on one task hub: how many, and how long one may not answer."""
+"""Several hosts of one app on one task hub: their number, and the length of their leases."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from localazure.runtime.environment import HOSTS, LEASE_SECONDS
 # https://github.com/Azure/durabletask/blob/main/src/DurableTask.AzureStorage/AzureStorageOrchestrationServiceSettings.cs
 DEFAULT_LEASE_SECONDS: Final = 30.0
 INSTANCE_ID: Final = "WEBSITE_INSTANCE_ID"
-"""The app setting that tells an app on which of its hosts it runs, as on Azure."""
+"""The app setting that identifies the host on which the app runs, as on Azure."""
 
 
 def sharing_of(settings: Mapping[str, str]) -> Sharing | None:
-    """One host's share of what several hosts serve, by the app settings; None: it has it alone.
+    """How this host shares the task hub, by the app settings; None if it is the only host.
 
     Raises:
         AppLoadError: a setting is not a number above zero.

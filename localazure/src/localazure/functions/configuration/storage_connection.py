@@ -16,17 +16,17 @@ from localazure.storage_client.service import Service
 
 DEFAULT_CONNECTION: Final = "AzureWebJobsStorage"
 HOSTS_CONTAINER: Final = "azure-webjobs-hosts"
-"""The host's own container in the account of that connection."""
+"""The container of the host in the account of the default connection."""
 
-# Azurite's own defaults, which UseDevelopmentStorage=true stands for.
+# The default ports of Azurite, to which UseDevelopmentStorage=true refers.
 _DEVELOPMENT_PORTS: Final = {Service.BLOB: 10000, Service.QUEUE: 10001, Service.TABLE: 10002}
 
 
 def find_endpoint(connection: str, service: Service, settings: Mapping[str, str]) -> Endpoint:
-    """The account of a binding's connection, for one service.
+    """The endpoint of one service of a binding's storage account.
 
     Raises:
-        ValueError: it is not configured or malformed; names the settings, never their values.
+        ValueError: the connection is not configured or malformed; names settings without values.
     """
     name = connection or DEFAULT_CONNECTION
     text = setting(name, settings)

@@ -1,4 +1,4 @@
-"""Durations as .NET writes them: `[-][d.]hh:mm:ss[.fffffff]`, the form of all of host.json.
+"""Durations in .NET's format `[-][d.]hh:mm:ss[.fffffff]`, which host.json uses.
 
 Source: https://learn.microsoft.com/dotnet/standard/base-types/standard-timespan-format-strings
 """
@@ -17,7 +17,7 @@ def parse_timespan(text: str) -> timedelta:
     """Parse a duration of zero or more.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not such a duration.
     """
     match = _TIMESPAN.fullmatch(text.strip())
     if match is None:

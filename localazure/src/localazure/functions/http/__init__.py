@@ -1,1 +1,1 @@
-"""HTTP: routes, keys, CORS, limits, and web frameworks."""
+"""HTTP: routes, keys, CORS, limits and web frameworks."""

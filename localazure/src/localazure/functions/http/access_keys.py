@@ -1,4 +1,4 @@
-"""Access keys, and what each of them authorizes.
+"""Access keys, and the requests that each key authorizes.
 
 Source: https://learn.microsoft.com/azure/azure-functions/function-keys-how-to
 """
@@ -30,19 +30,19 @@ class KeyRing:
     """The keys of one host."""
 
     master: str
-    """Opens everything."""
+    """The key that authorizes every request."""
     host: str
-    """Opens every function of level `function`."""
+    """The key that authorizes requests to every function of level `function`."""
     system: str
-    """Opens the webhooks of extensions."""
+    """The key that authorizes requests to the webhooks of extensions."""
 
     def function_key(self, name: str) -> str:
-        """The key of one function: derived from the host's, so there is none to keep."""
+        """The key of one function. It is derived from the host key, so it need not be stored."""
         digest = hmac.digest(self.host.encode(), name.lower().encode(), hashlib.sha256)
         return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
     def opens_function(self, key: str | None, name: str, level: str) -> bool:
-        """Whether a key is good for an HTTP function of that level."""
+        """Whether a key authorizes a request to an HTTP function of this level."""
         if level == ANONYMOUS:
             return True
         if level == ADMIN:
@@ -50,16 +50,16 @@ class KeyRing:
         return self._is_one_of(key, self.function_key(name), self.host, self.master)
 
     def opens_webhook(self, key: str | None) -> bool:
-        """Whether a key is good for the webhook of an extension."""
+        """Whether a key authorizes a request to the webhook of an extension."""
         return self._is_one_of(key, self.system, self.master)
 
     def opens_admin(self, key: str | None) -> bool:
-        """Whether a key is good for /admin."""
+        """Whether a key authorizes a request to /admin."""
         return self._is_one_of(key, self.master)
 
     @classmethod
     def kept_in(cls, state: Path) -> Self:
-        """The keys in `<state>/keys.json`, drawn when there are none yet."""
+        """The keys in `<state>/keys.json`; generate them if the file is missing."""
         path = state / "keys.json"
         if not path.exists():
             drawn = {name: secrets.token_urlsafe(32) for name in ("master", "host", "system")}
@@ -67,13 +67,13 @@ class KeyRing:
         return cls(**json.loads(path.read_text()))
 
     def _is_one_of(self, key: str | None, *candidates: str) -> bool:
-        # Compared with all keys in constant time, so that the time reveals nothing.
+        # Compare with every key, in constant time, so that the time does not reveal a match.
         given = (key or "").encode()
-        return any([hmac.compare_digest(given, candidate.encode()) for candidate in candidates])  # noqa: C419 - no short cut
+        return any([hmac.compare_digest(given, candidate.encode()) for candidate in candidates])  # noqa: C419 - compare with all keys
 
 
 class OpenDoor(KeyRing):
     """Accepts every request, as `func start` does without --enable-auth; for loopback only."""
 
-    def _is_one_of(self, key: str | None, *candidates: str) -> bool:  # noqa: ARG002 - that is the point
+    def _is_one_of(self, key: str | None, *candidates: str) -> bool:  # noqa: ARG002 - accepts any key
         return True

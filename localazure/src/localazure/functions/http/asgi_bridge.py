@@ -1,4 +1,4 @@
-"""Serves a request of aiohttp by an ASGI application, streaming both ways.
+"""Passes an aiohttp request to an ASGI application, streaming in both directions.
 
 Source: https://asgi.readthedocs.io/en/latest/specs/www.html
 """
@@ -17,12 +17,12 @@ AsgiApp = Callable[
     Awaitable[None],
 ]
 
-# Counted by the server itself, or about this hop only.
+# The server sets these headers itself, or they apply to this hop only.
 _NOT_PASSED_ON: Final = frozenset({b"content-length", b"transfer-encoding", b"connection"})
 
 
 class AsgiBridge:
-    """One request on its way through an application."""
+    """One request to an ASGI application, and its response."""
 
     def __init__(self, request: web.Request, max_request_bytes: int) -> None:
         self._request = request
@@ -32,19 +32,19 @@ class AsgiBridge:
         self._response: web.StreamResponse | None = None
 
     async def respond(self, application: AsgiApp, **extra: Any) -> web.StreamResponse:
-        """Have the application answer, with these members in its scope, too.
+        """Run the application on the request, with `extra` added to its scope.
 
-        A body over the limit fails the application where it reads it, and is answered with 413.
+        If the body exceeds the limit, the application's read fails and the response is 413.
 
         Raises:
-            Exception: the application failed before it answered anything.
+            Exception: the application failed before it sent any of the response.
         """
         try:
             await application({**self._scope(), **extra}, self._receive, self._send)
         except Exception:
             if self._response is None or not self._response.prepared:
                 raise
-            # The caller sees the answer break off, or an error page; the failure is logged.
+            # The client gets a truncated response or an error page; the invoker logs the failure.
         finally:
             self._is_over.set()
         if self._response is None:

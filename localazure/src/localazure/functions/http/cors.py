@@ -1,7 +1,7 @@
-"""Cross-origin requests: which origins a browser may call this host from.
+"""Cross-origin requests: the origins from which a browser may call this host.
 
-Off unless local.settings.json or the command line names origins, as in `func`; on Azure the
-platform does it, before the host.
+CORS is off unless local.settings.json or the command line names origins, as in `func`. On Azure the
+platform handles CORS in front of the host.
 
 Sources: https://learn.microsoft.com/azure/azure-functions/functions-develop-local#local-settings-file,
 https://fetch.spec.whatwg.org/#http-cors-protocol
@@ -25,15 +25,15 @@ class CorsPolicy:
     """Origins that may call, with any method and any header."""
 
     origins: frozenset[str] = frozenset()
-    """Empty for none, `*` for all."""
+    """The allowed origins; `*` allows all."""
     allows_credentials: bool = False
 
     @classmethod
     def parse(cls, origins: str, *, allows_credentials: bool) -> Self:
-        """Read `func`'s comma-separated list.
+        """Parse the comma-separated list of origins that `func` takes.
 
         Raises:
-            ValueError: any origin, with credentials: no browser takes that.
+            ValueError: `*` with credentials, which browsers refuse.
         """
         parsed = frozenset(one.strip().rstrip("/") for one in origins.split(",") if one.strip())
         if ANY_ORIGIN in parsed and allows_credentials:
@@ -41,7 +41,7 @@ class CorsPolicy:
         return cls(parsed, allows_credentials)
 
     def headers(self, method: str, request: Mapping[str, str]) -> dict[str, str]:
-        """The headers of the response to a request's; none for an origin that may not call."""
+        """The response's CORS headers for a request; empty for an origin that is not allowed."""
         origin = request.get("Origin")
         if origin is None or not self.origins & {origin, ANY_ORIGIN}:
             return {}
@@ -59,13 +59,13 @@ class CorsPolicy:
 
     @web.middleware
     async def answer_preflight(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Answers preflight requests without a function."""
+        """Respond to preflight requests without calling a function."""
         if self.origins and _is_preflight(request.method, request.headers):
             return web.Response(status=204)
         return await handler(request)
 
     async def add_headers(self, request: web.Request, response: web.StreamResponse) -> None:
-        """Adds the headers that let a page read the response."""
+        """Add the headers that let a web page read the response."""
         response.headers.update(self.headers(request.method, request.headers))
 
 

@@ -1,4 +1,4 @@
-"""Requests that the real host refuses for the size of their address or headers."""
+"""Refuses requests whose URL or headers are too long for the real host."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from aiohttp.typedefs import Handler
 
 from localazure import limits
 
-# aiohttp's parser answers 400 to longer ones before any code of ours sees them.
+# For longer lines aiohttp's parser responds with 400 before any of this host's code runs.
 PARSER_LIMIT_BYTES: Final = 256 * 1024
 
 
 @web.middleware
 async def refuse_oversized(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer 414 to an address, and 431 to headers, that are too long."""
+    """Respond with 414 if the URL, and with 431 if the headers are too long."""
     path, _, query = request.raw_path.partition("?")
     if len(path) + len(query) > limits.FUNCTIONS_URL.value:
         return web.Response(status=414, text=f"the URL is longer than {limits.FUNCTIONS_URL.value}")

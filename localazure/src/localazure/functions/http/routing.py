@@ -1,8 +1,8 @@
-"""Route templates of HTTP triggers, with ASP.NET's syntax and precedence.
+"""Route templates of HTTP triggers, with the syntax and precedence of ASP.NET.
 
-`products/{category:alpha}/{id:int?}`, `{page=home}`, `files/{*path}`: literals match without regard
-to case; of several routes that match, the one whose first differing segment is more specific wins
-(literal, constrained parameter, parameter, catch-all).
+Examples: `products/{category:alpha}/{id:int?}`, `{page=home}`, `files/{*path}`. Literals ignore
+case. If several routes match, the one whose first differing segment is more specific wins (literal,
+constrained parameter, parameter, catch-all).
 
 Sources: https://learn.microsoft.com/aspnet/core/fundamentals/routing#route-templates,
 https://learn.microsoft.com/dotnet/api/microsoft.aspnetcore.http.pathstring
@@ -23,10 +23,10 @@ Constraint = Callable[[str], bool]
 T = TypeVar("T")
 
 _NAME = re.compile(r"(\*{0,2})([A-Za-z_]\w*)")
-# A constraint's argument may hold parentheses, one level deep.
+# A constraint's argument may contain one level of nested parentheses.
 _CONSTRAINT = re.compile(r":(\w+)(?:\(((?:[^()]|\([^()]*\))*)\))?")
-# A parameter; the braces in it are those of a regular expression's repetition, `{2,4}`, which
-# ASP.NET wants doubled.
+# A parameter may contain the braces of a regular expression's repetition, such as `{2,4}`.
+# ASP.NET requires these to be doubled.
 _PARAMETER = re.compile(r"\{((?:[^{}]|\{\d+(?:,\d*)?\}|\{\{\d+(?:,\d*)?\}\})*)\}")
 _ENCODED_SLASH = re.compile(r"%(2f)", re.IGNORECASE)
 
@@ -59,7 +59,7 @@ def _plain(check: Constraint) -> Callable[[str], Constraint]:
 def _bounded(
     measure: Callable[[str], float], *counts: int, has_least: bool = True, has_most: bool = True
 ) -> Callable[[str], Constraint]:
-    """A constraint whose argument has so many numbers: the least and the most that it takes."""
+    """A constraint whose argument is a minimum, a maximum or both; `counts` are its lengths."""
 
     def make(argument: str) -> Constraint:
         bounds = [int(part) for part in argument.split(",")]
@@ -73,7 +73,7 @@ def _bounded(
 
 
 def _number(value: str) -> float:
-    """A whole number; anything else is NaN, which is within no bounds."""
+    """Parse a whole number; return NaN, which is outside all bounds, for any other text."""
     return int(value) if _whole(64)(value) else math.nan
 
 
@@ -143,14 +143,14 @@ class RouteTemplate:
     pattern: re.Pattern[str]
     parameters: tuple[_Parameter, ...]
     precedence: tuple[int, ...]
-    """One rank a segment, lower is more specific."""
+    """One rank for each segment; a lower rank is more specific."""
 
     @classmethod
     def parse(cls, text: str) -> RouteTemplate:
-        """Parse a template; slashes at its ends do not matter.
+        """Parse a template; leading and trailing slashes are ignored.
 
         Raises:
-            ValueError: names the template and what is wrong with it.
+            ValueError: the template is invalid; names the template and the reason.
         """
         pattern = ""
         parameters: list[_Parameter] = []
@@ -171,7 +171,7 @@ class RouteTemplate:
         return cls(text, compiled, tuple(parameters), tuple(precedence))
 
     def match(self, path: str) -> dict[str, str] | None:
-        """The parameters of a percent-encoded path, None if it does not match."""
+        """The parameters of a percent-encoded path; None if the path does not match."""
         bare = path.strip("/")
         found = self.pattern.fullmatch(f"/{bare}" if bare else "")
         if found is None:
@@ -189,12 +189,12 @@ class RouteTemplate:
 
 
 def _decoded(value: str) -> str:
-    """A part of a path as ASP.NET has it: an encoded slash stays as it is."""
+    """Decode a part of a path as ASP.NET does: an encoded slash stays encoded."""
     return unquote(_ENCODED_SLASH.sub(r"%25\1", value))
 
 
 def _segments(text: str) -> list[str]:
-    """Split at the slashes that are not within braces."""
+    """Split a template at slashes outside of braces."""
     if not text:
         return []
     segments, depth = [""], 0
@@ -213,7 +213,7 @@ _LITERAL, _MIXED, _CONSTRAINED, _FREE, _CATCH_ALL = range(5)
 
 
 def _parse_segment(segment: str) -> tuple[str, list[_Parameter], int]:
-    """Its regular expression, its parameters and its rank."""
+    """The regular expression, the parameters and the rank of a segment."""
     pattern, parameters, end = "", list[_Parameter](), 0
     for found in _PARAMETER.finditer(segment):
         parameter = _Parameter.parse(found[1])
@@ -247,7 +247,7 @@ class RouteTable(Generic[T]):
         self._routes = sorted(routes, key=lambda route: route[0].precedence)
 
     def match(self, path: str, accept: Callable[[T], bool]) -> tuple[T, dict[str, str]] | None:
-        """The most specific acceptable target for a path, with the parameters."""
+        """The target of the most specific route that matches a path, and the route's parameters."""
         for template, target in self._routes:
             if accept(target) and (values := template.match(path)) is not None:
                 return target, values

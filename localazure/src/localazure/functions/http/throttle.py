@@ -1,4 +1,4 @@
-"""host.json's limits on HTTP requests: at most N run, at most M are outstanding, others get 429.
+"""The limits of host.json on running and outstanding HTTP requests; excess requests get 429.
 
 Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-http-webhook#hostjson-settings
 """
@@ -17,12 +17,12 @@ from localazure.functions import logs
 
 _LOG = logging.getLogger(f"{logs.HOST_LOGGER}.http")
 
-# With it the real host asks the platform's front end for another instance.
+# With this header the real host asks the platform's front end for another instance.
 SCALE_OUT_HEADER: Final = "X-FUNCTION-SCALEOUT"
 
 
 class HttpThrottle:
-    """Counts requests, and delays or refuses those above the limits; None is no limit."""
+    """Delays or refuses requests above the limits; None means no limit."""
 
     def __init__(self, *, max_outstanding: int | None, max_concurrent: int | None) -> None:
         self._max_outstanding = max_outstanding
@@ -35,9 +35,9 @@ class HttpThrottle:
 
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Delays or refuses requests above the limits.
+        """Delay requests above `max_concurrent`; refuse requests above `max_outstanding`.
 
-        The admin API and durable clients are not limited: on Azure they have a port of their own.
+        The admin API and durable clients are not limited: on Azure they have their own port.
         """
         if request.path.startswith(("/admin/", "/durabletask/")):
             return await handler(request)

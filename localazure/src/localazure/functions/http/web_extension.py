@@ -1,10 +1,10 @@
 """HTTP functions written for a web framework: `azurefunctions.extensions.http.fastapi`.
 
-An app that imports the extension is given the framework's own requests and may return its
-responses, streamed both ways, in all of its HTTP functions. The real worker starts a web server for
-that, to which the host forwards; here the extension's application is called in the process.
+All HTTP functions of an app that imports the extension get the framework's requests and may return
+its responses, streamed in both directions. The real worker starts a web server to which the host
+forwards requests; this host calls the extension's application in the same process.
 
-Nothing here imports the extension: an app that uses it has.
+This module does not import the extension, because an app that uses it has imported it.
 
 Source: https://github.com/Azure/azure-functions-python-worker (http_v2)
 """
@@ -20,23 +20,23 @@ from aiohttp import web
 from localazure.functions.http.asgi_bridge import AsgiApp, AsgiBridge
 
 NATIVE: Final = "native"
-"""Type of a Datum that holds a request of the framework, or whatever a function returned."""
+"""The type of a Datum that holds a request of the framework, or a function's return value."""
 
 _BASE: Final = "azurefunctions.extensions.base"
 _INVOKE: Final = "localazure.functions.invoke"
 
 Invoke = Callable[[Any], Awaitable[Any]]
-"""Runs the function on a request of the framework; gives what it returned."""
+"""Calls the function with a request of the framework; returns the function's result."""
 
 
 def _base() -> Any:
-    """The extensions' base, if the app has loaded one for HTTP."""
+    """The base module of extensions, if the app has loaded an extension for HTTP."""
     base = sys.modules.get(_BASE)
     return base if base is not None and base.HttpV2FeatureChecker.http_v2_enabled() else None
 
 
 def takes(python_type: object, *, is_output: bool) -> bool | None:
-    """Whether an annotation is of the framework's; None where the app has no such framework."""
+    """Whether an annotation is a type of the web framework; None if the app uses none."""
     base = _base()
     if base is None:
         return None
@@ -55,24 +55,24 @@ class WebExtension:
         async def answer(request: Any) -> Any:
             return await request.scope[_INVOKE](request)
 
-        # The framework injects its request by this annotation.
+        # The framework passes its request to the parameter with this annotation.
         answer.__annotations__ = {"request": base.RequestTrackerMeta.get_request_type()}
         application.route(answer)
         self._application = cast("AsgiApp", application.get_app())
 
     @classmethod
     def find(cls, max_request_bytes: int) -> Self | None:
-        """The one that is loaded, if any; it takes bodies up to this size."""
+        """The extension that the app has loaded, or None; the argument limits request bodies."""
         base = _base()
         return None if base is None else cls(base, max_request_bytes)
 
     async def respond(
         self, request: web.Request, parameters: dict[str, str], invoke: Invoke
     ) -> web.StreamResponse:
-        """Have a function answer a request, given the parameters of the route.
+        """Respond to a request by a function, given the parameters of the route.
 
         Raises:
-            Exception: the framework failed before it answered anything.
+            Exception: the framework failed before it sent any of the response.
         """
 
         async def invoke_with_parameters(native: Any) -> Any:

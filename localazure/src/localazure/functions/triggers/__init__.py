@@ -1,1 +1,1 @@
-"""Triggers, a package for each kind."""
+"""Triggers, with a package for each kind."""

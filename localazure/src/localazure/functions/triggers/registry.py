@@ -1,7 +1,7 @@
-"""All triggers of an app, made of its functions; those that cannot run are left out.
+"""Creates the triggers of an app's functions; functions that cannot run are left out.
 
-A further kind of trigger is an entry here and in `binding_kinds.TRIGGERS`. One that needs an SDK is
-imported for an app that has such a function.
+To add a kind of trigger, add entries here and in `binding_kinds.TRIGGERS`. A trigger that needs an
+SDK is imported only for an app with such a function.
 
 Source: https://github.com/Azure/azure-functions-host (ScriptHost): a function whose settings the
 host refuses is "in error", and the others run.
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Surroundings:
-    """The host, as listeners need it."""
+    """The parts of the host that listeners use."""
 
     invoker: Invoker
     options: HostOptions
@@ -46,13 +46,13 @@ class Surroundings:
     storage: StorageClients
     database: Database | DatabaseInTurn
     zone: tzinfo
-    """Whose wall clock NCRONTAB expressions are read on."""
+    """The time zone of NCRONTAB expressions."""
     plan: Plan | None
-    """The hosting plan whose rules apply, None for no plan."""
+    """The hosting plan whose rules apply, or None."""
 
 
 class Triggers:
-    """The triggers of an app, but for the durable ones; yet to be started."""
+    """The triggers of an app, except durable triggers; not started yet."""
 
     def __init__(self, functions: list[LoadedFunction], keys: KeyRing, host: Surroundings) -> None:
         self._host = host
@@ -60,9 +60,9 @@ class Triggers:
         self._blob_functions: list[BlobFunction] = []
         self.listeners: list[Listener] = []
         self.functions: list[LoadedFunction] = []
-        """Those that can run: neither disabled nor in error."""
+        """The functions that can run: neither disabled nor in error."""
         self.faults: dict[str, str] = {}
-        """By the name of a function in error, why."""
+        """For each function in error, by name, the reason."""
         for function in functions:
             if function.is_disabled:
                 continue
@@ -95,10 +95,10 @@ class Triggers:
         self.http = HttpTrigger(self._endpoints, keys, host.invoker, extension)
 
     def _add(self, function: LoadedFunction) -> None:
-        """Take a function in.
+        """Add a function.
 
         Raises:
-            ValueError: it cannot run; says why.
+            ValueError: the function cannot run; says why.
         """
         if function.faults:
             raise ValueError("; ".join(function.faults))
@@ -126,13 +126,13 @@ class Triggers:
 
 
 def _check_connection(binding: Binding, host: Surroundings) -> None:
-    """See that what an input or output connects to is configured.
+    """Check that the connection of an input or output is configured.
 
     Raises:
-        ValueError: names the setting.
+        ValueError: the connection is not configured; names the setting.
     """
     try:
-        if binding.kind in set(Service):  # by the names of its services
+        if binding.kind in set(Service):  # storage bindings have the names of services
             host.storage.check(binding.connection, Service(binding.kind))
         elif binding.kind == binding_kinds.SERVICE_BUS:
             connections.check_service_bus(
@@ -143,7 +143,7 @@ def _check_connection(binding: Binding, host: Surroundings) -> None:
 
 
 def _on_one_host(listener: Listener, host: Surroundings) -> Listener:
-    """A listener that runs on one of several hosts only."""
+    """Wrap a listener so that it runs on only one of several hosts."""
     if isinstance(host.database, Database):
         return listener
     return ListenerInTurn(listener, host.database)
@@ -189,4 +189,4 @@ BY_HAND: Final[Mapping[str, Callable[[str], TriggerData]]] = {
     binding_kinds.SERVICE_BUS_TRIGGER: _service_bus_by_hand,
     binding_kinds.QUEUE_TRIGGER: _queue_by_hand,
 }
-"""Makes of a text that was given to /admin/functions/NAME what the trigger would hand over."""
+"""Functions that convert the input of POST /admin/functions/NAME to the trigger's data."""

@@ -1,1 +1,1 @@
-"""Runs functions: the Python worker's duties."""
+"""Runs functions as the Python worker does."""

@@ -1,8 +1,8 @@
-"""Cold starts as a delay: the first invocations after a time without any wait for so long.
+"""Simulates cold starts by a delay of the first invocations after an idle period.
 
-On the Consumption and Flex Consumption plans an app that is not used has no instance. It is given
-up after "roughly 20 minutes" without an invocation; Microsoft names no figure for how long the next
-one then takes, since it depends on the app. So the delay is the user's to choose.
+On the Consumption and Flex Consumption plans an idle app has no instance: Azure releases the
+instance after "roughly 20 minutes" without an invocation. The duration of the next start depends on
+the app, and Microsoft publishes no figure, so the user chooses the delay.
 
 Source: https://azure.microsoft.com/blog/understanding-serverless-cold-start/
 """
@@ -28,12 +28,12 @@ IDLE_SECONDS: Final = 20 * 60.0
 
 
 class ColdStart:
-    """Delays invocations of an app that was idle, and at first.
+    """Delays the first invocations of an app, at the start and after an idle period.
 
     Args:
-        delay_seconds: from the first invocation on; those that come meanwhile wait for the rest.
-        now: seconds of a clock that only goes forward.
-        sleep: waits for so many seconds.
+        delay_seconds: counted from the first invocation; later ones wait for the remaining time.
+        now: seconds of a monotonic clock.
+        sleep: waits for a number of seconds.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class ColdStart:
 
     @classmethod
     def of(cls, plan: Plan | None, settings: Mapping[str, str]) -> Self | None:
-        """As the app settings want it; None for no delay.
+        """Read the app settings; return None for no delay.
 
         Raises:
             AppLoadError: the setting is not a number, or the plan keeps an instance warm.
@@ -67,7 +67,7 @@ class ColdStart:
         return cls(number_above_zero(settings, COLD_START_SECONDS, 0.0))
 
     async def begin(self) -> None:
-        """Note an invocation, and wait until the app is warm."""
+        """Register the start of an invocation, and wait until the app is warm."""
         now = self._now()
         if not self._running and now - self._last_used >= IDLE_SECONDS:
             self._warm_at = now + self._delay_seconds
@@ -77,6 +77,6 @@ class ColdStart:
             await self._sleep(self._warm_at - now)
 
     def end(self) -> None:
-        """Note the end of one."""
+        """Register the end of an invocation."""
         self._running -= 1
         self._last_used = self._now()

@@ -1,4 +1,4 @@
-"""The `context` that a function may ask for.
+"""The `context` argument of functions.
 
 Source: https://learn.microsoft.com/python/api/azure-functions/azure.functions.context
 """
@@ -15,7 +15,7 @@ from localazure.functions import logs
 
 
 class _ThreadLocalStorage(threading.local):
-    """The invocation of threads that a function starts, which they set themselves."""
+    """The invocation id of a thread that a function starts; the thread sets it itself."""
 
     def __init__(self, correlation: logs.Correlation) -> None:
         self._correlation = correlation
@@ -23,7 +23,7 @@ class _ThreadLocalStorage(threading.local):
 
     @property
     def invocation_id(self) -> str | None:
-        """The invocation that the thread works for. Set to the context's, its log lines tell."""
+        """The thread's invocation id. With the context's id, log lines show the invocation."""
         return self._invocation_id
 
     @invocation_id.setter
@@ -35,7 +35,7 @@ class _ThreadLocalStorage(threading.local):
 
 @dataclass(frozen=True)
 class TraceContext:
-    """W3C trace context of the request, empty where the trigger has none."""
+    """The W3C trace context of the request; empty if the trigger has none."""
 
     trace_parent: str = ""
     trace_state: str = ""
@@ -54,7 +54,7 @@ class TraceContext:
 
 @dataclass(frozen=True)
 class RetryContext:
-    """The state of a function's retry policy; 0 of 0 without one."""
+    """The state of a function's retry policy; both counts are 0 without a policy."""
 
     retry_count: int = 0
     max_retry_count: int = 0
@@ -76,12 +76,12 @@ class InvocationContext:
 
     @property
     def invocation_id(self) -> str:
-        """Id of this invocation, a GUID."""
+        """The GUID of this invocation."""
         return self.correlation.invocation_id
 
     @property
     def function_name(self) -> str:
-        """Name of the function."""
+        """The name of the function."""
         return self.correlation.function
 
 
@@ -92,9 +92,9 @@ class Output(azure.functions.Out[Any]):
         self._value: Any = None
 
     def set(self, val: Any) -> None:
-        """Keep the value for the binding."""
+        """Set the value of the output."""
         self._value = val
 
     def get(self) -> Any:
-        """The value, None if none was set."""
+        """The value of the output; None if it was not set."""
         return self._value

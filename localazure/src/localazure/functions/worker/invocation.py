@@ -1,13 +1,13 @@
-"""Runs one function once: decodes its trigger, calls it, encodes and sends its outputs.
+"""Runs functions: decodes the trigger, calls the function, encodes and sends the outputs.
 
-Where a function runs, as in the real worker:
+As in the real worker, functions run
 
-* `async def` on the event loop.
-* Everything else, orchestrators and entities included, in one pool of threads, of the size that
-  PYTHON_THREADPOOL_THREAD_COUNT says: activities that block stall replay, here as on Azure.
+* on the event loop if they are `async def`;
+* otherwise in one thread pool, whose size is PYTHON_THREADPOOL_THREAD_COUNT. Orchestrators and
+entities use the same pool, so blocking activities delay replay, here as on Azure.
 
-An invocation that takes longer than functionTimeout fails, and the worker process is to be
-recycled (`on_timeout`): on Azure everything else that it runs is lost, too.
+An invocation that takes longer than functionTimeout fails, and the process must be recycled
+(`on_timeout`). On Azure, all other invocations in the worker process are then lost, too.
 """
 
 from __future__ import annotations
@@ -46,34 +46,34 @@ from localazure.processes.pauses import wait_at_most
 
 _LOG = logging.getLogger(logs.HOST_LOGGER)
 
-# Replay of a long history takes a fraction of this; more is blocking code.
+# The replay of a long history takes a fraction of this time; a slower one runs blocking code.
 SLOW_REPLAY_SECONDS: Final = 1.0
 
-# Of the real worker on Python 3.9 and later, by concurrent.futures.
+# The default of the real worker on Python 3.9 and later (from concurrent.futures).
 # https://learn.microsoft.com/azure/azure-functions/functions-app-settings#python_threadpool_thread_count
 _DEFAULT_THREADS: Final = min(32, (os.cpu_count() or 1) + 4)
 
 BindingData = Callable[[], Mapping[str, Any]]
 Setting = Callable[[str], str]
-"""A field of a binding by name, with its expressions resolved by the trigger's data."""
+"""Returns a setting of a binding, with its expressions resolved from the trigger's data."""
 
 
 @dataclass(frozen=True)
 class TriggerData:
-    """The data of a trigger for a function."""
+    """The data that a trigger passes to a function."""
 
     datum: Datum | None
     metadata: Mapping[str, Datum] = field(default_factory=dict[str, Datum])
     trace: TraceContext = field(default_factory=TraceContext)
     binding_data: BindingData = dict
-    """Values that expressions in the settings of other bindings may name; made on demand."""
+    """Returns the values that expressions in other bindings' settings may name."""
     argument: object = None
-    """The value of the trigger's parameter, where there is nothing to convert."""
+    """The trigger's argument, if it needs no conversion."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outputs of a function, encoded by its bindings."""
+    """The outputs of a function, encoded for its bindings."""
 
     result: Datum | None
     outputs: Mapping[str, Datum]
@@ -98,17 +98,17 @@ class Invoker:
         on_timeout: Callable[[], None] = lambda: None,
         cold_start: ColdStart | None = None,
     ) -> None:
-        """Ready to run.
+        """Create an invoker and its thread pool.
 
         Args:
-            timeout: host.json's functionTimeout, None for no limit.
-            client_binding: gives the JSON of durableClient inputs.
-            fetch_input: gets the value of any other input.
-            send_output: sends a value of an output binding other than http.
-            chance: decides on the jitter of retries.
-            threads: synchronous functions, orchestrators and entities at a time.
-            on_timeout: called when an invocation exceeded the limit.
-            cold_start: None for no delay.
+            timeout: functionTimeout of host.json; None for no limit.
+            client_binding: returns the JSON of durableClient inputs.
+            fetch_input: fetches the value of any other input.
+            send_output: sends the value of an output binding other than http.
+            chance: randomizes the jitter of retries.
+            threads: the number of threads for synchronous functions, orchestrators and entities.
+            on_timeout: called when an invocation exceeds the limit.
+            cold_start: delays invocations; None for no delay.
         """
         self._timeout = timeout
         self._client_binding = client_binding
@@ -119,7 +119,7 @@ class Invoker:
         self._on_timeout = on_timeout
         self._cold_start = cold_start
         self.in_flight = 0
-        """Running invocations, without those that the durable engine waits for."""
+        """The number of running invocations, except those of durable triggers."""
         self._running: Counter[str] = Counter()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -130,14 +130,14 @@ class Invoker:
         """Run a function once.
 
         Raises:
-            FunctionTimeoutError: it ran longer than the limit.
-            FunctionExitError: it wanted to end the process.
-            Exception: whatever the function raised, or what converting its values did.
+            FunctionTimeoutError: the function ran longer than the limit.
+            FunctionExitError: the function called sys.exit.
+            Exception: the function, or the conversion of its values, failed.
         """
         correlation = logs.Correlation(function.name)
         token = logs.invocation.set(correlation)
         self._count(function, 1)
-        # One orchestration is replayed many times: a line for each would hide the others.
+        # An orchestration is replayed many times; a line for each replay would hide other lines.
         is_noise = function.trigger.kind in {
             binding_kinds.ORCHESTRATION_TRIGGER,
             binding_kinds.ENTITY_TRIGGER,
@@ -152,8 +152,8 @@ class Invoker:
                 await self._cold_start.begin()
             outcome = await self._run(function, data, correlation, retry)
         except BaseException as error:
-            # Reported by the engine, once: the failure of an orchestrator, and the result of an
-            # activity that is not JSON, which fails its orchestrator by the same sentence.
+            # The engine reports the failure of an orchestrator once. An activity's result that is
+            # not JSON fails the orchestrator with the same text.
             is_reported_later = is_noise or isinstance(error, NotJsonError)
             _LOG.log(
                 logging.DEBUG if is_reported_later else logging.ERROR,
@@ -180,7 +180,7 @@ class Invoker:
         data: TriggerData,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> Outcome:
-        """Run a function, and again by its retry policy while it fails; raises the last failure."""
+        """Run a function, and retry failures by its retry policy; raise the last failure."""
         policy = function.retry_policy
         retry = 0
         context = RetryContext(0, policy.max_retry_count if policy else 0)
@@ -197,18 +197,18 @@ class Invoker:
                 await sleep(delay.total_seconds())
 
     async def drain(self, seconds: float) -> bool:
-        """Wait until no invocation runs, with a limit; returns whether none runs."""
+        """Wait until no invocation runs, up to a time limit; return whether none runs."""
         await wait_at_most(self._idle, seconds)
         return self._idle.is_set()
 
     @property
     def running(self) -> list[str]:
-        """The names of running functions, sorted."""
+        """The sorted names of running functions."""
         return sorted(name for name, count in self._running.items() if count)
 
     @property
     def waiting_for_threads(self) -> int:
-        """Invocations that wait for a thread of the pool."""
+        """The number of invocations that wait for a thread of the pool."""
         return self._threads.waiting
 
     def close(self) -> None:
@@ -299,7 +299,7 @@ class Invoker:
                 "worker with all that it runs"
             ) from error
         except TimeoutError:
-            if not timer.expired():  # the function's own
+            if not timer.expired():  # raised by the function itself
                 raise
             self._on_timeout()
             raise FunctionTimeoutError(
@@ -354,7 +354,7 @@ def _encode_result(function: LoadedFunction, result: Any) -> Datum | None:
 
 
 def _is_empty_message(function: LoadedFunction, result: object) -> bool:
-    """A function that returns None to a $return other than http sends nothing."""
+    """Whether None was returned to a $return binding other than http, which sends nothing."""
     return result is None and any(
         binding.name == RETURN and binding.kind != binding_kinds.HTTP
         for binding in function.bindings
@@ -382,6 +382,6 @@ def _call_sync(
 
 
 def _enter(context: InvocationContext | None) -> None:
-    """Set the invocation of a thread, for log lines and contexts."""
+    """Set the invocation of the current thread, for log lines and contexts."""
     if context is not None:
         context.thread_local_storage.invocation_id = context.invocation_id

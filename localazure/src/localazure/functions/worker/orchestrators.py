@@ -1,8 +1,8 @@
-"""Runs orchestrators of azure-functions-durable in its own way, or by an equivalent short cut.
+"""Runs orchestrators by azure-functions-durable, or by an equivalent shortcut.
 
-The short cut (`replay_shortcut`) goes past constructors of the SDK and so depends on its private
-attributes. It is taken only with the versions in `PROVED_VERSIONS`; `make conformance` compares
-both ways, attribute by attribute, on every version.
+The shortcut (`replay_shortcut`) bypasses constructors of the SDK and so depends on its private
+attributes. It is used only with the versions in `PROVED_VERSIONS`. `make conformance` compares the
+SDK and the shortcut, attribute by attribute, on every version.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from localazure.functions.durable.engine.orchestrator_trigger import Orchestrato
 
 SDK: Final = "azure-functions-durable"
 PROVED_VERSIONS: Final = frozenset({"1.6.0", "1.7.0"})
-"""Versions of the SDK on which both ways were compared: localazure/docs/sdk-versions.md."""
+"""SDK versions on which the shortcut is equivalent: see localazure/docs/sdk-versions.md."""
 
 
 class TriggerContext(OrchestrationContext):
-    """An `OrchestrationContext` that serializes its body when it is read."""
+    """An `OrchestrationContext` that serializes its body only on access."""
 
     def __init__(self, trigger: OrchestratorTrigger) -> None:
         self.trigger = trigger
 
     @property
     def body(self) -> str:
-        """The orchestrator-in document."""
+        """The JSON input of the orchestrator."""
         return self.trigger.body
 
     def __str__(self) -> str:
@@ -36,10 +36,10 @@ class TriggerContext(OrchestrationContext):
 
 
 def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function to call for an orchestrator with a `TriggerContext`: faster, or the same one."""
+    """The function to call with a `TriggerContext`: a faster one if possible, or the same."""
     if metadata.version(SDK) not in PROVED_VERSIONS:
         return function
-    # Its import already depends on private attributes of the SDK.
+    # The import itself depends on private attributes of the SDK.
     from localazure.functions.worker import replay_shortcut
 
     return replay_shortcut.wrap(function)

@@ -1,20 +1,20 @@
-"""A short cut past the SDK's constructors, which gives the same orchestrator answers sooner.
+"""Replays orchestrators faster by bypassing the SDK's constructors, with the same results.
 
-Every episode replays an orchestrator from its beginning, as on Azure; this finds code that is not
-deterministic. The SDK also parses the whole history again each time, timestamps above all
-(docs/benchmarks.md), and makes a class for each executor. Here
+Every episode replays an orchestrator from its beginning, as on Azure, so that nondeterministic code
+is found. The SDK also parses the whole history each time (timestamps take most of the time, see
+docs/benchmarks.md), and creates a class for each executor. Here
 
-* an event object is made once for the life of its history in memory, and the standard library
-  parses its timestamp, since the engine wrote it;
-* a context is a copy of one that the SDK made, with the instance's own attributes set;
-* the SDK's executor is reused, one for each thread.
+* an event object is created once while its history is in memory, and the standard library parses
+its timestamp, whose format is the engine's;
+* a context is a copy of a context that the SDK created, with the attributes of the instance;
+* each thread reuses one executor of the SDK.
 
-The SDK's own context, executor and code run, in the way of the function that
-`azure.durable_functions.Orchestrator.create` makes; any other function is called unchanged.
+The SDK's context, executor and code run as in the function that
+`azure.durable_functions.Orchestrator.create` returns; any other function is called unchanged.
 """
 
-# The SDK has no public way to take events and contexts that exist already. The tests compare every
-# attribute that it sets with those that are set here.
+# The SDK has no public API for existing events and contexts. The tests compare every attribute that
+# the SDK sets with the attributes that this module sets.
 # pyright: reportPrivateUsage=false
 # ruff: noqa: SLF001
 
@@ -36,14 +36,14 @@ from localazure.functions.durable.engine.orchestrator_trigger import CONSTANTS, 
 
 
 def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
-    """An orchestrator that gives the same answers sooner, of an `orchestrators.TriggerContext`."""
-    # functools.wraps copies attributes too: a decorated function is not the SDK's own.
+    """A faster orchestrator with the same results; takes an `orchestrators.TriggerContext`."""
+    # functools.wraps copies attributes, too: exclude functions that wrap the SDK's function.
     if hasattr(function, "__wrapped__") or not hasattr(function, "orchestrator_function"):
         return function
 
     user_code: Any = function.orchestrator_function  # pyright: ignore[reportFunctionMemberAccess] - see above
     input_type = getattr(function, "_df_input_type", None)
-    # Instances of one orchestrator are replayed in several threads; an executor holds one replay.
+    # Threads replay instances of one orchestrator concurrently; an executor holds one replay.
     of_thread = threading.local()
 
     def call(**arguments: Any) -> str:
@@ -61,7 +61,7 @@ _ENGINE_TIMESTAMP_LENGTH: Final = len(_EPISODE_STARTED["Timestamp"])
 
 
 def _attributes_of_a_context() -> dict[str, Any]:
-    """The fields that the SDK's constructor sets alike for all instances."""
+    """The attributes that the SDK's constructor sets to the same values for all instances."""
     events: list[Any] = history.played([_EPISODE_STARTED], is_played=False)
     return vars(
         DurableOrchestrationContext(history=events, instanceId="", parentInstanceId="", **CONSTANTS)
@@ -94,20 +94,20 @@ def _context(trigger: OrchestratorTrigger, input_type: type | None) -> DurableOr
         _version=vars(execution_started)["Version"],
         decision_started_event=episode_started,
         _current_utc_datetime=episode_started.timestamp,
-        # Orchestrator.create's function sets it.
+        # The function that Orchestrator.create returns sets this attribute.
         _input_expected_type=input_type,
     )
     return context
 
 
 class _Known:
-    """The events of an instance, each beside the document that it was made of."""
+    """The events of an instance, and the documents from which they were created."""
 
     def __init__(self) -> None:
         self.documents: list[Event] = []
         self.events: list[HistoryEvent] = []
         self.past = 0
-        """How many of them were in the history before the last episode."""
+        """The number of events that were in the history before the last episode."""
 
 
 def _histories(trigger: OrchestratorTrigger) -> list[HistoryEvent]:
@@ -116,13 +116,13 @@ def _histories(trigger: OrchestratorTrigger) -> list[HistoryEvent]:
         known = trigger.memo["replay"] = _Known()
     past, events = trigger.past, known.events
     for event in events:
-        event._is_processed = False  # the one thing about an event that user code may set
+        event._is_processed = False  # the only attribute of an event that user code may change
     for index in range(known.past, len(past)):
         document = past[index]
         if index < len(events) and known.documents[index] is document:
-            event = events[index]  # it had just arrived then
+            event = events[index]  # the event was new in the last episode
             event._is_played = True
-            if "Actions" in document:  # the engine's own remark, made when its episode ended
+            if "Actions" in document:  # the engine adds this key when the episode ends
                 event.Actions = document["Actions"]  # pyright: ignore[reportAttributeAccessIssue] - any key is one
         else:
             del events[index:], known.documents[index:]

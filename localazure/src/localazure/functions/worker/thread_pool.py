@@ -1,7 +1,7 @@
-"""Threads for synchronous functions, which never delay the end of the process.
+"""Threads for synchronous functions that never delay the end of the process.
 
-Unlike those of concurrent.futures, these threads are daemons: a function that blocks for ever costs
-its thread, but once the drain is over the host ends all the same, as the real one does.
+Unlike the threads of concurrent.futures, these are daemons: a function that blocks forever occupies
+its thread, but the host still ends after the drain, as the real host does.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _Outcome = tuple["asyncio.Future[Any]", Any, BaseException | None]
 
 
 class WorkerPool:
-    """Up to `size` daemon threads, started when they are first needed; used by one event loop."""
+    """A pool of up to `size` daemon threads, started on demand; used by one event loop."""
 
     def __init__(self, name: str, size: int) -> None:
         self._name = name
@@ -33,19 +33,19 @@ class WorkerPool:
 
     @property
     def waiting(self) -> int:
-        """Calls that wait for a thread."""
+        """The number of calls that wait for a thread."""
         return max(self._busy - self._size, 0)
 
     async def run(self, call: Callable[[], T]) -> T:
-        """Call in a thread, within the caller's context variables.
+        """Call a function in a thread, with the caller's context variables.
 
-        Cancelling the wait does not stop the call: no thread can be stopped.
+        Cancelling the wait does not stop the call, because a thread cannot be stopped.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         context = contextvars.copy_context()
         self._busy += 1
-        # Counts are touched by the event loop's thread only.
+        # Only the thread of the event loop changes the counts.
         if self._busy > self._threads and self._threads < self._size:
             self._threads += 1
             name = f"{self._name}-{self._threads}"
@@ -54,7 +54,7 @@ class WorkerPool:
         return await future
 
     def close(self) -> None:
-        """End idle threads; busy ones end after their call."""
+        """End idle threads; busy threads end after their calls."""
         for _ in range(self._threads):
             self._jobs.put(None)
         self._threads = 0
@@ -64,18 +64,18 @@ class WorkerPool:
             call, future, loop = job
             try:
                 result, error = call(), None
-            except BaseException as raised:  # noqa: BLE001 - the caller gets it
+            except BaseException as raised:  # noqa: BLE001 - passed to the caller
                 result, error = None, raised
             self._outcomes.append((future, result, error))
-            # Waking the loop is a system call: one serves all calls that end before it is awake. A
-            # thread that sees the flag set has appended before the loop clears it and reads.
+            # Waking the loop is a system call; one serves all calls that end before the loop runs.
+            # A thread that sees the flag set has appended before the loop clears it and reads.
             if not self._is_waking:
                 self._is_waking = True
                 try:
                     loop.call_soon_threadsafe(self._resolve)
-                except RuntimeError:  # the loop is closed: no caller is left
+                except RuntimeError:  # the loop is closed, so nothing waits
                     return
-            # A traceback in `error` would keep the function's frames until the next job.
+            # Otherwise a traceback in `error` keeps the function's frames until the next job.
             del job, call, future, result, error
 
     def _resolve(self) -> None:
@@ -85,7 +85,7 @@ class WorkerPool:
             self._busy -= 1
             if future.cancelled():
                 continue
-            if isinstance(error, StopIteration):  # no future takes that one
+            if isinstance(error, StopIteration):  # a future does not accept StopIteration
                 error = RuntimeError(f"the function raised {error!r}")
             if error is None:
                 future.set_result(result)

@@ -1,10 +1,10 @@
-"""Blob triggers that poll: looks through a container for blobs that a function has not seen.
+"""Blob triggers that poll: lists a container to find blobs that a function has not processed.
 
-What was found is remembered by receipts, as by the real extension: an empty blob for each version
-(ETag) of a blob, in the container `azure-webjobs-hosts`. Deleting a receipt has the blob handled
-again. A blob is announced first and gets its receipt then, so that a crash loses none.
+Like the real extension, a scan records each blob version (ETag) that it finds by a receipt: an
+empty blob in the container `azure-webjobs-hosts`. If a receipt is deleted, the blob is processed
+again. A blob is announced before its receipt is written, so that a crash loses no blob.
 
-The real extension reads the account's logs besides, which Azurite has none of.
+The real extension also reads the account's logs, which Azurite does not have.
 
 Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-blob-trigger#blob-receipts
 """
@@ -31,14 +31,14 @@ from localazure.processes.pauses import wait_at_most
 
 _LOG = logging.getLogger(f"{logs.HOST_LOGGER}.blob")
 
-# Of the real extension (ScanBlobScanLogHybridPollingStrategy).
+# The interval of the real extension (ScanBlobScanLogHybridPollingStrategy).
 POLL_SECONDS: Final = 2.0
 _STOP_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True)
 class FoundBlob:
-    """A blob at one moment."""
+    """A version of a blob."""
 
     name: str
     etag: str
@@ -47,26 +47,26 @@ class FoundBlob:
 
 @dataclass(kw_only=True)
 class BlobScan:
-    """One function and the container that it polls."""
+    """Polls a container for one function."""
 
     connection: str
     container: str
     receipts: str
-    """Folder of the function's receipts."""
+    """The folder of the function's receipts."""
     concerns: Callable[[str], bool]
-    """Whether the function is for a blob of that name."""
+    """Whether a blob's name matches the function's path."""
     announce: Callable[[FoundBlob], Awaitable[None]]
-    """Puts what was found where it is not lost."""
+    """Stores the found blob durably, to be processed."""
     storage: StorageClients
 
     def __post_init__(self) -> None:
         self._seen: set[tuple[str, str]] | None = None
-        """Name and ETag of what was announced; None until the receipts are read."""
+        """Names and ETags of the announced blobs; None until the receipts are read."""
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Begin to scan."""
+        """Start scanning."""
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
@@ -77,7 +77,7 @@ class BlobScan:
                 await asyncio.wait_for(self._task, _STOP_SECONDS)
 
     async def finish(self) -> None:
-        """Nothing to do: the queue has the announced blobs."""
+        """Do nothing: the announced blobs are in the queue."""
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -85,9 +85,9 @@ class BlobScan:
             started = loop.time()
             try:
                 await self.scan()
-            except Exception as error:  # noqa: BLE001 - any error of storage: it scans again
+            except Exception as error:  # noqa: BLE001 - on any error of storage, scan again
                 _LOG.warning("cannot scan the container %s: %s", self.container, error)
-            # A large container takes long: it is looked through half of the time at most.
+            # Listing a large container takes long: spend at most half of the time on it.
             pause_seconds = max(POLL_SECONDS, loop.time() - started)
             await wait_at_most(self._stopping, pause_seconds)
 
@@ -95,7 +95,7 @@ class BlobScan:
         """Scan the container once.
 
         Raises:
-            AzureError: storage did not answer.
+            AzureError: storage did not respond, or refused a request.
         """
         receipts = await self._client(DEFAULT_CONNECTION, HOSTS_CONTAINER)
         if self._seen is None:
@@ -118,7 +118,7 @@ class BlobScan:
                 FoundBlob(blob.name, str(blob.etag).strip('"'), str(blob.blob_type))
                 async for blob in container.list_blobs()
             ]
-        except ResourceNotFoundError:  # it may be made later
+        except ResourceNotFoundError:  # the container may be created later
             return []
 
     async def _read_receipts(self, receipts: ContainerClient) -> set[tuple[str, str]]:

@@ -1,9 +1,9 @@
-"""Blob triggers: a function for each blob that was written.
+"""Blob triggers: call a function for each blob that was written.
 
-Of a blob they learn from Event Grid, or by looking for it (`blob_scan`). As the real extension
-does, both put what they learn into a queue of the AzureWebJobsStorage account: the webhook before
-it answers, so nothing that was acknowledged is lost. The queue gives it out until the function
-succeeds; a blob that fails too often goes to the queue `webjobs-blobtrigger-poison`.
+Event Grid reports new blobs, or a scan finds them (`scan`). As in the real extension, both put a
+message for each blob into a queue of the AzureWebJobsStorage account. The webhook does so before it
+responds, so no acknowledged event is lost. The queue delivers a message until the function
+succeeds; after too many failures the message goes to the queue `webjobs-blobtrigger-poison`.
 
 Sources: https://learn.microsoft.com/azure/azure-functions/functions-event-grid-blob-trigger,
 https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-blob-trigger
@@ -55,22 +55,22 @@ _SUBJECT: Final = re.compile(r"/blobServices/default/containers/([^/]+)/blobs/(.
 
 @dataclass(frozen=True)
 class BlobFunction:
-    """A function and the blobs that it is for."""
+    """A function and the blobs that trigger it."""
 
     function: LoadedFunction
     connection: str
     container: str
     path: re.Pattern[str]
-    """Matches CONTAINER/NAME."""
+    """A pattern for CONTAINER/NAME."""
     is_polled: bool
-    """Whether it scans for its blobs; else Event Grid delivers their events."""
+    """Whether the trigger polls for blobs; otherwise Event Grid delivers their events."""
 
     @classmethod
     def of(cls, function: LoadedFunction, storage: StorageClients) -> BlobFunction:
         """Read a function's trigger.
 
         Raises:
-            ValueError: its source or its path is wrong, or its connection is not configured.
+            ValueError: the source or the path is invalid, or the connection is not configured.
         """
         settings = function.trigger.settings
         source = settings.get("source") or _POLLS
@@ -83,13 +83,13 @@ class BlobFunction:
         container, _, name = path.partition("/")
         if source == _POLLS and "{" in container:
             raise ValueError(f"path {path!r}: a trigger that polls needs a container by name")
-        # A path without a blob's name is for the whole container.
+        # A path without a blob's name matches the whole container.
         pattern = capture_pattern(path if name else f"{container}/{{name}}")
         return cls(function, connection, container, pattern, is_polled=source == _POLLS)
 
 
 class BlobTriggers(QueueListener):
-    """All blob functions of an app: their webhook and their queue."""
+    """The webhook and the queue of all blob functions of an app."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class BlobTriggers(QueueListener):
         storage: StorageClients,
         host_id: str,
     ) -> None:
-        """Triggers that are yet to be started; see `find_host_id` for what names their queue."""
+        """Create the triggers without starting them; `host_id` names their queue."""
         self._functions = {one.function.name.lower(): one for one in functions}
         self._receipts = f"blobreceipts/{host_id}"
         self._invoker = invoker
@@ -135,7 +135,7 @@ class BlobTriggers(QueueListener):
         return self._webhook.routes()
 
     def scans(self) -> list[BlobScan]:
-        """Of the functions that look for their blobs."""
+        """The scans for the functions that poll."""
         return [self._scan(one) for one in self._functions.values() if one.is_polled]
 
     def _scan(self, one: BlobFunction) -> BlobScan:
@@ -156,8 +156,8 @@ class BlobTriggers(QueueListener):
             for event in events:
                 if (message := blob_message(one, event)) is not None:
                     await self._put(message)
-        except Exception as error:  # noqa: BLE001 - whatever storage answers: the event is not lost
-            _LOG.warning("cannot keep what Event Grid tells, it will tell it again: %s", error)
+        except Exception as error:  # noqa: BLE001 - on any error of storage, Event Grid retries
+            _LOG.warning("cannot store events; Event Grid will send them again: %s", error)
             return False
         return True
 
@@ -170,7 +170,7 @@ class BlobTriggers(QueueListener):
         prefix = _FUNCTION_ID.format("")
         one = self._functions.get(str(message["FunctionId"]).removeprefix(prefix).lower())
         if one is None:
-            _LOG.warning("no blob function %s any more: dropped", message["FunctionId"])
+            _LOG.warning("the app has no blob function %s: message dropped", message["FunctionId"])
             return
         container, name = str(message["ContainerName"]), str(message["BlobName"])
         service = await self._storage.blobs(one.connection)
@@ -187,14 +187,14 @@ class BlobTriggers(QueueListener):
             if not isinstance(error, ResourceNotFoundError):
                 _LOG.warning("cannot read the blob %s/%s: %s", container, name, error)
                 raise
-            _LOG.debug("blob %s/%s is gone: nothing to do", container, name)
+            _LOG.debug("blob %s/%s was deleted: message dropped", container, name)
             return
         data = blob_data(one, f"{container}/{name}", blob.url, properties, datum)
         await self._invoker.invoke(one.function, data)
 
 
 def blob_message(one: BlobFunction, event: Any) -> dict[str, str] | None:
-    """An event (of either schema) for a function as the queue keeps it; None for other events."""
+    """The queue message for an event of either schema; None if it does not concern the function."""
     kind = event.get("eventType") or event.get("type")
     subject = _SUBJECT.fullmatch(str(event.get("subject")))
     if kind != _BLOB_CREATED or subject is None:
@@ -223,7 +223,7 @@ def _message(
 def blob_data(
     one: BlobFunction, path: str, url: str, properties: BlobProperties, datum: Datum
 ) -> TriggerData:
-    """The data of a blob trigger for its function."""
+    """The data that a blob trigger passes to its function."""
     shown = {
         "ContentLength": properties.size,
         "ContentType": properties.content_settings.content_type,
@@ -247,7 +247,7 @@ def blob_data(
 
 
 def find_host_id(settings: Mapping[str, str], functions: list[BlobFunction]) -> str:
-    """The id in the name of this app's queue: the setting, or else from the app's folder."""
+    """The id in the name of the app's queue: an app setting, or a hash of the function's folder."""
     given = settings.get("AzureFunctionsWebHost__hostid")
     if given:
         return given.lower()

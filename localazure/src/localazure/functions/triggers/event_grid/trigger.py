@@ -1,4 +1,4 @@
-"""Event Grid triggers: an invocation for each event that the webhook is sent.
+"""Event Grid triggers: an invocation for each event that the webhook receives.
 
 Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-event-grid-trigger
 """
@@ -26,7 +26,7 @@ PATH: Final = "/runtime/webhooks/EventGrid"
 
 
 class EventGridTrigger(EventGridWebhook):
-    """All Event Grid functions of an app behind one webhook."""
+    """The webhook of all Event Grid functions of an app."""
 
     def __init__(
         self, functions: Iterable[LoadedFunction], keys: KeyRing, invoker: Invoker
@@ -49,12 +49,12 @@ class EventGridTrigger(EventGridWebhook):
         )
         failed = sum(isinstance(outcome, BaseException) for outcome in outcomes)
         if failed:
-            # Event Grid sends the whole request again, those that succeeded included.
+            # Event Grid sends the whole request again, including the events that succeeded.
             _LOG.warning("'%s' failed on %d of %d events", function.name, failed, len(payloads))
         return not failed
 
 
 def event_data(payload: object) -> TriggerData:
-    """The data of an Event Grid trigger for its function: one event, or an array of them."""
+    """The data that an Event Grid trigger passes to its function: one event, or an array."""
     data = cast("dict[str, Any]", payload).get("data") if isinstance(payload, dict) else None
     return TriggerData(Datum(json.dumps(payload), "json"), binding_data=lambda: {"data": data})

@@ -1,9 +1,9 @@
-"""Webhooks for Event Grid: handshakes, keys, and receivers of events.
+"""Webhooks for Event Grid: handshakes, keys and receivers of events.
 
-Events may come in Event Grid's schema or in that of CloudEvents, singly or as an array.
+Events have the schema of Event Grid or of CloudEvents; a request has one event or an array.
 
 Sources: https://learn.microsoft.com/azure/event-grid/webhook-event-delivery (handshakes),
-https://github.com/Azure/azure-functions-eventgrid-extension (answers)
+https://github.com/Azure/azure-functions-eventgrid-extension (responses)
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from localazure.functions.triggers.http.trigger import request_key
 _VALIDATION_EVENT: Final = "Microsoft.EventGrid.SubscriptionValidationEvent"
 
 Receiver = Callable[[list[Any]], Awaitable[bool]]
-"""Takes the events of a request; False has Event Grid send all of them again."""
+"""Handles the events of a request; if it returns False, Event Grid sends all of them again."""
 
 
 class EventGridWebhook:
-    """One webhook: its receivers by the query parameter functionName, in lower case."""
+    """A webhook; the query parameter functionName, in lower case, selects the receiver."""
 
     def __init__(self, path: str, receivers: Mapping[str, Receiver], keys: KeyRing) -> None:
         self._path = path
@@ -33,12 +33,12 @@ class EventGridWebhook:
 
     def routes(self) -> list[web.RouteDef]:
         """The webhook's routes."""
-        # The real host's routes do not mind upper and lower case.
+        # The real host's routes ignore case.
         path = f"/{{path:(?i:{self._path.lstrip('/')})}}"
         return [web.post(path, self._deliver), web.options(path, self._handshake)]
 
     async def _handshake(self, request: web.Request) -> web.Response:
-        """CloudEvents' abuse protection."""
+        """Respond to the abuse protection handshake of CloudEvents."""
         refusal = self._refusal(request)
         if refusal is not None:
             return refusal
@@ -81,7 +81,7 @@ class EventGridWebhook:
 
 
 def _answer_validation(events: list[Any]) -> web.Response:
-    """Event Grid's own handshake: the code goes back."""
+    """Respond to Event Grid's handshake by returning its validation code."""
     for event in events:
         data = event.get("data")
         code = data.get("validationCode") if isinstance(data, dict) else None

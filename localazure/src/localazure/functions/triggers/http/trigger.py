@@ -1,4 +1,4 @@
-"""HTTP triggers: finds the function for a request, checks its key, answers with what it returned.
+"""HTTP triggers: finds a request's function, checks the key, responds with the function's result.
 
 Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-http-webhook-trigger
 """
@@ -29,12 +29,12 @@ from localazure.functions.worker.invocation import Invoker, Outcome, TriggerData
 
 _LOG = logging.getLogger(f"{logs.HOST_LOGGER}.http")
 
-# Kestrel's limit in the real host, and the app setting that replaces it.
+# Kestrel's limit in the real host, and the app setting that overrides it.
 # https://learn.microsoft.com/azure/azure-functions/functions-bindings-http-webhook-trigger#limits
 DEFAULT_MAX_REQUEST_BYTES: Final = limits.FUNCTIONS_BODY.value
 _LIMIT_SETTING: Final = "FUNCTIONS_REQUEST_BODY_SIZE_LIMIT"
 
-# Of the load balancer before the real host. The function runs on when it is over.
+# The timeout of the load balancer in front of the real host. The function continues after it.
 ANSWER_SECONDS: float = limits.FUNCTIONS_HTTP_ANSWER.value
 
 _RESERVED_ROUTES: Final = ("admin", "runtime")
@@ -42,13 +42,13 @@ _RESERVED_ROUTES: Final = ("admin", "runtime")
 
 @dataclass(frozen=True)
 class HttpEndpoint:
-    """Where an HTTP function answers."""
+    """The route, methods and authorization level of an HTTP function."""
 
     function: LoadedFunction
     template: RouteTemplate
-    """Route prefix included."""
+    """The route, including the prefix."""
     methods: frozenset[str]
-    """Upper case; empty for all."""
+    """The methods in upper case; empty for all methods."""
     level: str
 
     @classmethod
@@ -56,7 +56,7 @@ class HttpEndpoint:
         """Read a function's trigger.
 
         Raises:
-            ValueError: the route or the level is wrong.
+            ValueError: the route or the level is invalid.
         """
         settings = function.trigger.settings
         route = _route(function)
@@ -73,10 +73,10 @@ class HttpEndpoint:
         )
 
     def check_against(self, others: Iterable[HttpEndpoint]) -> None:
-        """See that no other function has this one's route and one of its methods.
+        """Check that no other function has the same route and one of the same methods.
 
         Raises:
-            ValueError: names the function that has.
+            ValueError: names the other function.
         """
         for other in others:
             shares_method = not (self.methods and other.methods) or self.methods & other.methods
@@ -88,7 +88,7 @@ class HttpEndpoint:
 
 
 def url_path(function: LoadedFunction, route_prefix: str) -> str:
-    """Route template of an HTTP function, without a leading slash."""
+    """The route template of an HTTP function, without a leading slash."""
     route = _route(function)
     return f"{route_prefix}/{route}" if route_prefix else route
 
@@ -98,18 +98,18 @@ def _route(function: LoadedFunction) -> str:
 
 
 def max_request_bytes(settings: Mapping[str, str]) -> int:
-    """The largest body that is taken; more is answered with 413."""
+    """The largest accepted body; the response to a larger one is 413."""
     limit = settings.get(_LIMIT_SETTING, "")
     return int(limit) if limit.isdecimal() else DEFAULT_MAX_REQUEST_BYTES
 
 
 def request_key(request: web.Request) -> str | None:
-    """The access key that a request carries, if any."""
+    """The access key of a request, or None."""
     return request.headers.get(access_keys.HEADER) or request.query.get(access_keys.QUERY_PARAMETER)
 
 
 class HttpTrigger:
-    """All HTTP functions of an app behind one handler."""
+    """The request handler of all HTTP functions of an app."""
 
     def __init__(
         self,
@@ -125,16 +125,16 @@ class HttpTrigger:
         self._running_on: set[asyncio.Future[Outcome]] = set()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Answer a request.
+        """Respond to a request.
 
-        404 no such route or method, 401 wrong key, 500 the function failed, 504 it took too long.
+        Status: 404 unknown route or method, 401 wrong key, 500 failed function, 504 timeout.
         """
         matched = self._routes.match(
             request.rel_url.raw_path,
             lambda endpoint: not endpoint.methods or request.method in endpoint.methods,
         )
         if matched is None:
-            # The home page, which says that the host is up.
+            # The status of the home page shows that the host runs.
             return web.Response(status=200 if request.path == "/" else 404)
         endpoint, parameters = matched
         function = endpoint.function
@@ -149,28 +149,28 @@ class HttpTrigger:
         invocation = asyncio.ensure_future(self._invoker.invoke(function, data))
         try:
             await asyncio.wait([invocation], timeout=ANSWER_SECONDS)
-        except asyncio.CancelledError:  # the caller is gone
+        except asyncio.CancelledError:  # the client has disconnected
             invocation.cancel()
             raise
         if not invocation.done():
             return self._too_late(function, invocation)
         try:
             outcome = invocation.result()
-        except Exception:  # noqa: BLE001 - the invoker has logged it; the caller learns no details
+        except Exception:  # noqa: BLE001 - logged by the invoker; the client gets no details
             return web.Response(status=500)
         try:
             return _response(function, outcome)
-        except (TypeError, ValueError):  # such as a status or a header that HTTP does not know
+        except (TypeError, ValueError):  # for example, an invalid status or header
             _LOG.exception("'%s' gave a response that cannot be sent", function.name)
             return web.Response(status=500)
 
     def _too_late(
         self, function: LoadedFunction, invocation: asyncio.Future[Outcome]
     ) -> web.Response:
-        """The answer of the load balancer; the function runs on, and nobody gets its answer."""
+        """Respond as the load balancer does; the function continues, but its result is lost."""
         _LOG.error(
             "'%s' has not answered within %g s: on Azure its caller gets an error then, whatever "
-            "functionTimeout says. Answer 202 at once, and work in a queue or an orchestration",
+            "functionTimeout says. Return 202 at once, and work in a queue or an orchestration",
             function.name,
             ANSWER_SECONDS,
         )
@@ -181,7 +181,7 @@ class HttpTrigger:
     def _finish(self, invocation: asyncio.Future[Outcome]) -> None:
         self._running_on.discard(invocation)
         if not invocation.cancelled():
-            invocation.exception()  # the invoker has logged it
+            invocation.exception()  # marks the error as retrieved; logged by the invoker
 
     async def _stream(
         self,
@@ -190,7 +190,7 @@ class HttpTrigger:
         parameters: dict[str, str],
         function: LoadedFunction,
     ) -> web.StreamResponse:
-        """Answer by the web framework that the app is written for."""
+        """Respond by the web framework of the app."""
         data = request_data(request, parameters, b"")
 
         async def invoke(native: Any) -> Any:
@@ -201,16 +201,16 @@ class HttpTrigger:
 
         try:
             return await extension.respond(request, parameters, invoke)
-        except Exception:  # noqa: BLE001 - the invoker has logged it; the caller learns no details
+        except Exception:  # noqa: BLE001 - logged by the invoker; the client gets no details
             return web.Response(status=500)
 
 
 def request_data(request: web.Request, parameters: dict[str, str], body: bytes) -> TriggerData:
-    """The request that an HTTP trigger hands to its function."""
+    """The request that an HTTP trigger passes to its function."""
 
     def texts(pairs: Iterable[tuple[str, str]]) -> dict[str, Datum]:
         joined: dict[str, str] = {}
-        for name, value in pairs:  # repeated names arrive joined, as from the real host
+        for name, value in pairs:  # the real host joins repeated names, too
             joined[name] = f"{joined[name]},{value}" if name in joined else value
         return {name: Datum(value, "string") for name, value in joined.items()}
 
@@ -241,7 +241,7 @@ def request_data(request: web.Request, parameters: dict[str, str], body: bytes) 
 
 
 def _response(function: LoadedFunction, outcome: Outcome) -> web.Response:
-    # The http output is the answer; without one, any return value is, even one for another binding.
+    # The response is the http output, or else the return value, even if it is for another binding.
     datum = outcome.result
     for binding in function.bindings_of(binding_kinds.HTTP):
         datum = outcome.outputs.get(binding.name, datum)
@@ -261,7 +261,7 @@ def _response(function: LoadedFunction, outcome: Outcome) -> web.Response:
 def _http_response(value: dict[str, Any]) -> web.Response:
     response = web.Response(status=int(value["status_code"].value), body=value["body"].value)
     for name, header in value["headers"].items():
-        if name.lower() != "content-length":  # counted anew: a HEAD's may differ from its body
+        if name.lower() != "content-length":  # set by aiohttp; for HEAD it may not match
             response.headers[name] = header.value
     cookies = cast("list[SimpleCookie]", value["cookies"] or [])
     for cookie in cookies:

@@ -1,8 +1,8 @@
-"""Listens on a storage queue: receive, handle, delete; release or set aside failed messages.
+"""Listens on a storage queue: receives, handles and deletes messages; retries failed messages.
 
-A message is handled at least once. It is hidden from others while it is at work, and shown again
-when this process dies: at the latest VISIBILITY_SECONDS later, as on Azure. One that fails for
-the last time goes to the poison queue first and is deleted only then.
+A message is handled at least once. It is hidden from other receivers while it is being handled. If
+this process dies, it is visible again after at most VISIBILITY_SECONDS, as on Azure. After the last
+attempt fails, a message is put into the poison queue before it is deleted.
 
 Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-queue-trigger
 """
@@ -25,26 +25,26 @@ from localazure.storage_client.queue import ReceivedMessage, StorageQueue, decod
 
 _LOG = logging.getLogger(f"{logs.HOST_LOGGER}.queue")
 
-# Of the real extension; renewed after half of it.
+# The visibility timeout of the real extension; renewed after half of this time.
 VISIBILITY_SECONDS: Final = 600
-# To give back or settle what is at work when the host ends.
+# Time to release or settle running messages when the host ends.
 SETTLE_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True)
 class Work:
-    """A message and its content."""
+    """A message and its decoded content."""
 
     message: ReceivedMessage
     content: str | bytes
 
 
 Open = Callable[[str], Awaitable[StorageQueue]]
-"""Gives a queue by its name."""
+"""Opens a queue by its name."""
 
 
 class QueueListener:
-    """One queue, and its poison queue. The work of a message failed if `handle` raises."""
+    """Listens on one queue, with a poison queue. A message has failed if `handle` raises."""
 
     def __init__(
         self,
@@ -67,23 +67,23 @@ class QueueListener:
         self._has_room.set()
         self._running: set[asyncio.Task[None]] = set()
         self._settling: set[asyncio.Task[None]] = set()
-        """Those of the running whose work is done; a stop waits for them."""
+        """The running tasks that settle a handled message; `finish` waits for them."""
         self._task: asyncio.Task[None] | None = None
         self._is_cut_off = False
 
     async def start(self) -> None:
-        """Begin to receive."""
+        """Start receiving messages."""
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        """Receive no more messages; those in progress continue."""
+        """Stop receiving messages; messages in progress continue."""
         self._stopping.set()
         self._has_room.set()
         if self._task is not None:
             await self._task
 
     async def finish(self) -> None:
-        """End it; the host has drained. What is still at work is given back."""
+        """Release messages that are still in progress after the drain, so that they are visible."""
         for task in self._running - self._settling:
             task.cancel()
         if self._running:
@@ -100,11 +100,11 @@ class QueueListener:
                 await wait_at_most(self._stopping, self._delay.missed())
 
     async def _receive(self) -> bool:
-        """Ask for messages once and begin with them; tells whether there were any."""
+        """Receive messages once and start handling them; return whether there were any."""
         try:
             queue = await self._open_queue(self._name)
             messages = await queue.receive(self._options.batch_size, VISIBILITY_SECONDS)
-        except Exception as error:  # noqa: BLE001 - any error: a trigger retries without end
+        except Exception as error:  # noqa: BLE001 - after any error, the trigger retries
             self._report_fault(error)
             return False
         if self._is_cut_off:
@@ -115,12 +115,12 @@ class QueueListener:
         return bool(messages)
 
     def _report_fault(self, error: Exception) -> None:
-        # Polled every two seconds: one line for an outage, not one for each poll.
+        # The queue is polled every two seconds: write one warning for an outage, not one per poll.
         level = logging.DEBUG if self._is_cut_off else logging.WARNING
         self._is_cut_off = True
         _LOG.log(
             level,
-            "cannot receive from the queue %s, trying on: %s: %s",
+            "cannot receive from the queue %s, retrying: %s: %s",
             self._name,
             type(error).__name__,
             error,
@@ -148,12 +148,12 @@ class QueueListener:
         try:
             await self._settle(hold, is_done=await self._work(hold))
         except asyncio.CancelledError:
-            with contextlib.suppress(Exception):  # its time is over before long
+            with contextlib.suppress(Exception):  # the visibility timeout releases the message, too
                 await hold.show(0)
             raise
-        except Exception as error:  # noqa: BLE001 - whatever answers there
+        except Exception as error:  # noqa: BLE001 - any error of the service
             _LOG.warning(
-                "cannot settle message %s of the queue %s, it will come again: %s",
+                "cannot settle message %s of the queue %s, it will be delivered again: %s",
                 message.id,
                 queue.name,
                 error,
@@ -162,13 +162,13 @@ class QueueListener:
     async def _work(self, hold: _Hold) -> bool:
         message = hold.message
         if message.dequeue_count > self._options.max_dequeue_count:
-            return False  # a process died with it too often
+            return False  # in too many attempts the process died
         try:
             content = decode(message.text, is_base64=self._options.is_base64)
         except ValueError as error:
             _LOG.error(
                 "message %s of the queue %s is %s; host.json's extensions.queues.messageEncoding "
-                "says what senders use. It goes to the poison queue",
+                "must be the senders' encoding. The message goes to the poison queue",
                 message.id,
                 hold.queue.name,
                 error,
@@ -178,12 +178,12 @@ class QueueListener:
         try:
             async with hold.renewed():
                 await self._handle(Work(message, content))
-        except Exception:  # noqa: BLE001 - the invoker has logged it
+        except Exception:  # noqa: BLE001 - logged by the invoker
             return False
         return True
 
     async def _settle(self, hold: _Hold, *, is_done: bool) -> None:
-        # Without a pause since the work's end, so that no drain can come in between.
+        # No await since the work ended, so that a drain cannot cancel the task before this line.
         if (task := asyncio.current_task()) is not None:
             self._settling.add(task)
         message = hold.message
@@ -194,7 +194,7 @@ class QueueListener:
             await poison.put(message.text)
             await hold.delete()
             _LOG.warning(
-                "message %s failed %d times; it is in the queue %s now",
+                "message %s failed %d times and was moved to the queue %s",
                 message.id,
                 message.dequeue_count,
                 poison.name,
@@ -204,7 +204,7 @@ class QueueListener:
 
 
 class _Hold:
-    """A message that is ours for now; its pop receipt changes with each renewal."""
+    """A message that this listener has received; its pop receipt changes with each renewal."""
 
     def __init__(self, queue: StorageQueue, message: ReceivedMessage) -> None:
         self.queue = queue
@@ -214,7 +214,7 @@ class _Hold:
 
     @contextlib.asynccontextmanager
     async def renewed(self) -> AsyncGenerator[None]:
-        """Keep it hidden meanwhile."""
+        """Keep the message hidden while the context is open."""
         renewal = asyncio.create_task(self._renew())
         try:
             yield
@@ -229,7 +229,7 @@ class _Hold:
                 self._pop_receipt = await self.queue.hide(
                     self.message.id, self._pop_receipt, VISIBILITY_SECONDS
                 )
-            except Exception as error:  # noqa: BLE001 - whatever answers there
+            except Exception as error:  # noqa: BLE001 - any error of the service
                 _LOG.warning("cannot keep message %s hidden: %s", self.message.id, error)
 
     async def show(self, after_seconds: int) -> None:

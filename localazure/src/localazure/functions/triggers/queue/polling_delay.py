@@ -1,4 +1,4 @@
-"""The delay between polls of an empty queue: longer each time.
+"""The delay between polls of an empty queue: a randomized exponential backoff.
 
 Source: https://github.com/Azure/azure-webjobs-sdk (RandomizedExponentialBackoffStrategy)
 """
@@ -8,12 +8,12 @@ from __future__ import annotations
 import random
 from typing import Final
 
-SHORTEST_SECONDS: Final = 0.1  # QueuePollingIntervals.Minimum of the real extension
+SHORTEST_SECONDS: Final = 0.1  # QueuePollingIntervals.Minimum in the real extension
 _JITTER: Final = 0.2
 
 
 class PollingDelay:
-    """Doubles from the shortest to the longest delay, each time a fifth more or less by chance."""
+    """A delay that doubles up to the longest delay, with a jitter of a fifth."""
 
     def __init__(self, longest_seconds: float, chance: random.Random) -> None:
         self._longest_seconds = longest_seconds
@@ -22,12 +22,12 @@ class PollingDelay:
         self._delay_seconds = 0.0
 
     def found(self) -> None:
-        """Start again with the shortest delay, after a message."""
+        """Reset the delay to the shortest one after a poll that found messages."""
         self._misses = 0
         self._delay_seconds = 0.0
 
     def missed(self) -> float:
-        """Seconds until the next poll, after an empty one."""
+        """Return the seconds until the next poll after an empty poll."""
         if self._delay_seconds < self._longest_seconds:
             jitter = self._chance.uniform(1 - _JITTER, 1 + _JITTER)
             more = jitter * 2 ** (self._misses - 1) if self._misses else 0

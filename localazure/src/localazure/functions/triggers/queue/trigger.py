@@ -1,4 +1,4 @@
-"""Storage queue triggers: a function for each message of a queue.
+"""Storage queue triggers: call a function for each message of a queue.
 
 Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-queue-trigger
 """
@@ -25,7 +25,7 @@ POISON_SUFFIX = "-poison"
 
 
 class QueueTrigger(QueueListener):
-    """One function on one queue."""
+    """Calls one function for the messages of one queue."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class QueueTrigger(QueueListener):
         options: QueueOptions,
         storage: StorageClients,
     ) -> None:
-        """A trigger that is yet to be started.
+        """Create a trigger without starting it.
 
         Raises:
             ValueError: the connection is not configured.
@@ -42,7 +42,7 @@ class QueueTrigger(QueueListener):
         settings = function.trigger.settings
         connection = function.trigger.connection
         storage.check(connection, Service.QUEUE)
-        # As the real host does; the service takes lower case only.
+        # The service requires lower case; the real host converts the name, too.
         name = str(settings["queueName"]).lower()
 
         async def handle(work: Work) -> None:
@@ -59,7 +59,7 @@ class QueueTrigger(QueueListener):
 
 
 def message_data(work: Work) -> TriggerData:
-    """The data of a queue trigger for its function."""
+    """The data that a queue trigger passes to its function."""
     message, content = work.message, work.content
     metadata = {
         "Id": Datum(message.id, "string"),
@@ -73,7 +73,7 @@ def message_data(work: Work) -> TriggerData:
 
     def binding_data() -> dict[str, Any]:
         fields = {name: datum.value for name, datum in metadata.items()}
-        # The message's own fields win, as in the real extension: {id} may be an order's.
+        # The fields of the content have precedence, as in the real extension: {id} may be theirs.
         return {**fields, "queueTrigger": text, **json_properties(text)}
 
     kind = "string" if isinstance(content, str) else "bytes"
@@ -81,7 +81,7 @@ def message_data(work: Work) -> TriggerData:
 
 
 def by_hand(text: str) -> TriggerData:
-    """The data for a text that did not come from a queue."""
+    """The data for a manual run with a text."""
     now = datetime.now(UTC)
     message = ReceivedMessage(
         id="by-hand",

@@ -1,4 +1,4 @@
-"""One receiver of a Service Bus trigger with all that it needs, until its connection is lost."""
+"""One receiver of a Service Bus trigger, with its resources, until its connection is lost."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from localazure.functions.configuration.host_json import ServiceBusOptions
 
 _LOG = logging.getLogger(f"{logs.HOST_LOGGER}.service_bus")
 
-# How long one wait for a message lasts, hence how long a stop may take with nothing to do.
+# The longest wait for a message, and so the duration of a stop when the trigger is idle.
 POLL_SECONDS: Final = 1.0
-# A link whose connection broke at the wrong moment may never answer: it is given up after this.
+# A link may hang if its connection breaks at a bad moment; it is abandoned after this time.
 HUNG_SECONDS: Final = 10.0
 
 
 class Link:
-    """One receiver, and the messages at work that came by it.
+    """One receiver, and the tasks that handle its messages.
 
-    The first call that loses the connection ends the link for all: the SDK's calls would each open
-    the receiver again, side by side, and what it is given meanwhile would lie locked.
+    The first call that loses the connection ends the link for all calls. Otherwise each call of the
+    SDK would reopen the receiver concurrently, and messages received meanwhile would stay locked.
     """
 
     receiver: ServiceBusReceiver
@@ -41,7 +41,7 @@ class Link:
     def __init__(self) -> None:
         self.running: set[asyncio.Task[None]] = set()
         self.has_received = False
-        """Whether the broker has ever answered, be it that there is nothing."""
+        """Whether a receive has ever succeeded, even without messages."""
         self._broken = asyncio.Event()
         self._resources = contextlib.AsyncExitStack()
 
@@ -52,16 +52,16 @@ class Link:
         options: ServiceBusOptions,
         get_receiver: Callable[[ServiceBusClient], ServiceBusReceiver],
     ) -> None:
-        """Connect and attach.
+        """Connect to the broker and open the receiver.
 
         Raises:
-            ServiceBusError: the broker is away or refuses.
+            ServiceBusError: the broker is unreachable or refuses the receiver.
             ValueError: the connection is not configured.
         """
         enter = self._resources.enter_async_context
         client = await enter(
-            # The trigger itself retries, on a new link: the retries of the SDK's calls would open
-            # the same receiver again side by side, and lose what it receives meanwhile.
+            # Disable the SDK's retries, which would reopen the same receiver concurrently and lose
+            # the messages that it receives meanwhile. The trigger retries with a new link.
             service_bus_client(connection, settings, retry_total=0)
         )
         self.receiver = await enter(get_receiver(client))
@@ -70,12 +70,12 @@ class Link:
         self._resources.push_async_callback(self.renewer.close)
 
     async def receive(self, most: int) -> list[ServiceBusReceivedMessage]:
-        """Messages that arrive within `POLL_SECONDS`.
+        """Receive the messages that arrive within `POLL_SECONDS`.
 
         Raises:
             ServiceBusError: the connection is lost.
-            ConnectionError: it was lost when a message was settled.
-            TimeoutError: the broker has not answered.
+            ConnectionError: the connection was lost when a message was settled.
+            TimeoutError: the broker has not responded.
         """
         receiving = asyncio.ensure_future(
             self.receiver.receive_messages(most, max_wait_time=POLL_SECONDS)
@@ -104,9 +104,9 @@ class Link:
         """Settle a message; a lost connection ends the link for all.
 
         Raises:
-            ServiceBusError: it is not settled, or nobody knows.
+            ServiceBusError: the message is not settled, or its state is unknown.
             OSError: the connection is lost.
-            ValueError: the same, as the SDK has it.
+            ValueError: the connection is lost; the SDK raises this, too.
         """
         if self._broken.is_set():
             raise ConnectionError("the connection was lost")
@@ -120,7 +120,7 @@ class Link:
             raise
 
     async def close(self) -> None:
-        """Wait for what is at work, then close."""
+        """Wait for the running tasks, then close the link."""
         await asyncio.gather(*self.running, return_exceptions=True)
         try:
             await self._resources.aclose()

@@ -1,4 +1,4 @@
-"""Service Bus messages as the extension hands them to a function: a body and binding metadata.
+"""Converts Service Bus messages to a body and metadata, as the real extension does.
 
 Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-service-bus-trigger#message-metadata
 """
@@ -43,13 +43,13 @@ def many(messages: Sequence[ServiceBusReceivedMessage]) -> TriggerData:
     metadata = {
         f"{name}Array": Datum(json.dumps([row[name] for row in rows]), "json") for name in rows[0]
     }
-    # The SDK reads `value.bytes`, the shape of the worker's protobuf message.
+    # The SDK reads `value.bytes`, as in the worker's protobuf message.
     bodies = SimpleNamespace(bytes=[body(message) for message in messages])
     return TriggerData(Datum(bodies, "collection_bytes"), metadata)
 
 
 def body(message: ServiceBusReceivedMessage) -> bytes:
-    """The body: data sections joined, anything else as text."""
+    """The body: the joined data sections, or the text of any other body."""
     if message.body_type is AmqpMessageBodyType.DATA:
         return b"".join(cast("Iterable[bytes]", message.body))
     return str(message).encode()
@@ -73,7 +73,7 @@ def _metadata(message: ServiceBusReceivedMessage) -> dict[str, Any]:
         "DeadLetterReason": message.dead_letter_reason,
         "DeadLetterErrorDescription": message.dead_letter_error_description,
         "DeadLetterSource": message.dead_letter_source,
-        # The extension counts this delivery, AMQP those before it; so does the Python SDK.
+        # AMQP and the Python SDK count earlier deliveries; the extension also counts this one.
         "DeliveryCount": (message.delivery_count or 0) + 1,
         "EnqueuedSequenceNumber": message.enqueued_sequence_number,
         "SequenceNumber": message.sequence_number,
@@ -97,14 +97,14 @@ def _text(value: object) -> str:
 
 
 def _plain(value: object) -> object:
-    """A property's value as JSON has it."""
+    """Convert a property's value to a JSON value."""
     if value is None or isinstance(value, bool | int | float):
         return value
     return value.isoformat() if isinstance(value, datetime) else _text(value)
 
 
 def by_hand(text: str) -> TriggerData:
-    """The data for a text that did not come from a broker."""
+    """The data for a manual run with a text."""
     none = Datum("{}", "json")
     metadata = {
         "MessageId": Datum("by-hand", "string"),

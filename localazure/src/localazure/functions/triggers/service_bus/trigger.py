@@ -1,10 +1,10 @@
-"""Service Bus triggers: peek-lock, complete when the function returned, abandon when it raised.
+"""Service Bus triggers: peek-lock; complete if the function returns, abandon if it raises.
 
-A message is asked for only when the function may take it, so none lies locked here while another
-host could work on it (unless host.json's prefetchCount asks for that). maxConcurrentCalls and
-maxAutoLockRenewalDuration apply to functions that take single messages only: batches run one after
-the other, and their locks are not renewed. A batch whose function raised is abandoned whatever
-autoCompleteMessages says. The broker may be away, at the start or later: the trigger keeps trying.
+A message is received only when the function can take it, so that no message is locked here while
+another host could process it (unless host.json sets prefetchCount). maxConcurrentCalls and
+maxAutoLockRenewalDuration apply only to functions that take single messages: batches run one after
+the other, and their locks are not renewed. A batch whose function raised is abandoned regardless of
+autoCompleteMessages. If the broker is unreachable, at the start or later, the trigger retries.
 
 Sources: https://learn.microsoft.com/azure/azure-functions/functions-bindings-service-bus-trigger;
 for batches RunBatchReceiveLoopAsync ("executes functions at a concurrency level of 1") and
@@ -39,14 +39,14 @@ _LOG = logging.getLogger(f"{logs.HOST_LOGGER}.service_bus")
 
 FIRST_RETRY_SECONDS: Final = 0.5
 LONGEST_RETRY_SECONDS: Final = 15.0
-# The SDK polls for each confirmation, and the broker commits those that come together at once.
+# The SDK polls for each confirmation, and the broker commits concurrent settlements together.
 SETTLED_AT_ONCE: Final = 100
-# To settle what is done, and then to close: the SDK takes up to a second for each of its links.
+# Time for settling messages, and again for closing: the SDK takes up to a second for each link.
 CLOSE_SECONDS: Final = 5.0
 
 
 class ServiceBusTrigger:
-    """One function on one queue, or on one subscription of a topic."""
+    """Calls one function for the messages of a queue or of a topic's subscription."""
 
     def __init__(
         self,
@@ -55,10 +55,10 @@ class ServiceBusTrigger:
         options: ServiceBusOptions,
         settings: Mapping[str, str],
     ) -> None:
-        """A trigger that is yet to be started.
+        """Create a trigger without starting it.
 
         Raises:
-            ValueError: the connection is not configured, or sessions are asked for.
+            ValueError: the connection is not configured, or the trigger requires sessions.
         """
         binding = function.trigger.settings
         if binding.get("isSessionsEnabled"):
@@ -77,28 +77,28 @@ class ServiceBusTrigger:
         self._asks_no_more = asyncio.Event()
         self._running: set[asyncio.Task[None]] = set()
         self._settling: set[asyncio.Task[None]] = set()
-        """Those of the running whose function is done; a stop waits for them."""
+        """The running tasks whose function has ended; `finish` waits for them."""
         self._closing: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
 
     @property
     def entity(self) -> str:
-        """The path of its queue or subscription."""
+        """The path of the queue or subscription."""
         return str(self._queue or f"{self._topic}/{self._subscription}")
 
     async def start(self) -> None:
-        """Begin to receive."""
+        """Start receiving messages."""
         self._task = asyncio.create_task(self._run(), name=f"service bus {self._function.name}")
 
     async def stop(self) -> None:
-        """Receive no more messages; those in progress continue, and are settled at their end."""
+        """Stop receiving messages; messages in progress continue and are settled at their end."""
         self._stopping.set()
         if self._task is None:
             return
         await wait_at_most(self._asks_no_more, 2 * POLL_SECONDS)
 
     async def finish(self) -> None:
-        """End it; the host has drained. A message still at work is delivered again elsewhere."""
+        """Cancel messages still in progress after the drain; the broker delivers them again."""
         if self._task is None:
             return
         for task in {self._task, *self._running} - self._settling:
@@ -108,7 +108,7 @@ class ServiceBusTrigger:
             await asyncio.wait(self._closing, timeout=CLOSE_SECONDS)
 
     async def _run(self) -> None:
-        """Connect, and connect again after each failure."""
+        """Connect and receive; connect again after each failure."""
         free = asyncio.Semaphore(1 if self._is_batched else self._options.max_concurrent_calls)
         delay_seconds = 0.0
         while not self._stopping.is_set():
@@ -116,7 +116,7 @@ class ServiceBusTrigger:
             try:
                 await link.open(self._connection, self._settings, self._options, self._receiver)
                 await self._receive(link, free)
-            except Exception as error:  # noqa: BLE001 - whatever the SDK raises: a trigger never gives up
+            except Exception as error:  # noqa: BLE001 - after any error, the trigger retries
                 delay_seconds = 0.0 if link.has_received else delay_seconds
                 delay_seconds = min(delay_seconds * 2 or FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS)
                 _LOG.warning(
@@ -127,7 +127,7 @@ class ServiceBusTrigger:
                     error,
                 )
             finally:
-                # Messages at work settle through the link they came by; a new one need not wait.
+                # Messages in progress are settled on their link; the next link need not wait.
                 closing = asyncio.create_task(link.close())
                 self._closing.add(closing)
                 closing.add_done_callback(self._closing.discard)
@@ -146,7 +146,7 @@ class ServiceBusTrigger:
         most = self._options.max_message_batch_size if self._is_batched else 1
         while not self._stopping.is_set():
             await free.acquire()
-            if self._stopping.is_set():  # it may have come while this waited
+            if self._stopping.is_set():  # may be set during `acquire`
                 return
             messages: list[ServiceBusReceivedMessage] = []
             try:
@@ -171,13 +171,13 @@ class ServiceBusTrigger:
         make = service_bus_message.many if self._is_batched else _only
         try:
             await self._invoker.invoke(self._function, make(messages))
-        except Exception:  # noqa: BLE001 - the invoker has logged it
+        except Exception:  # noqa: BLE001 - logged by the invoker
             settle = receiver.abandon_message
         else:
             if not self._options.auto_complete_messages:
                 return
             settle = receiver.complete_message
-        # Without a pause since the function's end, so that no drain can come in between.
+        # No await since the function ended, so that a drain cannot cancel the task before this.
         if (task := asyncio.current_task()) is not None:
             self._settling.add(task)
             task.add_done_callback(self._settling.discard)
@@ -194,9 +194,9 @@ class ServiceBusTrigger:
         try:
             await link.settle(settle, message)
         except (ServiceBusError, OSError, ValueError) as error:
-            # Its lock ends, and the broker delivers it again: at least once.
+            # The lock expires, and the broker delivers the message again: at least once.
             _LOG.warning(
-                "cannot settle message %s from %s, it will come again: %s",
+                "cannot settle message %s from %s, it will be delivered again: %s",
                 message.message_id,
                 self.entity,
                 error,

@@ -1,8 +1,8 @@
-"""Work that one of several hosts does for all: timers, and scans for blobs.
+"""Work that only one of several hosts does: timers and scans for blobs.
 
-It is the host that has the timers' database. The kernel releases its lock when its owner dies;
-another host takes it within `RETRY_SECONDS`, reads what the timers remember, and makes up for what
-was missed. On Azure leases of blobs do the same. A host that hangs keeps the lock until it ends.
+The host that has locked the timers' database does this work. When it dies, the kernel releases the
+lock. Another host takes the lock within `RETRY_SECONDS`, reads the status of the timers, and fires
+the missed ones. Azure uses blob leases for this. A host that hangs keeps the lock until it ends.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ RETRY_SECONDS: Final = 1.0
 
 
 class Listener(Protocol):
-    """Waits for what triggers one function."""
+    """Waits for the events of a trigger."""
 
     async def start(self) -> None:
-        """Begin; what it waits for may be away as yet."""
+        """Start listening; the service may still be unreachable."""
         ...
 
     async def stop(self) -> None:
-        """Begin nothing new; what runs goes on."""
+        """Start no more invocations; running invocations continue."""
         ...
 
     async def finish(self) -> None:
-        """End, after the drain: cancel what still runs and release every resource."""
+        """End after the drain: cancel running invocations and release every resource."""
         ...
 
 
 class DatabaseInTurn:
-    """The database of timers, once the host that had it has ended."""
+    """The timers' database, available when the host that has locked it ends."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._database: Database | None = None
 
     async def acquire(self) -> None:
-        """Wait until it is this host's."""
+        """Wait until this host has locked the database."""
         while self._database is None:
             try:
                 self._database = Database(self._path, MIGRATIONS)
@@ -70,13 +70,13 @@ class DatabaseInTurn:
         return await self._database.write(transaction)
 
     def close(self) -> None:
-        """Let another host have it."""
+        """Close the database, so that another host can take over."""
         if self._database is not None:
             self._database.close()
 
 
 class ListenerInTurn:
-    """A listener that starts when this host has the database."""
+    """A listener that starts when this host has locked the database."""
 
     def __init__(self, listener: Listener, database: DatabaseInTurn) -> None:
         self._listener = listener
@@ -84,11 +84,11 @@ class ListenerInTurn:
         self._starting: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Begin to wait for it."""
+        """Start waiting for the database."""
         self._starting = asyncio.create_task(self._start())
 
     async def stop(self) -> None:
-        """Begin nothing new."""
+        """Start no more invocations."""
         if self._starting is not None:
             self._starting.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -96,12 +96,12 @@ class ListenerInTurn:
         await self._listener.stop()
 
     async def finish(self) -> None:
-        """End it; the host has drained."""
+        """End the listener after the drain."""
         await self._listener.finish()
 
     async def _start(self) -> None:
         try:
             await self._database.acquire()
             await self._listener.start()
-        except Exception:  # noqa: BLE001 - it would be lost in the task
+        except Exception:  # noqa: BLE001 - nothing awaits the task
             _LOG.exception("timers or scans for blobs do not run on this host")

@@ -1,4 +1,4 @@
-"""Due times of timers, and their status across restarts: pure functions without a clock.
+"""The due times of timers, and their status across restarts; pure functions without a clock.
 
 Source: the schedule monitor of https://github.com/Azure/azure-webjobs-sdk-extensions
 """
@@ -13,7 +13,7 @@ from typing import Final
 from localazure.functions.configuration.timespan import parse_timespan
 from localazure.ncrontab import NCrontab
 
-# "Never" in the status of a timer that has not run: .NET's DateTime.MinValue.
+# The last run of a timer that has not run yet: .NET's DateTime.MinValue.
 NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
 _MINUTE: Final = timedelta(minutes=1)
@@ -21,7 +21,7 @@ _MINUTE: Final = timedelta(minutes=1)
 
 @dataclass(frozen=True)
 class CronSchedule:
-    """An NCRONTAB expression on the wall clock of a time zone."""
+    """An NCRONTAB expression in the local time of a time zone."""
 
     crontab: NCrontab
     zone: tzinfo = UTC
@@ -29,8 +29,8 @@ class CronSchedule:
     def next_after(self, moment: datetime) -> datetime:
         """The first occurrence strictly after a moment; both in UTC.
 
-        A wall clock time that a zone skips in spring fires as much later as was skipped; one
-        that it passes twice in autumn fires the first time only.
+        A local time that the zone skips in spring fires later by the skipped interval; a local
+        time that the zone repeats in autumn fires only the first time.
         """
         wall = moment.astimezone(self.zone).replace(tzinfo=None)
         while True:
@@ -41,23 +41,23 @@ class CronSchedule:
 
     @property
     def is_sub_minute(self) -> bool:
-        """Whether it may occur more than once in a minute: too often to store its status."""
+        """Whether the schedule may occur more than once a minute, too often to store its status."""
         return self.crontab.is_sub_minute
 
 
 @dataclass(frozen=True)
 class ConstantSchedule:
-    """A period, counted from the last occurrence."""
+    """A period after the last occurrence."""
 
     period: timedelta
 
     def next_after(self, moment: datetime) -> datetime:
-        """A period later."""
+        """The moment plus the period."""
         return moment + self.period
 
     @property
     def is_sub_minute(self) -> bool:
-        """Whether the period is below a minute."""
+        """Whether the period is less than a minute."""
         return self.period < _MINUTE
 
 
@@ -68,7 +68,7 @@ def parse_schedule(expression: str, zone: tzinfo = UTC) -> Schedule:
     """Parse an NCRONTAB expression, or a period `hh:mm:ss`.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: the expression is neither.
     """
     if ":" in expression:
         period = parse_timespan(expression)
@@ -83,7 +83,7 @@ class TimerStatus:
     """The stored status of a timer. All times are UTC."""
 
     last: datetime
-    """The time of its last firing, NEVER before the first."""
+    """The time when the timer last fired; `NEVER` before it has fired."""
     next: datetime
     """The next due time."""
     last_updated: datetime
@@ -100,10 +100,10 @@ class Startup(Enum):
 def at_start(
     remembered: TimerStatus | None, now: datetime, schedule: Schedule, *, run_on_startup: bool
 ) -> tuple[TimerStatus, Startup | None]:
-    """The status at the start of the host, and whether to fire at once.
+    """The status of a timer at the start of the host, and the reason to fire at once, if any.
 
-    A remembered `next` that the schedule does not give was made by another schedule: it is
-    reckoned anew, and missing it is no reason to fire.
+    If the stored `next` does not match the schedule, the schedule has changed: `next` is computed
+    again, and the timer does not fire for the old `next`.
     """
     status = remembered
     if status is None:
@@ -123,7 +123,7 @@ def at_start(
 def after_firing(
     status: TimerStatus, fired_at: datetime, schedule: Schedule, startup: Startup | None
 ) -> TimerStatus:
-    """The status after a timer has fired and its function has ended."""
-    # Having fired a little early must not make it fire a second time for the same occurrence.
+    """The status of a timer after it has fired and its function has ended."""
+    # A timer that fired slightly early must not fire again for the same occurrence.
     moment = max(fired_at, status.next) if startup is None else fired_at
     return TimerStatus(moment, schedule.next_after(moment), moment)

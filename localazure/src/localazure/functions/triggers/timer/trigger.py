@@ -1,7 +1,7 @@
-"""Timer triggers: fires each by its schedule and stores its status in the state folder.
+"""Timer triggers: fire by their schedules and store their status in the state folder.
 
-Killed while the function runs, a timer is past due at the next start and fires again: at least
-once, as on Azure. A timer's runs never overlap.
+If the host is killed while the function runs, the timer is past due at the next start and fires
+again: at least once, as on Azure. A timer's runs never overlap.
 
 Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-timer
 """
@@ -48,12 +48,12 @@ MIGRATIONS: Final = (
     """,
 )
 
-# The longest sleep, so that a suspended laptop or a changed clock is noticed.
+# The longest sleep, so that a timer notices a suspended computer or a changed clock.
 _LONGEST_SLEEP_SECONDS: Final = 60.0
 
 
 class TimerTrigger:
-    """One timer."""
+    """Calls one function by a schedule."""
 
     def __init__(
         self,
@@ -65,17 +65,17 @@ class TimerTrigger:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """A timer that is yet to be started.
+        """Create a timer without starting it.
 
         Raises:
-            ValueError: the schedule is wrong, or never occurs.
+            ValueError: the schedule is invalid, or never occurs.
         """
         settings = function.trigger.settings
         self._function = function
         self._invoker = invoker
         self._database = database
         self._schedule: Schedule = parse_schedule(str(settings["schedule"]), zone)
-        self._schedule.next_after(now())  # one that never occurs is refused at the start
+        self._schedule.next_after(now())  # raises ValueError if the schedule never occurs
         self._run_on_startup = bool(settings.get("runOnStartup"))
         self._is_remembered = (
             settings.get("useMonitor", True) is not False and not self._schedule.is_sub_minute
@@ -99,13 +99,13 @@ class TimerTrigger:
         )
 
     async def stop(self) -> None:
-        """Fire no more. A run in progress continues up to the end of the host's drain."""
+        """Stop firing. A run in progress continues until the end of the host's drain."""
         self._stopping = True
         if self._task is not None and not self._is_firing:
             self._task.cancel()
 
     async def finish(self) -> None:
-        """End it; the host has drained. A run that is cut off is past due at the next start."""
+        """Cancel a run that continues after the drain; the timer is past due at the next start."""
         if self._task is None:
             return
         if self._is_invoking:
@@ -134,7 +134,7 @@ class TimerTrigger:
             _LOG.info("timer '%s' fires at once: %s", self._function.name, startup.value)
         data = timer_data(status, is_past_due=startup is Startup.PAST_DUE)
         self._is_invoking = True
-        with contextlib.suppress(Exception):  # the invoker has logged it; the schedule goes on
+        with contextlib.suppress(Exception):  # logged by the invoker; the schedule continues
             await self._invoker.invoke_with_retries(self._function, data)
         self._is_invoking = False
 
@@ -160,7 +160,7 @@ class TimerTrigger:
 
 
 def timer_data(status: TimerStatus | None, *, is_past_due: bool = False) -> TriggerData:
-    """The data of a timer trigger for its function: the real host's TimerInfo."""
+    """The data that a timer trigger passes to its function: TimerInfo, as in the real host."""
     info = {
         "Schedule": {"AdjustForDST": True},
         "ScheduleStatus": status
