@@ -71,13 +71,13 @@ class BlobPath:
     account: str = STORAGE_ACCOUNT
 
     def child(self, name: str) -> BlobPath:
-        """The path one step below."""
+        """The path of an entry below this one."""
         return BlobPath(self.container, f"{self.path.rstrip('/')}/{name}".lstrip("/"), self.account)
 
 
 @dataclass(frozen=True)
 class WebUrl:
-    """A public file, or a folder of a public container, outside the local storage account."""
+    """A public file, or a folder of a public container, outside the local storage accounts."""
 
     url: str
 
@@ -94,7 +94,7 @@ def child_of_workspace(identifier: str) -> str:
     """The part of an ARM id after the workspace: `/computes/gpu` for example.
 
     Raises:
-        ArmError: 400, it is no ARM id of a workspace's child.
+        ArmError: 400, the id is not below a workspace.
     """
     match = _ARM_WORKSPACE.match(identifier)
     if match is None or not match["rest"]:
@@ -106,7 +106,7 @@ def parse_compute(identifier: str) -> str:
     """Name of the cluster that a job's `computeId` names, by ARM id or as `azureml:name`.
 
     Raises:
-        ArmError: 400, it names no cluster of a workspace (`local` is not covered).
+        ArmError: 400, the value does not name a cluster of a workspace (`local` is not covered).
     """
     short = _SHORT_COMPUTE.match(identifier)
     if short is not None:
@@ -125,7 +125,7 @@ def parse_asset(identifier: str, *, kind: str) -> AssetVersion:
         kind: ARM collection that the short form belongs to.
 
     Raises:
-        ArmError: 400, it is neither.
+        ArmError: 400, the identifier has another form.
     """
     short = _SHORT_ASSET.match(identifier)
     if short is not None:
@@ -137,10 +137,10 @@ def parse_asset(identifier: str, *, kind: str) -> AssetVersion:
 
 
 def parse_uri(uri: str, *, asset_kind: str = "data") -> Address:
-    """The blobs that the `uri` of an input, an output, a data asset or a model names.
+    """Parse the `uri` of an input, an output, a data asset or a model.
 
     Args:
-        uri: any of the published forms.
+        uri: in any form that Azure ML documents.
         asset_kind: ARM collection that `azureml:name:version` belongs to.
 
     Raises:
@@ -166,13 +166,13 @@ def parse_uri(uri: str, *, asset_kind: str = "data") -> Address:
 
 
 def local_blob(url: str, accounts: Collection[str]) -> BlobPath | None:
-    """The blob that a URL means if it is in one of the local accounts.
+    """Return the blob that a URL names; None if it is not in a local account.
 
-    Those are `http://127.0.0.1:…/account/container/…` and `https://account.blob.…/container/…`. In
+    URLs are `http://127.0.0.1:…/account/container/…` or `https://account.blob.…/container/…`. In
     the URLs that the SDK builds, `account.blob.…` is the user name: see `blob_over_tls`.
 
     Raises:
-        ArmError: 400, it is in one, and names no container or a path that is not allowed.
+        ArmError: 400, a local URL names no container, or its path is not allowed.
     """
     parts = urlsplit(url)
     path = unquote(parts.path).lstrip("/")
@@ -189,7 +189,7 @@ def local_blob(url: str, accounts: Collection[str]) -> BlobPath | None:
 
 
 def _parse_web_url(url: str) -> BlobPath | WebUrl:
-    """A blob of the account that is always there, or a URL, perhaps of another local account."""
+    """A blob of the built-in account, or a URL, which may be in another local account."""
     found = local_blob(url, (STORAGE_ACCOUNT,))
     if found is None:
         _safe_path(unquote(urlsplit(url).path).lstrip("/"), url)
@@ -198,7 +198,7 @@ def _parse_web_url(url: str) -> BlobPath | WebUrl:
 
 
 def _safe_path(path: str, uri: str) -> str:
-    """The path without a trailing slash; paths that lead out of a job's folder are refused."""
+    """Return the path without a trailing slash; refuse a path that leaves its folder."""
     parts = path.strip("/").split("/")
     if any(part in {".", ".."} or "\\" in part or "\0" in part for part in parts):
         raise invalid(f"{uri!r} holds a path segment that is not allowed")

@@ -1,4 +1,4 @@
-"""An append blob that one process writes to, across answers that get lost."""
+"""An append blob with one writer; a lost response does not duplicate an append."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from localazure.machinelearning.blobs import BlobStore
 
 
 class AppendBlob:
-    """One blob; it is created when it is first used.
+    """One append blob, created on first use.
 
-    Each append names its position, so that an append whose answer was lost is not repeated.
+    Each append gives its expected position, so an append whose response was lost is not repeated.
     """
 
     def __init__(self, store: BlobStore, where: BlobPath) -> None:
@@ -19,7 +19,7 @@ class AppendBlob:
         self._position: int | None = None
 
     def position(self) -> int:
-        """How many bytes it has.
+        """The blob's size in bytes.
 
         Raises:
             BlobError: storage refused or is unavailable.
@@ -33,7 +33,7 @@ class AppendBlob:
         return self._position
 
     def append(self, content: bytes) -> int:
-        """Append bytes, and return how many of them are in it now.
+        """Append bytes, and return how many of these bytes the blob now has.
 
         Raises:
             BlobError: storage refused or is unavailable.
@@ -43,6 +43,6 @@ class AppendBlob:
             self._store.append(self._where, content, position=position)
             self._position = position + len(content)
         except BlobModifiedError:
-            # The answer to an earlier append was lost, but not the append itself.
+            # An earlier append succeeded, but its response was lost.
             self._position = self._store.size(self._where)
         return self._position - position

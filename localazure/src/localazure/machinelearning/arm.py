@@ -36,17 +36,17 @@ COMPUTE = web.AppKey("compute", Compute)
 TOKENS = web.AppKey("tokens", TokenIssuer)
 ROLE_ASSIGNMENTS = web.AppKey("role_assignments", RoleAssignments)
 PRINCIPAL = web.RequestKey("principal", str)
-"""Whose token a request carries."""
+"""The principal that a request's token was issued to."""
 
 WORKSPACE_PATH = (
     "/subscriptions/{subscription}/resourceGroups/{resource_group}"
     f"/providers/{PROVIDER}/workspaces/{{workspace}}"
 )
 OPEN_PATHS = ("/metadata/endpoints", "/discovery", "/online-endpoints")
-"""Paths that need no token of ARM: the SDK reads the first two without one, and scoring requests
+"""Paths that need no ARM token: the SDK reads the first two without a token, and scoring requests
 carry a key or token of their endpoint."""
 
-# Without Retry-After: it has whole seconds, and the Azure SDKs prefer it.
+# No Retry-After: it only allows whole seconds, and the Azure SDKs prefer it to this header.
 POLL_AFTER = {"x-ms-retry-after-ms": "100"}
 
 # https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules
@@ -58,9 +58,9 @@ logger = logging.getLogger(__name__)
 def arm_document(
     workspace: Workspace, path: str, stored: Stored, properties: dict[str, Any]
 ) -> dict[str, Any]:
-    """The response to a GET or PUT of a resource: its document, and ARM's own fields.
+    """The response to a GET or PUT of a resource: its document with ARM's own fields.
 
-    The path below the workspace has types and names by turns.
+    `path` is relative to the workspace; in it, types and names alternate.
     """
     segments = path.split("/")
     return {
@@ -81,19 +81,19 @@ def arm_document(
 def envelope(
     workspace: Workspace, resource: Resource, properties: dict[str, Any]
 ) -> dict[str, Any]:
-    """`arm_document` of a resource of the store."""
+    """`arm_document` for a resource in the store."""
     version = f"/versions/{resource.version}" if resource.version else ""
     path = f"{resource.collection}/{resource.name}{version}"
     return arm_document(workspace, path, resource, properties)
 
 
 def timestamp(seconds: float) -> str:
-    """Epoch seconds as ARM writes times."""
+    """Format epoch seconds as ARM formats times."""
     return datetime.fromtimestamp(seconds, tz=UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def listing(request: web.Request, entries: Sequence[dict[str, Any]]) -> web.Response:
-    """A whole list as one page, cut to `$top`."""
+    """Return a list as one page of at most `$top` entries."""
     top = request.query.get("$top")
     if top is not None:
         if not top.isdecimal():
@@ -118,7 +118,7 @@ async def read_body(request: web.Request) -> dict[str, Any]:
     """The request's body: an object with an object `properties`.
 
     Raises:
-        ArmError: 400, it is not.
+        ArmError: 400, the body has another form.
     """
     try:
         body: Any = json.loads(await request.read())
@@ -135,7 +135,7 @@ def path_name(request: web.Request, key: str = "name") -> str:
     """A resource name from the URL.
 
     Raises:
-        ArmError: 400, it is not a valid resource name.
+        ArmError: 400, the name is not valid.
     """
     name = request.match_info[key]
     if not _NAME.match(name):
@@ -147,10 +147,10 @@ def path_name(request: web.Request, key: str = "name") -> str:
 
 
 def find_resource(request: web.Request, collection: str, called: str) -> Resource:
-    """The resource that the URL names; an error uses the word `called` for it.
+    """The resource that the URL names; errors call it `called`.
 
     Raises:
-        ArmError: 400, the name is not valid; 404, there is no such resource.
+        ArmError: 400, the name is not valid; 404, the resource does not exist.
     """
     query = request.app[WORKSPACE].database.read
     return require_resource(query, collection, path_name(request), called=called)
@@ -160,7 +160,7 @@ def find_version(request: web.Request, collection: str) -> Resource:
     """The version of a named asset that the URL names.
 
     Raises:
-        ArmError: 400, a name is not valid; 404, there is no such version.
+        ArmError: 400, a name is not valid; 404, the version does not exist.
     """
     name, version = path_name(request), path_name(request, "version")
     return require_resource(request.app[WORKSPACE].database.read, collection, name, version)
@@ -173,9 +173,9 @@ def add_reads(
     document: Callable[[web.Request, Resource], dict[str, Any]],
     is_shown: Callable[[web.Request, Resource], bool] = lambda _request, _resource: True,
 ) -> None:
-    """Add the GET of a collection without versions, newest first, and of one resource in it.
+    """Add GET routes for a collection without versions, newest first, and for one resource in it.
 
-    A list has the resources that `is_shown`. An error uses the word `called` for one.
+    A list includes the resources for which `is_shown` is true. Errors call a resource `called`.
     """
     path = f"{WORKSPACE_PATH}/{collection}"
 
@@ -197,7 +197,7 @@ def put_response(
     is_new: bool,
     goes_on: bool = False,
 ) -> web.Response:
-    """The answer to a PUT, with the headers of its operation, which has yet to be polled or not."""
+    """The response to a PUT with its operation's headers; `goes_on`: the operation still runs."""
     if goes_on:
         document["properties"]["provisioningState"] = "Creating" if is_new else "Updating"
     return web.json_response(document, status=201 if is_new else 200, headers=operation)
@@ -206,7 +206,7 @@ def put_response(
 def operation_headers(
     request: web.Request, statuses: str, operation: str, *, version: str
 ) -> dict[str, str]:
-    """The headers of an answer whose operation goes on: where and when to poll it.
+    """The headers of a long-running operation: where and when to poll it.
 
     `statuses` is the collection of operations, such as `computeOperationsStatus`.
     """
@@ -222,7 +222,7 @@ def operation_headers(
 def operation_status(
     request: web.Request, status: str, error: dict[str, str] | None = None
 ) -> web.Response:
-    """The answer to a poll: `InProgress`, `Succeeded`, `Failed` with an error, or `Canceled`."""
+    """The response to a poll: `InProgress`, `Succeeded`, `Failed` with an error, or `Canceled`."""
     name = request.match_info["operation"]
     document = {"id": request.path, "name": name, "status": status}
     return web.json_response(
@@ -232,25 +232,25 @@ def operation_status(
 
 
 def error_response(error: ArmError, headers: Mapping[str, str] | None = None) -> web.Response:
-    """The answer to a request that failed."""
+    """The response to a failed request."""
     body = {"error": {"code": error.code, "message": error.message}}
     return web.json_response(body, status=error.status, headers=headers)
 
 
 @web.middleware
 async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Turn errors into ARM's form."""
+    """Convert exceptions to error responses in ARM's form."""
     try:
         return await handler(request)
     except ArmError as error:
         return error_response(error)
-    except (web.HTTPNotFound, web.HTTPMethodNotAllowed):  # of the router: no handler raises them
+    except (web.HTTPNotFound, web.HTTPMethodNotAllowed):  # only the router raises them
         text = f"the local workspace does not have the operation {request.method} {request.path}"
         return error_response(ArmError(501, "NotImplemented", text))
     except web.HTTPException as error:
         text = f"{request.method} {request.path} failed"
         return error_response(ArmError(error.status, error.reason, text))
-    except Exception:  # the edge of the process: logged, and answered
+    except Exception:  # the last handler: log the error, and respond
         logger.exception("%s %s failed", request.method, request.path)
         text = "a defect of localazure; see its log"
         return error_response(ArmError(500, "InternalServerError", text))
@@ -258,7 +258,7 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
 
 @web.middleware
 async def authenticate(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse requests without a token of this state folder's identity endpoint."""
+    """Refuse requests without a token from this state folder's identity endpoint."""
     if not request.path.startswith(OPEN_PATHS):
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         try:
@@ -273,7 +273,7 @@ async def authenticate(request: web.Request, handler: Handler) -> web.StreamResp
 
 @web.middleware
 async def check_workspace(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse other subscriptions, resource groups and workspaces: there is one of each."""
+    """Refuse requests to any other subscription, resource group or workspace than the local one."""
     environment = request.app[WORKSPACE].environment
     local = {
         "subscription": (environment.subscription_id, "SubscriptionNotFound"),
@@ -290,7 +290,7 @@ async def check_workspace(request: web.Request, handler: Handler) -> web.StreamR
 
 @web.middleware
 async def fail_on_purpose(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Let operations on the workspace fail as the plan of faults says."""
+    """Inject the faults of the fault plan into operations on the workspace."""
     action = _action(request)
     if action is None:
         return await handler(request)
@@ -306,9 +306,9 @@ async def fail_on_purpose(request: web.Request, handler: Handler) -> web.StreamR
 
 @web.middleware
 async def check_roles(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse what a principal's roles do not allow in the workspace, or of the quota."""
+    """Refuse requests to the workspace or the quota that the principal's roles do not allow."""
     workspace, assignments = request.app[WORKSPACE], request.app[ROLE_ASSIGNMENTS]
-    principal = request.get(PRINCIPAL, APP)  # open paths have none, and need no role
+    principal = request.get(PRINCIPAL, APP)  # open paths have no principal and need no role
     action = _action(request)
     if action is not None:
         authorize(principal, assignments.roles(principal, SCOPE), action, workspace.id)
@@ -322,6 +322,6 @@ async def check_roles(request: web.Request, handler: Handler) -> web.StreamRespo
 
 
 def _action(request: web.Request) -> str | None:
-    """The action of a request, in lower case; None if it is to nothing in the workspace."""
+    """The action of a request, in lower case; None if its path is not below the workspace."""
     _, found, below = request.path.lower().partition(f"{request.app[WORKSPACE].id.lower()}/")
     return action_of(request.method, below.strip("/").split("/")) if found else None

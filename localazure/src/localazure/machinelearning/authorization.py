@@ -1,8 +1,8 @@
 """Permissions of an identity's roles in the workspace, and on the quota.
 
 Sources: https://learn.microsoft.com/azure/machine-learning/how-to-assign-roles and
-https://learn.microsoft.com/azure/role-based-access-control/troubleshooting. Roles that say nothing
-of a workspace allow nothing in it.
+https://learn.microsoft.com/azure/role-based-access-control/troubleshooting. A role without actions
+of a workspace allows nothing in it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ SCOPE = "workspace"
 SUBSCRIPTION_SCOPE = "subscription"
 LOCATIONS = "microsoft.machinelearningservices/locations"
 QUOTA_COLLECTIONS = ("/usages", "/vmsizes")
-"""Resources of a location of the subscription, read by a custom role."""
+"""Paths, below a location of the subscription, that only a custom role may read."""
 _WORKSPACES = "microsoft.machinelearningservices/workspaces"
 _VERBS = {"GET": "read", "HEAD": "read", "PUT": "write", "PATCH": "write", "DELETE": "delete"}
 
 
 @dataclass(frozen=True)
 class Role:
-    """Patterns of actions, in lower case; `*` matches slashes, too."""
+    """Patterns of actions, in lower case; `*` also matches slashes."""
 
     actions: Sequence[str]
     not_actions: Sequence[str] = ()
@@ -35,7 +35,7 @@ class Role:
 
 
 ROLES: Mapping[str, Role] = {
-    # Everything in a workspace, except to make and delete compute and the workspace itself.
+    # All actions in a workspace, except to create or delete compute or the workspace itself.
     "AzureML Data Scientist": Role(
         (f"{_WORKSPACES}/*",),
         (
@@ -56,19 +56,19 @@ def action_of(method: str, segments: Sequence[str]) -> str:
     """The action of a request, in lower case, such as `…/workspaces/jobs/write`.
 
     Args:
-        method: of HTTP.
-        segments: of the path, after the workspace's name: types and names by turns, and for a POST
+        method: HTTP method.
+        segments: of the path after the workspace's name: types and names alternate, and a POST has
             the action at the end.
     """
     verb = _VERBS.get(method.upper(), "action")
-    if "providers" in segments:  # a resource of another provider, such as the metrics
+    if "providers" in segments:  # another provider's resource, such as metrics
         provider, *rest = segments[segments.index("providers") + 1 :]
         return "/".join([provider, *rest[0::2], verb]).lower()
     return "/".join([_WORKSPACES, *segments[0::2], verb]).lower()
 
 
 def authorize(principal: str, roles: Collection[str] | None, action: str, scope: str) -> None:
-    """Check that one of a principal's roles allows an action; None is an app without a table.
+    """Check that one of a principal's roles allows an action; `roles` None: no table of roles.
 
     Raises:
         ArmError: 403, in ARM's words.
@@ -79,7 +79,7 @@ def authorize(principal: str, roles: Collection[str] | None, action: str, scope:
 
 
 def authorization_failed(principal: str, action: str, scope: str) -> ArmError:
-    """The refusal of an action, in ARM's words."""
+    """The error for an action that is not allowed, with ARM's message."""
     return ArmError(
         403,
         "AuthorizationFailed",
@@ -95,13 +95,13 @@ def check_assignment(
     scope: str,
     permit: Callable[[str, str, str], bool],
 ) -> None:
-    """Check that a principal may give a resource these user-assigned identities.
+    """Check that a principal may assign these user-assigned identities to a resource.
 
     Args:
-        principal: who asks.
-        identities: their resource ids.
+        principal: the caller.
+        identities: resource ids.
         scope: the id of the resource.
-        permit: whether the roles of a principal on a resource allow an action.
+        permit: returns whether a principal's roles on a resource allow an action.
 
     Raises:
         ArmError: 403, in ARM's words.

@@ -13,7 +13,7 @@ class BlobError(Exception):
     """Storage refused a request, or is unavailable.
 
     Attributes:
-        status: of HTTP; None where no answer came, or only the beginning of one.
+        status: HTTP status; None if there was no response, or an incomplete one.
     """
 
     def __init__(self, message: str, status: int | None = None) -> None:
@@ -28,15 +28,15 @@ class BlobError(Exception):
 
 
 class BlobNotFoundError(BlobError):
-    """There is no such blob, or no such container."""
+    """The blob or its container does not exist."""
 
 
 class BlobConflictError(BlobError):
-    """What is to be created is there already."""
+    """The resource to create exists already."""
 
 
 class BlobModifiedError(BlobError):
-    """The blob is not in the state that the request depends on."""
+    """A condition of the request, such as the blob's ETag or position, does not hold."""
 
 
 ERRORS: Final[Mapping[int, type[BlobError]]] = {
@@ -44,4 +44,4 @@ ERRORS: Final[Mapping[int, type[BlobError]]] = {
     HTTPStatus.CONFLICT: BlobConflictError,
     HTTPStatus.PRECONDITION_FAILED: BlobModifiedError,
 }
-"""By the status of an answer; any other is a `BlobError`."""
+"""HTTP status → error class; other statuses are a `BlobError`."""

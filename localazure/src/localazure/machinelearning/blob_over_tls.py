@@ -1,12 +1,12 @@
-"""Blob storage over TLS, for the uploads and downloads that the azure-ai-ml SDK makes by itself.
+"""Blob storage over TLS, for the azure-ai-ml SDK's own uploads and downloads.
 
-The SDK builds `https://{account}.blob.{suffix}` from the cloud's metadata, whatever a datastore's
-endpoint is. A laptop has no DNS for such a host. So the suffix continues the URL in a way that
-makes `{account}.blob.localhost` the user name of it (RFC 3986, section 3.2.1), this machine the
-host, and the account the first part of the path, as in every emulator's URLs. The storage SDK
-keeps that path because the name has no `.blob.core.` in it.
+The SDK builds `https://{account}.blob.{suffix}` from the cloud's metadata and ignores the
+datastore's endpoint. A laptop has no DNS entry for such a host. The suffix therefore continues the
+URL: `{account}.blob.localhost` becomes its user name (RFC 3986, section 3.2.1), this machine the
+host, and the account the first part of the path, as in the URLs of storage emulators. The storage
+SDK keeps that path because the name does not contain `.blob.core.`.
 
-There is one suffix, so these URLs all lead to one account: the workspace's.
+There is one suffix, so all these URLs lead to one account: the workspace's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The storage accounts of jobs: their blobs, and retries of transient errors."""
+"""Blobs of the local storage accounts, and retries of transient errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 10.0
-# Storage restarts within seconds on a laptop; a longer outage does not end by itself.
+# Local storage restarts within seconds; a longer outage needs the user.
 PATIENCE_SECONDS = 300.0
 
 
@@ -32,7 +32,7 @@ class RemoteFile:
     """One blob below a prefix.
 
     Attributes:
-        path: its name below the prefix; for a single blob its last segment.
+        path: the blob's name relative to the prefix; for a single blob, its last segment.
     """
 
     path: str
@@ -40,14 +40,14 @@ class RemoteFile:
 
 
 class BlobStore:
-    """The blobs of the local storage accounts. May be used by many threads.
+    """The blobs of the local storage accounts; thread-safe.
 
-    Every method raises a `BlobError` where storage refuses or is unavailable; `download` repeats
-    its requests meanwhile.
+    Every method raises a `BlobError` if storage refuses or is unavailable; `download` first
+    retries for `PATIENCE_SECONDS`.
 
     Args:
-        environment: whose accounts.
-        principal: whose roles decide. None is the workspace itself, which has the keys.
+        environment: has the accounts.
+        principal: its roles decide on access. None: the workspace itself, with the account keys.
     """
 
     def __init__(self, environment: Environment, principal: str | None = None) -> None:
@@ -57,7 +57,7 @@ class BlobStore:
         self._lock = threading.Lock()
 
     def ensure_container(self, where: BlobPath) -> None:
-        """Create the container of a path unless it is there."""
+        """Create the container of a path unless it exists."""
         with contextlib.suppress(BlobConflictError):
             self._account(where).send(
                 HTTPMethod.PUT, where.container, query={"restype": "container"}
@@ -69,38 +69,38 @@ class BlobStore:
         return _etag(self._put(where, content, headers=headers))
 
     def stage_block(self, where: BlobPath, block: str, content: bytes) -> None:
-        """Upload a part of a block blob.
+        """Upload a block of a block blob.
 
         Args:
             where: the blob.
-            block: id, base64; those of a blob have one length.
+            block: id, base64; all ids of a blob must have the same length.
             content: of the block.
         """
         self._put(where, content, query={"comp": "block", "blockid": block})
 
     def commit_blocks(self, where: BlobPath, blocks: Sequence[str]) -> str:
-        """Make a block blob of blocks that were staged, and return its ETag, without quotes."""
+        """Commit staged blocks as a block blob, and return its ETag, without quotes."""
         listed = "".join(f"<Latest>{block}</Latest>" for block in blocks)
         content = f"<BlockList>{listed}</BlockList>".encode()
         headers = {"x-ms-blob-content-type": "application/octet-stream"}
         return _etag(self._put(where, content, query={"comp": "blocklist"}, headers=headers))
 
     def create_append_blob(self, where: BlobPath) -> None:
-        """Write an empty append blob."""
+        """Create an empty append blob."""
         self._put(where, b"", headers={"x-ms-blob-type": "AppendBlob"})
 
     def append(self, where: BlobPath, content: bytes, *, position: int) -> None:
         """Append to a blob that has `position` bytes.
 
         Raises:
-            BlobModifiedError: it has another number.
+            BlobModifiedError: the blob has another size.
             BlobError: storage refused or is unavailable.
         """
         headers = {"x-ms-blob-condition-appendpos": str(position)}
         self._put(where, content, query={"comp": "appendblock"}, headers=headers)
 
     def size(self, where: BlobPath) -> int:
-        """Bytes of a blob.
+        """The size of a blob in bytes.
 
         Raises:
             BlobNotFoundError: it is not there.
@@ -132,7 +132,7 @@ class BlobStore:
         )
 
     def list(self, source: BlobPath) -> Iterator[RemoteFile]:
-        """The blob at the path itself, or else all blobs below it as a folder."""
+        """Yield the blob at the path, or all blobs below the path if it is a folder."""
         folder = f"{source.path}/" if source.path else ""
         for blob in self._account(source).list(source.container, source.path):
             if blob.name == source.path:
@@ -141,13 +141,12 @@ class BlobStore:
                 yield RemoteFile(blob.name.removeprefix(folder), blob)
 
     def download(self, source: BlobPath, file: RemoteFile, target: Path) -> None:
-        """Write exactly the version that was listed to a file.
+        """Write a blob to a file, in exactly the version that was listed.
 
-        Each file is asked for again by itself: one failure among many files costs no other its
-        turn.
+        Each file is retried on its own, so that a failure does not repeat other downloads.
 
         Raises:
-            BlobModifiedError: the blob was overwritten since.
+            BlobModifiedError: the blob was overwritten after the listing.
             BlobError: storage refused, or was unavailable for `PATIENCE_SECONDS`.
         """
 
@@ -175,7 +174,7 @@ class BlobStore:
             token, _expiry = issuer.issue(STORAGE_AUDIENCE, now=time.time(), principal=principal)
             return f"Bearer {token}"
 
-        # The CA of the state folder alone: certifi's roots take 25 ms to read.
+        # Only the state folder's CA: to load certifi's root certificates takes 25 ms.
         tls = ssl.create_default_context(cafile=environment.ca)
         return BlobRequests(environment.blob_tls_endpoint(account), authorize, tls)
 
@@ -196,16 +195,16 @@ def retry_while_unavailable(
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> T:
-    """Call an action; repeat it with growing pauses while storage is unavailable.
+    """Call an action; retry it with growing pauses while storage is unavailable.
 
     Args:
         action: must be safe to repeat.
-        give_up_after_seconds: None retries without end.
+        give_up_after_seconds: None retries forever.
         sleep: pauses; injected by tests.
         clock: seconds; injected by tests.
 
     Raises:
-        BlobError: the error was not transient, or the time is up.
+        BlobError: the error was not transient, or the time has run out.
     """
     started = clock()
     pause = FIRST_PAUSE_SECONDS

@@ -1,8 +1,8 @@
 """Environment variables with which the unmodified SDKs find the local workspace.
 
-`azure-ai-ml` reads AZUREML_CURRENT_CLOUD and looks that name up in what ARM_CLOUD_METADATA_URL
-answers; `azure-identity` takes IDENTITY_ENDPOINT with IDENTITY_HEADER for App Service's managed
-identity; `requests`, below both, trusts REQUESTS_CA_BUNDLE. Nothing in the program changes.
+`azure-ai-ml` looks up the cloud AZUREML_CURRENT_CLOUD in the document at ARM_CLOUD_METADATA_URL;
+`azure-identity` uses IDENTITY_ENDPOINT with IDENTITY_HEADER as App Service's managed identity;
+`requests`, which both use, trusts REQUESTS_CA_BUNDLE. The program needs no change.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ TOKEN_PATH = "/msi/token"  # noqa: S105 - a URL path, no secret
 
 
 def app_settings(environment: Environment) -> dict[str, str]:
-    """Process environment by which `MLClient(DefaultAzureCredential(), …)` reaches the workspace.
+    """Environment variables for `MLClient(DefaultAzureCredential(), …)` to reach the workspace.
 
     IDENTITY_HEADER is a secret of this state folder: keep it out of logs.
     SSL_CERT_FILE is for programs that use Python's own TLS (aiohttp, urllib) instead of requests.

@@ -1,4 +1,4 @@
-"""AmlCompute clusters: ARM documents to and from the types of the scheduler.
+"""AmlCompute clusters: conversion between ARM documents and the scheduler's types.
 
 https://learn.microsoft.com/rest/api/azureml/compute
 """
@@ -23,7 +23,7 @@ LOW_PRIORITY = "LowPriority"
 _VCPUS = re.compile(r"(?:standard|basic)_[a-z]+([1-9][0-9]*)", re.IGNORECASE)
 
 SERVERLESS = Cluster(name="serverless", vm_size="", min_nodes=0, max_nodes=16, idle_seconds=0.0)
-"""The nodes of jobs without compute. The instance type that they ask for has no effect here.
+"""The cluster of jobs without compute. Their instance type has no effect here.
 
 https://learn.microsoft.com/azure/machine-learning/how-to-use-serverless-compute
 """
@@ -33,8 +33,8 @@ def parse_cluster(name: str, document: dict[str, Any]) -> Cluster:
     """Check a compute's document.
 
     Raises:
-        ArmError: 400, it is no AmlCompute cluster, its name is reserved, or its scale settings are
-            wrong.
+        ArmError: 400, the compute is not an AmlCompute cluster, its name is reserved, or its scale
+            settings are wrong.
     """
     if name.lower() == SERVERLESS.name:
         raise invalid(f"compute {name!r}: the name is reserved for jobs without compute")
@@ -65,16 +65,16 @@ def parse_cluster(name: str, document: dict[str, Any]) -> Cluster:
 
 
 def list_clusters(query: Query) -> list[Cluster]:
-    """All clusters, oldest first; the last one is that of jobs without compute."""
+    """All clusters, oldest first; the serverless one is last."""
     resources = reversed(list_resources(query, COMPUTES))
     clusters = [parse_cluster(resource.name, resource.document) for resource in resources]
     return [*clusters, SERVERLESS]
 
 
 def vcpus_of(vm_size: str) -> int:
-    """The vCPUs that a VM size names: 24 of `Standard_NC24ads_A100_v4`, 1 where it names none.
+    """The vCPUs in a VM size's name: 24 for `Standard_NC24ads_A100_v4`, 1 without a number.
 
-    Older names, such as `Standard_DS3_v2`, have a number that counts something else.
+    The number in older names, such as `Standard_DS3_v2`, has another meaning.
     https://learn.microsoft.com/azure/virtual-machines/vm-naming-conventions
     """
     named = _VCPUS.match(vm_size)
@@ -87,7 +87,7 @@ def is_low_priority(resource: Resource) -> bool:
 
 
 def check_quota(cluster: Cluster, others: list[Cluster], quota: dict[str, int]) -> None:
-    """Refuse a cluster whose minimum size, or whose first node, exceeds the quota.
+    """Refuse a cluster whose minimum size or first node exceeds the quota.
 
     A larger maximum is accepted, as on Azure: the cluster then stops growing at the quota.
 
@@ -122,7 +122,7 @@ def runtime_properties(
     is_short_of_capacity: bool,
     modified_at: float,
 ) -> dict[str, Any]:
-    """Properties of a cluster that only GET has: `properties.properties`."""
+    """The run-time properties of a cluster that only GET returns: `properties.properties`."""
     counts = Counter(node.state for node in nodes)
     is_resizing = counts[NodeState.PREPARING] > 0
     changed = max((node.since for node in nodes), default=modified_at)

@@ -1,12 +1,12 @@
-"""The compute of the workspace: one loop applies the scheduler's decisions and runs jobs.
+"""The workspace's compute: one loop applies the scheduler's decisions and runs jobs.
 
-The same loop starts the jobs of schedules and drives the jobs that have children: schedules start
-jobs, parents submit and cancel children, then the scheduler decides on nodes, in one transaction.
+One transaction of the loop starts the jobs of schedules, lets parent jobs submit and cancel their
+children, and then lets the scheduler decide on nodes.
 
-Durable state is in the tables before it takes effect: a job is Preparing before its runner exists,
-a stop order is stored before it is sent. After kill -9 `recover` reads the tables: it ends
-processes that still run, lets ended attempts finish their uploads, and queues the others again, as
-Azure ML does after the loss of a node.
+State is durable before it takes effect: a job is Preparing before its runner exists, and a stop
+order is stored before it is sent. After kill -9, `_recover` reads the tables: it kills processes
+that still run, lets attempts with a result finish their uploads, and queues the other jobs again,
+as Azure ML does after the loss of a node.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from localazure.machinelearning.workspace import Workspace
 from localazure.processes.pauses import wait_at_most
 
 MAX_RUNNER_FAILURES = 3
-"""A job whose runner crashed this often fails."""
+"""A job fails if its runner has crashed more often than this."""
 
 RETRY_SECONDS = 1.0
 
@@ -84,7 +84,7 @@ class Compute:
         self.short_of_quota: frozenset[str] = frozenset()
         """Clusters that would grow further if the quota allowed it."""
         self.short_of_capacity: frozenset[str] = frozenset()
-        """Clusters that would grow further if there were nodes."""
+        """Clusters that would grow further if Azure had capacity (an injected fault)."""
 
     async def __aenter__(self) -> Self:
         await self._recover()
@@ -92,7 +92,7 @@ class Compute:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """End all runners at once: their jobs are queued again by the next start."""
+        """End all runners immediately; the next start queues their jobs again."""
         running = (self._loop, *self._attempts.values(), *self._preemptions)
         tasks = [task for task in running if task is not None]
         for task in tasks:
@@ -122,7 +122,7 @@ class Compute:
         runner = self._runners.get(name)
         if job is None or job.stop_order is None or runner is None or runner.stdin is None:
             return
-        with contextlib.suppress(ConnectionError):  # it has just ended by itself
+        with contextlib.suppress(ConnectionError):  # the runner has just ended
             runner.stdin.write(job.stop_order.to_json().encode() + b"\n")
 
     async def _schedule(self) -> None:
@@ -130,8 +130,8 @@ class Compute:
             self._wake.clear()
             try:
                 wake_at = await self._schedule_once()
-            except Exception:  # nothing may end the only loop: logged, tried again
-                logger.exception("scheduling failed; tried again in %g s", RETRY_SECONDS)
+            except Exception:  # the loop must not end: log the error, and retry
+                logger.exception("scheduling failed; next attempt in %g s", RETRY_SECONDS)
                 wake_at = self._clock() + RETRY_SECONDS
             pause = None if wake_at is None else max(0.0, wake_at - self._clock())
             await wait_at_most(self._wake, pause)
@@ -140,7 +140,7 @@ class Compute:
         """Apply the scheduler's decisions and start jobs.
 
         Returns:
-            The time of the next change that time alone causes.
+            When the next timed change is due, in epoch seconds; None without one.
         """
         store = tracking_store(self._workspace.environment)
         metrics = await asyncio.to_thread(read_trial_metrics, self._database.read, store)
@@ -201,15 +201,15 @@ class Compute:
         return self._workspace.faults.next(operation, OF_ALLOCATIONS) is not None
 
     async def preempt(self, cluster: str, number: int, since: float | None = None) -> Node | None:
-        """Take a node away, as Azure does when it needs the machine; None if it is not there.
+        """Preempt a node, as Azure does when it needs the machine; return None if it is not there.
 
-        Its job gets no signal: it is killed, its outputs are kept, and it is queued again.
+        The node's job is killed without SIGTERM; its outputs are kept, and it is queued again.
 
         Args:
             cluster: of the node.
             number: of the node.
-            since: when it entered its state; it is left alone if that has changed. None: whatever
-                it does now.
+            since: when the node entered its state: a node that has changed state since then is not
+                preempted. None: any state.
         """
 
         def take(jobs: JobTransaction) -> Node | None:
@@ -228,7 +228,7 @@ class Compute:
         return node
 
     def _preempt_on_purpose(self, name: str) -> None:
-        """Let the plan of faults take nodes of a job away, some time after it got them."""
+        """Preempt nodes of a job as the fault plan says, some time after the job got them."""
         for node in list_nodes(self._database.read):
             if node.job != name:
                 continue
@@ -254,12 +254,12 @@ class Compute:
         if self._attempts.get(name) is task:
             del self._attempts[name]
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("job %s is stuck until the next start", name, exc_info=error)
+            logger.error("job %s does not continue before the next start", name, exc_info=error)
 
     async def _run_attempt(self, name: str) -> None:
         try:
             await self._supervise_attempt(name)
-        except Exception:  # a defect must not leave the job hanging: logged, counted
+        except Exception:  # a defect must not block the job: log and count it
             logger.exception("job %s: supervising its runner failed", name)
             await asyncio.to_thread(kill_marked, self._workspace.job_folder(name).root)
             await self._after_runner_failure(name)
@@ -279,7 +279,7 @@ class Compute:
         try:
             await asyncio.to_thread(spec.save, folder.root)
             code = await self._supervise(name, folder)
-        except OSError as error:  # no space, no processes left
+        except OSError as error:  # the disk is full, or the limit of processes is reached
             logger.warning("job %s: its runner could not be started: %s", name, error)
             code = None
         result = Result.load(folder.result, job.attempt)
@@ -291,7 +291,7 @@ class Compute:
             await self._after_runner_failure(name)
 
     async def _supervise(self, name: str, folder: JobFolder) -> int:
-        """Start the runner, follow its reports, return its exit code."""
+        """Start the runner, store the states that it reports, and return its exit code."""
         runner = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -300,7 +300,7 @@ class Compute:
             str(folder.root),
             stdin=PIPE,
             stdout=PIPE,
-            # Ctrl-C must reach the supervisor only, which ends the runner.
+            # Only the supervisor may receive Ctrl-C; it ends the runner.
             process_group=0,
             env={
                 **os.environ,
@@ -344,7 +344,7 @@ class Compute:
         self.wake()
 
     async def _after_runner_failure(self, name: str) -> None:
-        """Finish an attempt whose processes have all ended, or queue the job again."""
+        """Count a runner's crash; fail the job after too many crashes, else resume it."""
         await self._write(lambda jobs: jobs.count_runner_failure(name))
         job = get_job(self._database.read, name)
         if job is None or job.status not in ACTIVE:
@@ -356,7 +356,7 @@ class Compute:
             await self._resume(job)
 
     async def _resume(self, job: JobRow) -> None:
-        """Continue an attempt whose runner has ended."""
+        """Finish an attempt that has a result or a stop order; else queue the job again."""
         folder = self._workspace.job_folder(job.name)
         order = job.stop_order
         if Result.load(folder.result, job.attempt) is None and order is not None:
@@ -366,13 +366,13 @@ class Compute:
             folder.root.mkdir(parents=True, exist_ok=True)
             stopped.save(folder.result)
         if Result.load(folder.result, job.attempt) is not None:
-            self._start_attempt(job.name)  # it only uploads what is left
+            self._start_attempt(job.name)  # its runner only uploads the remaining changes
             return
         lost = Result(attempt=job.attempt, outcome=Outcome.PREEMPTED)
         await self._finish(job, lost)
 
     async def _recover(self) -> None:
-        """Recover the jobs of an earlier process."""
+        """Recover the jobs of an earlier process after a crash or a restart."""
         folders = self._workspace.jobs_folder
         await asyncio.to_thread(kill_marked, folders)
         ended = {job.name for job in list_jobs(self._database.read, TERMINAL)}

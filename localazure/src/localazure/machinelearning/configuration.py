@@ -1,4 +1,4 @@
-"""The file `azure-ml.json`: additions to the defaults of an Azure ML workspace."""
+"""The file `azure-ml.json`: changes to the defaults of an Azure ML workspace."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ def _lower_case_keys(quota: dict[str, int]) -> dict[str, int]:
 
 
 class Datastore(ConfigurationModel):
-    """A datastore over a container of a local storage account."""
+    """A datastore on a container of a local storage account."""
 
     name: str
     container_name: str
     account_name: str | None = None
-    """The workspace's account by default."""
+    """Default: the workspace's account."""
 
 
 class Configuration(ConfigurationModel):
     """Content of `azure-ml.json`."""
 
     storage_account: str = STORAGE_ACCOUNT
-    """The workspace's own account: of its built-in datastores, and of uploaded code."""
+    """The account of the built-in datastores and of uploaded code."""
     added_datastores: tuple[Datastore, ...] = Field(default=(), alias="datastores")
     quota: Annotated[
         dict[str, Annotated[StrictInt, Field(ge=0)]], AfterValidator(_lower_case_keys)
     ] = Field(default_factory=dict[str, int])
-    """VM size in lower case → nodes that all clusters of that size may have together."""
+    """VM size in lower case → the most nodes that all clusters of that size have together."""
     provisioning_seconds: Annotated[float, Field(ge=0, strict=True)] = DEFAULT_PROVISIONING_SECONDS
-    """From the decision to add a node until it is idle."""
+    """The time from the decision to add a node until the node is idle."""
 
     @model_validator(mode="after")
     def _unique_datastores(self) -> Configuration:
@@ -54,7 +54,7 @@ class Configuration(ConfigurationModel):
 
     @property
     def datastores(self) -> dict[str, BlobPath]:
-        """Datastore name → its root, the built-in ones included."""
+        """Datastore name → its root, for built-in and configured datastores."""
         built_in = {
             name: BlobPath(container, "", self.storage_account)
             for name, container in BUILT_IN_DATASTORES.items()
@@ -67,7 +67,7 @@ class Configuration(ConfigurationModel):
 
     @classmethod
     def read(cls, path: Path) -> Configuration:
-        """Read the file. A missing file has the defaults.
+        """Read the file; without a file, use the defaults.
 
         Raises:
             ConfigurationError: the file is not valid.

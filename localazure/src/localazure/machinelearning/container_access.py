@@ -1,4 +1,4 @@
-"""Containers that clients upload into: made before they are named, and opened by a SAS."""
+"""Containers that clients upload into: creates them, and issues their SAS."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ STORAGE_PATIENCE_SECONDS = 15.0
 
 
 def sas_token(workspace: Workspace, where: BlobPath, *, delete: bool = False) -> str:
-    """A SAS for reading, listing and writing, without its question mark.
+    """A SAS to read, list and write, without a leading question mark.
 
     Args:
-        workspace: its clock says when the SAS begins.
+        workspace: its clock sets the start and the expiry of the SAS.
         where: a path in the container.
-        delete: whether blobs may be deleted, too.
+        delete: whether the SAS also allows to delete blobs.
     """
     now = datetime.fromtimestamp(workspace.clock(), tz=UTC)
     return service_sas(
@@ -39,10 +39,10 @@ def sas_token(workspace: Workspace, where: BlobPath, *, delete: bool = False) ->
 
 
 async def create_container(workspace: Workspace, where: BlobPath) -> None:
-    """Create the container of a path unless it is there.
+    """Create the container of a path unless it exists.
 
     Raises:
-        ArmError: 503, storage is down.
+        ArmError: 503, storage is unavailable.
     """
     try:
         await asyncio.to_thread(_create, workspace.environment, where)

@@ -1,8 +1,8 @@
-"""Downloads blobs, each content once, to a cache by container, name and ETag.
+"""Downloads blobs to a cache by account, container, name and ETag, each version once.
 
-A mounted input is hard links to the cache, made read-only; a downloaded one is copies, because the
-job may write to them. A cached file that has changed (a job run as root can write
-to a read-only file) is fetched again.
+A mounted input consists of hard links to read-only files in the cache, a downloaded input of
+copies, because the job may write to them. A cached file that has changed is downloaded again: a
+job that runs as root can write to a read-only file.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ _MARK_NS = 123_456_000
 
 
 class SourceNotFoundError(FileNotFoundError):
-    """An input's path holds no blob."""
+    """There is no blob at or below the path."""
 
 
 class BlobCache:
-    """Files by content, shared by all jobs of one state folder."""
+    """A cache of downloaded blobs that all jobs of one state folder share."""
 
     def __init__(self, folder: Path, store: BlobStore) -> None:
         self._folder = folder
         self._store = store
 
     def materialize(self, source: BlobPath, target: Path, *, is_mount: bool) -> int:
-        """Fill the folder `target` with the blobs of `source`; return their number.
+        """Fill the folder `target` with the blobs at `source`; return their number.
 
         Raises:
             SourceNotFoundError: there are no blobs.
-            BlobError: storage refused, or was unavailable for `PATIENCE_SECONDS` in a row; the
-                next call reuses downloaded files.
+            BlobError: storage refused, or was unavailable for `PATIENCE_SECONDS` at a stretch; the
+                next call reuses the downloaded files.
         """
         target.mkdir(parents=True, exist_ok=True)
         files = retry_while_unavailable(lambda: list(self._store.list(source)))
@@ -95,5 +95,5 @@ def _is_as_left(cached: Path, file: RemoteFile) -> bool:
 
 
 def _marked_time_ns(file: RemoteFile) -> int:
-    """The blob's time, which has whole seconds, with a fraction that marks downloaded files."""
+    """The blob's time (whole seconds) plus a fraction that marks a file of the cache."""
     return int(file.blob.modified.timestamp()) * 1_000_000_000 + _MARK_NS

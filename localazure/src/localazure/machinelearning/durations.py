@@ -1,4 +1,4 @@
-"""ISO 8601 durations, as `limits.timeout` and idle times are given. Pure."""
+"""ISO 8601 durations, the format of `limits.timeout` and of idle times. Pure."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _SECONDS = {"days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1}
 
 
 def parse_seconds(duration: str) -> float:
-    """Seconds of a duration such as `PT1H30M`; months and years have none.
+    """Convert a duration such as `PT1H30M` to seconds; months and years are not allowed.
 
     Raises:
-        ValueError: the text is not such a duration.
+        ValueError: the text is not a duration, or has months or years.
     """
     match = _DURATION.match(duration)
     parts = {} if match is None else {k: v for k, v in match.groupdict().items() if v is not None}
@@ -27,10 +27,10 @@ def parse_seconds(duration: str) -> float:
 
 
 def read_seconds(field: str, duration: str) -> float:
-    """Seconds of a duration in a document.
+    """Convert a duration in a document to seconds.
 
     Raises:
-        ArmError: 400, the text is not a duration; names the field.
+        ArmError: 400, the text is not a duration; the message names the field.
     """
     try:
         return parse_seconds(duration)

@@ -1,8 +1,8 @@
-"""Early termination of trials: which running ones a policy ends. Pure.
+"""Early termination policies: which running trials to end. Pure.
 
-Each value that a trial logs of the primary metric is one interval. A policy is applied to a trial
-at the last interval that it has reached, that is a multiple of the evaluation interval, and that
-does not come before the delay. Trials are compared at that interval: by the values up to it.
+Each value of the primary metric that a trial logs is one interval. A policy is applied to a trial
+at the last interval that the trial has reached, that is a multiple of the evaluation interval and
+that is not before the delay. Trials are compared by their values up to that interval.
 
 https://learn.microsoft.com/azure/machine-learning/how-to-tune-hyperparameters#early-termination
 """
@@ -20,13 +20,13 @@ from localazure.machinelearning.states import JobStatus
 
 
 class Goal(StrEnum):
-    """The direction of the goal."""
+    """Whether the primary metric is maximized or minimized."""
 
     MAXIMIZE = "Maximize"
     MINIMIZE = "Minimize"
 
     def best(self, values: Sequence[float]) -> float:
-        """The best of some values."""
+        """The best of the values."""
         return max(values) if self is Goal.MAXIMIZE else min(values)
 
     def is_worse(self, value: float, limit: float) -> bool:
@@ -44,7 +44,7 @@ class PolicyKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """One policy with its numbers."""
+    """One policy with its parameters."""
 
     kind: PolicyKind
     evaluation_interval: int = 1
@@ -61,14 +61,14 @@ class Trial:
     name: str
     status: JobStatus
     values: tuple[float, ...]
-    """Its logged values of the primary metric, in order."""
+    """The logged values of the primary metric, in order."""
 
 
 def parse_policy(document: dict[str, Any] | None) -> Policy | None:
-    """Read `earlyTermination`; None is no policy.
+    """Parse `earlyTermination`; None means no policy.
 
     Raises:
-        ArmError: 400, the policy is unknown or its numbers are wrong.
+        ArmError: 400, the policy is unknown or a parameter is wrong.
     """
     if not document:
         return None
@@ -79,7 +79,7 @@ def parse_policy(document: dict[str, Any] | None) -> Policy | None:
         raise invalid(f"earlyTermination.policyType: known are {known}") from error
     policy = Policy(
         kind=kind,
-        # The SDK writes 0 for a number that was not given.
+        # The SDK sends 0 for a parameter that the user did not set.
         evaluation_interval=document.get("evaluationInterval") or 1,
         delay_evaluation=document.get("delayEvaluation") or 0,
         slack_factor=document.get("slackFactor") or 0.0,
@@ -105,13 +105,13 @@ def trials_to_end(policy: Policy, goal: Goal, trials: Sequence[Trial]) -> frozen
 
 
 def _interval(policy: Policy, logged: int) -> int:
-    """The last interval at which the policy applies, or 0."""
+    """The last interval at which the policy applies; 0 without one."""
     last = logged - logged % policy.evaluation_interval
     return last if last >= policy.delay_evaluation else 0
 
 
 def _up_to(trials: Sequence[Trial], interval: int) -> dict[str, tuple[float, ...]]:
-    """Values up to an interval of all trials that have reached it, ended ones included."""
+    """The values up to an interval, for all trials that have reached it, also ended trials."""
     return {
         trial.name: trial.values[:interval] for trial in trials if len(trial.values) >= interval
     }

@@ -1,7 +1,7 @@
 """Errors in ARM's form: `{"error": {"code", "message"}}` with an HTTP status.
 
-https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/overview and the common
-error response of the ARM RPC.
+Sources: https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/overview and the
+common error response of the ARM RPC.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ class ArmError(Exception):
     Args:
         status: HTTP status.
         code: ARM's or Azure ML's error code, such as `NotFound`.
-        message: names the cause, the place and the remedy; never a secret.
+        message: the cause, the place and the remedy, without secrets.
     """
 
     def __init__(self, status: int, code: str, message: str) -> None:
@@ -24,12 +24,12 @@ class ArmError(Exception):
 
 
 def not_found(kind: str, name: str) -> ArmError:
-    """404: the resource is not there."""
+    """404: the resource does not exist."""
     return ArmError(404, "NotFound", f"{kind} {name!r} was not found in this workspace")
 
 
 def invalid(message: str) -> ArmError:
-    """400: the request can never succeed as it is."""
+    """400: the request is not valid; a retry cannot succeed."""
     return ArmError(400, "UserError", message)
 
 

@@ -1,6 +1,6 @@
-"""Events of the workspace in the Event Grid schema, and the outbox that they wait in.
+"""The workspace's events in the Event Grid schema, and the outbox that holds them.
 
-Their topic is the ARM id of the workspace. Times are epoch seconds.
+The topic is the ARM id of the workspace. Times are epoch seconds.
 
 https://learn.microsoft.com/azure/event-grid/event-schema-machine-learning
 """
@@ -23,9 +23,9 @@ DEFAULT_EXPERIMENT = "Default"
 
 
 def run_event(topic: str, job: Resource, status: str | None, at: float) -> dict[str, Any]:
-    """RunStatusChanged when a status is given, else RunCompleted.
+    """RunStatusChanged if a status is given, else RunCompleted.
 
-    The name of the job's experiment is also the experiment's id.
+    The experiment's name is also its id.
     """
     experiment = job.properties.get("experimentName") or DEFAULT_EXPERIMENT
     data: dict[str, Any] = {
@@ -43,7 +43,7 @@ def run_event(topic: str, job: Resource, status: str | None, at: float) -> dict[
 
 
 def model_registered(topic: str, model: Resource) -> dict[str, Any]:
-    """ModelRegistered, of a version that was just created."""
+    """ModelRegistered, for a version that was just created."""
     data = {
         "ModelName": model.name,
         "ModelVersion": model.version,
@@ -57,7 +57,7 @@ def model_registered(topic: str, model: Resource) -> dict[str, Any]:
 def model_deployed(
     topic: str, endpoint: str, models: Sequence[str], deployment: dict[str, Any], at: float
 ) -> dict[str, Any]:
-    """ModelDeployed: a deployment with models `name:version` was provisioned."""
+    """ModelDeployed, for a provisioned deployment with models `name:version`."""
     data = {
         "ServiceName": endpoint,
         "ServiceComputeType": "Managed",
@@ -82,12 +82,12 @@ def _event(topic: str, subject: str, kind: str, data: dict[str, Any], at: float)
 
 
 def enqueue(connection: sqlite3.Connection, event: dict[str, Any]) -> None:
-    """Put an event into the outbox, in the transaction of the change."""
+    """Insert an event into the outbox, in the transaction of the change."""
     connection.execute("INSERT INTO event (body) VALUES (?)", (json.dumps(event),))
 
 
 class EventOutbox:
-    """The table `event` as an outbox; set `filled` after a transaction that added events."""
+    """The outbox in the table `event`. Set `filled` after a transaction that adds events."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -95,7 +95,7 @@ class EventOutbox:
         self.filled.set()
 
     def oldest(self, limit: int) -> list[tuple[int, dict[str, Any]]]:
-        """The oldest events, each with its number."""
+        """The oldest events with their numbers."""
         rows = self._database.read("SELECT * FROM event ORDER BY number LIMIT ?", (limit,))
         return [(row["number"], json.loads(row["body"])) for row in rows]
 

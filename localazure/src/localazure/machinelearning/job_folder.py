@@ -1,4 +1,4 @@
-"""The files of one job while it runs: `<state>/machinelearning/jobs/<name>/`."""
+"""The local files of a running job: `<state>/machinelearning/jobs/<name>/`."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from pathlib import Path
 
 
 class JobFolder:
-    """The folder of one job. It is kept between attempts and deleted after the job's end."""
+    """The folder of one job, kept between attempts and deleted after the job's end."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.working_directory = root / "wd"
-        """The job's code, and the current folder of its processes."""
+        """The job's code; also the working directory of its processes."""
         self.captured = {name: self.working_directory / name for name in ("outputs", "logs")}
-        """Folders that Azure ML captures by itself: `./outputs` and `./logs`."""
+        """Folders that Azure ML uploads without a named output: `./outputs` and `./logs`."""
         self.user_logs = root / "user_logs"
-        """The output of the processes."""
+        """The stdout and stderr logs of the processes."""
         self.result = root / "result.json"
-        """The outcome of the attempt, written before the last upload."""
+        """The attempt's result, written before the last upload."""
 
     def input(self, name: str) -> Path:
         """The folder of an input."""
@@ -28,5 +28,5 @@ class JobFolder:
         return self.root / "outputs" / name
 
     def sync_state(self, name: str) -> Path:
-        """The files that are known to equal their blobs."""
+        """The file that lists which files of an output folder equal their blobs."""
         return self.root / "sync" / f"{name}.json"

@@ -1,4 +1,4 @@
-"""Checks of a job before it is accepted, and where it will run.
+"""Checks a submitted job, and finds the cluster that it will run on.
 
 https://learn.microsoft.com/rest/api/azureml/jobs/create-or-update
 """
@@ -19,7 +19,7 @@ from localazure.sqlite.query import Query
 
 
 def check_job(query: Query, name: str, properties: dict[str, Any]) -> NewJob:
-    """Where a job will run. A job that could not be run is refused.
+    """Check a job, and return its row with cluster and number of nodes.
 
     Raises:
         ArmError: the type is not covered, a field is missing, or a reference does not exist.
@@ -51,7 +51,7 @@ def _check_command(query: Query, name: str, properties: dict[str, Any]) -> NewJo
 
 
 def _cluster(query: Query, name: str, properties: dict[str, Any]) -> str:
-    """The name of the cluster that a job runs on; a job without compute has the serverless one."""
+    """The name of a job's cluster; a job without compute runs on the serverless cluster."""
     compute = properties.get("computeId") or SERVERLESS.name
     cluster = compute if compute == SERVERLESS.name else parse_compute(compute)
     if cluster != SERVERLESS.name:

@@ -1,4 +1,4 @@
-"""Resolves a job's document to the spec of an attempt: every reference becomes blobs.
+"""Resolves a job's document to an attempt's spec: references become blob paths.
 
 The same code checks a submission and prepares an attempt, so that accepted jobs can run.
 https://learn.microsoft.com/azure/machine-learning/reference-yaml-job-command
@@ -38,7 +38,7 @@ from localazure.machinelearning.store import get_resource, list_resources, requi
 from localazure.sqlite.query import Query
 
 ASSET_URIS = {"data": "dataUri", "models": "modelUri", "codes": "codeUri"}
-"""ARM collection → the property with the location of an asset's files."""
+"""ARM collection → the property with the URI of an asset's files."""
 
 _INPUT_MODES = {
     "ReadOnlyMount": InputMode.MOUNT,
@@ -50,12 +50,12 @@ _INPUT_MODES = {
 _OUTPUT_MODES = {"ReadWriteMount": True, "Upload": False, "Direct": False}
 _OUTPUT_NAMES = re.compile(r"\$\{\{\s*(?P<name>name|output_name|default_datastore)\s*\}\}")
 DEFAULT_ARTIFACTS = "artifacts"
-"""The output that is a job's default artifacts, where it has no path: `./outputs` and the logs."""
+"""An output with this name and no path is the job's default artifacts: `./outputs` and logs."""
 _MODEL_TYPES = {"custom_model", "mlflow_model", "triton_model"}
 
 
 def resolve_job(query: Query, name: str, properties: dict[str, Any], *, attempt: int) -> JobSpec:
-    """The spec of one attempt, of the `properties` of a job's document.
+    """Build the spec of one attempt from the `properties` of a job's document.
 
     Raises:
         ArmError: a feature is not supported, or a reference does not exist.
@@ -101,7 +101,7 @@ def distribution_of(properties: dict[str, Any]) -> Distribution:
     """How the processes of a job find each other.
 
     Raises:
-        ArmError: in a way that is not covered.
+        ArmError: 400, the distribution is not covered.
     """
     document = properties.get("distribution")
     if not document:
@@ -113,13 +113,13 @@ def distribution_of(properties: dict[str, Any]) -> Distribution:
 
 
 def tensorflow_tasks(properties: dict[str, Any]) -> tuple[str, ...]:
-    """The tasks of a TensorFlow job, rank by rank: workers, then parameter servers.
+    """The tasks of a TensorFlow job by rank: first workers, then parameter servers.
 
-    There is one worker a node where the job does not say how many.
+    The default is one worker per node.
     https://learn.microsoft.com/azure/machine-learning/reference-yaml-job-command#distribution-configurations
 
     Raises:
-        ArmError: a number is wrong.
+        ArmError: 400, a number is wrong.
     """
     if distribution_of(properties) is not Distribution.TENSORFLOW:
         return ()
@@ -133,16 +133,16 @@ def tensorflow_tasks(properties: dict[str, Any]) -> tuple[str, ...]:
 
 
 def node_count(properties: dict[str, Any]) -> int:
-    """Nodes that a job asks for."""
+    """The number of nodes that a job requests."""
     return _count(properties.get("resources") or {}, "instanceCount")
 
 
 def locate(query: Query, address: Address) -> BlobPath:
-    """The blob or folder that an address means.
+    """Resolve an address to a blob or a folder of blobs.
 
     Raises:
-        ArmError: 404, an asset, datastore or job on the way does not exist; 400, it is not in a
-            local storage account.
+        ArmError: 404, a referenced asset, datastore or job does not exist; 400, the URL is not in
+            a local storage account.
     """
     found = _locate(query, address)
     if isinstance(found, WebUrl):
@@ -174,9 +174,9 @@ def _locate(query: Query, address: Address) -> BlobPath | WebUrl:
 
 
 def output_uri(job: str, output: str, entry: dict[str, Any]) -> str:
-    """Where an output goes: its path, with Azure ML's names in it replaced, or the default path.
+    """The URI of an output: its path with Azure ML's placeholders replaced, or the default path.
 
-    Without a path, `artifacts` is what the job leaves in `./outputs`, with its logs.
+    An `artifacts` output without a path has the files of `./outputs` and the logs.
 
     https://learn.microsoft.com/azure/machine-learning/how-to-manage-inputs-outputs-pipeline
     """

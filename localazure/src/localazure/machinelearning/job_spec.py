@@ -1,4 +1,4 @@
-"""The specification of one attempt of one job for its runner: all names are resolved."""
+"""The spec of one attempt of a job, for its runner: all references are resolved."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SPEC_FILE = "job.json"
 
 
 class Distribution(StrEnum):
-    """How the processes of a job find each other: `distributionType` of the REST API."""
+    """How a job's processes find each other: `distributionType` of the REST API."""
 
     NONE = ""
     PYTORCH = "PyTorch"
@@ -25,10 +25,10 @@ class Distribution(StrEnum):
 
 
 class InputMode(StrEnum):
-    """How an input gets to the job."""
+    """How a job receives an input."""
 
     LITERAL = "literal"
-    """The value itself, or with mode `Direct` the URI."""
+    """The literal value; with mode `Direct`, the URI."""
     MOUNT = "mount"
     """A read-only folder or file."""
     DOWNLOAD = "download"
@@ -37,7 +37,7 @@ class InputMode(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class InputSpec:
-    """One input: `literal`, or blobs at `source`, or what is public at `url`."""
+    """One input: a `literal`, the blobs at `source`, or public files at `url`."""
 
     mode: InputMode
     literal: str = ""
@@ -47,12 +47,12 @@ class InputSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class OutputSpec:
-    """One named output: a folder, or one file, that is synchronised with blobs at `target`."""
+    """One named output: a folder or a file that is synchronized with the blobs at `target`."""
 
     target: BlobPath
     is_file: bool = False
     downloads_first: bool = True
-    """Whether existing blobs are downloaded first (`rw_mount`, not `upload`)."""
+    """Whether existing blobs are downloaded first: true for `rw_mount`, false for `upload`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,19 +61,19 @@ class JobSpec:
 
     name: str
     attempt: int
-    """From 1; one more when the job is queued again."""
+    """Starts at 1; each requeue adds 1."""
     experiment: str
     command: str
     code: BlobPath | None
     inputs: dict[str, InputSpec] = field(default_factory=dict[str, InputSpec])
     outputs: dict[str, OutputSpec] = field(default_factory=dict[str, OutputSpec])
     artifact_root: BlobPath
-    """The root of the datastore of `./outputs` and logs."""
+    """The root of the datastore that has `./outputs` and logs."""
     distribution: Distribution = Distribution.NONE
     node_count: int = 1
     processes_per_node: int = 1
     tasks: tuple[str, ...] = ()
-    """Rank by rank, `worker` or `ps`: of a TensorFlow job only."""
+    """`worker` or `ps` by rank; empty unless it is a TensorFlow job."""
     timeout_seconds: float | None = None
     environment_variables: dict[str, str] = field(default_factory=dict[str, str])
 
@@ -84,11 +84,11 @@ class JobSpec:
 
     @property
     def world_size(self) -> int:
-        """Processes of the whole job."""
+        """The number of processes on all nodes."""
         return len(self.tasks) or self.node_count * self.processes_per_node
 
     def save(self, job_folder: Path) -> None:
-        """Write to the job's folder, atomically."""
+        """Write the spec to the job's folder, atomically."""
         job_folder.mkdir(parents=True, exist_ok=True)
         write_atomically(job_folder / SPEC_FILE, json.dumps(dataclasses.asdict(self)))
 
@@ -118,7 +118,7 @@ class JobSpec:
 
 
 def artifacts_of(job: str, root: BlobPath) -> BlobPath:
-    """The blobs of a run besides its named outputs, below the root of the artifact datastore."""
+    """A run's folder in the artifact datastore: everything except its named outputs."""
     return root.child(f"ExperimentRun/dcid.{job}")
 
 

@@ -1,4 +1,4 @@
-"""The run state of jobs, and their nodes: rows, and changes that publish events."""
+"""The run state of jobs and nodes: rows, and transactions that also enqueue events."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ JOBS = "jobs"
 
 
 class JobKind(StrEnum):
-    """`JobType` of Azure ML, as far as it is covered."""
+    """The covered values of Azure ML's `JobType`."""
 
     COMMAND = "Command"
     SWEEP = "Sweep"
@@ -51,13 +51,13 @@ class JobRow:
     error_code: str
     error_message: str
     kind: JobKind = JobKind.COMMAND
-    """Only command jobs have processes, and so a cluster and nodes; others have children."""
+    """Only command jobs have processes, a cluster and nodes; other jobs have children."""
     parent: str | None = None
     """The sweep or pipeline that the job belongs to."""
     step: str = ""
-    """Its place in the parent: a trial's number, or the name of a step."""
+    """The job's key in its parent: a trial's number, or a step's name."""
     fingerprint: str | None = None
-    """A fingerprint of all that a step's result depends on, where it may be reused."""
+    """A hash of everything that a step's result depends on; None if it is never reused."""
 
     @classmethod
     def from_row(cls, row: sqlite3.Row) -> JobRow:
@@ -100,14 +100,14 @@ def list_children(query: Query, parent: str) -> list[JobRow]:
 
 
 def root_of(query: Query, job: JobRow) -> JobRow:
-    """The job that was submitted, of which this one is a part."""
+    """The submitted job that a job is part of; a submitted job is its own root."""
     while job.parent is not None and (parent := get_job(query, job.parent)) is not None:
         job = parent
     return job
 
 
 def find_reusable(query: Query, fingerprint: str) -> JobRow | None:
-    """The newest completed step with that fingerprint."""
+    """The newest completed step with the fingerprint."""
     rows = query(
         "SELECT * FROM job WHERE fingerprint = ? AND status = ? ORDER BY number DESC LIMIT 1",
         (fingerprint, JobStatus.COMPLETED),
@@ -117,22 +117,22 @@ def find_reusable(query: Query, fingerprint: str) -> JobRow | None:
 
 @dataclass(frozen=True, kw_only=True)
 class NewJob:
-    """A job to insert; its document is a resource of the same transaction."""
+    """A job to insert; the same transaction inserts its document as a resource."""
 
     name: str
     kind: JobKind = JobKind.COMMAND
     cluster: str = ""
     node_count: int = 0
-    """A sweep or a pipeline needs none itself."""
+    """0 for a sweep or a pipeline."""
     parent: str | None = None
     step: str = ""
     fingerprint: str | None = None
 
 
 class JobTransaction:
-    """Changes of jobs and nodes in one transaction, with the events that they raise.
+    """Changes jobs and nodes in one transaction, and enqueues the events of these changes.
 
-    `workspace` is an ARM id, also the topic of the events; `now` is in epoch seconds.
+    `workspace` is its ARM id, also the topic of the events; `now` is in epoch seconds.
     """
 
     def __init__(self, connection: sqlite3.Connection, workspace: str, now: float) -> None:
@@ -144,7 +144,7 @@ class JobTransaction:
     def insert(
         self, job: NewJob, document: dict[str, Any], status: JobStatus = JobStatus.QUEUED
     ) -> Resource:
-        """Queue a new job; a step that is reused begins as Completed."""
+        """Insert a new job: usually Queued, but Completed for a reused step."""
         resource, _ = put_resource(self.connection, JOBS, job.name, "", document, now=self.now)
         ended_at = self.now if status in TERMINAL else None
         self.connection.execute(
@@ -157,10 +157,10 @@ class JobTransaction:
         return resource
 
     def request_cancel(self, name: str, order: StopOrder) -> bool:
-        """Cancel a job: at once if it waits, else by a stop order or, of a parent, by its children.
+        """Cancel a job: immediately if it waits, else by a stop order; a parent by its children.
 
         Returns:
-            Whether a runner has to be told of a stop order.
+            Whether the caller must deliver a stop order to a runner.
         """
         job = get_job(self.query, name)
         if job is None:
@@ -177,14 +177,14 @@ class JobTransaction:
         return False
 
     def set_error(self, name: str, code: str, message: str) -> None:
-        """Store why a job ends as it does."""
+        """Store the error of a job."""
         self._update(name, "error_code = ?, error_message = ?", code, message)
 
     def set_status(self, name: str, status: JobStatus) -> None:
         """Enter a state, and enqueue its event if it has one.
 
         Raises:
-            IllegalTransitionError: the state cannot follow the present one.
+            IllegalTransitionError: the state cannot follow the current one.
         """
         job = get_job(self.query, name)
         if job is None or job.status is status:
@@ -200,7 +200,7 @@ class JobTransaction:
         self._announce(name, status)
 
     def finish_attempt(self, name: str, result: Result) -> bool:
-        """Store the outcome of an attempt and release its nodes; whether the job has ended."""
+        """Store an attempt's outcome, release its nodes, and return whether the job has ended."""
         job = get_job(self.query, name)
         if job is None or job.status not in ACTIVE or job.attempt != result.attempt:
             return job is not None and job.status in TERMINAL
@@ -223,7 +223,7 @@ class JobTransaction:
         self._update(name, "stop_order = coalesce(stop_order, ?)", order.to_json())
 
     def count_runner_failure(self, name: str) -> None:
-        """Count that the runner of a job has crashed."""
+        """Count a crash of the job's runner."""
         self._update(name, "runner_failures = runner_failures + 1")
 
     def replace_nodes(self, nodes: Iterable[Node]) -> None:
@@ -239,7 +239,7 @@ class JobTransaction:
         self.connection.execute(f"UPDATE job SET {changes} WHERE name = ?", (*values, name))  # noqa: S608 - columns from above
 
     def _announce(self, name: str, status: JobStatus) -> None:
-        """Put the event of a state into the outbox: as on Azure, two states have one."""
+        """Enqueue the event of a state: as on Azure, only Failed and Completed have an event."""
         if status not in {JobStatus.FAILED, JobStatus.COMPLETED}:
             return
         job = get_resource(self.query, JOBS, name)
@@ -249,10 +249,10 @@ class JobTransaction:
 
 
 def delete_job(connection: sqlite3.Connection, name: str) -> bool:
-    """Delete a job that has ended, with its children. Returns whether it was there.
+    """Delete a job that has ended, with its children. Return whether it existed.
 
     Raises:
-        ArmError: 409, it has not ended.
+        ArmError: 409, the job has not ended.
     """
     job = get_job(querying(connection), name)
     if job is None:
@@ -266,7 +266,7 @@ def delete_job(connection: sqlite3.Connection, name: str) -> bool:
 
 
 def list_nodes(query: Query, cluster: str | None = None) -> list[Node]:
-    """All nodes, or those of one cluster, by number."""
+    """All nodes, or the nodes of one cluster, by number."""
     nodes: list[Node] = []
     for row in query("SELECT * FROM node ORDER BY cluster, number", ()):
         values: dict[str, Any] = {**row, "state": NodeState(row["state"])}

@@ -8,16 +8,16 @@ from localazure.machinelearning.addresses import BlobPath
 from localazure.machinelearning.append_blobs import AppendBlob
 from localazure.machinelearning.blobs import BlobStore
 
-# The service's limit for one append since version 2022-11-02 is 100 MiB; older ones take 4 MiB.
+# The service's limit for one append is 100 MiB since version 2022-11-02, 4 MiB before.
 # https://learn.microsoft.com/rest/api/storageservices/append-block
 APPEND_BYTES = 4 * 1024 * 1024
-# An append blob holds 50,000 blocks, which a job that logs every second reaches in half a day. So
-# the more appends were made, the rarer they are.
+# An append blob holds 50,000 blocks, which a job that logs every second would reach in half a day.
+# The frequency of appends therefore falls with their number.
 APPENDS_BEFORE_SLOWING = 1000
 
 
 class LogUpload:
-    """The log files of one folder."""
+    """Uploads the log files of one folder."""
 
     def __init__(self, store: BlobStore, target: BlobPath, folder: Path) -> None:
         self._store = store
@@ -28,7 +28,7 @@ class LogUpload:
         self._skips: dict[str, int] = {}
 
     def push(self, *, is_final: bool) -> None:
-        """Append the new bytes of the files.
+        """Append the files' new bytes to their blobs.
 
         Raises:
             BlobError: storage refused or is unavailable; the next call continues.
@@ -38,7 +38,7 @@ class LogUpload:
                 self._ship(file)
 
     def _is_due(self, name: str) -> bool:
-        """Whether this call uploads: at first every call, after n thousand appends every n-th."""
+        """Whether this call uploads a file: each n-th call, where n grows by 1 per 1000 appends."""
         every = 1 + self._appends.get(name, 0) // APPENDS_BEFORE_SLOWING
         self._skips[name] = (self._skips.get(name, 0) + 1) % every
         return self._skips[name] == 0

@@ -15,7 +15,7 @@ DEFAULT_TABLE_BYTES: Final = 1024 * 1024
 
 
 class MiniBatchError(Exception):
-    """The run failed; the message says why."""
+    """The run failed; the message has the cause."""
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class Content:
     """The argument of one call of `run`.
 
     Attributes:
-        data: paths of files, or a DataFrame.
-        label: for the log.
-        keys: the values that its rows have of the partition keys.
+        data: paths of files, or a DataFrame with rows of a table.
+        label: the name in the log.
+        keys: partition key → its value in these rows.
     """
 
     data: Any
@@ -34,12 +34,12 @@ class Content:
 
     @property
     def items(self) -> int:
-        """Files or rows."""
+        """The number of files or rows."""
         return len(self.data)
 
     @property
     def least_results(self) -> int:
-        """How many results `run` must return."""
+        """The smallest number of results that `run` must return."""
         return self.items if isinstance(self.data, list) else 0
 
 
@@ -50,11 +50,11 @@ def list_contents(
 
     Args:
         inputs: files, or folders with files at any depth; one may be a table.
-        size: files, or bytes of a table; 0 is the default of either.
-        partition_keys: columns of a table; rows with the same values make a mini-batch.
+        size: number of files, or bytes of a table; 0 means the default.
+        partition_keys: columns of a table; rows with the same values form a mini-batch.
 
     Raises:
-        MiniBatchError: there is no file, or a table cannot be read.
+        MiniBatchError: there are no files, or a table cannot be read.
     """
     folders = [path for path in inputs if (path / FILE_NAME).is_file()]
     try:
@@ -74,10 +74,10 @@ def list_contents(
 
 
 def list_mini_batches(inputs: Iterable[Path], size: int) -> list[tuple[str, ...]]:
-    """The paths of all files below the inputs, in their order by name, in groups of `size`.
+    """The paths of all files below the inputs, sorted by name, in groups of `size`.
 
     Raises:
-        MiniBatchError: there is no file.
+        MiniBatchError: there are no files.
     """
     files: list[str] = []
     for path in inputs:

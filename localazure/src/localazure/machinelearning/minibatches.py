@@ -1,14 +1,14 @@
 """Runs an entry script over mini-batches: a parallel step, or a batch deployment's job.
 
 Worker processes import the entry script and call `init()` once, then `run(mini_batch)` for each
-mini-batch, or `run(mini_batch, mini_batch_context)`. A mini-batch is a list of file paths, of which
-`run` returns a list or a DataFrame with one element for each that it processed; of a table it is a
-DataFrame. The driver:
+mini-batch, or `run(mini_batch, mini_batch_context)`. A mini-batch is a list of file paths, or a
+DataFrame with rows of a table. For files, `run` returns a list or a DataFrame with one element for
+each file that it processed. The driver:
 
-1. cuts the files of all inputs, or the rows of a table, into mini-batches (`minibatch_contents`);
+1. divides the files of all inputs, or the rows of a table, into mini-batches;
 2. hands the mini-batches to the workers;
-3. runs a mini-batch again, at most `max_retries` times, after an exception, fewer results than
-   files, the end of the worker, or `timeout_seconds`, after which the worker is replaced;
+3. retries a mini-batch, at most `max_retries` times, after an exception, fewer results than files,
+   the end of the worker, or `timeout_seconds`, after which it replaces the worker;
 4. appends the results to one file, in the order in which mini-batches end;
 5. fails as soon as more items (files or rows) or mini-batches have failed than allowed.
 
@@ -40,7 +40,7 @@ from typing import Any
 from localazure.machinelearning.minibatch_contents import Content, MiniBatchError, list_contents
 
 IGNORE_ALL = -1
-"""A threshold that allows every failure."""
+"""The threshold that allows any number of failures."""
 
 _NUMBERS = {
     "mini_batch_size": int,
@@ -50,7 +50,7 @@ _NUMBERS = {
     "max_retries": int,
     "timeout_seconds": float,
 }
-"""The settings that the command line gives as numbers, and their types."""
+"""The numeric settings of the command line, and their types."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,17 +63,17 @@ class Settings:
     inputs: tuple[Path, ...]
     """Files, or folders with files at any depth."""
     mini_batch_size: int = 0
-    """Files, or bytes of a table; 0 is the default of either."""
+    """Number of files, or bytes of a table; 0 means the default."""
     partition_keys: tuple[str, ...] = ()
-    """Columns of a table whose values make the mini-batches."""
+    """Columns of a table; rows with the same values form a mini-batch."""
     workers: int
     error_threshold: int = IGNORE_ALL
-    """Items that may fail."""
+    """The number of items that may fail."""
     mini_batch_error_threshold: int = IGNORE_ALL
-    """Mini-batches that may fail."""
+    """The number of mini-batches that may fail."""
     max_retries: int = 2
     timeout_seconds: float = 60
-    """Of one attempt at one mini-batch."""
+    """The limit for one attempt at one mini-batch."""
     append_row_to: Path | None = None
 
 
@@ -97,14 +97,14 @@ def shell_command(settings: Settings, *, inputs: Sequence[str], arguments: str, 
     """The command of a job that runs the driver.
 
     Args:
-        settings: all but what the job knows only when it starts.
-        inputs: expressions of its inputs, such as `${{inputs.data}}`.
-        arguments: of the entry script, as a shell reads them.
-        rows: the expression of the output for the rows; empty for none.
+        settings: all settings that are known before the job starts.
+        inputs: expressions for the inputs, such as `${{inputs.data}}`.
+        arguments: of the entry script, in shell syntax.
+        rows: the expression for the output file of the rows; empty without one.
     """
     words = [
         shlex.quote(sys.executable),
-        "-P",  # this file's folder is no place for the imports of the script
+        "-P",  # keeps this file's folder off the entry script's sys.path
         shlex.quote(__file__),
         *(f"{_flag(name)}={getattr(settings, name)}" for name in _NUMBERS),
         *(f"--partition-key={shlex.quote(key)}" for key in settings.partition_keys),
@@ -118,11 +118,11 @@ def shell_command(settings: Settings, *, inputs: Sequence[str], arguments: str, 
 
 
 def format_rows(results: Any) -> str:
-    """The rows of what `run` returned, as Azure writes them.
+    """Format the result of `run` as rows, as Azure does.
 
-    A DataFrame is CSV with spaces, without a header; an element of a list is written as Python
-    prints it. Azure's pages read the first by `read_csv(…, header=None, sep=" ")`, the second by
-    `ast.literal_eval`: https://learn.microsoft.com/azure/machine-learning/how-to-mlflow-batch
+    A DataFrame becomes CSV with spaces, without a header; an element of a list is written with
+    `str`. Azure's pages read them with `read_csv(…, header=None, sep=" ")` and `ast.literal_eval`:
+    https://learn.microsoft.com/azure/machine-learning/how-to-mlflow-batch
     """
     if hasattr(results, "to_csv"):
         return str(results.to_csv(header=False, index=False, sep=" "))
@@ -152,7 +152,7 @@ class _Worker:
 
 
 class Driver:
-    """One run over all mini-batches."""
+    """Runs all mini-batches once."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -164,7 +164,7 @@ class Driver:
         """Run all mini-batches.
 
         Raises:
-            MiniBatchError: there is no input, `init` failed, or too much failed.
+            MiniBatchError: there is no input, `init` failed, or too many items failed.
         """
         settings = self._settings
         contents = list_contents(settings.inputs, settings.mini_batch_size, settings.partition_keys)
@@ -172,7 +172,7 @@ class Driver:
         self.summary.mini_batches = len(contents)
         self.summary.items = sum(each.items for each in contents)
         rows = self._settings.append_row_to
-        if rows is not None:  # an earlier attempt of the job may have written rows
+        if rows is not None:  # remove the rows of an earlier attempt of the job
             rows.parent.mkdir(parents=True, exist_ok=True)
             rows.write_text("")
         try:
@@ -267,7 +267,7 @@ class Driver:
 
 
 def _work(connection: Connection, entry_script: Path, arguments: Sequence[str]) -> None:
-    """A worker: answers `(rows, successes, error)` after `init()` and for each mini-batch."""
+    """Run a worker: send `(rows, successes, error)` after `init()` and for each mini-batch."""
     try:
         run = _load(entry_script, arguments)
     except BaseException as error:  # noqa: BLE001 - the script's: logged, and reported
@@ -294,7 +294,7 @@ def _describe(error: BaseException) -> str:
 
 
 def _load(script: Path, arguments: Sequence[str]) -> Callable[..., Any]:
-    """Import the entry script, call its `init()`, return its `run`."""
+    """Import the entry script, call its `init()`, and return its `run`."""
     sys.argv = [str(script), *arguments]
     sys.path.insert(0, str(script.parent.resolve()))
     spec = importlib.util.spec_from_file_location("entry_module", script)

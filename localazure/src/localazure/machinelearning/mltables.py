@@ -1,6 +1,6 @@
-"""A folder with a file `MLTable`: its files, and the table that they make.
+"""Reads a folder with a file `MLTable`: its files, and the table that they form.
 
-Covered are paths below the folder, and the transformations of `_TRANSFORMATIONS`. The job's
+It covers paths below the folder, and the transformations in `_TRANSFORMATIONS`. The job's
 environment needs pandas and PyYAML.
 
 https://learn.microsoft.com/azure/machine-learning/reference-yaml-mltable
@@ -24,22 +24,22 @@ _HEADERS: Final = {
     "all_files_same_headers": "infer",
     "all_files_different_headers": "infer",
 }
-"""To what pandas calls it."""
+"""MLTable's `header` → the `header` of pandas."""
 _PART: Final = re.compile(r"\{(?P<name>\w+)\}")
 
 
 class MLTableError(Exception):
-    """The file cannot be read, or is not covered; the message says why."""
+    """The file cannot be read or is not covered; the message has the cause."""
 
 
 @dataclass(frozen=True)
 class MLTable:
-    """The content of the file.
+    """The content of a file `MLTable`.
 
     Attributes:
-        folder: that the file is in.
-        files: in the order of their names.
-        transformations: names and options, in their order.
+        folder: the folder of the file.
+        files: the table's files, sorted by name.
+        transformations: names and options, in the order of the file.
     """
 
     folder: Path
@@ -51,7 +51,7 @@ class MLTable:
         """Read the file of a folder.
 
         Raises:
-            MLTableError: it is wrong, or not covered.
+            MLTableError: the file is wrong or not covered.
         """
         import yaml  # noqa: PLC0415 - of the job's environment
 
@@ -72,14 +72,14 @@ class MLTable:
 
     @property
     def is_tabular(self) -> bool:
-        """Whether a transformation reads the files into a table."""
+        """Whether one of the transformations reads the files into a table."""
         return any(name in _READERS for name, _ in self.transformations)
 
     def to_frame(self) -> pd.DataFrame:
         """The table.
 
         Raises:
-            MLTableError: it names columns that it does not have.
+            MLTableError: a transformation names a missing column.
         """
         import pandas as pd  # noqa: PLC0415 - of the job's environment
 
@@ -128,7 +128,7 @@ def _read(name: str, file: Path, options: Mapping[str, Any]) -> pd.DataFrame:
 def _extract_columns(
     frame: pd.DataFrame, options: Mapping[str, str], relative: Path
 ) -> pd.DataFrame:
-    """Columns from the last parts of a path, as `{Store}/{Brand}/{file_name}.{extension}`."""
+    """Columns from the last parts of a path: pattern `{Store}/{Brand}/{file_name}.{extension}`."""
     partition_format = options["partition_format"].strip("/")
     literals = _PART.split(partition_format)[::2]
     names = [match["name"] for match in _PART.finditer(partition_format)]

@@ -1,7 +1,7 @@
-"""Synchronises one output folder of a job with its blobs, across attempts and crashes.
+"""Synchronizes one output folder of a job with its blobs, across attempts and crashes.
 
-A small file lists the files that equal their blobs. So an attempt after a crash first uploads the
-changes of the previous attempt, and then downloads only the differences.
+A state file lists the files that equal their blobs. After a crash, the next attempt first uploads
+the changes of the previous attempt, and then downloads only the differences.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from localazure.machinelearning.blobs import BlobStore, RemoteFile
 from localazure.machinelearning.sync_plan import FileState, Scan, plan_sync
 from localazure.processes.atomic_file import write_atomically
 
-# Larger files go up in blocks, so that one is never held in memory whole.
+# Larger files are uploaded in blocks, so that memory never holds a whole file.
 BLOCK_BYTES = 8 * 1024 * 1024
 _SCRATCH_PREFIX = ".localazure-"
 
@@ -30,11 +30,11 @@ class OutputSync:
     """One folder and one prefix of blobs.
 
     Args:
-        store: where the blobs are.
-        target: their container and prefix.
-        folder: the local folder; made when missing.
-        state: the file that lists the files which equal their blobs.
-        only: sync this one file and leave its neighbours alone (`uri_file` outputs).
+        store: has the blobs.
+        target: the blobs' container and prefix.
+        folder: the local folder; created if missing.
+        state: the state file.
+        only: synchronize only this file of the folder (`uri_file` outputs).
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class OutputSync:
             self._synced = {path: FileState(**entry) for path, entry in document["files"].items()}
 
     def download(self) -> None:
-        """Make the folder equal to the blobs, before the job's processes start."""
+        """Make the folder equal to its blobs, before the job's processes start."""
         remote = {
             file.path: file
             for file in self._store.list(self._target)
@@ -72,10 +72,10 @@ class OutputSync:
         self._save()
 
     def push(self, *, is_final: bool) -> None:
-        """Upload new files that are settled, delete blobs of deleted files.
+        """Upload new and changed files that are settled; delete the blobs of deleted files.
 
         Args:
-            is_final: no process writes to the folder any more, so all files are settled.
+            is_final: whether all writers have ended, so that all files are settled.
 
         Raises:
             BlobError: storage refused or is unavailable; the next call continues.
@@ -103,15 +103,15 @@ class OutputSync:
                 path = file.relative_to(self._folder).as_posix()
                 if name.startswith(_SCRATCH_PREFIX) or (self._only and path != self._only):
                     continue
-                with contextlib.suppress(FileNotFoundError):  # deleted since the listing
+                with contextlib.suppress(FileNotFoundError):  # deleted after the listing
                     status = file.lstat()
-                    # Links and devices have no meaning in blobs.
+                    # Links and devices cannot be stored as blobs.
                     if stat.S_ISREG(status.st_mode):
                         found[path] = _state_of(status)
         return found
 
     def _upload(self, path: str, expected: FileState) -> None:
-        """Upload one file; leave the blob as it is if the file changes meanwhile."""
+        """Upload one file; do not change the blob if the file changes during the upload."""
         target = self._target.child(path)
         try:
             file = (self._folder / path).open("rb")
@@ -151,7 +151,7 @@ class OutputSync:
             self._store.download(self._target, file, scratch)
             scratch.replace(destination)
         except (BlobModifiedError, BlobNotFoundError):
-            return  # another writer has replaced the blob: its version stays
+            return  # another writer replaced or deleted the blob; keep its change
         finally:
             scratch.unlink(missing_ok=True)
         self._synced[file.path] = _state_of(destination.lstat())

@@ -1,7 +1,7 @@
-"""Parallel steps of pipelines: a command that runs the driver over mini-batches.
+"""Parallel steps of pipelines, as commands that run the driver over mini-batches.
 
-A parallel step is one command job. Its nodes are slots of this machine, so that one driver has the
-workers of all of them.
+A parallel step is one command job. Its nodes are slots of this machine, so that one driver runs
+the workers of all nodes.
 
 https://learn.microsoft.com/azure/machine-learning/reference-yaml-job-parallel
 """
@@ -28,15 +28,15 @@ _UNIT_BYTES = {"": 1, "b": 1, "kb": 1024, "mb": 1024**2, "gb": 1024**3}
 
 
 def command_spec(step: str, node: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
-    """The specification of a command component that does what a parallel component says.
+    """Convert a parallel component to the specification of a command component.
 
     Args:
-        step: its name, for errors.
-        node: the step's document, whose fields come before those of the component.
-        spec: of the component.
+        step: the step's name, for errors.
+        node: the step's document; its fields override the component's.
+        spec: the specification of the parallel component.
 
     Raises:
-        ArmError: 400, a field is missing, wrong or not covered.
+        ArmError: 400, a field is missing, wrong, or not covered.
     """
     merged = {**spec, **{key: value for key, value in node.items() if value is not None}}
     task = {**(spec.get("task") or {}), **(node.get("task") or {})}
@@ -74,17 +74,17 @@ def command_spec(step: str, node: dict[str, Any], spec: dict[str, Any]) -> dict[
 
 
 def input_name(step: str, node: dict[str, Any], spec: dict[str, Any]) -> str:
-    """The input whose files or rows are cut into mini-batches.
+    """The input whose files or rows are divided into mini-batches.
 
     Raises:
-        ArmError: 400, `input_data` names no input.
+        ArmError: 400, `input_data` does not name an input.
     """
     reference = str(node.get("input_data") or spec.get("input_data"))
     return _declared(step, "input_data", reference, "inputs", spec)[0]
 
 
 def _mini_batch_size(step: str, node: dict[str, Any], spec: dict[str, Any], value: Any) -> int:
-    """Files, or bytes of a table; 0, which the SDK sends for a component without it, is neither."""
+    """Number of files, or bytes of a table; 0 means the default (the SDK sends 0 for none)."""
     found = _SIZE.match(str(value or 0))
     declared: dict[str, Any] = (spec.get("inputs") or {})[input_name(step, node, spec)]
     if found is None or (found["unit"] and declared.get("type") != "mltable"):
@@ -98,7 +98,7 @@ def _mini_batch_size(step: str, node: dict[str, Any], spec: dict[str, Any], valu
 def _declared(
     step: str, field: str, reference: str, kind: str, spec: dict[str, Any]
 ) -> tuple[str, str]:
-    """Name and type of the input or output that a field of the step refers to."""
+    """The name and the type of the input or output that a field of the step references."""
     match = _REFERENCE.match(reference)
     declared: dict[str, Any] = spec.get(kind) or {}
     if match is None or match["kind"] != kind or match["name"] not in declared:

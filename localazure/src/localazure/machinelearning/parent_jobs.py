@@ -1,9 +1,9 @@
-"""Drives jobs that have children: sweeps and pipelines.
+"""Drives jobs with children: sweeps and pipelines.
 
 `advance_parents` runs in one transaction whenever something has changed. It reads the state of all
 children and applies what `sweep.next_step` and `pipeline.next_step` decide. A child is inserted in
-the transaction of the decision, under a name derived from its parent's. So after kill -9 the next
-start goes on with exactly the children that there are.
+the transaction of the decision, with a name derived from its parent's. After kill -9, the next
+start therefore continues with exactly the children that exist.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from localazure.machinelearning.tracking import read_metric
 from localazure.sqlite.query import Query
 
 POLICY_SECONDS = 1.0
-"""How often an early termination policy reads the metrics of running trials."""
+"""The interval at which early termination policies read the metrics of running trials."""
 REUSED = "azureml.isreused"
 REUSED_JOB = "azureml.reusedrunid"
 
@@ -62,10 +62,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class TrialMetrics:
-    """Metrics of a sweep's trials at one moment."""
+    """The metrics of a sweep's trials at one moment."""
 
     ended: frozenset[str] = frozenset()
-    """Trials that had ended before their metrics were read: theirs are whole."""
+    """Trials that had ended before their metrics were read: their metrics are complete."""
     values: Mapping[str, tuple[float, ...]] = field(default_factory=dict[str, tuple[float, ...]])
 
 
@@ -74,19 +74,19 @@ class ParentStep:
     """The result of `advance_parents`."""
 
     stop: list[str] = field(default_factory=list[str])
-    """Jobs with a new stop order, which their runners have to be told of."""
+    """Jobs with a new stop order that must be delivered to their runners."""
     has_changed: bool = False
-    """Whether there may be more to do at once."""
+    """Whether another pass may find something to do."""
     wake_at: float | None = None
-    """When time alone will change something, epoch seconds."""
+    """When the next timed change is due, epoch seconds."""
 
     def wake(self, at: float) -> None:
-        """Ask for another call at the latest at that time."""
+        """Request another pass at this time or earlier."""
         self.wake_at = at if self.wake_at is None else min(self.wake_at, at)
 
 
 def read_trial_metrics(query: Query, store: Path) -> dict[str, TrialMetrics]:
-    """Sweep → metrics of its trials. Reads files, so it is called outside the transaction."""
+    """Sweep → metrics of its trials. Reads files, so call it outside the transaction."""
     return {
         parent.name: _read_sweep(query, store, parent.name)
         for parent in list_unfinished_parents(query)
@@ -95,7 +95,7 @@ def read_trial_metrics(query: Query, store: Path) -> dict[str, TrialMetrics]:
 
 
 def advance_parents(jobs: JobTransaction, metrics: Mapping[str, TrialMetrics]) -> ParentStep:
-    """Apply all decisions once."""
+    """Make one pass over all unfinished parents."""
     done = ParentStep()
     for parent in list_unfinished_parents(jobs.query):
         resource = get_resource(jobs.query, JOBS, parent.name)
@@ -131,7 +131,7 @@ class _Advance:
         self._children = list_children(jobs.query, parent.name)
 
     def fail(self) -> None:
-        """End a parent whose next child could not be made: its running children are cancelled."""
+        """Fail a parent whose next child could not be created, after its children have ended."""
         running = [child for child in self._children if child.status not in TERMINAL]
         for child in running:
             self._cancel_once(child, _STEP_FAILED)
@@ -162,7 +162,7 @@ class _Advance:
         self._done.has_changed = True
 
     def _put_properties(self, **changes: Any) -> None:
-        """Change fields of the parent's document."""
+        """Change properties of the parent's document."""
         document = {
             **self._resource.document,
             "properties": {**self._resource.properties, **changes},
@@ -192,7 +192,7 @@ class _SweepAdvance(_Advance):
         elif metrics.ended.issuperset(children):
             self._finish(sweep, trials, step.status)
         else:
-            self._done.has_changed = True  # their last metrics have not been read yet
+            self._done.has_changed = True  # read the trials' last metrics first
 
     def _submit(self, sweep: Sweep, number: int) -> None:
         parent = self._parent.name
@@ -266,7 +266,7 @@ class _PipelineAdvance(_Advance):
             self._insert(job, self._reused(properties, original), JobStatus.COMPLETED)
 
     def _reused(self, step: dict[str, Any], original: JobRow) -> dict[str, Any]:
-        """The document of a step that is not run again: its outputs are those of the original."""
+        """The properties of a reused step: its outputs are the original step's outputs."""
         resource = get_resource(self._query, JOBS, original.name)
         properties = {} if resource is None else resource.properties
         own: dict[str, Any] = properties.get("properties") or {}
@@ -292,7 +292,7 @@ class _PipelineAdvance(_Advance):
 
 
 def _begin(jobs: JobTransaction, parent: JobRow) -> JobRow:
-    """A parent that waits is Running from its first pass on: it needs no nodes."""
+    """Set a waiting parent to Running: it needs no nodes."""
     if parent.status in WAITING:
         jobs.set_status(parent.name, JobStatus.PREPARING)
     if parent.status in WAITING or parent.status is JobStatus.PREPARING:

@@ -1,13 +1,13 @@
-"""Pipeline jobs: their graph of steps, and what to do next. Pure.
+"""Pipeline jobs: the graph of steps, and the next actions. Pure.
 
-`next_step`, given the state of all steps:
+Rules of `next_step`, applied to the states of all steps:
 
-1. A cancelled pipeline cancels its steps and ends with the last of them.
-2. After the failure of a step nothing new starts and the running steps are cancelled; with
-   `continue_on_step_failure` only the steps that depend on it do not start.
+1. A cancelled pipeline cancels its steps, and ends after its last step.
+2. After a step has failed, no step starts and the running steps are cancelled; with
+   `continue_on_step_failure`, only the steps that depend on the failed step do not start.
 3. A step starts when all steps that it depends on are completed.
-4. When nothing runs and nothing can start the pipeline ends: Completed if every step was, else
-   Failed.
+4. When no step runs and none can start, the pipeline ends: Completed if all steps are completed,
+   else Failed.
 
 https://learn.microsoft.com/azure/machine-learning/reference-yaml-job-pipeline
 """
@@ -70,10 +70,10 @@ class PipelineStep:
 
 
 def parse_binding(entry: Any) -> Binding | None:
-    """The binding of a step's input or output; None if it stands for itself.
+    """Parse the binding of a step's input or output; None if the entry has no expression.
 
     Raises:
-        ArmError: 400, it is an expression that is not covered.
+        ArmError: 400, the expression is not covered.
     """
     value: Any = entry.get("value") if isinstance(entry, dict) else entry  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - JSON
     if not isinstance(value, str) or "${{" not in value:
@@ -92,11 +92,11 @@ def parse_binding(entry: Any) -> Binding | None:
 
 
 def dependencies(nodes: Mapping[str, dict[str, Any]]) -> dict[str, frozenset[str]]:
-    """Step → the steps whose outputs it reads.
+    """Step → the steps whose outputs this step reads.
 
     Raises:
-        ArmError: 400, there are no steps, one has another type than those covered, a step is
-            unknown, or they depend on each other in a circle.
+        ArmError: 400, there are no steps, a step's type is not covered, a referenced step does not
+            exist, or the steps form a cycle.
     """
     if not nodes:
         raise invalid("the pipeline has no jobs")
@@ -123,12 +123,12 @@ def next_step(
     *,
     continue_on_failure: bool,
 ) -> PipelineStep:
-    """Apply the rules once; see the module.
+    """Apply the rules of the module's docstring once.
 
     Args:
-        graph: step → the steps it depends on.
-        status: of the pipeline.
-        steps: step → its state, of those that were submitted.
+        graph: step → the steps that it depends on.
+        status: the pipeline's state.
+        steps: submitted step → its state.
         continue_on_failure: `continue_on_step_failure`.
     """
     running = tuple(sorted(name for name, state in steps.items() if state not in TERMINAL))

@@ -1,7 +1,7 @@
-"""The jobs of a pipeline's steps: their documents, with all bindings resolved, and fingerprints.
+"""The jobs of a pipeline's steps: documents with resolved bindings, and fingerprints.
 
-A step names a component, which has the command and the types of inputs and outputs. What the step
-does not give comes from the component, then from the pipeline.
+A step names a component, which has the command and the types of inputs and outputs. A field that
+the step does not set comes from the component, then from the pipeline.
 
 https://learn.microsoft.com/azure/machine-learning/reference-yaml-job-pipeline
 """
@@ -41,7 +41,7 @@ _DISTRIBUTIONS = {each.lower(): each.value for each in Distribution}
 
 
 class Pipeline:
-    """One pipeline job as its steps need it."""
+    """The parts of a pipeline job that its steps use."""
 
     def __init__(self, name: str, properties: dict[str, Any]) -> None:
         self.name = name
@@ -49,13 +49,13 @@ class Pipeline:
         self.nodes: dict[str, dict[str, Any]] = properties.get("jobs") or {}
         """Step → its document."""
         self.settings: dict[str, Any] = properties.get("settings") or {}
-        """In snake case, as the SDK sends them."""
+        """Keys are in snake case, as the SDK sends them."""
         self.inputs: dict[str, Any] = properties.get("inputs") or {}
         self.outputs: dict[str, Any] = properties.get("outputs") or {}
 
 
 def check_pipeline(query: Query, pipeline: Pipeline) -> None:
-    """Check a pipeline as far as it can be before its first step.
+    """Check what can be checked of a pipeline before its first step.
 
     Raises:
         ArmError: a component does not exist, or the graph or a binding is wrong.
@@ -81,15 +81,15 @@ def check_pipeline(query: Query, pipeline: Pipeline) -> None:
 def build_step_job(
     query: Query, pipeline: Pipeline, step: str, children: Mapping[str, str]
 ) -> tuple[NewJob, dict[str, Any]]:
-    """The job of a step whose dependencies are completed, and its properties.
+    """Build the job of a step whose dependencies are completed, and its properties.
 
-    It has no cluster and no nodes yet, and no fingerprint if it is never reused.
+    The job has no cluster and no nodes yet, and no fingerprint if it is never reused.
 
     Args:
         query: reads the workspace.
-        pipeline: of the step.
-        step: its name.
-        children: step → name of its job, of those that were submitted.
+        pipeline: the step's pipeline.
+        step: the step's name.
+        children: submitted step → name of its job.
 
     Raises:
         ArmError: a reference does not exist.
@@ -99,7 +99,7 @@ def build_step_job(
     kind = _KINDS[node["type"]]
     inputs = _inputs(query, pipeline, step, spec, children)
     if node["type"] == "parallel":
-        # The driver reads files, also where the step's script would have got a URI.
+        # The driver reads files, even if the step's input has mode `direct`.
         inputs[parallel_steps.input_name(step, node, spec)]["mode"] = "ReadOnlyMount"
         spec = parallel_steps.command_spec(step, node, spec)
     shared = {
@@ -125,7 +125,7 @@ def build_step_job(
     properties = {"jobType": kind.value, **shared, **own}
     is_reusable = kind is not JobKind.PIPELINE and spec.get("is_deterministic", True)
     job = NewJob(
-        # Azure ML draws a name; here it is derived, so that it is known.
+        # Azure ML generates a random name; a derived name is stable across a crash.
         name=f"{pipeline.name}_{step}",
         kind=kind,
         parent=pipeline.name,
@@ -138,7 +138,7 @@ def build_step_job(
 def bound_outputs(
     query: Query, pipeline: Pipeline, children: Mapping[str, str]
 ) -> dict[str, dict[str, Any]]:
-    """The pipeline's outputs, those without a path of their own with that of the step's output."""
+    """The pipeline's outputs; the URI of a bound output is the URI of the step's output."""
     outputs = {key: dict(entry) for key, entry in pipeline.outputs.items()}
     for step, child in children.items():
         resource = get_resource(query, JOBS, child)
@@ -187,7 +187,7 @@ _MODES = {"ro_mount": "ReadOnlyMount", "download": "Download", "direct": "Direct
 def _input(
     query: Query, pipeline: Pipeline, entry: dict[str, Any], children: Mapping[str, str]
 ) -> dict[str, Any] | None:
-    """One input as a job has it; None for an input of the pipeline that was not given."""
+    """One input in a job's form; None if it is bound to a pipeline input without a value."""
     mode = {"mode": entry["mode"]} if entry.get("mode") else {}
     match parse_binding(entry):
         case None if "uri" in entry:
@@ -210,7 +210,7 @@ def _input(
 
 
 def _compute_id(pipeline: Pipeline, step: str) -> str | None:
-    """The compute of a step: its own, else the pipeline's; an input may name either."""
+    """The compute of a step or else of its pipeline; the value may be a pipeline input."""
     given = (
         pipeline.nodes[step].get("computeId")
         or pipeline.settings.get("default_compute")
@@ -246,7 +246,7 @@ def _outputs(pipeline: Pipeline, step: str, spec: dict[str, Any]) -> dict[str, A
 
 
 def _command(node: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
-    """Fields of a command job besides inputs and outputs: the step's own, else the component's."""
+    """A command job's fields except inputs and outputs, from the step or else the component."""
     resources: dict[str, Any] = node.get("resources") or spec.get("resources") or {}
     limits: dict[str, Any] = node.get("limits") or {}
     return {
@@ -264,7 +264,7 @@ def _command(node: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _arm_id(identifier: str | None) -> str | None:
-    """An ARM id as a job has it: a component has `azureml:` before it."""
+    """Remove the prefix `azureml:` that components have before ARM ids and jobs do not."""
     if identifier is None or not identifier.startswith("azureml:/"):
         return identifier
     return identifier.removeprefix("azureml:")
@@ -281,10 +281,10 @@ def _distribution(document: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _fingerprint(query: Query, properties: dict[str, Any]) -> str:
-    """A hash of everything that the result depends on, as far as Azure ML counts it.
+    """A hash of everything that Azure ML compares before it reuses a step's result.
 
-    Data counts by its URI, or by name and version of its asset: not by its content. Compute does
-    not count, nor does a default path of an output.
+    Data is compared by URI, or by name and version of its asset, not by content. Compute and the
+    default path of an output are not compared.
     """
     ignored = {"displayName", "experimentName", "computeId", "tags", "properties", "limits"}
     counted = {key: value for key, value in properties.items() if key not in ignored}

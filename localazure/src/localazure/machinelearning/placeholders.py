@@ -1,7 +1,7 @@
 """`${{inputs.x}}` and `${{outputs.x}}` in a job's command. Pure.
 
 https://learn.microsoft.com/azure/machine-learning/reference-yaml-core-syntax: expressions, and
-`$[[ … ]]` blocks that are removed if an optional input in them was not given.
+`$[[ … ]]` blocks, which are removed if they use an optional input without a value.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ _OPTIONAL_BLOCK = re.compile(r"\$\[\[(?P<body>.*?)\]\]", re.DOTALL)
 
 
 class UnknownPlaceholderError(ValueError):
-    """The command names an input or output that the job does not have."""
+    """The command uses an input or output that the job does not have."""
 
 
 def expand(command: str, *, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> str:
-    """The command with every placeholder replaced by its value, unquoted as on Azure ML.
+    """Replace every placeholder in a command by its value, without quotes, as Azure ML does.
 
     Raises:
         UnknownPlaceholderError: a placeholder outside an optional block has no value.

@@ -1,8 +1,8 @@
-"""The processes of one attempt: their command lines and environments. Pure.
+"""Plans the processes of one attempt: command lines and environments. Pure.
 
 PyTorch ranks are started directly, as Azure ML does, each with the variables that torch's `env://`
-rendezvous reads; TensorFlow's tasks each with TF_CONFIG; MPI jobs are one `mpirun`. All
-"nodes" are this machine.
+rendezvous reads; each TensorFlow task has its TF_CONFIG; an MPI job is one `mpirun`. All nodes
+are this machine.
 
 https://learn.microsoft.com/azure/machine-learning/how-to-train-distributed-gpu
 """
@@ -24,38 +24,38 @@ from localazure.runtime.environment import LOOPBACK, Environment
 from localazure.runtime.identity import CLUSTER, client_id_of
 
 FOLDER_VARIABLE = "LOCALAZURE_JOB_FOLDER"
-"""Marks every process of a job, even after the death of its parent."""
+"""Identifies every process of a job, also after the end of the process's parent."""
 
 SINGLE_LOG = "std_log.txt"
 
-# Each rank of MPI writes its own log, under the name that Azure ML gives it.
+# Each MPI rank writes its own log, with Azure ML's name for it.
 _INTO_LOG = (
     'exec >>"$(printf "%s/std_log_process_%02d.txt" "$LOCALAZURE_USER_LOGS" '
     '"$OMPI_COMM_WORLD_RANK")" 2>&1\n'
 )
 
-# The variables of this machine that a job gets: no more than in a container.
+# A job inherits only these variables of this machine, about as many as a container has.
 PASSED_ON = ("HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "SHELL")
 
 
 class LaunchError(RuntimeError):
-    """The processes cannot be started. The message names the remedy."""
+    """The processes cannot be started; the message has the remedy."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """The facts about the machine that a launch needs."""
+    """The properties of this machine that a launch uses."""
 
     environment: Mapping[str, str]
     python_folder: Path
-    """The folder of the interpreter that jobs run in."""
+    """The folder of the jobs' Python interpreter."""
     cpu_count: int
     loopback_interface: str
     is_root: bool
     free_ports: tuple[int, ...]
-    """TCP ports: the first for a rendezvous; one a task for TensorFlow."""
+    """TCP ports: the first is for the rendezvous; TensorFlow uses one per task."""
     mpirun: str | None
-    """Path of Open MPI's launcher, if there is one."""
+    """The path of Open MPI's launcher; None if it is not installed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,11 +72,11 @@ class Process:
 def plan_processes(
     spec: JobSpec, folder: JobFolder, environment: Environment, machine: Machine
 ) -> list[Process]:
-    """All processes of the attempt, rank by rank.
+    """All processes of the attempt, by rank.
 
     Raises:
-        LaunchError: an MPI job, and no mpirun on this machine.
-        UnknownPlaceholderError: the command names what the job does not have.
+        LaunchError: it is an MPI job, and this machine has no mpirun.
+        UnknownPlaceholderError: the command uses an input or output that the job does not have.
     """
     command = expand(
         spec.command,
@@ -116,13 +116,13 @@ def plan_processes(
 
 
 def output_path(spec: JobSpec, folder: JobFolder, name: str) -> Path:
-    """The value of `${{outputs.name}}`: a folder, or for `uri_file` one file in it."""
+    """The value of `${{outputs.name}}`: a folder, or for `uri_file` the file in it."""
     path = folder.output(name)
     return path / Path(spec.outputs[name].target.path).name if spec.outputs[name].is_file else path
 
 
 def input_path(spec: JobSpec, folder: JobFolder, name: str) -> Path:
-    """The path of a data input: a folder, or one file if the source was a blob."""
+    """The path of a data input: a folder, or the file in it if the source was one blob."""
     entry = spec.inputs[name]
     path = folder.input(name)
     file_name = Path(urlsplit(entry.url).path if entry.source is None else entry.source.path).name
@@ -134,7 +134,7 @@ def input_path(spec: JobSpec, folder: JobFolder, name: str) -> Path:
 
 
 def rank_log(rank: int) -> str:
-    """Name of a rank's log, as Azure ML names it."""
+    """The name of a rank's log on Azure ML."""
     return f"std_log_process_{rank:02}.txt"
 
 
@@ -144,7 +144,7 @@ def tracking_store(environment: Environment) -> Path:
 
 
 def log_names(distribution: Distribution, world_size: int) -> list[str]:
-    """Names of the logs in `user_logs/` that a job of that kind writes."""
+    """The names of the logs in `user_logs/` that a job writes."""
     match distribution:
         case Distribution.NONE:
             return [SINGLE_LOG]
@@ -166,7 +166,7 @@ def _input_values(spec: JobSpec, folder: JobFolder) -> dict[str, str]:
 def _shared_environment(
     spec: JobSpec, folder: JobFolder, environment: Environment, machine: Machine
 ) -> dict[str, str]:
-    """The variables that all processes have in common."""
+    """The variables that all processes share."""
     inherited = {
         name: machine.environment[name] for name in PASSED_ON if name in machine.environment
     }
@@ -176,15 +176,15 @@ def _shared_environment(
         **inherited,
         "PATH": f"{machine.python_folder}:{path}",
         "PYTHONUNBUFFERED": "1",
-        # A thread for each core in every rank would overload the cores.
+        # One thread per core in every rank would overload the machine.
         "OMP_NUM_THREADS": str(max(1, machine.cpu_count // spec.world_size)),
-        # Ranks are on this machine; the host's name need not resolve to it.
+        # All ranks are on this machine, but its host name may not resolve to it.
         "GLOO_SOCKET_IFNAME": machine.loopback_interface,
-        # Without it, workers that torchrun restarts read addresses of dead peers
+        # Without this variable, workers that torchrun restarts read the addresses of dead peers
         # (pytorch/pytorch#135712).
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
         **app_settings(environment),
-        # Of the cluster's identity, by the names that Azure ML's and azure-identity's docs give.
+        # The cluster's identity, in the variables that Azure ML and azure-identity document.
         "DEFAULT_IDENTITY_CLIENT_ID": client_id_of(CLUSTER),
         "AZURE_CLIENT_ID": client_id_of(CLUSTER),
         "AZUREML_RUN_ID": spec.name,
@@ -219,7 +219,7 @@ def _pytorch_variables(spec: JobSpec, rank: int) -> dict[str, str]:
 
 
 def _tensorflow_variables(spec: JobSpec, machine: Machine, rank: int) -> dict[str, str]:
-    """Of a worker or a parameter server.
+    """The variables of a worker or a parameter server.
 
     https://www.tensorflow.org/guide/distributed_training#setting_up_the_tf_config_environment_variable
     """

@@ -1,7 +1,7 @@
 """Inputs that are public on the web: a file, or a folder of a public blob container.
 
-Azure ML reads them in the same way, without an identity. A laptop needs the internet for it,
-perhaps by a proxy: the SDK and urllib know the variables that name one.
+Azure ML also reads them without an identity. This needs the internet; the SDK and urllib read the
+environment variables for a proxy.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from localazure.machinelearning.blob_errors import BlobError
 from localazure.machinelearning.downloads import SourceNotFoundError
 
 CONNECT_SECONDS = 30.0
-# The SDK's own retries of a host without an address take a minute.
+# With the SDK's default retries, an unknown host takes a minute to fail.
 RETRIES = 3
 RETRY_SECONDS = 1
 _BLOB_HOST = ".blob.core.windows.net"
 
 
 def fetch_public(url: str, target: Path) -> None:
-    """Download a file into the folder `target`, or all files below a folder of blobs.
+    """Download a file, or all blobs below a folder, into the folder `target`.
 
     Raises:
         SourceNotFoundError: there is nothing at the URL.
         OSError: the host cannot be reached.
-        BlobError: the folder was listed, but a blob of it cannot be read.
+        BlobError: the folder was listed, but a blob in it cannot be read.
     """
     target.mkdir(parents=True, exist_ok=True)
     parts = urlsplit(url)
@@ -50,7 +50,7 @@ def fetch_public(url: str, target: Path) -> None:
 
 
 def _fetch_folder(url: str, target: Path) -> bool:
-    """Whether there are blobs below the URL; they are downloaded."""
+    """Download all blobs below the URL, and return whether there are any."""
     parts = urlsplit(url)
     container, _, prefix = unquote(parts.path).strip("/").partition("/")
     folder = f"{prefix.rstrip('/')}/" if prefix else ""
@@ -60,7 +60,7 @@ def _fetch_folder(url: str, target: Path) -> bool:
         try:
             names = [blob.name for blob in client.list_blobs(name_starts_with=folder or None)]
         except AzureError:
-            return False  # it may be a file of a container that cannot be listed
+            return False  # the URL may be a file in a container that cannot be listed
         for name in names:
             path = (target / name.removeprefix(folder)).resolve()
             if name.endswith("/") or not path.is_relative_to(target.resolve()):

@@ -1,8 +1,8 @@
-"""Starts and ends the processes of an attempt, with all their descendants.
+"""Starts and ends the processes of an attempt with all their descendants.
 
-The processes of one "node" share a process group, so that a signal reaches what a shell started
-too. Programs that leave the group (torchrun's workers do) are found as descendants, or by the mark
-that every process of a job carries in its environment.
+The processes of one node share a process group, so that a signal also reaches the children of a
+shell. Programs that leave the group (torchrun's workers do) are found as descendants, or by the
+variable `FOLDER_VARIABLE` that every process of a job has in its environment.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class RankExit:
 
     process: Process
     code: int
-    """As `subprocess` gives it: negative for a signal."""
+    """The return code of `subprocess`: negative for a signal."""
 
     def describe(self) -> str:
-        """A text for the user: which rank, how it ended, where its log is."""
+        """A message for the user: the rank, how it ended, and its log."""
         signum = -self.code if self.code < 0 else self.code - _SHELL_SIGNAL_OFFSET
         try:
             reason = f"was ended by {signal.Signals(signum).name}" if signum > 0 else ""
@@ -63,13 +63,13 @@ class RankGroup:
         self._plan: list[Process] = []
         self._leaders: dict[int, int] = {}
         self.exits: list[asyncio.Future[RankExit]] = []
-        """One a process, done when it has ended."""
+        """One future per process, done when the process has ended."""
 
     def start(self, plan: Sequence[Process]) -> None:
         """Start all processes.
 
         Raises:
-            OSError: one could not be started; end the others with `kill`.
+            OSError: a process could not be started; end the others with `kill`.
         """
         adopt_orphans()
         for process in plan:
@@ -88,26 +88,26 @@ class RankGroup:
             self._plan.append(process)
             self._processes.append(started)
             self._leaders.setdefault(process.node, started.pid)
-        # Last, since the id of a group is free once its leader was waited for.
+        # Last: when a group's leader has been waited for, the group's id may be reused.
         for process, started in zip(plan, self._processes, strict=True):
             self.exits.append(_watch(process, started))
 
     async def stop(self, *, grace_seconds: float) -> None:
-        """SIGTERM to every node; SIGKILL to what is left after the grace."""
+        """Send SIGTERM to all processes, and SIGKILL to those that run after the grace period."""
         self._signal(signal.SIGTERM)
         if self.exits:
             await asyncio.wait(self.exits, timeout=grace_seconds)
         await self.kill()
 
     async def kill(self) -> None:
-        """SIGKILL to everything, and wait until nothing is left."""
+        """Send SIGKILL to all processes and descendants, and wait until they have ended."""
         self._signal(signal.SIGKILL)
         await asyncio.to_thread(kill_descendants)
         if self.exits:
             await asyncio.wait(self.exits)
 
     def _signal(self, signum: signal.Signals) -> None:
-        # The id of a group is valid only until all of its members have been waited for.
+        # A group's id is valid only until all members of the group have been waited for.
         ended = {exit_.result().process.rank for exit_ in self.exits if exit_.done()}
         for node in {process.node for process in self._plan if process.rank not in ended}:
             leader = self._leaders[node]
@@ -116,20 +116,20 @@ class RankGroup:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of descendants whose own parent dies, so that they can be found."""
+    """Adopt descendants whose parent ends, so that they can be found."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def kill_descendants() -> None:
-    """SIGKILL to every descendant of this process, until none is alive."""
+    """Send SIGKILL to every descendant of this process, until none is alive."""
     _kill_until_gone(lambda: psutil.Process().children(recursive=True))
 
 
 def kill_marked(folder: Path) -> None:
-    """SIGKILL to every process of the jobs below a folder, until none is alive.
+    """Send SIGKILL to every process of the jobs below a folder, until none is alive.
 
-    For the processes of an earlier runner that was killed.
+    It ends the processes of an earlier runner that was killed.
     """
     _kill_until_gone(lambda: _marked(folder))
 

@@ -1,4 +1,4 @@
-"""Azure Resource Manager's limits of requests: a bucket each for reads, writes and deletions.
+"""Azure Resource Manager's request limits: token buckets for reads, writes and deletions.
 
 Source: https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling
 """
@@ -17,14 +17,14 @@ from localazure.machinelearning.errors import ArmError
 from localazure.token_buckets import TokenBuckets
 
 _SCOPE: Final = "/subscriptions/"
-"""Requests below it go to Resource Manager, the others to services of Azure ML itself."""
+"""The path prefix of requests to Resource Manager; other requests go to Azure ML's services."""
 
 _KINDS: Final = {"GET": "reads", "HEAD": "reads", "DELETE": "deletes"}
-"""Of methods; all others are writes."""
+"""HTTP method → kind of request; other methods are writes."""
 
 
 def request_limits(clock: Callable[[], float]) -> dict[str, TokenBuckets]:
-    """Buckets of one subscription and region for each principal, by kind; a clock of seconds."""
+    """Kind of request → buckets per principal, for one subscription; the clock is in seconds."""
     writes = limits.ARM_WRITE_BURST.value, limits.ARM_WRITES.value
     reads = limits.ARM_READ_BURST.value, limits.ARM_READS.value
     return {
@@ -39,7 +39,7 @@ REQUEST_LIMITS: Final = web.AppKey("request_limits", dict[str, TokenBuckets])
 
 @web.middleware
 async def limit_requests(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer 429 with `Retry-After` above the rate; say what is left below it."""
+    """Refuse requests over the limit with 429 and `Retry-After`; report the remaining requests."""
     if not request.path.lower().startswith(_SCOPE):
         return await handler(request)
     kind, principal = _KINDS.get(request.method, "writes"), request[PRINCIPAL]

@@ -1,15 +1,15 @@
 """Runs one attempt of one job: `python -m localazure.machinelearning.runner STATE JOB_FOLDER`.
 
-1. Upload the changes that a killed attempt left.
+1. Upload the changes of an earlier attempt that was killed.
 2. Download code, inputs and outputs.
-3. Start the processes; synchronise outputs and logs with the blobs while they run.
+3. Start the processes; synchronize outputs and logs with the blobs while they run.
 4. End all processes when one fails, the timeout has passed, or the workspace orders it.
-5. Write the outcome to `result.json`; from then on the attempt is never run again.
+5. Write the outcome to `result.json`; an attempt with a result is never run again.
 6. Upload everything a last time.
 
-The workspace starts it, reads `{"status": …}` lines from its stdout and writes one
-`{"outcome": …}` line to its stdin to stop it. The end of stdin means that the workspace died: then
-this process kills its descendants and ends; the next workspace runs the job again.
+The workspace starts the runner, reads `{"status": …}` lines from its stdout, and stops it with one
+`{"outcome": …}` line on its stdin. The end of stdin means that the workspace has ended: the runner
+then kills its descendants and exits; the workspace runs the job again after its next start.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ from localazure.runtime.environment import Environment
 from localazure.runtime.identity import CLUSTER
 
 SYNC_SECONDS = 1.0
-# Azure ML gives a cancelled job some time before it kills it; Kubernetes' default is 30 s, but a
-# person waits here.
+# The time between SIGTERM and SIGKILL. Azure ML has such a grace period, too; the default of
+# Kubernetes, 30 s, is too long for a person who waits.
 STOP_GRACE_SECONDS = 10.0
 
 logger = logging.getLogger("localazure.machinelearning.runner")
 
 
 class Runner:
-    """One attempt."""
+    """Runs one attempt."""
 
     def __init__(self, environment: Environment, folder: JobFolder, spec: JobSpec) -> None:
         self._environment = environment
@@ -78,7 +78,7 @@ class Runner:
         self._logs = LogUpload(self._store, spec.artifacts.child("user_logs"), folder.user_logs)
 
     async def run(self) -> None:
-        """Run the attempt to its end, or finish one that had ended when its runner was killed."""
+        """Run the attempt; if it has a result of an earlier runner, only upload the changes."""
         lifeline = asyncio.create_task(self._follow_orders())
         result = Result.load(self._folder.result, self._spec.attempt)
         is_interrupted = result is not None
@@ -117,7 +117,7 @@ class Runner:
                 retry_while_unavailable(partial(sync.push, is_final=True))
 
     def _fetch(self) -> None:
-        """Make the working directory, the inputs and the outputs."""
+        """Create the working directory, the inputs and the outputs."""
         captured = self._folder.captured.values()
         for path in self._folder.working_directory.iterdir():
             if path not in captured:
@@ -131,7 +131,7 @@ class Runner:
             if entry.mode is not InputMode.LITERAL:
                 _remove(self._folder.input(name))
             if entry.url:
-                # Not above: it loads the SDK, and few jobs have an input on the web.
+                # Imported here: it loads the SDK, and few jobs have an input on the web.
                 from localazure.machinelearning.public_inputs import fetch_public  # noqa: PLC0415
 
                 fetch_public(entry.url, self._folder.input(name))
@@ -158,7 +158,7 @@ class Runner:
                 await syncing
 
     async def _watch(self) -> Result:
-        """Wait for the end of all processes, or for a reason to end them."""
+        """Wait until all processes end; stop them after a failure, an order or the timeout."""
         loop = asyncio.get_running_loop()
         seconds = self._spec.timeout_seconds
         deadline = None if seconds is None else loop.time() + seconds
@@ -186,7 +186,7 @@ class Runner:
     async def _sync_while_running(self) -> None:
         while True:
             await asyncio.sleep(SYNC_SECONDS)
-            # Shielded: the thread cannot be stopped half-way, so it is waited for.
+            # Shielded: a thread cannot be cancelled, so wait for it.
             pushing = asyncio.ensure_future(asyncio.to_thread(self._push))
             try:
                 await asyncio.shield(pushing)
@@ -202,7 +202,7 @@ class Runner:
                 logger.warning("job %s: upload postponed: %s", self._spec.name, error)
 
     def _upload_everything(self, result: Result) -> None:
-        """The last upload; waits for storage as long as it takes, since nothing may be lost."""
+        """Make the last upload; wait for storage without a limit, so that nothing is lost."""
         refused: list[str] = []
         for step in (*self._outputs, *self._captured, self._logs):
             try:
@@ -267,7 +267,7 @@ def _materialize(
 
 
 def this_machine(ports: int) -> Machine:
-    """The facts about this machine that a launch needs, with so many free ports."""
+    """The properties of this machine that a launch uses, with this number of free ports."""
     python_folder = Path(sys.executable).parent
     path = f"{python_folder}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     return Machine(
@@ -291,7 +291,7 @@ def _remove(path: Path) -> None:
 async def _main(state: Path, root: Path) -> None:
     report(JobStatus.PREPARING)
     await Runner(Environment.load(state), JobFolder(root), JobSpec.load(root)).run()
-    # Not by returning: asyncio would wait for the threads of an abandoned download.
+    # No normal return: asyncio would wait for the threads of an abandoned download.
     os._exit(0)
 
 

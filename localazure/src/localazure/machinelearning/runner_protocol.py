@@ -1,4 +1,4 @@
-"""Messages between workspace and runner: status lines, stop orders, the result file."""
+"""Messages between workspace and runner: status lines, stop orders, and the result file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Outcome(StrEnum):
     FAILED = "Failed"
     CANCELED = "Canceled"
     PREEMPTED = "Preempted"
-    """Not the end of the job: it is queued again."""
+    """The job does not end: it is queued again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,16 +30,16 @@ class Result:
     attempt: int
     outcome: Outcome
     code: str = ""
-    """Error code, where there is one."""
+    """The error code; empty without an error."""
     message: str = ""
 
     def save(self, target: Path) -> None:
-        """Write it atomically."""
+        """Write the result to a file, atomically."""
         write_atomically(target, json.dumps(dataclasses.asdict(self)))
 
     @classmethod
     def load(cls, source: Path, attempt: int) -> Self | None:
-        """Read the result of that attempt, if it has one."""
+        """Read the result of an attempt; None if the attempt has none."""
         try:
             document: dict[str, Any] = json.loads(source.read_text())
         except FileNotFoundError:
@@ -56,7 +56,7 @@ class StopOrder:
 
     outcome: Outcome = Outcome.CANCELED
     is_graceful: bool = True
-    """Whether processes get SIGTERM first; on a preempted node they do not."""
+    """Whether to send SIGTERM before SIGKILL; false on a preempted node."""
     code: str = ""
     message: str = ""
 
@@ -68,12 +68,12 @@ class StopOrder:
         return cls(**document)
 
     def to_json(self) -> str:
-        """One line, without its end."""
+        """Serialize to one line without a newline."""
         return json.dumps(dataclasses.asdict(self))
 
 
 def report(status: JobStatus) -> None:
-    """Report a new state of the attempt to the workspace, on stdout."""
+    """Report a new state of the attempt to the workspace on stdout."""
     print(json.dumps({"status": status}), flush=True)  # noqa: T201 - stdout is the channel
 
 

@@ -1,9 +1,9 @@
 """The times of a schedule's trigger. Pure.
 
-A recurrence counts from its start, as a calendar does (RFC 5545): a month without its day is
-skipped. A cron expression has the five fields of NCRONTAB, of which day and month are ignored, as
-on Azure. Both go by the wall clock of the trigger's time zone: a time that the zone skips in spring
-is as much later as was skipped, and one that it passes twice in autumn counts once.
+A recurrence counts from its start, with calendar rules (RFC 5545): a month without the start's day
+is skipped. A cron expression has the five fields of NCRONTAB; day and month are ignored, as on
+Azure. Both use the wall clock of the trigger's time zone. A time in the gap of a clock change is
+moved later by the length of the gap; a time that a clock change repeats counts once.
 
 https://learn.microsoft.com/azure/machine-learning/how-to-schedule-pipeline-job
 https://learn.microsoft.com/azure/machine-learning/reference-yaml-schedule
@@ -23,7 +23,7 @@ from tzlocal.windows_tz import win_tz
 from localazure.machinelearning.errors import invalid
 from localazure.ncrontab import NCrontab
 
-# The numbers are those of `dateutil.rrule`, whose type stubs have its constants as any number.
+# The numbers are the constants of `dateutil.rrule`; its type stubs declare them as plain int.
 _FREQUENCIES: Final[dict[str, tuple[Literal[1, 2, 3, 4, 5], timedelta | None]]] = {
     "minute": (5, timedelta(minutes=1)),
     "hour": (4, timedelta(hours=1)),
@@ -31,7 +31,7 @@ _FREQUENCIES: Final[dict[str, tuple[Literal[1, 2, 3, 4, 5], timedelta | None]]] 
     "week": (2, timedelta(weeks=1)),
     "month": (1, None),
 }
-"""To frequency and period; months differ in length."""
+"""Frequency → number and period; a month has no fixed period."""
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _CRON_FIELDS = 5
 
@@ -41,13 +41,13 @@ class Trigger:
     """The times at which a schedule starts jobs."""
 
     next_on_wall_clock: Callable[[datetime], datetime | None]
-    """The first time strictly after another one, both without a zone."""
+    """Returns the first time strictly after a time, both without a zone."""
     zone: tzinfo
     start: datetime | None
     end: datetime | None
 
     def next_after(self, moment: datetime) -> datetime | None:
-        """The first time strictly after a moment, in UTC; None after the end of the schedule."""
+        """The first time strictly after a moment, in UTC; None after the schedule's end."""
         floor = moment
         if self.start is not None:
             floor = max(moment, self.start - timedelta.resolution)
@@ -63,11 +63,11 @@ class Trigger:
 
 
 def parse_trigger(document: dict[str, Any], created_at: datetime) -> Trigger:
-    """Read a trigger as Azure's schedules have it.
+    """Parse the trigger of a schedule.
 
     Args:
-        document: `trigger` of a schedule.
-        created_at: of the schedule, from which a recurrence without a start time counts.
+        document: the schedule's `trigger`.
+        created_at: of the schedule; the start of a recurrence without a start time.
 
     Raises:
         ArmError: 400, a field is missing or wrong.
@@ -86,7 +86,7 @@ def parse_trigger(document: dict[str, Any], created_at: datetime) -> Trigger:
 
 
 def _zone(name: str) -> tzinfo:
-    """A zone by its name in Windows, as the SDK sends it, or in the IANA database."""
+    """Find a zone by its Windows name, which the SDK sends, or by its IANA name."""
     try:
         return ZoneInfo(win_tz.get(name, name))
     except (ZoneInfoNotFoundError, ValueError) as error:
@@ -152,7 +152,7 @@ def _recurrence(document: dict[str, Any], first: datetime) -> Callable[[datetime
     def next_after(wall: datetime) -> datetime | None:
         moved = rule
         if period is not None and wall > first:
-            # A rule counts through all times since its start: that can be millions.
+            # A rule iterates over all times since its start, which can be millions.
             passed = (wall - first) // (period * interval)
             moved = rule.replace(dtstart=first + passed * period * interval)
         return moved.after(wall)

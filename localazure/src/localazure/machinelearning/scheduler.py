@@ -2,17 +2,17 @@
 
 Rules, in the order in which `advance` applies them:
 
-1. A node that was provisioned long enough is idle. A preempted node that no job holds any more
-   is gone.
+1. A node becomes idle after its provisioning time. A preempted node is removed when its job has
+   released it.
 2. A job whose cluster was deleted fails.
-3. Waiting jobs are served in the order of their submission, per cluster. A job that asks for more
-   nodes than its cluster may ever have waits without holding up others (the cluster may be
-   scaled up); every other job holds up those behind it, so that large jobs do not starve.
-4. Idle nodes that a waiting job needs are kept for it; missing ones are added, up to the
+3. Each cluster serves its waiting jobs in the order of submission. A job that needs more nodes
+   than the cluster's maximum waits and does not block other jobs (the cluster may be scaled up);
+   every other job blocks the jobs behind it, so that large jobs do not starve.
+4. Idle nodes that a waiting job needs are kept for it. Missing nodes are added, up to the
    cluster's maximum, but only if the quota of the VM size allows all of them: clusters that each
-   held a part of what they need would wait for each other without end.
-5. Idle nodes beyond the maximum go at once, others after the cluster's idle time, down to the
-   minimum, which is kept up also without any job.
+   had a part of their nodes would otherwise wait for each other forever.
+5. Idle nodes beyond the maximum are removed immediately, others after the cluster's idle time,
+   down to the minimum. The minimum is kept also without jobs.
 
 https://learn.microsoft.com/azure/machine-learning/how-to-create-attach-compute-cluster
 """
@@ -31,7 +31,7 @@ CAPACITY_RETRY_SECONDS = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """Scale settings of one AmlCompute cluster. Times are seconds."""
+    """Scale settings of one AmlCompute cluster; times are in seconds."""
 
     name: str
     vm_size: str
@@ -48,9 +48,9 @@ class Node:
     number: int
     state: NodeState
     since: float
-    """When it entered its state, epoch seconds."""
+    """When the node entered its state, epoch seconds."""
     job: str | None = None
-    """The job whose attempt runs on it."""
+    """The job whose attempt runs on the node."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,7 @@ class Outcome:
     """The result of `advance`."""
 
     nodes: tuple[Node, ...]
-    """All nodes there are now."""
+    """All nodes after the rules were applied."""
     started: tuple[str, ...]
     """Jobs that got their nodes."""
     provisioning: tuple[str, ...]
@@ -77,11 +77,11 @@ class Outcome:
     short_of_quota: tuple[str, ...]
     """Clusters that would grow further if the quota allowed it."""
     short_of_capacity: frozenset[str]
-    """Clusters that would grow further if there were nodes."""
+    """Clusters that would grow further if there were capacity."""
     grown: frozenset[str]
     """Clusters with new nodes."""
     wake_at: float | None
-    """When time alone will change something, epoch seconds."""
+    """When the next timed change is due, epoch seconds."""
 
 
 def advance(
@@ -96,13 +96,13 @@ def advance(
     """Apply the rules once.
 
     Args:
-        clusters: all that exist.
-        nodes: all that are allocated.
-        waiting: in order of submission.
-        configuration: the quota per VM size and the seconds that a new node takes.
+        clusters: all clusters.
+        nodes: all allocated nodes.
+        waiting: waiting jobs, in the order of submission.
+        configuration: the quota per VM size, and the provisioning time of a node.
         now: epoch seconds.
-        without_capacity: clusters that get no new nodes now, whatever the quota is; they are tried
-            again after `CAPACITY_RETRY_SECONDS`.
+        without_capacity: clusters that cannot get new nodes now, independent of the quota; the next
+            attempt is after `CAPACITY_RETRY_SECONDS`.
     """
     names = {cluster.name for cluster in clusters}
     provisioning_seconds = configuration.provisioning_seconds
@@ -156,7 +156,7 @@ def advance(
 
 
 def release(nodes: tuple[Node, ...], job: str, now: float) -> tuple[Node, ...]:
-    """The nodes after a job's attempt has ended: idle again, preempted ones removed."""
+    """Return the nodes after a job's attempt: its nodes are idle; preempted nodes are removed."""
     return tuple(
         replace(node, job=None, state=NodeState.IDLE, since=now) if node.job == job else node
         for node in nodes
@@ -171,7 +171,7 @@ def _provisioned(node: Node, provisioning_seconds: float, now: float) -> Node:
 
 
 def _head(queue: list[WaitingJob], node_count: float) -> list[WaitingJob]:
-    """As many jobs from the head of the queue as so many nodes serve."""
+    """The jobs at the head of the queue that this number of nodes can serve together."""
     head: list[WaitingJob] = []
     for job in queue:
         node_count -= job.node_count
@@ -183,7 +183,7 @@ def _head(queue: list[WaitingJob], node_count: float) -> list[WaitingJob]:
 
 @dataclass(kw_only=True)
 class _Pool:
-    """The nodes while one `advance` works on them."""
+    """The working copy of the nodes in one `advance`."""
 
     nodes: list[Node]
     vm_sizes: Mapping[str, str]
@@ -200,7 +200,7 @@ class _Pool:
         )
 
     def assign(self, job: WaitingJob, cluster: Cluster) -> bool:
-        """Give the job its nodes, if so many are idle."""
+        """Assign idle nodes to the job, if there are enough; return whether it has its nodes."""
         idle = [
             index
             for index, node in enumerate(self.nodes)
@@ -215,12 +215,12 @@ class _Pool:
         return True
 
     def within_quota(self, cluster: Cluster, queue: list[WaitingJob]) -> list[WaitingJob]:
-        """The jobs at the head of the queue that the quota has enough nodes for, all together."""
+        """The jobs at the head of the queue that the quota can serve together."""
         room = self.unassigned(cluster.name) + self._left_of_quota(cluster)
         return _head(queue, room)
 
     def grow(self, cluster: Cluster, demand: int) -> bool:
-        """Add nodes for the demand; false when the quota stands in the way of more."""
+        """Add nodes for the demand; return false if the quota or capacity prevents it."""
         present = self._count(cluster.name)
         wanted = max(
             cluster.min_nodes,
@@ -239,7 +239,7 @@ class _Pool:
         return allowed == missing
 
     def shrink(self, cluster: Cluster, demand: int) -> list[float]:
-        """Remove idle nodes that are due; return when the next ones will be."""
+        """Remove idle nodes that are due, and return when the other idle nodes will be due."""
         spare = max(0, self.unassigned(cluster.name) - demand)
         beyond_minimum = max(0, self._count(cluster.name) - cluster.min_nodes)
         beyond_maximum = max(0, self._count(cluster.name) - cluster.max_nodes)

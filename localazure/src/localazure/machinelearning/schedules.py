@@ -1,8 +1,8 @@
-"""Schedules: documents, their next times, and the jobs that they start.
+"""Schedules: documents, next times, and the jobs that they start.
 
-A job is inserted in the transaction that moves the schedule to its next time, under a name derived
-from the schedule and the time: kill -9 neither doubles nor loses it. A time that passed while
-localazure was down is not made up, except within `RESTART_SECONDS`.
+A job is inserted in the transaction that moves the schedule to its next time, with a name derived
+from the schedule and the time: kill -9 neither repeats nor loses it. A time that passes while
+localazure is down is skipped if it is more than `RESTART_SECONDS` ago at the next start.
 
 https://learn.microsoft.com/azure/machine-learning/how-to-schedule-pipeline-job
 """
@@ -34,7 +34,7 @@ SCHEDULES = "schedules"
 SCHEDULE_NAME = "azureml.scheduleName"
 """The property of a job that names its schedule."""
 RESTART_SECONDS = 60.0
-"""How late a job may be started: about what a restart of localazure takes."""
+"""How late a job may start: about the duration of a restart of localazure."""
 
 _CREATE_JOB = "CreateJob"
 
@@ -44,13 +44,13 @@ logger = logging.getLogger(__name__)
 def put_schedule(
     connection: sqlite3.Connection, name: str, document: dict[str, Any], now: float
 ) -> tuple[Resource, bool]:
-    """Create or replace a schedule. Returns it, and whether it is new.
+    """Create or replace a schedule. Return the schedule, and whether it is new.
 
-    A new schedule without a start time starts its first job at once, as on Azure. A schedule whose
-    start time has passed starts at its next time.
+    A new schedule without a start time starts its first job immediately, as on Azure. A schedule
+    whose start time has passed starts its first job at the next time.
 
     Raises:
-        ArmError: 400, a field is wrong or the job could not be run; 404, a reference is missing.
+        ArmError: 400, a field is wrong or the job could not run; 404, a reference does not exist.
     """
     query = querying(connection)
     existing = get_resource(query, SCHEDULES, name)
@@ -82,10 +82,10 @@ def put_schedule(
 
 
 def delete_schedule(connection: sqlite3.Connection, name: str) -> bool:
-    """Delete a schedule; whether it was there. Its jobs stay.
+    """Delete a schedule, but not its jobs. Return whether it existed.
 
     Raises:
-        ArmError: 400, it is enabled.
+        ArmError: 400, the schedule is enabled.
     """
     resource = get_resource(querying(connection), SCHEDULES, name)
     if resource is None:
@@ -97,7 +97,7 @@ def delete_schedule(connection: sqlite3.Connection, name: str) -> bool:
 
 
 def start_due_jobs(jobs: JobTransaction) -> float | None:
-    """Start the jobs whose time has come. Returns the next time of all."""
+    """Start the jobs that are due. Return the earliest next time of all schedules."""
     query, now = jobs.query, jobs.now
     for row in query("SELECT * FROM schedule WHERE next_at <= ? ORDER BY next_at", (now,)):
         resource = get_resource(query, SCHEDULES, row["name"])
@@ -116,9 +116,9 @@ def start_due_jobs(jobs: JobTransaction) -> float | None:
 
 
 def start_job(jobs: JobTransaction, schedule: Resource, at: float) -> str:
-    """Insert the job of a schedule for one time; one that exists is left alone. Returns its name.
+    """Insert the job of a schedule for one time, unless it exists. Return its name.
 
-    A job that cannot be run any more, because its cluster was deleted, say, is inserted as Failed.
+    A job that can no longer run (its cluster was deleted, for example) is inserted as Failed.
     """
     name = job_name(schedule.name, at)
     if get_job(jobs.query, name) is not None:
@@ -136,15 +136,15 @@ def start_job(jobs: JobTransaction, schedule: Resource, at: float) -> str:
 
 
 def job_name(schedule: str, at: float) -> str:
-    """The name of a schedule's job, with which Azure displays it: `<schedule>-20210101T060000Z`."""
+    """The name of a schedule's job, as displayed on Azure: `<schedule>-20210101T060000Z`."""
     return f"{schedule.replace('.', '_')}-{_moment(at):%Y%m%dT%H%M%SZ}"
 
 
 def _definition(query: Query, definition: dict[str, Any]) -> dict[str, Any]:
-    """A job's definition, what it does not have from the job that it names as its source.
+    """A job's definition; missing fields come from its source job, if it names one.
 
     Raises:
-        ArmError: 400 or 404, that is no job, or it does not exist.
+        ArmError: 400 or 404, the source is not a job, or does not exist.
     """
     source = definition.get("sourceJobId")
     if not source:
@@ -153,7 +153,7 @@ def _definition(query: Query, definition: dict[str, Any]) -> dict[str, Any]:
     resource = require_resource(query, JOBS, job, called="job")
     given = {key: value for key, value in definition.items() if value not in (None, "", {})}
     merged = {**resource.properties, **given}
-    # The paths that the outputs of the source were given are not those of the next job.
+    # Drop the output paths that belong to the source job; the new job has its own.
     outputs = {
         key: {field: value for field, value in entry.items() if field != "uri" or job not in value}
         for key, entry in (merged.get("outputs") or {}).items()
@@ -162,7 +162,7 @@ def _definition(query: Query, definition: dict[str, Any]) -> dict[str, Any]:
 
 
 def _job_properties(schedule: str, action: dict[str, Any], at: float) -> dict[str, Any]:
-    """The document of the job that a schedule starts at a time."""
+    """The properties of the job that a schedule starts at a time."""
     name = job_name(schedule, at)
     definition = {
         key: value for key, value in action["jobDefinition"].items() if key != "sourceJobId"

@@ -1,7 +1,7 @@
-"""Search spaces and how trials are drawn from them. Pure.
+"""Search spaces, and the draws of trials from them. Pure.
 
-Each draw depends on the seed and the number of the trial only, so that a restart draws the same.
-All distributions are sampled through their inverse, so that a Sobol sequence serves them, too.
+Each draw depends only on the seed and the trial's number, so that a restart repeats it. All
+distributions are sampled through their inverse, so that a Sobol sequence works for them, too.
 
 https://learn.microsoft.com/azure/machine-learning/reference-yaml-job-sweep
 """
@@ -18,13 +18,13 @@ from typing import Any, cast
 
 from localazure.machinelearning.errors import invalid
 
-# The inverse of the normal distribution has no value at 0 and 1.
+# The inverse of the normal distribution is not defined at 0 and 1.
 _EPSILON = 1e-12
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """One hyperparameter: a distribution and its arguments, as the REST API has them."""
+    """One hyperparameter: a distribution and its arguments, as in the REST API."""
 
     name: str
     distribution: str
@@ -41,7 +41,7 @@ class Parameter:
 
 
 def parse_search_space(document: dict[str, Any]) -> tuple[Parameter, ...]:
-    """Read `searchSpace`: name → `[distribution, [arguments]]`.
+    """Parse `searchSpace`: name → `[distribution, [arguments]]`.
 
     Raises:
         ArmError: 400, a distribution is unknown or its arguments are wrong.
@@ -52,10 +52,10 @@ def parse_search_space(document: dict[str, Any]) -> tuple[Parameter, ...]:
 
 
 def grid_size(space: Sequence[Parameter]) -> int:
-    """How many combinations a grid has.
+    """The number of combinations in a grid.
 
     Raises:
-        ArmError: 400, a parameter is no `choice`.
+        ArmError: 400, a parameter is not a `choice`.
     """
     for parameter in space:
         if parameter.distribution != "choice":
@@ -67,7 +67,7 @@ def grid_size(space: Sequence[Parameter]) -> int:
 
 
 def draw_grid(space: Sequence[Parameter], number: int) -> dict[str, Any]:
-    """The combination of a trial, in the order of the names and of each one's values."""
+    """The combination of a trial, in the order of the parameters and of their values."""
     combination = next(
         itertools.islice(
             itertools.product(*(parameter.choices for parameter in space)), number, None
@@ -77,7 +77,7 @@ def draw_grid(space: Sequence[Parameter], number: int) -> dict[str, Any]:
 
 
 def draw_random(space: Sequence[Parameter], number: int, seed: str) -> dict[str, Any]:
-    """The values of a trial, each parameter drawn on its own."""
+    """The values of a trial; each parameter is drawn independently."""
     source = random.Random(f"{seed}:{number}")  # noqa: S311 - no secret depends on it
     return {parameter.name: parameter.at(source.random()) for parameter in space}
 
@@ -95,7 +95,7 @@ def draw_sobol(space: Sequence[Parameter], number: int, seed: int) -> dict[str, 
             "sampling rule 'sobol' needs SciPy here: `pip install localazure[sobol]`, or use rule "
             "'random'"
         ) from error
-    # Its stubs know another name for the seed than SciPy before 1.15 does.
+    # SciPy's stubs and SciPy before 1.15 have different names for the seed.
     sequence = cast("Any", qmc).Sobol(d=len(space), scramble=True, seed=seed)
     if number:
         sequence.fast_forward(number)
@@ -108,12 +108,12 @@ def draw_sobol(space: Sequence[Parameter], number: int, seed: int) -> dict[str, 
 
 @dataclass(frozen=True)
 class Distribution:
-    """How the values of a hyperparameter are spread."""
+    """A probability distribution for a hyperparameter."""
 
     value: Callable[..., Any]
-    """Of a quantile and the arguments."""
+    """Returns the value at a quantile, given the arguments."""
     arguments: tuple[str, ...]
-    """As a pipeline's step names them."""
+    """The arguments' names in a pipeline's step."""
 
 
 def _choice(quantile: float, values: Sequence[Any]) -> Any:

@@ -1,1 +1,1 @@
-"""The workspace's REST resources: one module a family, each with its `routes`."""
+"""The workspace's REST resources: one module per family, each with its `routes`."""

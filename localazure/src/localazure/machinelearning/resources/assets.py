@@ -46,7 +46,7 @@ DEFINING = {
     "components": ("componentSpec",),
     "codes": ("codeUri",),
 }
-"""ARM collection → the properties that define a version, and so cannot change."""
+"""ARM collection → the properties that define a version and therefore cannot change."""
 
 _PATH = f"{WORKSPACE_PATH}/{{collection:{'|'.join(DEFINING)}}}"
 _VERSION_PATH = f"{_PATH}/{{name}}/versions/{{version}}"
@@ -54,7 +54,7 @@ _VERSION_PATH = f"{_PATH}/{{name}}/versions/{{version}}"
 
 @routes.get(_PATH)
 async def list_containers(request: web.Request) -> web.Response:
-    """One entry for each name, with its latest version."""
+    """List one entry per name, with the latest version."""
     workspace, collection = request.app[WORKSPACE], request.match_info["collection"]
     resources = list_resources(workspace.database.read, collection)
     names = dict.fromkeys(resource.name for resource in resources)
@@ -65,14 +65,14 @@ async def list_containers(request: web.Request) -> web.Response:
 
 @routes.get(f"{_PATH}/{{name}}")
 async def get_container(request: web.Request) -> web.Response:
-    """The properties of all versions of a name."""
+    """Return the properties that all versions of a name share."""
     collection, name = request.match_info["collection"], path_name(request)
     return web.json_response(_container(request.app[WORKSPACE], collection, name))
 
 
 @routes.put(f"{_PATH}/{{name}}")
 async def put_container(request: web.Request) -> web.Response:
-    """Archive or restore a name, and describe it."""
+    """Archive or restore a name, or change its description and tags."""
     workspace = request.app[WORKSPACE]
     collection, name = request.match_info["collection"], path_name(request)
     body = await read_body(request)
@@ -107,7 +107,7 @@ async def get_version(request: web.Request) -> web.Response:
 
 @routes.put(_VERSION_PATH)
 async def put_version(request: web.Request) -> web.Response:
-    """Create a version, or change properties that do not define it."""
+    """Create a version, or change the properties that do not define it."""
     workspace = request.app[WORKSPACE]
     key = _key(request)
     body = await read_body(request)
@@ -126,7 +126,7 @@ async def put_version(request: web.Request) -> web.Response:
 
 @routes.delete(_VERSION_PATH)
 async def delete_version(request: web.Request) -> web.Response:
-    """Delete one version; its blobs stay."""
+    """Delete one version, but not its blobs."""
     key = _key(request)
     was_there = await request.app[WORKSPACE].database.write(
         lambda connection: delete_resource(connection, *key)
@@ -137,7 +137,7 @@ async def delete_version(request: web.Request) -> web.Response:
 def _put(
     connection: sqlite3.Connection, key: tuple[str, str, str], body: dict[str, Any], now: float
 ) -> tuple[Resource, bool]:
-    """Create a version, or change it, unless it exists with another definition."""
+    """Create or change a version; raise if it exists with another definition."""
     existing = get_resource(querying(connection), *key)
     if existing is not None:
         changed = [
@@ -166,17 +166,17 @@ def _check(collection: str, label: str, properties: dict[str, Any]) -> None:
 
 
 def document_of(workspace: Workspace, resource: Resource) -> dict[str, Any]:
-    """A version as ARM answers with it."""
+    """The ARM document of a version."""
     defaults = {"isArchived": False, "isAnonymous": False}
     properties: dict[str, Any] = {**defaults, **resource.properties}
     if resource.collection == "models":
         properties["flavors"] = properties.get("flavors") or {}
     if resource.collection == "components":
-        # Clients read both from here, also where the file names no version.
+        # Clients read name and version from here, also if the user's file has no version.
         spec: dict[str, Any] = resource.properties.get("componentSpec") or {}
         named = {"name": resource.name, "version": resource.version}
         properties["componentSpec"] = {**spec, **named}
-    if resource.collection == "codes":  # the SDK sends the version of the hash as a number
+    if resource.collection == "codes":  # the SDK sends the hash's version as a number
         own: dict[str, Any] = properties.get("properties") or {}
         properties["properties"] = {key: str(value) for key, value in own.items()}
     properties["provisioningState"] = "Succeeded"
@@ -184,7 +184,7 @@ def document_of(workspace: Workspace, resource: Resource) -> dict[str, Any]:
 
 
 def _container(workspace: Workspace, collection: str, name: str) -> dict[str, Any]:
-    """The entry of a name: its own document, or else a summary of its versions."""
+    """The container of a name: its stored document, if any, and a summary of its versions."""
     query = workspace.database.read
     versions = list_resources(query, collection, name)
     own = get_resource(query, collection, name)

@@ -1,4 +1,4 @@
-"""Model deployments of batch endpoints. They have no processes: each request starts a job.
+"""Model deployments of batch endpoints, without processes: each request starts a job.
 
 https://learn.microsoft.com/rest/api/azureml/batch-deployments
 """
@@ -62,7 +62,7 @@ async def get(request: web.Request) -> web.Response:
 
 @routes.put(f"{_PATH}/{{deployment}}")
 async def put(request: web.Request) -> web.Response:
-    """Create or replace a deployment: a long-running operation that has succeeded at once."""
+    """Create or replace a deployment: a long-running operation that succeeds immediately."""
     workspace = request.app[WORKSPACE]
     endpoint, name = request.match_info["endpoint"], online_name(request, "deployment")
     body = await read_body(request)
@@ -84,7 +84,7 @@ async def put(request: web.Request) -> web.Response:
 
 @routes.delete(f"{_PATH}/{{deployment}}")
 async def delete(request: web.Request) -> web.Response:
-    """Delete a deployment that is not the default; its jobs go on."""
+    """Delete a deployment that is not the default; its jobs continue."""
     endpoint, name = request.match_info["endpoint"], request.match_info["deployment"]
 
     def write(connection: sqlite3.Connection) -> bool:

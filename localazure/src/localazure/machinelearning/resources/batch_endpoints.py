@@ -1,4 +1,4 @@
-"""Batch endpoints, and the scoring jobs that requests to them start.
+"""Batch endpoints, and the scoring jobs that their requests start.
 
 https://learn.microsoft.com/rest/api/azureml/batch-endpoints
 """
@@ -55,7 +55,7 @@ routes = web.RouteTableDef()
 
 ENDPOINTS = "batchEndpoints"
 ENDPOINT_PATH = f"{WORKSPACE_PATH}/{ENDPOINTS}/{{endpoint}}"
-# The data plane has this before ARM's path.
+# The data plane's paths have this prefix before ARM's path.
 JOBS_PREFIX = "/mferp/managementfrontend"
 REQUEST_ID_HEADER = "repeatability-request-id"
 
@@ -64,7 +64,7 @@ REQUEST_ID_HEADER = "repeatability-request-id"
 async def put(request: web.Request) -> web.Response:
     """Create an endpoint, or set its default deployment: a long-running operation, as on Azure.
 
-    It is durable when this answers, so the operation has succeeded by the first poll.
+    The endpoint is durable before the response, so the first poll returns success.
     """
     workspace = request.app[WORKSPACE]
     name = online_name(request, "endpoint")
@@ -88,7 +88,7 @@ async def put(request: web.Request) -> web.Response:
 
 @routes.delete(ENDPOINT_PATH)
 async def delete(request: web.Request) -> web.Response:
-    """Delete an endpoint with its deployments; its jobs stay."""
+    """Delete an endpoint with its deployments, but not its jobs."""
     name = request.match_info["endpoint"]
 
     def write(connection: sqlite3.Connection) -> bool:
@@ -103,7 +103,7 @@ async def delete(request: web.Request) -> web.Response:
 
 @routes.post(f"{JOBS_PREFIX}{ENDPOINT_PATH}/jobs")
 async def invoke(request: web.Request) -> web.Response:
-    """Start a scoring job; a request that is sent again has the same job."""
+    """Start a scoring job; a repeated request returns the same job."""
     workspace = request.app[WORKSPACE]
     name = request.match_info["endpoint"]
     body = await read_body(request)
@@ -153,7 +153,7 @@ def deployments_of(endpoint: str) -> str:
 
 
 def default_of(properties: dict[str, Any]) -> str | None:
-    """The name of the default deployment, as an endpoint's properties have it."""
+    """The name of an endpoint's default deployment; None without one."""
     return (properties.get("defaults") or {}).get("deploymentName") or None
 
 
@@ -180,10 +180,10 @@ def find_deployment(query: Query, endpoint: str, name: str) -> Resource:
 
 
 def find_source(query: Query, name: str, properties: dict[str, Any]) -> Source:
-    """Where the code and the model of a deployment are.
+    """Resolve the locations of a deployment's code and model.
 
     Raises:
-        ArmError: something is missing, not there, or not covered.
+        ArmError: a field is missing, a reference does not exist, or the model is not covered.
     """
     return resolve_source(query, name, {**properties, "model": model_of(properties)})
 

@@ -1,7 +1,7 @@
-"""Uploads of jobs' `code` folders, found by their hash; `assets` has their versions.
+"""Uploads of jobs' `code` folders, found by hash; `assets` serves their versions.
 
-The SDK draws a new name for every upload and asks for the hash under that name, so the hash is
-looked up across all names: the same folder is uploaded once.
+The SDK generates a new name for every upload, and looks up the hash under that name. The hash is
+therefore searched in all names, so that a folder is uploaded once.
 
 https://learn.microsoft.com/rest/api/azureml/code-versions
 """
@@ -27,7 +27,7 @@ _PATH = f"{WORKSPACE_PATH}/{CODES}/{{name}}/versions"
 
 @routes.get(_PATH)
 async def list_code_versions(request: web.Request) -> web.Response:
-    """Versions of a name; with `hash`, versions of any name with that content."""
+    """List the versions of a name; with `hash`, the versions of any name with that content."""
     workspace = request.app[WORKSPACE]
     wanted = request.query.get("hash")
     if wanted is None:
@@ -44,9 +44,9 @@ async def list_code_versions(request: web.Request) -> web.Response:
 
 @routes.post(f"{_PATH}/{{version}}/startPendingUpload")
 async def start_pending_upload(request: web.Request) -> web.Response:
-    """A new container to upload into, and a SAS for it.
+    """Create a container for an upload, and return its SAS.
 
-    The container is made here, because the SDK's upload into a missing one never ends.
+    The container must exist: the SDK's upload into a missing container never ends.
     """
     workspace = request.app[WORKSPACE]
     account = workspace.configuration.storage_account

@@ -58,7 +58,7 @@ _STATUSES = "computeOperationsStatus"
 async def put_compute(request: web.Request) -> web.Response:
     """Create a cluster, or replace its settings: a long-running operation, as on Azure.
 
-    The cluster is durable when this answers, so the operation has succeeded by the first poll.
+    The cluster is durable before the response, so the first poll returns success.
     """
     workspace = request.app[WORKSPACE]
     name = path_name(request)
@@ -79,13 +79,13 @@ async def put_compute(request: web.Request) -> web.Response:
     resource, is_new = await workspace.database.write(put)
     request.app[COMPUTE].wake()
     headers = _operation(request, f"put-{name}")
-    del headers["Location"]  # which a PUT of a compute does not have on Azure
+    del headers["Location"]  # on Azure, a PUT of a compute has no such header
     return put_response(_document(request, resource), headers, is_new=is_new, goes_on=True)
 
 
 @routes.delete(f"{_PATH}/{{name}}")
 async def delete_compute(request: web.Request) -> web.Response:
-    """Delete a cluster; its jobs fail, those that run and those that wait."""
+    """Delete a cluster; its running and waiting jobs fail."""
     workspace = request.app[WORKSPACE]
     name = path_name(request)
 
@@ -110,7 +110,7 @@ async def delete_compute(request: web.Request) -> web.Response:
 
 @routes.get(f"{LOCATION_PATH}/{_STATUSES}/{{operation}}")
 async def get_operation(request: web.Request) -> web.Response:
-    """State of a PUT or DELETE of a cluster, derived from its current state."""
+    """State of a cluster's PUT or DELETE, derived from the cluster's current state."""
     kind, _, name = request.match_info["operation"].partition("-")
     query = request.app[WORKSPACE].database.read
     is_present = get_resource(query, COMPUTES, name) is not None
@@ -121,13 +121,13 @@ async def get_operation(request: web.Request) -> web.Response:
         case "delete" if not is_present:
             status = "InProgress" if has_nodes else "Succeeded"
         case _:
-            status = "Canceled"  # the opposite was asked for meanwhile
+            status = "Canceled"  # a later request did the opposite
     return operation_status(request, status)
 
 
 @routes.post(f"{_PATH}/{{name}}/listNodes")
 async def list_compute_nodes(request: web.Request) -> web.Response:
-    """The nodes of a cluster, and their jobs."""
+    """List the nodes of a cluster with their jobs."""
     cluster = find_resource(request, COMPUTES, "compute").name
     nodes = [
         {
@@ -143,7 +143,7 @@ async def list_compute_nodes(request: web.Request) -> web.Response:
 
 @routes.post(f"/admin/{COMPUTES}/{{name}}/nodes/{{number:[0-9]+}}/preempt")
 async def preempt_node(request: web.Request) -> web.Response:
-    """Local only: preempt a low-priority node, see `Compute.preempt`."""
+    """Preempt a low-priority node; only localazure has this operation."""
     resource = find_resource(request, COMPUTES, "compute")
     number = int(request.match_info["number"])
     if not is_low_priority(resource):

@@ -1,7 +1,7 @@
-"""Datastores and data assets as azureml-fsspec and mltable ask for them.
+"""Datastores and data assets in the form that azureml-fsspec and mltable read.
 
 Their native library (azureml-dataprep-rslex) resolves `azureml://` URIs with two services of the
-workspace that have no published specification; the fields are those that it reads.
+workspace. These have no published specification; responses have the fields that the library reads.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _DATA_TYPES = {"uri_file": "UriFile", "uri_folder": "UriFolder", "mltable": "MLT
 
 @routes.get(f"/datastore/v1.0{WORKSPACE_PATH}/{DATASTORES}/{{name}}")
 async def get_datastore(request: web.Request) -> web.Response:
-    """One datastore with its account's key, so the caller needs the right to list secrets.
+    """Return a datastore with its account's key; the caller needs the right to list secrets.
 
-    The library makes `PROTOCOL://ACCOUNT.blob.ENDPOINT/CONTAINER` of the fields. A laptop has no
-    DNS for that host: the endpoint makes a user name of it (RFC 3986, section 3.2.1).
+    The library forms `PROTOCOL://ACCOUNT.blob.ENDPOINT/CONTAINER`. A laptop has no DNS entry for
+    that host, so the endpoint turns the host into a user name (RFC 3986, section 3.2.1).
     """
     workspace, datastore = request.app[WORKSPACE], find_resource(request, DATASTORES, "datastore")
     principal = request.get(PRINCIPAL, APP)
@@ -59,7 +59,7 @@ async def get_datastore(request: web.Request) -> web.Response:
 
 @routes.get(f"/data/v1.0{WORKSPACE_PATH}/dataversion/{{name}}/versions/{{version}}")
 async def get_data_version(request: web.Request) -> web.Response:
-    """The URI and the type of a data asset."""
+    """Return the URI and the type of a data asset."""
     workspace = request.app[WORKSPACE]
     asset = find_version(request, "data")
     kind = asset.properties.get("dataType", "uri_folder")
@@ -74,7 +74,7 @@ async def get_data_version(request: web.Request) -> web.Response:
 
 
 def _long_form(workspace: Workspace, uri: str) -> str:
-    """The URI with subscription, resource group and workspace, as the library needs it."""
+    """The URI with subscription, resource group and workspace, which the library requires."""
     where = parse_uri(uri)
     if not isinstance(where, DatastorePath):
         return uri

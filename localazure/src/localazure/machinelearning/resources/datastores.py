@@ -36,7 +36,7 @@ _PATH = f"{WORKSPACE_PATH}/{DATASTORES}"
 def put_configured(
     connection: sqlite3.Connection, configuration: Configuration, now: float
 ) -> None:
-    """Make the built-in datastores and those of `azure-ml.json`, within a transaction."""
+    """Create the built-in datastores and those of `azure-ml.json`, within a transaction."""
     for name, root in configuration.datastores.items():
         properties = {
             "datastoreType": "AzureBlob",
@@ -51,7 +51,7 @@ def put_configured(
 
 @routes.put(f"{_PATH}/{{name}}")
 async def put_datastore(request: web.Request) -> web.Response:
-    """Create or replace one. Its secrets are not kept: the keys of local accounts are known."""
+    """Create or replace a datastore, without its secrets: local accounts have known keys."""
     workspace = request.app[WORKSPACE]
     name = path_name(request)
     body = await read_body(request)
@@ -76,7 +76,7 @@ async def put_datastore(request: web.Request) -> web.Response:
 
 @routes.delete(f"{_PATH}/{{name}}")
 async def delete_datastore(request: web.Request) -> web.Response:
-    """Delete one that is not built in; its container stays."""
+    """Delete a datastore that is not built in, but not its container."""
     workspace = request.app[WORKSPACE]
     name = path_name(request)
     if name in workspace.configuration.datastores:
@@ -89,10 +89,10 @@ async def delete_datastore(request: web.Request) -> web.Response:
 
 @routes.post(f"{_PATH}/{{name}}/listSecrets")
 async def list_secrets(request: web.Request) -> web.Response:
-    """The account's key; or a SAS of the container.
+    """Return the account's key, or a SAS of the container if `expirableSecret` is set.
 
-    As on Azure, `expirableSecret` asks for a SAS. Its container is made, since the SDK is about
-    to upload into it, and its upload into a missing one never ends.
+    With the SAS, the SDK uploads into the container. The container is created first, because the
+    SDK's upload into a missing container never ends.
     """
     workspace = request.app[WORKSPACE]
     properties = find_resource(request, DATASTORES, "datastore").properties
@@ -112,7 +112,7 @@ def _document(request: web.Request, resource: Resource) -> dict[str, Any]:
 
 
 def _is_shown(request: web.Request, resource: Resource) -> bool:
-    """Whether a list has the datastore: with `isDefault=true` it has only the default one."""
+    """Whether a list includes the datastore: `isDefault=true` selects the default datastore."""
     only_default = request.query.get("isDefault", "").lower() == "true"
     return not only_default or resource.name == DEFAULT_DATASTORE
 

@@ -1,4 +1,4 @@
-"""Command jobs, sweeps and pipelines: submitted by name, watched, cancelled.
+"""Command jobs, sweeps and pipelines: submit, read, cancel and delete.
 
 https://learn.microsoft.com/rest/api/azureml/jobs
 """
@@ -40,17 +40,17 @@ from localazure.machinelearning.store import Resource, get_resource, put_resourc
 routes = web.RouteTableDef()
 
 _PATH = f"{WORKSPACE_PATH}/{JOBS}"
-# The name is also the name of the job's folder.
+# The job's folder has the same name.
 _JOB_NAME = re.compile(r"^[a-zA-Z0-9][a-zA-Z0-9_-]{0,254}$")
 CHANGEABLE = frozenset({"displayName", "description", "tags", "properties", "isArchived"})
 """Properties that a second PUT of a job may change."""
 FILLED_IN = frozenset({"status", "services", "experimentName", "outputs"})
-"""Properties that GET extends: a PUT of the result of a GET may differ there."""
+"""Properties that GET fills in: a PUT of a GET's result may differ there."""
 
 
 @routes.put(f"{_PATH}/{{name}}")
 async def put_job(request: web.Request) -> web.Response:
-    """Submit a job; a name that exists is never run again, only its metadata changes."""
+    """Submit a job; for an existing name, change only the job's metadata."""
     workspace = request.app[WORKSPACE]
     name = path_name(request)
     check_job_name(name)
@@ -71,7 +71,7 @@ async def put_job(request: web.Request) -> web.Response:
 
 @routes.post(f"{_PATH}/{{name}}/cancel")
 async def cancel_job(request: web.Request) -> web.Response:
-    """Cancel a job: at once if it waits, with SIGTERM first if it runs, not if it has ended."""
+    """Cancel a job: immediately if it waits, with SIGTERM if it runs; ignore an ended job."""
     workspace = request.app[WORKSPACE]
     name = find_resource(request, JOBS, "job").name
     if await workspace.database.write(
@@ -85,7 +85,7 @@ async def cancel_job(request: web.Request) -> web.Response:
 
 @routes.delete(f"{_PATH}/{{name}}")
 async def remove_job(request: web.Request) -> web.Response:
-    """Delete a job that has ended; what it has written stays."""
+    """Delete a job that has ended, but not its outputs."""
     name = path_name(request)
     was_there = await request.app[WORKSPACE].database.write(
         lambda connection: delete_job(connection, name)
@@ -94,10 +94,10 @@ async def remove_job(request: web.Request) -> web.Response:
 
 
 def _is_shown(request: web.Request, resource: Resource) -> bool:
-    """Whether a list has the job: not those of sweeps and pipelines, and what the query asks for.
+    """Whether a list includes the job: children are excluded, and the query filters.
 
-    `tag` asks for those that have a tag of that name, `scheduled` for those of schedules or for the
-    others, and `scheduleId` for those of one schedule.
+    `tag` selects jobs that have the tag, `scheduled` jobs that a schedule started (or did not), and
+    `scheduleId` the jobs of one schedule.
     """
     job = get_job(request.app[WORKSPACE].database.read, resource.name)
     properties = resource.properties
@@ -116,13 +116,13 @@ def submit(jobs: JobTransaction, name: str, body: dict[str, Any]) -> Resource:
     """Queue a new job.
 
     Raises:
-        ArmError: it could not be run.
+        ArmError: the job could not run.
     """
     return jobs.insert(check_job(jobs.query, name, body["properties"]), body)
 
 
 def check_job_name(name: str) -> None:
-    """Refuse a name that a job cannot have.
+    """Refuse a name that is not valid for a job.
 
     Raises:
         ArmError: 400.
@@ -132,10 +132,10 @@ def check_job_name(name: str) -> None:
 
 
 def _with_changes(existing: Resource, body: dict[str, Any]) -> dict[str, Any]:
-    """The document with the metadata of a second PUT.
+    """Return the job's document with the metadata of a second PUT.
 
     Raises:
-        ArmError: 409, more than metadata differs.
+        ArmError: 409, other properties than metadata differ.
     """
     old, new = existing.properties, body["properties"]
     ignored = CHANGEABLE | FILLED_IN
@@ -169,7 +169,7 @@ def _document(request: web.Request, resource: Resource) -> dict[str, Any]:
         for key, entry in (properties.get("outputs") or {}).items()
     }
     if objective := properties.get("objective"):
-        # The SDK sends the goal in lower case.
+        # The SDK sends the goal in lower case; Azure returns it capitalized.
         goal = str(objective.get("goal")).capitalize()
         properties = {**properties, "objective": {**objective, "goal": goal}}
     url = workspace.environment.azure_ml_url

@@ -1,4 +1,4 @@
-"""Families of resources that the local workspace does not have: each request names its family."""
+"""Families of resources that the local workspace does not have: 501 with the family's name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from localazure.machinelearning.errors import ArmError
 
 routes = web.RouteTableDef()
 
-# By the part of the path that they have in ARM.
+# Segment of ARM's path → the family's name.
 # https://learn.microsoft.com/rest/api/azureml/operation-groups
 _FAMILIES: Final = {
     "featurestoreEntities": "feature stores",
@@ -22,7 +22,7 @@ _FAMILIES: Final = {
 
 @routes.route("*", f"{WORKSPACE_PATH}/{{family:{'|'.join(_FAMILIES)}}}{{rest:(/.*)?}}")
 async def refuse(request: web.Request) -> web.Response:
-    """Answer 501 and the family's name."""
+    """Refuse the request with 501 and the family's name."""
     family = _FAMILIES[request.match_info["family"]]
     raise ArmError(
         501,

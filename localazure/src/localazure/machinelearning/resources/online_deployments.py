@@ -57,13 +57,13 @@ async def list_all(request: web.Request) -> web.Response:
 
 @routes.get(f"{_PATH}/{{deployment}}")
 async def get(request: web.Request) -> web.Response:
-    """One deployment, and how far its provisioning is."""
+    """Return a deployment with its provisioning state."""
     return web.json_response(_document(request, _find(request)))
 
 
 @routes.put(f"{_PATH}/{{deployment}}")
 async def put(request: web.Request) -> web.Response:
-    """Create or replace a deployment: its processes are started after the answer."""
+    """Create or replace a deployment; its processes start after the response."""
     online, workspace = request.app[ONLINE], request.app[WORKSPACE]
     endpoint, name = find_endpoint(request), online_name(request, "deployment")
     body = await read_body(request)
@@ -89,7 +89,7 @@ async def put(request: web.Request) -> web.Response:
 
 @routes.delete(f"{_PATH}/{{deployment}}")
 async def delete(request: web.Request) -> web.Response:
-    """Delete a deployment that gets no traffic."""
+    """Delete a deployment that receives no traffic."""
     online = request.app[ONLINE]
     endpoint, name = find_endpoint(request), request.match_info["deployment"]
 
@@ -130,7 +130,7 @@ async def get_logs(request: web.Request) -> web.Response:
 
 
 def _check_instances(query: Query, deployment: Deployment, quota: dict[str, int]) -> None:
-    """Refuse more instances than a deployment, or the quota of their size, may have."""
+    """Refuse more instances than the limit per deployment or the quota of the VM size."""
     if not 1 <= deployment.instance_count <= _MOST_INSTANCES:
         raise invalid(f"sku.capacity must be from 1 to {_MOST_INSTANCES}")
     size = deployment.instance_type

@@ -61,7 +61,7 @@ _STATUSES = "onlineOperationsStatus"
 
 @dataclass(frozen=True)
 class Online:
-    """Servers of online endpoints."""
+    """The parts that serve online endpoints."""
 
     database: Database
     deployments: Deployments
@@ -88,7 +88,7 @@ async def get(request: web.Request) -> web.Response:
 async def put(request: web.Request) -> web.Response:
     """Create an endpoint, or set its traffic: a long-running operation, as on Azure.
 
-    It is durable when this answers, so the operation has succeeded by the first poll.
+    The endpoint is durable before the response, so the first poll returns success.
     """
     name = online_name(request, "endpoint")
     body = await read_body(request)
@@ -140,13 +140,13 @@ async def list_keys(request: web.Request) -> web.Response:
 
 @routes.post(f"{ENDPOINT_PATH}/regenerateKeys")
 async def regenerate_keys(request: web.Request) -> web.Response:
-    """Replace one key."""
+    """Replace the primary or the secondary key."""
     endpoint = find_endpoint(request)
     body = await request.json()
     kind = body.get("keyType")
     if kind not in ("Primary", "Secondary"):
         raise invalid(f"keyType is {kind!r}; use Primary or Secondary")
-    # The SDK sends the old key as keyValue: a new one is drawn, as the caller asks for.
+    # The SDK sends the old key as keyValue; ignore it and generate a new key.
     await request.app[ONLINE].database.write(
         lambda connection: renew_key(connection, endpoint.name, is_primary=kind == "Primary")
     )
@@ -155,7 +155,7 @@ async def regenerate_keys(request: web.Request) -> web.Response:
 
 @routes.post(f"{ENDPOINT_PATH}/token")
 async def get_token(request: web.Request) -> web.Response:
-    """A token for an endpoint with authMode AMLToken."""
+    """Issue a token for an endpoint with authMode AMLToken."""
     find_endpoint(request)
     workspace = request.app[WORKSPACE]
     audience = workspace.environment.azure_ml_url
@@ -172,7 +172,7 @@ async def get_token(request: web.Request) -> web.Response:
 
 @routes.get(f"{ENDPOINT_PATH}/providers/Microsoft.Insights/metrics")
 async def get_metrics(request: web.Request) -> web.Response:
-    """Metrics of an endpoint over a time span, by minute."""
+    """Return an endpoint's metrics over a time span, by minute."""
     endpoint = find_endpoint(request)
     workspace, online = request.app[WORKSPACE], request.app[ONLINE]
     await online.scoring.flush()
@@ -198,7 +198,7 @@ async def get_metrics(request: web.Request) -> web.Response:
 
 @routes.route("*", f"{SCORING_PREFIX}/{{endpoint}}{{path:/.*}}")
 async def score(request: web.Request) -> web.Response:
-    """A scoring request; it is authenticated by the endpoint's own keys or tokens."""
+    """Forward a scoring request, which is authenticated by the endpoint's keys or tokens."""
     body = bytearray()
     async for chunk in request.content.iter_any():
         body += chunk
@@ -218,14 +218,14 @@ async def score(request: web.Request) -> web.Response:
 
 @routes.get(f"{LOCATION_PATH}/{_STATUSES}/{{operation}}")
 async def get_operation(request: web.Request) -> web.Response:
-    """State of a PUT or DELETE of an endpoint or a deployment, derived from its current state."""
+    """State of an endpoint's or a deployment's PUT or DELETE, derived from its current state."""
     kind, _, subject = request.match_info["operation"].partition("_")
     endpoint, _, name = subject.partition("_")
     if kind != "put-deployment":
-        return operation_status(request, "Succeeded")  # in effect before it was answered
+        return operation_status(request, "Succeeded")  # it took effect before its response
     deployment = get_deployment(request.app[ONLINE].database.read, endpoint, name)
     if deployment is None:
-        return operation_status(request, "Canceled")  # it was deleted meanwhile
+        return operation_status(request, "Canceled")  # the deployment has been deleted
     if deployment.state in CHANGING:
         return operation_status(request, "InProgress")
     error = {"code": deployment.error_code, "message": deployment.error_message}
@@ -250,7 +250,7 @@ def online_name(request: web.Request, key: str) -> str:
     """The name of an endpoint or deployment from the URL.
 
     Raises:
-        ArmError: 400, it is not valid.
+        ArmError: 400, the name is not valid.
     """
     name = request.match_info[key]
     if not _NAME.match(name):
@@ -262,7 +262,7 @@ def online_name(request: web.Request, key: str) -> str:
 
 
 def operation(request: web.Request, kind: str, *subject: str) -> dict[str, str]:
-    """The headers of an answer whose operation goes on."""
+    """The headers of a long-running operation."""
     name = "_".join((kind, *subject))
     return operation_headers(request, _STATUSES, name, version="2023-04-01-preview")
 

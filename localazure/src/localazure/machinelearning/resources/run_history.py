@@ -1,9 +1,9 @@
-"""Run history: runs as `jobs.stream`, `jobs.download`, `jobs.update` and `jobs.list` ask for them.
+"""Run history: runs in the form that the SDK's `jobs` operations read.
 
-`jobs.stream` polls details with URLs of the logs as they grow; `jobs.download` asks where the
-outputs are; `jobs.update` and `jobs.archive` patch a run; `jobs.list(parent_job_name=…)` lists
-children. The history service has no published specification; the fields are those that the SDK
-reads.
+`jobs.stream` polls details with URLs of the growing logs; `jobs.download` reads the locations of
+outputs; `jobs.update` and `jobs.archive` patch a run; `jobs.list(parent_job_name=…)` lists
+children. The history service has no published specification; responses have the fields that the
+SDK reads.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _PATH = f"/history/v1.0{WORKSPACE_PATH}"
 
 @routes.get(f"{_PATH}/runs/{{name}}/details")
 async def get_run_details(request: web.Request) -> web.Response:
-    """State, error and log URLs of a run."""
+    """Return the state, the error and the log URLs of a run."""
     workspace = request.app[WORKSPACE]
     details = _details(workspace, *_find(workspace.database.read, path_name(request)))
     return web.json_response(details)
@@ -60,7 +60,7 @@ async def get_run_details(request: web.Request) -> web.Response:
 
 @routes.get(f"{_PATH}/runs/{{name}}")
 async def get_run(request: web.Request) -> web.Response:
-    """The same without logs."""
+    """Return the state and the error of a run."""
     workspace = request.app[WORKSPACE]
     details = _details(workspace, *_find(workspace.database.read, path_name(request)))
     return web.json_response({**details, "logFiles": {}})
@@ -68,7 +68,7 @@ async def get_run(request: web.Request) -> web.Response:
 
 @routes.get(f"{_PATH}/runs/{{name}}/children")
 async def list_children_of_run(request: web.Request) -> web.Response:
-    """The trials of a sweep, or the steps of a pipeline, in the order of their submission."""
+    """List the trials of a sweep or the steps of a pipeline, in the order of submission."""
     workspace, query = request.app[WORKSPACE], request.app[WORKSPACE].database.read
     parent, _ = _find(query, path_name(request))
     children = [_find(query, job.name) for job in list_children(query, parent.name)]
@@ -77,7 +77,7 @@ async def list_children_of_run(request: web.Request) -> web.Response:
 
 @routes.post(f"{_PATH}/rundata")
 async def get_run_data(request: web.Request) -> web.Response:
-    """A run with its outputs, each named by an id that `batchGetResolvedUris` resolves."""
+    """Return a run with its outputs, whose ids `batchGetResolvedUris` resolves."""
     workspace = request.app[WORKSPACE]
     body: dict[str, Any] = json.loads(await request.read())
     resource, job = _find(workspace.database.read, str(body.get("runId")))
@@ -94,7 +94,7 @@ async def get_run_data(request: web.Request) -> web.Response:
 
 @routes.post(f"/data/v1.0{WORKSPACE_PATH}/dataversion/batchGetResolvedUris")
 async def resolve_output_uris(request: web.Request) -> web.Response:
-    """The URIs of outputs. Their ids are the URIs themselves, since nothing registers them."""
+    """Resolve ids of outputs to URIs; id and URI are equal, as outputs are not registered."""
     body: dict[str, Any] = json.loads(await request.read())
     uris: list[str] = body.get("values") or []
     return web.json_response({"values": {uri: {"uri": uri, "type": "UriFolder"} for uri in uris}})
@@ -150,13 +150,13 @@ def _details(workspace: Workspace, resource: Resource, job: JobRow) -> dict[str,
         "warnings": [],
     }
     if job.error_code:
-        # The SDK prints this text when it raises JobException.
+        # The SDK prints this message when it raises JobException.
         details["error"] = {"error": {"code": job.error_code, "message": job.error_message}}
     return details
 
 
 def _run(workspace: Workspace, resource: Resource, job: JobRow) -> dict[str, Any]:
-    """The run's fields that `jobs.list` reads of a child."""
+    """The fields that `jobs.list` reads from a child run."""
     properties = resource.properties
     details = _details(workspace, resource, job)
     return {

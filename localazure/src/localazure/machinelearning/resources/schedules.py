@@ -44,7 +44,7 @@ _VIEWS = {"EnabledOnly": (True,), "DisabledOnly": (False,), "All": (True, False)
 async def put_one_schedule(request: web.Request) -> web.Response:
     """Create, change, enable or disable a schedule: a long-running operation, as on Azure.
 
-    It is durable when this answers, so the operation has succeeded by the first poll.
+    The schedule is durable before the response, so the first poll returns success.
     """
     workspace = request.app[WORKSPACE]
     name, body = path_name(request), await read_body(request)
@@ -58,7 +58,7 @@ async def put_one_schedule(request: web.Request) -> web.Response:
 
 @routes.post(f"{_PATH}/{{name}}/trigger")
 async def trigger_schedule(request: web.Request) -> web.Response:
-    """Start the job of a schedule once, whatever its times are."""
+    """Start the job of a schedule once, immediately."""
     workspace = request.app[WORKSPACE]
     resource = find_resource(request, SCHEDULES, "schedule")
     body: dict[str, Any] = await request.json() if request.can_read_body else {}
@@ -87,13 +87,13 @@ async def delete_one_schedule(request: web.Request) -> web.Response:
 
 @routes.get(f"{LOCATION_PATH}/{_STATUSES}/{{operation}}")
 async def get_operation(request: web.Request) -> web.Response:
-    """State of a PUT or DELETE of a schedule: both are done when they are answered."""
+    """State of a schedule's PUT or DELETE, which both complete before their response."""
     return operation_status(request, "Succeeded")
 
 
 def _document(request: web.Request, resource: Resource) -> dict[str, Any]:
     trigger = dict(resource.properties["trigger"])
-    if "frequency" in trigger:  # the SDK sends it in lower case
+    if "frequency" in trigger:  # the SDK sends lower case, Azure returns it capitalized
         trigger["frequency"] = str(trigger["frequency"]).capitalize()
     properties = {
         "tags": {},
@@ -106,7 +106,7 @@ def _document(request: web.Request, resource: Resource) -> dict[str, Any]:
 
 
 def _is_shown(request: web.Request, resource: Resource) -> bool:
-    """Whether a list has the schedule; by default those that are enabled."""
+    """Whether a list includes the schedule; by default, only enabled schedules."""
     view = request.query.get("listViewType", "EnabledOnly")
     if view not in _VIEWS:
         raise invalid(f"listViewType is {view!r}; use {', '.join(_VIEWS)}")

@@ -24,7 +24,7 @@ LOCATION_PATH = f"/subscriptions/{{subscription}}/providers/{PROVIDER}/locations
 
 @routes.get(METADATA_PATH)
 async def get_metadata(request: web.Request) -> web.Response:
-    """Cloud metadata with one cloud: this one."""
+    """Return the cloud metadata: one cloud, this server."""
     workspace = request.app[WORKSPACE]
     environment = workspace.environment
     cloud = {
@@ -44,7 +44,7 @@ async def get_metadata(request: web.Request) -> web.Response:
 
 @routes.get("/discovery/workspaces/{workspace}")
 async def get_discovery(request: web.Request) -> web.Response:
-    """Base URLs of the workspace's services: all are this server's."""
+    """Return the base URLs of the workspace's services: all are this server."""
     url = request.app[WORKSPACE].environment.azure_ml_url
     return web.json_response(
         dict.fromkeys(("api", "history", "pipelines", "experimentation", "catalog"), url)
@@ -78,7 +78,7 @@ async def get_workspace(request: web.Request) -> web.Response:
 
 @routes.get(f"{LOCATION_PATH}/vmSizes")
 async def list_vm_sizes(request: web.Request) -> web.Response:
-    """The VM sizes that a cluster has, or that have a quota. Each is a family of its own."""
+    """List the VM sizes of clusters and of the quota; each size is its own family."""
     workspace = request.app[WORKSPACE]
     sizes = {cluster.vm_size for cluster in list_clusters(workspace.database.read)} - {""}
     known = {size.lower() for size in sizes}
@@ -98,7 +98,7 @@ async def list_vm_sizes(request: web.Request) -> web.Response:
 
 @routes.get(f"{LOCATION_PATH}/usages")
 async def list_usages(request: web.Request) -> web.Response:
-    """How many vCPUs are in use and allowed, by VM size that has a quota."""
+    """List the used and the allowed vCPUs per VM size with a quota."""
     workspace = request.app[WORKSPACE]
     query = workspace.database.read
     sizes = {cluster.name: cluster.vm_size.lower() for cluster in list_clusters(query)}
@@ -119,13 +119,13 @@ async def list_usages(request: web.Request) -> web.Response:
 
 @identity_routes.get(TOKEN_PATH)
 async def get_token(request: web.Request) -> web.Response:
-    """A token for a client with the identity header.
+    """Issue a token to a client with the identity header.
 
-    All identities are user-assigned, as that of the deployed app. So a request must say by
-    `client_id` which one it means, where the app has a table of roles.
+    All identities are user-assigned, like the deployed app's identity. If the app has a table of
+    roles, a request must therefore select an identity by its `client_id`.
     """
     workspace = request.app[WORKSPACE]
-    # App Service answers 400 to a wrong header. The SDK then reports that there is no identity.
+    # App Service would return 400, which the SDK reports as a missing identity.
     if request.headers.get("X-IDENTITY-HEADER") != workspace.environment.keys.identity_header:
         raise ArmError(401, "Unauthorized", "X-IDENTITY-HEADER is not that of this localazure")
     resource = request.query.get("resource")
@@ -148,10 +148,10 @@ async def get_token(request: web.Request) -> web.Response:
 
 
 def _principal(client_id: str | None, assignments: RoleAssignments) -> str:
-    """The principal that a request for a token means.
+    """The principal of a token request.
 
     Raises:
-        ArmError: 400, as App Service answers: there is no such identity.
+        ArmError: 400, as from App Service: the identity does not exist.
     """
     if client_id is None and not assignments.are_enforced:
         return APP
