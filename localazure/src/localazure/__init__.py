@@ -1,5 +1,5 @@
-"""localazure: the parts of Azure that a Functions app leans on, as one local runtime.
+"""localazure: the parts of Azure that a Functions app uses, as one local runtime.
 
-Every part speaks its service's wire protocol to the unmodified SDK and keeps its state in one
-folder. Nothing here imports an app: the Functions host loads an app's folder, as Azure's does.
+Each part implements its service's wire protocol for the unmodified SDKs and keeps its state in one
+folder. No module imports an app: the Functions host loads an app's folder, as on Azure.
 """

@@ -29,7 +29,7 @@ from localazure.storage.azurite_installation import ensure_azurite
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a command; the exit status."""
+    """Run a command; return the exit status."""
     arguments = sys.argv[1:] if arguments is None else arguments
     parsed = _parser().parse_args(arguments)
     parsed.arguments = arguments
@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.write("localazure: --hosts must be 1 or more\n")
         return 2
     if getattr(parsed, "run_activities_twice", False):
-        os.environ[RUN_ACTIVITIES_TWICE] = "true"  # the host reads it, be it a process of its own
+        os.environ[RUN_ACTIVITIES_TWICE] = "true"  # for the host, in this or another process
     for name, value in (
         (PLAN, getattr(parsed, "plan", None)),
         (COLD_START_SECONDS, getattr(parsed, "cold_start_seconds", None)),
@@ -86,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     start = commands.add_parser(
         "start",
         help="run the Functions host alone, as func start does",
-        allow_abbrev=False,  # --watch is taken out of the arguments of the process that it starts
+        allow_abbrev=False,  # `_start` removes only the full name --watch
     )
     start.add_argument("app", type=Path, nargs="?", default=Path(), help="the app's folder")
     start.add_argument(
@@ -221,7 +221,7 @@ def _notify(line: str) -> None:
 async def _show_functions(environment: Environment) -> None:
     try:
         report = await asyncio.to_thread(report_functions, environment)
-    except (OSError, HTTPException) as error:  # it may have died: it is restarted
+    except (OSError, HTTPException) as error:  # it may be restarting
         _notify(f"the Functions host did not answer which functions are in error: {error}")
         return
     for name, url in report.pages.items():
@@ -251,7 +251,7 @@ def show_endpoints(environment: Environment) -> None:
 
 
 async def _faults(parsed: argparse.Namespace) -> int:
-    """Without a choice, print the plan that is in force."""
+    """Set or remove the plan, if an option says so, and print the plan of the state folder."""
     if parsed.off:
         take_out(parsed.state)
     elif parsed.moderate is not None:
@@ -269,7 +269,7 @@ async def _fetch(_parsed: argparse.Namespace) -> int:
 
 
 async def _start(parsed: argparse.Namespace) -> int:
-    # Imported late: `up` runs the host in a process of its own.
+    # Imported here, because `up` runs the host in another process.
     from localazure.functions.app_process import start_host  # noqa: PLC0415 - see above
     from localazure.functions.http.cors import CorsPolicy  # noqa: PLC0415 - see above
 
@@ -283,7 +283,7 @@ async def _start(parsed: argparse.Namespace) -> int:
     if parsed.hosts > 1:
         from localazure.functions.several_processes import run_hosts  # noqa: PLC0415 - the same
 
-        # The last one counts: the hosts themselves are one each.
+        # Each process runs one host: the last --hosts applies.
         command = [sys.executable, "-m", "localazure", *parsed.arguments, "--hosts", "1"]
         return await run_hosts(command, parsed.hosts, state, _notify)
     cors = None
@@ -301,7 +301,7 @@ async def _start(parsed: argparse.Namespace) -> int:
             only=parsed.functions,
             cors=cors,
         )
-        if is_recycled:  # from within the block: a thread of the app may block its end
+        if is_recycled:  # inside the block, because a thread of the app may block its exit
             os.execv(sys.executable, [sys.executable, "-m", "localazure", *parsed.arguments])  # noqa: S606 - this very command, again
     return 0
 

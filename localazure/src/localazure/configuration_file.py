@@ -1,4 +1,4 @@
-"""Reads a JSON configuration file into a pydantic model; every error names file, line, key, value.
+"""Reads a JSON configuration file into a pydantic model. Errors name file, line, key and value.
 
 Comments (`//`, `/* */`) and trailing commas are allowed, as in the files of the Functions tools.
 """
@@ -21,7 +21,7 @@ Step = str | int
 M = TypeVar("M", bound=BaseModel)
 
 _LONGEST_VALUE = 200
-# A string is matched first, so that `//` inside it (every URL) is not a comment.
+# Strings are matched first, so that `//` inside one (a URL) is not a comment.
 _STRING_OR_COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _STRING_OR_TRAILING_COMMA = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])')
 _SEPARATORS = re.compile(r"[ \t\n\r,:]*")
@@ -31,7 +31,7 @@ _UNKNOWN_KEY = "unknown_key"
 class ConfigurationModel(BaseModel):
     """An object of a configuration file.
 
-    Keys are camelCase, null is the same as a missing key, and an unknown key is an error.
+    Keys are camelCase, null is equivalent to a missing key, and an unknown key is an error.
     """
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True)
@@ -47,7 +47,7 @@ class ConfigurationModel(BaseModel):
             if member is not None
         }
         if cls.model_config.get("extra") is not None:
-            return document  # the model itself says what becomes of other keys
+            return document  # the model has its own rule for unknown keys
         known = [field.alias or name for name, field in cls.model_fields.items()]
         for name in document:
             if name not in known and name not in cls.model_fields:
@@ -60,16 +60,16 @@ class ConfigurationModel(BaseModel):
 
 
 class OpenConfigurationModel(ConfigurationModel):
-    """An object that keeps keys which are not its own (`model_extra`), to warn about them."""
+    """An object that keeps unknown keys (`model_extra`), to warn about them."""
 
     model_config = ConfigDict(extra="allow")
 
 
 def read_json(path: Path) -> tuple[str, Any]:
-    """The text of a file, comments blanked, and the JSON value in it.
+    """Return the text of a file, with comments blanked, and its JSON value.
 
     Raises:
-        ConfigurationError: the file is not JSON; names file, line and column.
+        ConfigurationError: the file is not JSON. The message names file, line and column.
         FileNotFoundError: there is no such file.
     """
     content = path.read_bytes()
@@ -91,7 +91,7 @@ def read_configuration(path: Path, model: type[M], *, shows_values: bool = True)
 
     Args:
         path: a JSON file.
-        model: what the file must hold.
+        model: the model of the file's content.
         shows_values: False where values may be secrets.
 
     Raises:
@@ -109,9 +109,9 @@ def validate(
 
     Args:
         document: the JSON value.
-        model: what it must be.
-        origin: names the file, or another source, in errors.
-        text: the file's text, for line numbers; empty where there is none.
+        model: the model of the value.
+        origin: the name of the file, or of another source, in errors.
+        text: the file's text, for line numbers; empty if there is no file.
         shows_values: False where values may be secrets.
 
     Raises:
@@ -128,11 +128,11 @@ def validate(
 
 
 def error_at(location: Sequence[Step], message: str) -> ValidationError:
-    """The error to raise in a validator of an object about a value within it.
+    """Return an error about a value inside an object, to be raised by a validator of the object.
 
     Args:
-        location: keys and indices from the object.
-        message: says what is wrong.
+        location: keys and indices from the object to the value.
+        message: the problem.
     """
     error = PydanticCustomError("invalid", "{message}", {"message": message})
     return ValidationError.from_exception_data(
@@ -141,7 +141,7 @@ def error_at(location: Sequence[Step], message: str) -> ValidationError:
 
 
 def without_comments(text: str) -> str:
-    """JSON text with comments and trailing commas blanked; all lines keep their numbers."""
+    """Replace comments and trailing commas in JSON text by spaces; lines keep their numbers."""
 
     def blank(match: re.Match[str]) -> str:
         return match[1] or re.sub(r"[^\n]", " ", match[0])
@@ -150,11 +150,11 @@ def without_comments(text: str) -> str:
 
 
 def line_of(text: str, location: Sequence[Step]) -> int:
-    """The line, from 1, on which a value begins; of an object's member, the line of its key.
+    """Return the line, from 1, where a value begins; for an object's member, the line of its key.
 
     Args:
         text: valid JSON.
-        location: keys and indices from the root; the lookup ends at the first that is not there.
+        location: keys and indices from the root, used up to the first that does not exist.
     """
     decode = json.JSONDecoder().raw_decode
     found = position = _skip(text, 0)
@@ -181,7 +181,7 @@ def line_of(text: str, location: Sequence[Step]) -> int:
 
 
 def _skip(text: str, position: int) -> int:
-    """The position after white space, commas and colons."""
+    """Return the position after white space, commas and colons."""
     match = _SEPARATORS.match(text, position)
     assert match is not None  # the pattern matches the empty string
     return match.end()
@@ -206,7 +206,7 @@ def _described(
 
 
 def _resolve(document: Any, steps: Sequence[Step]) -> tuple[list[Step], Any]:
-    """The steps that the document has, and the value there: pydantic's tags of unions are not."""
+    """Return the steps that exist in the document (pydantic adds tags of unions), and the value."""
     location: list[Step] = []
     value = document
     for step in steps:

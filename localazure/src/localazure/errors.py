@@ -1,7 +1,7 @@
-"""Errors that keep localazure or one of its parts from starting, and that its user can fix.
+"""Errors that prevent localazure or one of its parts from starting, and that users can fix.
 
-The text of such an error is shown without a traceback: it names the cause, the place and the
-remedy. Any other exception is a defect of localazure and keeps its traceback.
+The message is shown without a traceback: it names the cause, the location and the remedy. Any other
+exception is a bug of localazure and is shown with its traceback.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from collections.abc import Generator
 
 
 class StartError(Exception):
-    """localazure, or a part of it, cannot start; the text says why, and what to do."""
+    """localazure, or a part of it, cannot start. The message says why, and what to do."""
 
 
 class ConfigurationError(StartError):
-    """A file that the user wrote cannot be used; names file, place and value."""
+    """A file of the user is not valid. The message names file, location and value."""
 
 
 @contextlib.contextmanager
 def shown_without_traceback(prefix: str = "") -> Generator[None]:
-    """End the process with status 1 and the text of an error that its user can fix.
+    """Turn an error that users can fix into its message and exit status 1.
 
     Args:
-        prefix: of the text.
+        prefix: text before the message.
 
     Raises:
-        SystemExit: a `StartError`, or a port that is taken.
+        SystemExit: a `StartError` was raised, or a port is in use.
     """
     try:
         yield

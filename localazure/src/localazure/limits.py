@@ -1,8 +1,8 @@
-"""The limits of Azure that localazure enforces: one table, with the source of each number.
+"""Azure's limits that localazure enforces, with their sources.
 
-The code takes its numbers from here. docs/limits.md is this table in words, printed by
-`python -m localazure.limits`; tests/unit/test_limits.py compares the two and checks that each limit
-is used, and shown by the test that the table names.
+The code uses these constants. `python -m localazure.limits` prints them as docs/limits.md.
+tests/unit/test_limits.py compares both, and checks that the code uses each limit and that its test
+exists.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class Limit:
 
     service: str
     subject: str
-    """The limited quantity, and the answer to a request that exceeds it."""
+    """The limited quantity, and the response to a request that exceeds it."""
     value: int
     unit: str
     source: str
-    """Address of the page or the code that states the limit."""
+    """The URL of the page or code that states the limit."""
     test: str
-    """The test that shows it: file, relative to `localazure/tests`, and function."""
+    """The test of the limit: file, relative to `localazure/tests`, and function."""
 
 
 DURABLE_CUSTOM_STATUS: Final = Limit(
@@ -309,12 +309,12 @@ ARM_WRITES: Final = Limit(
 
 
 def table() -> dict[str, Limit]:
-    """All limits by the name of their constant, in the order of this module."""
+    """Return all limits by the names of their constants, in the order of this module."""
     return {name: value for name, value in globals().items() if isinstance(value, Limit)}
 
 
 def as_markdown() -> str:
-    """The page docs/limits.md."""
+    """Return the text of docs/limits.md."""
     lines = [
         "# Limits",
         "",

@@ -1,9 +1,9 @@
-"""NCRONTAB expressions, of timer triggers and of Azure ML's schedules.
+"""NCRONTAB expressions, for timer triggers and Azure ML's schedules.
 
-Six fields, `{second} {minute} {hour} {day} {month} {day-of-week}`, or the five of crontab (then the
-second is 0). A field is `*`, a value, a range `a-b`, a step `x/n`, or a list of these; months and
-weekdays may be named. Unlike in crontab, a day must satisfy both day and day-of-week, and Sunday
-is only 0.
+Six fields, `{second} {minute} {hour} {day} {month} {day-of-week}`, or crontab's five (then the
+second is 0). A field is `*`, a value, a range `a-b`, a step `x/n`, or a list of these. Months and
+weekdays may be names. Unlike in crontab, a day must match both day and day-of-week, and Sunday is
+only 0.
 
 Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-timer#ncrontab-expressions
 and the behaviour of the NCrontab library, which the real host uses.
@@ -21,8 +21,8 @@ from typing import Final, NamedTuple
 _MONTHS: Final = tuple(calendar.month_name[1:])
 _WEEKDAYS: Final = (calendar.day_name[6], *calendar.day_name[:6])  # Sunday is 0
 
-# Long enough for the rarest date there is, a 29th of February on a given weekday across a
-# century without a leap year (40 years).
+# Covers the rarest date, a 29th of February on a given weekday around a year such as 2100 that is
+# not a leap year (40 years).
 _SEARCH_DAYS: Final = 366 * 41
 
 
@@ -45,7 +45,7 @@ _FIELDS: Final = (
 
 @dataclass(frozen=True)
 class NCrontab:
-    """A parsed expression. Each field is the sorted tuple of the values that it allows."""
+    """A parsed expression. Each field is the sorted tuple of its allowed values."""
 
     expression: str
     seconds: tuple[int, ...]
@@ -60,7 +60,7 @@ class NCrontab:
         """Parse six fields, or five with second 0.
 
         Raises:
-            ValueError: names the field and what it allows.
+            ValueError: the message names the field and its allowed values.
         """
         texts = expression.split()
         if len(texts) == len(_FIELDS) - 1:
@@ -77,10 +77,10 @@ class NCrontab:
         return cls(expression, *values)
 
     def next_after(self, moment: datetime) -> datetime:
-        """The first occurrence strictly after a moment, on the same clock (its tzinfo is kept).
+        """Return the first occurrence strictly after a time, in the time zone of that time.
 
         Raises:
-            ValueError: there is none in the next 41 years (as of `0 0 0 30 2 *`).
+            ValueError: there is none within 41 years (for example `0 0 0 30 2 *`).
         """
         start = moment.replace(microsecond=0) + timedelta(seconds=1)
         for day in self._days_from(start.date()):
@@ -93,7 +93,7 @@ class NCrontab:
 
     @property
     def is_sub_minute(self) -> bool:
-        """Whether it may occur more than once in a minute, all day long."""
+        """Whether the schedule occurs more than once in every minute."""
         every = _parse_field
         return len(self.seconds) > 1 and (
             (self.minutes, self.hours, self.days, self.months, self.weekdays)
@@ -114,7 +114,7 @@ class NCrontab:
                 yield day
 
     def _first_time(self, earliest: tuple[int, int, int]) -> time | None:
-        """The first allowed time of a day that is not before `earliest`: hour, minute, second."""
+        """Return the first allowed time of a day from `earliest` on (hour, minute, second)."""
         hours = [hour for hour in self.hours if hour >= earliest[0]]
         times = itertools.product(hours, self.minutes, self.seconds)
         return next((time(*each) for each in times if each >= earliest), None)
@@ -130,7 +130,7 @@ def _parse_field(text: str, field: _Field) -> tuple[int, ...]:
         if body == "*":
             first, last = field.lowest, field.highest
         elif "-" in body:
-            # The library swaps the ends of a range that runs backwards.
+            # The library swaps the ends of a descending range.
             first, last = sorted(_parse_value(end, field) for end in body.split("-", 1))
         else:
             first = _parse_value(body, field)

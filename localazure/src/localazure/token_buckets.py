@@ -1,4 +1,4 @@
-"""Rates as services limit them: a bucket of tokens for each key, refilled as time passes. Pure.
+"""Rate limits: a bucket of tokens for each key, refilled over time. Pure.
 
 Source: https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 _KEPT_BUCKETS: Final = 10_000
-"""With more keys than this the full buckets are forgotten: they are as good as new."""
+"""With more keys than this, full buckets are deleted, since they are equal to new ones."""
 
 
 @dataclass(slots=True)
@@ -24,8 +24,8 @@ class TokenBuckets:
     """Buckets of one size.
 
     Args:
-        size: tokens of a full bucket, hence the largest burst.
-        per_second: tokens that come back.
+        size: the number of tokens in a full bucket, that is, the largest burst.
+        per_second: the number of tokens added per second.
         clock: seconds, from any origin.
     """
 
@@ -39,12 +39,12 @@ class TokenBuckets:
         return len(self._buckets)
 
     def take(self, key: Hashable, tokens: float = 1.0) -> int:
-        """Take tokens if there is one at least; the others are owed.
+        """Take tokens if there is at least one. The number in the bucket may become negative.
 
-        So an operation that is larger than the bucket passes too, and those after it wait.
+        So an operation that is larger than the bucket is allowed, too, and later ones wait.
 
         Returns:
-            0 if they are taken; else whole seconds until a token is there, and none is taken.
+            0 if the tokens were taken; otherwise whole seconds until there is a token.
         """
         bucket = self._filled(key)
         if bucket.tokens < 1:
@@ -53,11 +53,11 @@ class TokenBuckets:
         return 0
 
     def charge(self, key: Hashable, tokens: float) -> None:
-        """Take tokens for what has already happened, owed if there are none."""
+        """Take tokens for an operation that was already executed, even if there are too few."""
         self._filled(key).tokens -= tokens
 
     def left(self, key: Hashable) -> int:
-        """Whole tokens in a bucket."""
+        """Return the number of whole tokens in a bucket."""
         return max(0, int(self._filled(key).tokens))
 
     def _filled(self, key: Hashable) -> _Bucket:

@@ -1,4 +1,4 @@
-"""A configuration file that is read again when it has changed, while services run."""
+"""A configuration file that is reloaded when it has changed."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ M = TypeVar("M", bound=ConfigurationModel)
 
 
 class WatchedConfiguration(Generic[M]):
-    """The file, and what was read of it last.
+    """The file, and the content that was last read from it.
 
     Attributes:
-        generation: counts the contents; 0 before the first.
+        generation: the number of valid contents read so far.
     """
 
     def __init__(self, path: Path, model: type[M]) -> None:
@@ -28,10 +28,10 @@ class WatchedConfiguration(Generic[M]):
         self._content: M | None = None
 
     def read(self) -> M | None:
-        """The content; None without a file. An invalid one leaves the earlier content in force.
+        """Return the content; None without a file. An invalid change leaves the earlier content.
 
         Raises:
-            ConfigurationError: the first content is not valid.
+            ConfigurationError: the file is not valid, and there is no earlier content.
         """
         try:
             status = self._path.stat()

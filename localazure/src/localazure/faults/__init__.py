@@ -1,1 +1,1 @@
-"""Faults on demand: a plan with a seed decides, each part asks it at its own points."""
+"""Fault injection: parts ask a plan with a seed which of their operations fail."""

@@ -1,4 +1,4 @@
-"""The plan of a state folder: put in force, read, taken out. Running parts notice at once."""
+"""Sets, reads and removes the plan of a state folder. Running parts apply changes at once."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from localazure.processes.atomic_file import write_atomically
 
 
 def read_plan(path: Path) -> Plan:
-    """Read a file with a plan.
+    """Read a plan from a file.
 
     Raises:
-        ConfigurationError: it is not valid.
-        StartError: there is none.
+        ConfigurationError: the plan is not valid.
+        StartError: there is no such file.
     """
     try:
         return read_configuration(path, Plan)
@@ -25,20 +25,20 @@ def read_plan(path: Path) -> Plan:
 
 
 def plan_in_force(state: Path) -> Plan | None:
-    """The plan of a state folder.
+    """Return the plan of a state folder; None if it has no plan.
 
     Raises:
-        ConfigurationError: its file was changed by hand and is not valid.
+        ConfigurationError: the plan is not valid; it was edited by hand.
     """
     path = state / FILE
     return read_configuration(path, Plan) if path.exists() else None
 
 
 def put_in_force(state: Path, plan: Plan) -> None:
-    """Replace the plan of a state folder; running parts never read half a file.
+    """Replace the plan of a state folder. Running parts never read a half-written file.
 
     Raises:
-        StartError: the folder does not exist: `localazure up` makes it.
+        StartError: the folder does not exist; `localazure up` creates it.
     """
     if not state.is_dir():
         raise StartError(f"there is no state folder {state}: start `localazure up` first")
@@ -46,5 +46,5 @@ def put_in_force(state: Path, plan: Plan) -> None:
 
 
 def take_out(state: Path) -> None:
-    """End all faults."""
+    """Remove the plan, which ends all faults."""
     (state / FILE).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Faults of requests over HTTP: before they take place, and of their answers."""
+"""Faults of HTTP requests and of their responses."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ async def with_faults(
     handle: Callable[[], Awaitable[web.StreamResponse]],
     refuse: Callable[[Rule], web.StreamResponse],
 ) -> web.StreamResponse:
-    """Handle a request, or let it fail as the plan says.
+    """Handle a request, or make it fail according to the plan.
 
     Args:
-        injector: of the part.
-        operation: its name in the plan.
-        request: whose connection may end.
-        handle: lets it take place.
-        refuse: the service's error, without `Retry-After`.
+        injector: the faults of the part.
+        operation: the operation's name in the plan.
+        request: the request; a fault may close its connection.
+        handle: handles the request.
+        refuse: makes the service's error response, without `Retry-After`.
 
     Returns:
-        The answer; after the end of the connection, one that is never sent.
+        The response. If the connection was closed, it is never sent.
     """
     rule = injector.next(operation)
     if rule is None:
@@ -43,7 +43,7 @@ async def with_faults(
             response = refuse(rule)
             if rule.retry_after_seconds is not None:
                 response.headers["Retry-After"] = str(rule.retry_after_seconds)
-            response.force_close()  # the rest of the request is not read
+            response.force_close()  # the rest of the request has not been read
             return response
         case Fault.LOST_ANSWER:
             await handle()
@@ -57,7 +57,7 @@ async def with_faults(
 
 
 def _dated(answer: web.StreamResponse, injector: Injector) -> web.StreamResponse:
-    """The answer with the time of a clock that is wrong; a streamed one has gone already."""
+    """Set a wrong clock's Date header. A streamed response has already sent its headers."""
     skew_seconds = injector.clock_skew_seconds()
     if skew_seconds and not answer.prepared:
         answer.headers["Date"] = formatdate(time.time() + skew_seconds, usegmt=True)
@@ -65,7 +65,7 @@ def _dated(answer: web.StreamResponse, injector: Injector) -> web.StreamResponse
 
 
 async def _send_half(request: web.BaseRequest, answer: web.StreamResponse) -> None:
-    """Send the head and half of a body that is at hand; of a streamed one, all went already."""
+    """Send the headers and half of the body. A streamed response has already sent everything."""
     if answer.prepared or not isinstance(answer, web.Response):
         return
     body = answer.body if isinstance(answer.body, bytes) else b""

@@ -1,4 +1,4 @@
-"""Asks the plan of a state folder, which may be put in force and taken out while parts run."""
+"""Applies the plan of a state folder, which may be set and removed while parts run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from localazure.watched_configuration import WatchedConfiguration
 logger = logging.getLogger(__name__)
 
 FILE = "faults.json"
-"""In the state folder."""
+"""The plan's file in the state folder."""
 
 
 class Injector:
@@ -23,7 +23,7 @@ class Injector:
 
     Args:
         state: the state folder.
-        part: that asks.
+        part: the part whose operations may fail.
         clock: seconds, from any origin.
     """
 
@@ -36,14 +36,14 @@ class Injector:
         self._generation = 0
         self._began_seconds = 0.0
         self._asked: Counter[str] = Counter()
-        self._lock = threading.Lock()  # a part also asks in the threads of its database
+        self._lock = threading.Lock()  # threads of the part's database call `next`, too
 
     def next(self, operation: str, faults: Collection[Fault] = OF_REQUESTS) -> Rule | None:
-        """The rule by which this operation fails, None if it does not.
+        """Return the rule by which this operation fails; None if it does not fail.
 
         Args:
-            operation: what the part is about to do.
-            faults: that the operation can have.
+            operation: the operation that the part is about to start.
+            faults: the faults that the operation can have.
 
         Raises:
             ConfigurationError: the first plan is not valid.
@@ -61,7 +61,7 @@ class Injector:
         return rule
 
     def clock_skew_seconds(self) -> float:
-        """How far the part's clock is ahead of the true time.
+        """Return by how many seconds the part's clock is ahead.
 
         Raises:
             ConfigurationError: the first plan is not valid.

@@ -1,7 +1,7 @@
-"""The plan of faults: from a seed to decisions. Pure: no I/O, no clock, no chance.
+"""The plan of faults: derives decisions from a seed. Pure: no I/O, clock or randomness.
 
-A decision depends on the seed, the rule, the operation and how often that operation was asked for:
-a part that does the same things in the same order meets the same faults.
+A decision depends on the seed, the rule, the operation and the number of earlier requests for this
+operation. A part that repeats the same operations in the same order gets the same faults.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ class Fault(StrEnum):
     """A kind of fault."""
 
     LATENCY = "latency"
-    """The operation begins later, and so perhaps after others that came later."""
+    """The operation is delayed, so later operations may overtake it."""
     ERROR = "error"
-    """It is refused with an error of the service, and does not take place."""
+    """The operation is refused with an error of the service."""
     RESET = "reset"
-    """The connection ends before it takes place."""
+    """The connection is closed before the operation is executed."""
     LOST_ANSWER = "lostAnswer"
-    """It takes place; then the connection ends, and no answer comes."""
+    """The operation is executed; then the connection is closed without a response."""
     HALF_ANSWER = "halfAnswer"
-    """It takes place; then the connection ends within the answer's body."""
+    """The operation is executed; then the connection is closed within the response's body."""
     DUPLICATE = "duplicate"
     """An event, or a signal to an entity, is delivered twice."""
     LOSS = "loss"
-    """An event is never delivered, as by a service that broke its promise."""
+    """An event is never delivered, against the service's guarantee."""
     REPEAT = "repeat"
-    """An activity that has succeeded is run once more, as after a lost worker."""
+    """An activity that has succeeded is run again, as after a lost worker."""
     PREEMPTION = "preemption"
-    """A low-priority node is taken away while a job runs on it."""
+    """A low-priority node is removed while a job runs on it."""
     SHORTAGE = "shortage"
-    """There is no capacity for new nodes of a VM size, whatever the quota allows."""
+    """There is no capacity for new nodes of a VM size, although the quota allows them."""
     CLOCK_SKEW = "clockSkew"
-    """The part's clock is wrong: for the times of tokens and signatures, and of its answers."""
+    """The part's clock is wrong when it checks tokens and signatures and dates its responses."""
 
 
 OF_MESSAGES: Final = frozenset({Fault.LATENCY, Fault.ERROR, Fault.RESET, Fault.LOST_ANSWER})
@@ -76,28 +76,28 @@ FAULTS: Final = {
 
 
 CLOCK: Final = "clock"
-"""The operation of `clockSkew`."""
+"""The name of the operation of `clockSkew`."""
 
 
 class Rule(ConfigurationModel):
-    """Some operations of a part fail in one way."""
+    """One kind of fault of some operations of a part."""
 
     part: Part
     operation: str = "*"
-    """A pattern of `localazure/docs/faults.md`'s operations; `*` matches slashes, too."""
+    """A pattern for the operations in `localazure/docs/faults.md`; `*` matches slashes, too."""
     fault: Fault
     probability: _Probability = 1.0
     seconds: float = 0.0
-    """Of latency; of a job's run before its node is preempted; by which a clock is ahead."""
+    """The delay of `latency`; a job's run time before `preemption`; the lead of a skewed clock."""
     status: Annotated[int, Field(ge=400, le=599)] = 503
-    """Of an error, where the operation is a request over HTTP."""
+    """The HTTP status of `error`, if the operation is an HTTP request."""
     retry_after_seconds: Annotated[int, Field(ge=0)] | None = None
     from_seconds: _Seconds = 0.0
-    """After the plan came into force."""
+    """When the rule starts to apply, in seconds after the plan was set."""
     for_seconds: _Seconds | None = None
-    """How long the rule holds; None: until the plan ends. A `reset` with this is an outage."""
+    """How long the rule applies; None: as long as the plan. With `reset`, this is an outage."""
     first_times: Annotated[int, Field(ge=1)] | None = None
-    """Only the first so many times that each operation is asked for; None: every time."""
+    """How many of the first requests for each operation the rule applies to; None: to all."""
 
     @model_validator(mode="after")
     def _known_to_the_part(self) -> Self:
@@ -109,7 +109,7 @@ class Rule(ConfigurationModel):
         return self
 
     def holds(self, part: Part, operation: str, number: int, elapsed_seconds: float) -> bool:
-        """Whether it is about an operation, see `Plan.decide` for the arguments."""
+        """Whether the rule applies to an operation; see `Plan.decide` for the arguments."""
         if part is not self.part or not fnmatchcase(operation, self.operation):
             return False
         if self.first_times is not None and number >= self.first_times:
@@ -119,7 +119,7 @@ class Rule(ConfigurationModel):
 
 
 class Plan(ConfigurationModel):
-    """All rules; the first one that decides for a fault wins."""
+    """All rules. The first rule that applies and is drawn decides."""
 
     seed: int
     rules: tuple[Rule, ...]
@@ -132,14 +132,14 @@ class Plan(ConfigurationModel):
         elapsed_seconds: float,
         faults: Collection[Fault],
     ) -> Rule | None:
-        """The rule by which an operation fails, None if it does not.
+        """Return the rule by which an operation fails; None if it does not fail.
 
         Args:
-            part: that asks.
-            operation: what it is about to do.
-            number: how often it was asked for this operation before.
-            elapsed_seconds: since the plan came into force.
-            faults: that the operation can have.
+            part: the part that executes the operation.
+            operation: the operation that is about to start.
+            number: the number of earlier requests for this operation.
+            elapsed_seconds: seconds since the plan was set.
+            faults: the faults that the operation can have.
         """
         for index, rule in enumerate(self.rules):
             if (
@@ -151,7 +151,7 @@ class Plan(ConfigurationModel):
         return None
 
     def clock_skew_seconds(self, part: Part, elapsed_seconds: float) -> float:
-        """How far the part's clock is ahead."""
+        """Return by how many seconds the part's clock is ahead."""
         return sum(
             rule.seconds
             for rule in self.rules
@@ -160,7 +160,7 @@ class Plan(ConfigurationModel):
 
 
 def moderate(seed: int) -> Plan:
-    """A plan that a sound app survives: every service is slow, busy or cut off now and then."""
+    """A plan that a robust app survives: each service is sometimes slow, busy or disconnected."""
 
     def rule(part: Part, fault: Fault, probability: float, **more: object) -> Rule:
         values = {"part": part, "fault": fault, "probability": probability, **more}
@@ -173,7 +173,7 @@ def moderate(seed: int) -> Plan:
             rule(Part.STORAGE, Fault.LATENCY, 0.05, seconds=0.3),
             rule(Part.STORAGE, Fault.LOST_ANSWER, 0.01),
             rule(Part.SERVICE_BUS, Fault.LATENCY, 0.05, seconds=0.3),
-            # Each costs what its connection had locked a wait for the end of the locks.
+            # Rare: messages that the connection had locked then wait until their locks expire.
             rule(Part.SERVICE_BUS, Fault.LOST_ANSWER, 0.002),
             rule(Part.SERVICE_BUS, Fault.ERROR, 0.02, operation="send/*"),
             rule(Part.EVENT_GRID, Fault.DUPLICATE, 0.10, operation="deliver/*"),
@@ -190,6 +190,6 @@ def moderate(seed: int) -> Plan:
 
 
 def _draw(seed: int, rule: int, operation: str, number: int) -> float:
-    """A number in [0, 1) that is the same for the same arguments."""
+    """Return a number in [0, 1) that depends only on the arguments."""
     digest = hashlib.sha256(f"{seed}/{rule}/{operation}/{number}".encode()).digest()
     return int.from_bytes(digest[:8]) / 2**64

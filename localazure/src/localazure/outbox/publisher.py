@@ -1,4 +1,4 @@
-"""Publishes a durable outbox to a topic of Event Grid: in order, at least once."""
+"""Publishes a durable outbox to an Event Grid topic: in order, at least once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import aiohttp
 logger = logging.getLogger(__name__)
 
 API_VERSION = "2018-01-01"
-# Events of the parts are about 1 KB each: far below Event Grid's 1 MB a request.
+# The parts' events have about 1 KB each: far below Event Grid's 1 MB per request.
 # https://learn.microsoft.com/azure/event-grid/quotas-limits
 MAX_EVENTS_PER_REQUEST = 100
 FIRST_PAUSE_SECONDS = 0.2
@@ -25,13 +25,13 @@ _PROBLEM_CHARACTERS = 500
 
 
 class Outbox(Protocol):
-    """Events that wait, oldest first."""
+    """Events that wait to be published, oldest first."""
 
     filled: asyncio.Event
     """Set when there may be events to publish."""
 
     def oldest(self, limit: int) -> list[tuple[int, dict[str, Any]]]:
-        """The oldest events, each with its number."""
+        """Return the oldest events with their numbers."""
         ...
 
     async def published(self, numbers: Sequence[int]) -> None:
@@ -44,9 +44,9 @@ async def publishing(outbox: Outbox, endpoint: str, key: str) -> AsyncGenerator[
     """Publish an outbox to a topic while the context lasts.
 
     Args:
-        outbox: of a part.
-        endpoint: of the topic.
-        key: its access key.
+        outbox: the outbox of a part.
+        endpoint: the topic's URL.
+        key: the topic's access key.
     """
     headers = {"aeg-sas-key": key, "Content-Type": "application/json; charset=utf-8"}
     async with aiohttp.ClientSession(headers=headers, timeout=TIMEOUT) as session:
@@ -59,7 +59,7 @@ async def publishing(outbox: Outbox, endpoint: str, key: str) -> AsyncGenerator[
 
 
 async def _publish_all(outbox: Outbox, session: aiohttp.ClientSession, endpoint: str) -> None:
-    """Publish events as they come, until cancelled."""
+    """Publish events as they are added, until canceled."""
     pause = FIRST_PAUSE_SECONDS
     while True:
         await outbox.filled.wait()
@@ -79,7 +79,7 @@ async def _publish_all(outbox: Outbox, session: aiohttp.ClientSession, endpoint:
 async def _publish(
     events: list[dict[str, Any]], session: aiohttp.ClientSession, endpoint: str
 ) -> str | None:
-    """Send one request. Returns None, or the text of the error."""
+    """Send one request. Returns None, or the error's text."""
     try:
         async with session.post(
             endpoint, params={"api-version": API_VERSION}, data=json.dumps(events).encode()

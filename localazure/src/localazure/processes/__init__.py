@@ -1,1 +1,1 @@
-"""Processes of this machine: their lifetime, their locks, their ports."""
+"""Utilities for processes: lifetime, locks, ports, files, memory."""

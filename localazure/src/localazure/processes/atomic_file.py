@@ -1,4 +1,4 @@
-"""Files that are written whole."""
+"""Atomic writes of files."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 
 def write_atomically(target: Path, content: str | bytes, *, mode: int = 0o600) -> None:
-    """Write a file: readers, also after a crash, find the old one or the new one.
+    """Write a file so that readers, also after a crash, see the old content or the new one.
 
     Args:
         target: the file.
         content: bytes, or text as UTF-8.
-        mode: its permissions; by default it is its owner's only.
+        mode: the file's permissions; by default, only the owner has access.
     """
     scratch = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     scratch.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT in a process that has work to finish first."""
+"""SIGTERM and SIGINT in a process that shuts down gracefully."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def end_on_signals(
     on_interrupt: Callable[[], None] = lambda: None,
     end_now: Callable[[int], object] = os._exit,
 ) -> None:
-    """Have SIGTERM and the first SIGINT (Ctrl-C) begin an orderly end, and a second SIGINT end all.
+    """Shut down gracefully on SIGTERM and the first SIGINT (Ctrl-C), at once on a second SIGINT.
 
     Args:
-        stop: begins the orderly end.
-        on_interrupt: called at the first SIGINT, to show what the end waits for.
+        stop: starts the graceful shutdown.
+        on_interrupt: called at the first SIGINT, to show what the shutdown waits for.
         end_now: ends the process with a status.
     """
     loop = asyncio.get_running_loop()

@@ -13,17 +13,17 @@ from collections.abc import Callable, Generator
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
-# Between the end of a drain (8 s) and SIGKILL, which Docker sends 10 s after SIGTERM.
+# A drain takes up to 8 s, and Docker sends SIGKILL 10 s after SIGTERM.
 LAST_SECONDS = 1.0
 
 RECYCLE_STATUS = 75
-"""Exit status of a process that asks to be started again at once (EX_TEMPFAIL of sysexits.h)."""
+"""Exit status of a process that wants to be restarted at once (EX_TEMPFAIL of sysexits.h)."""
 
 
 def die_with_parent() -> Callable[[], None]:
-    """A `preexec_fn`: the kernel kills the child when this process dies, even by kill -9.
+    """A `preexec_fn` that lets the kernel kill the child when this process dies, even by kill -9.
 
-    Linux only (prctl(2)); elsewhere it does nothing, and parts clean up when they start again.
+    Linux only (prctl(2)); elsewhere it does nothing, and parts clean up when they restart.
     """
     parent = os.getpid()
 
@@ -37,10 +37,10 @@ def die_with_parent() -> Callable[[], None]:
 
 
 async def end(process: asyncio.subprocess.Process, *, within_seconds: float) -> bool:
-    """End a child by SIGTERM, or by SIGKILL when that takes too long, and wait for its end.
+    """Send SIGTERM to a child, SIGKILL if it does not end in time, and wait for its end.
 
     Returns:
-        Whether SIGKILL was not needed.
+        Whether the child ended without SIGKILL.
     """
     _signal(process, signal.SIGTERM)
     try:
@@ -53,10 +53,10 @@ async def end(process: asyncio.subprocess.Process, *, within_seconds: float) -> 
 
 
 def _signal(process: asyncio.subprocess.Process, signum: signal.Signals) -> None:
-    """Signal a child, unless it is known to have ended.
+    """Send a signal to a child, unless it is known to have ended.
 
-    Not by `Process.send_signal`: before Python 3.13 that also asks for the exit status and may so
-    take it away from asyncio, which then warns on stderr and reports 255 (cpython issue 87744).
+    Does not use `Process.send_signal`: before Python 3.13, it may collect the exit status before
+    asyncio, which then warns on stderr and reports 255 (cpython issue 87744).
     """
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
@@ -65,10 +65,10 @@ def _signal(process: asyncio.subprocess.Process, signum: signal.Signals) -> None
 
 @contextlib.contextmanager
 def ends_soon_after(*, within_seconds: float) -> Generator[None]:
-    """End this process soon after the block, even if the app has left threads running.
+    """End this process soon after the block, even if threads of the app still run.
 
-    Python would wait for them without limit: for those of `asyncio.to_thread` when the event loop
-    is closed, for others when the main thread ends. The delay leaves time for an orderly end.
+    Python would wait for them without limit: for threads of `asyncio.to_thread` when the event
+    loop is closed, for others when the main thread ends. The delay is for a graceful shutdown.
     """
     status = 1
     try:

@@ -1,9 +1,9 @@
-"""Keeps the memory of a process near what it uses.
+"""Limits the garbage in a process's memory.
 
-Python collects reference cycles after a number of new objects, whatever their size. A request that
-is refused while it is read leaves few objects in a cycle, but they hold what was received (256 KiB:
-the error, its traceback, the frame that read); so does a TLS connection that has ended. A client
-that sends nothing else makes hundreds of MiB of garbage before a collection is due.
+Python collects reference cycles after a number of new objects, regardless of their size. A request
+that is refused while it is read leaves a cycle of few objects (error, traceback, frame), which
+refer to the received data (256 KiB). So does a closed TLS connection. A client that sends only such
+requests makes hundreds of MiB of garbage before a collection is due.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ GROWTH_BYTES: Final = 16 * 2**20
 
 
 def _collect_and_return() -> None:
-    """Collect all cycles, and return free memory to the system where the C library can."""
+    """Collect all cycles, and return free memory to the system if the C library supports it."""
     gc.collect()
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it
@@ -33,9 +33,9 @@ def _collect_and_return() -> None:
 
 @contextlib.asynccontextmanager
 async def kept_low() -> AsyncGenerator[None]:
-    """Keep the memory of this process low; to be entered once all that lasts is loaded.
+    """Keep the memory of this process low. Enter it after all long-lived objects are loaded.
 
-    What is loaded by then is never searched for cycles again, so that a collection takes
+    The objects loaded by then are not searched for cycles again, so a collection takes only
     milliseconds.
     """
     gc.freeze()

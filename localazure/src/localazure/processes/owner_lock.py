@@ -9,7 +9,7 @@ from typing import TextIO
 
 
 class OwnedElsewhere(Exception):
-    """Another process holds the lock: `owner` is its id, None if it is not known."""
+    """Another process holds the lock. `owner` is its id; None if unknown."""
 
     def __init__(self, owner: int | None) -> None:
         super().__init__(f"in use by process {owner or '(unknown)'}")
@@ -17,11 +17,11 @@ class OwnedElsewhere(Exception):
 
 
 def acquire(path: Path, *, is_shared: bool = False) -> TextIO:
-    """Lock `path` until the returned file is closed, also by processes that inherited it.
+    """Lock `path` until this process and all that inherit the returned file have closed it.
 
     Args:
-        path: the lock file, made when missing.
-        is_shared: let others share it; only one that wants it alone is kept out.
+        path: the lock file, created if missing.
+        is_shared: whether to take a shared lock, which only excludes exclusive ones.
 
     Raises:
         OwnedElsewhere: another open file holds the lock.
@@ -34,14 +34,14 @@ def acquire(path: Path, *, is_shared: bool = False) -> TextIO:
         owner = file.read().strip()
         file.close()
         raise OwnedElsewhere(int(owner) if owner else None) from None
-    file.truncate(0)  # of one that shares it, the last to come is named
+    file.truncate(0)  # a shared lock names its latest owner
     file.write(f"{os.getpid()}\n")
     file.flush()
     return file
 
 
 def wait_for(path: Path) -> TextIO:
-    """Lock `path` as soon as no other open file does, until the returned file is closed. Blocks."""
+    """Wait until `path` is not locked, then lock it until the returned file is closed. Blocks."""
     file = path.open("a")
     fcntl.flock(file, fcntl.LOCK_EX)
     return file

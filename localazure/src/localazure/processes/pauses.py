@@ -7,7 +7,7 @@ import contextlib
 
 
 async def wait_at_most(event: asyncio.Event, seconds: float | None) -> None:
-    """Wait for an event, so long at most; None is without limit."""
+    """Wait for an event, with a limit; None: no limit."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()

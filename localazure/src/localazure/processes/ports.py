@@ -1,4 +1,4 @@
-"""Free ports and addresses of loopback, for listeners that start later or in other processes."""
+"""Free loopback ports and addresses for listeners that start later or in other processes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from collections import deque
 
 LOOPBACK = "127.0.0.1"
 
-# Enough for several environments; more would use up file descriptors.
+# Enough for several environments. Each one takes a file descriptor.
 _MOST_HELD = 128
 _MOST_DRAWS = 3
 _held: deque[socket.socket] = deque()
 
 
 def free_ports(count: int) -> list[int]:
-    """Draw different ports that no process listens on.
+    """Draw distinct ports that no process listens on.
 
     Seconds may pass between the draw and the first `listen`, and the kernel could give a port to
     another process. So on Linux this process keeps each port bound, not listening, with
@@ -37,7 +37,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def free_address(port: int) -> str:
-    """Draw a loopback address on which no process listens at a port.
+    """Draw a loopback address on which no process listens on `port`.
 
     Linux and Windows have all of 127.0.0.0/8 (RFC 1122, section 3.2.1.3). Other systems have
     127.0.0.1 alone, so that one process at a time can listen there.

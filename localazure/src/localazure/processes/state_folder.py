@@ -1,4 +1,4 @@
-"""The folder that keeps all state: made once, and never committed."""
+"""The folder for all state."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def make_state_folder(state: Path) -> None:
-    """Make the folder, with a `.gitignore` of its own: it holds keys and data."""
+    """Create the folder, with a `.gitignore`, because it holds keys and data."""
     state.mkdir(parents=True, exist_ok=True)
     ignore = state / ".gitignore"
     if not ignore.exists():

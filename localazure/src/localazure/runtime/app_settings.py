@@ -1,7 +1,7 @@
-"""The process environment of an app: settings for the SDKs, and those of the app's own file.
+"""The process environment of an app: settings for the SDKs, and settings of the app's file.
 
-The file maps app setting → value, with placeholders such as `{storage_connection_string:NAME}` or
-`{topic_endpoint:landfall}`, so that an app's own names stay in the app's folder.
+The file maps app settings to values with placeholders, such as `{storage_connection_string:NAME}`
+or `{topic_endpoint:landfall}`, so that only the app's folder has names of the app.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _storage_connection_string(environment: Environment, account: str) -> str:
 
 
 def _service_bus_connection_string(environment: Environment, argument: str) -> str:
-    """By the name of a rule of the namespace, or `ENTITY/RULE`."""
+    """Return the connection string of a rule: `RULE` of the namespace, or `ENTITY/RULE`."""
     rules = load(environment.service_bus_config).rules()
     declared = {f"{entity}/{rule.name}".lstrip("/"): (rule.name, entity) for entity, rule in rules}
     if argument not in declared:
@@ -87,7 +87,7 @@ class _AppSettings(RootModel[Annotated[dict[str, str], AfterValidator(_check_pla
 
 
 def expand_app_settings(environment: Environment, file: Path) -> dict[str, str]:
-    """Settings that hold for any app, overlaid by the expanded file (none if it is missing).
+    """Return the settings for all apps, updated with the expanded file, if it exists.
 
     Raises:
         ConfigurationError: the file is not an object of strings, or has an unknown placeholder or
@@ -102,7 +102,7 @@ def expand_app_settings(environment: Environment, file: Path) -> dict[str, str]:
 
     written: dict[str, str] = {}
     if file.is_file():
-        # Settings may be secrets.
+        # Settings may be secrets, so errors do not show them.
         found = read_configuration(file, _AppSettings, shows_values=False).root
         written = {name: _PLACEHOLDER.sub(replace, value) for name, value in found.items()}
     settings = {"FUNCTIONS_WORKER_RUNTIME": "python", **azure_ml_settings(environment)}

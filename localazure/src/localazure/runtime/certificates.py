@@ -1,11 +1,11 @@
-"""TLS for loopback: a certificate authority of one state folder and a server certificate from it.
+"""TLS for loopback: a certificate authority (CA) per state folder, and its server certificate.
 
-The Azure SDKs refuse to send a bearer token without TLS. So each state folder has a CA of its own,
-whose key never leaves it. Programs trust `Environment.ca_bundle`: certifi's roots and that CA
-(`REQUESTS_CA_BUNDLE` replaces the roots, so the file holds both). trustme makes the certificates.
+The Azure SDKs refuse to send a bearer token without TLS. So each state folder has its own CA, whose
+key never leaves the folder. Programs trust `Environment.ca_bundle`: certifi's roots and this CA
+(`REQUESTS_CA_BUNDLE` replaces the roots, so the file has both). trustme makes the certificates.
 
-All processes may call `ensure_certificates` at the same time: the first one makes the files, each
-written whole (to a scratch file, then renamed) under a lock.
+Processes may call `ensure_certificates` at the same time: the first one makes the files, with
+atomic writes under a lock.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from localazure.runtime.environment import LOOPBACK, Environment
 # Apple's platforms refuse server certificates that are valid for longer.
 # https://support.apple.com/102028
 SERVER_LIFETIME = dt.timedelta(days=397)
-# A localazure that runs for a month keeps a valid certificate.
+# Certificates are renewed only at start: they must last longer than localazure runs.
 RENEW_BEFORE_END = dt.timedelta(days=60)
 CLOCK_SKEW = dt.timedelta(hours=1)
 
@@ -41,12 +41,12 @@ class Certificates:
     server: Path
     server_key: Path
     server_end: Path
-    """When the server's certificate ends, in seconds since 1970: its own text needs a parser."""
+    """A file with the server certificate's end in epoch seconds, to need no X.509 parser."""
     bundle: Path
 
     @classmethod
     def of(cls, environment: Environment) -> Certificates:
-        """The paths, whether the files are there or not."""
+        """Return the paths, whether or not the files exist."""
         folder = environment.ca.parent
         return cls(
             ca=environment.ca,
@@ -61,11 +61,11 @@ class Certificates:
 def ensure_certificates(
     environment: Environment, *, now: dt.datetime | None = None
 ) -> Certificates:
-    """Create files that are missing or about to expire, and return the paths.
+    """Create files that are missing or expire soon, and return the paths.
 
     Args:
-        environment: whose state folder holds the CA.
-        now: an aware time, for tests; the present one when left out.
+        environment: the environment whose state folder has the CA.
+        now: an aware time, for tests; by default the current time.
     """
     moment = now or dt.datetime.fromtimestamp(time.time(), tz=dt.UTC)
     files = Certificates.of(environment)
@@ -83,7 +83,7 @@ def ensure_certificates(
 
 
 def server_context(files: Certificates) -> ssl.SSLContext:
-    """A TLS context that presents the server certificate, of localhost and loopback addresses."""
+    """Return a TLS context with the server certificate, for localhost and loopback addresses."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(files.server, files.server_key)
     return context
@@ -92,12 +92,12 @@ def server_context(files: Certificates) -> ssl.SSLContext:
 @contextmanager
 def _lock(path: Path) -> Generator[None]:
     with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # released by the kernel when its holder dies
+        fcntl.flock(file, fcntl.LOCK_EX)  # the kernel releases it when the process dies
         yield
 
 
 def _are_pair(certificate: Path, key: Path) -> bool:
-    """Whether both files exist, are whole and belong together."""
+    """Whether both files exist, are valid and belong together."""
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
     except (FileNotFoundError, ssl.SSLError):
@@ -106,7 +106,7 @@ def _are_pair(certificate: Path, key: Path) -> bool:
 
 
 def _lasts(end: Path, now: dt.datetime) -> bool:
-    """Whether a certificate that ends then lasts for a while."""
+    """Whether the end of a certificate is further away than `RENEW_BEFORE_END`."""
     try:
         return float(end.read_text()) - RENEW_BEFORE_END.total_seconds() > now.timestamp()
     except (FileNotFoundError, ValueError):
@@ -114,7 +114,7 @@ def _lasts(end: Path, now: dt.datetime) -> bool:
 
 
 def _make_ca(files: Certificates) -> None:
-    """A CA without an end: that of trustme's default is in the year 3000."""
+    """Create a CA that practically never expires: trustme's default is the year 3000."""
     import trustme  # noqa: PLC0415 - once in a state folder's life
 
     authority = trustme.CA(path_length=0, organization_unit_name="localazure CA")
@@ -132,4 +132,4 @@ def _make_server_certificate(files: Certificates, host: str, now: dt.datetime) -
     )
     write_atomically(files.server_key, issued.private_key_pem.bytes())
     write_atomically(files.server, issued.cert_chain_pems[0].bytes(), mode=0o644)
-    write_atomically(files.server_end, str(end.timestamp()))  # last: a crash makes another
+    write_atomically(files.server_end, str(end.timestamp()))  # last: a crash voids both

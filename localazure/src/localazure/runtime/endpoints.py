@@ -12,7 +12,7 @@ from localazure.storage.configuration import StorageConfiguration
 
 
 def describe_endpoints(environment: Environment) -> dict[str, Any]:
-    """The document, with keys; `functions` is missing where the folder has no app."""
+    """Return the document, with keys. It has no `functions` if the folder has no app."""
     keys = environment.keys
     storage = environment.storage_connection_string()
     topics = {

@@ -1,8 +1,8 @@
-"""The settings that all parts share, written before the first of them starts.
+"""The settings that all parts share.
 
-The supervisor creates the environment once per state folder and writes it to
-`<state>/environment.json`; each part is a process that reads it. Ports and keys are drawn once and
-kept, so that URLs and connection strings stay valid after a restart.
+The supervisor writes the environment to `<state>/environment.json` before it starts the parts, and
+each part's process reads it. Ports and keys are drawn once per state folder, so that URLs and
+connection strings stay valid after a restart.
 """
 
 from __future__ import annotations
@@ -22,42 +22,42 @@ from localazure.processes.atomic_file import write_atomically
 from localazure.processes.ports import LOOPBACK, free_address, free_ports
 
 STORAGE_ACCOUNT = "devstoreaccount1"
-"""The account of every storage emulator; it is always there, beside those of `storage.json`."""
+"""The account of all storage emulators, which exists in addition to those of `storage.json`."""
 
-# The key that every storage emulator uses; published, hence no secret.
+# The key of all storage emulators; published, so it is not a secret.
 # https://learn.microsoft.com/azure/storage/common/storage-use-azurite
 STORAGE_KEY = (
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 )
 SERVICE_BUS_KEY_NAME = "RootManageSharedAccessKey"
 AMQPS_PORT = 5671
-"""AMQP over TLS (https://www.iana.org/assignments/service-names-port-numbers): the only port that
-the Service Bus SDKs connect to with an identity."""
+"""The port of AMQP over TLS (https://www.iana.org/assignments/service-names-port-numbers). With an
+identity, the Service Bus SDKs can connect to no other port."""
 
 RUN_ACTIVITIES_TWICE = "LOCALAZURE_RUN_ACTIVITIES_TWICE"
-"""App setting: each activity that succeeded is run once more, as Azure may after a lost worker."""
+"""App setting: run each activity that succeeded again, as Azure may do after a lost worker."""
 
 PLAN = "LOCALAZURE_PLAN"
 """App setting: the hosting plan whose rules the Functions host follows."""
 
 COLD_START_SECONDS = "LOCALAZURE_COLD_START_SECONDS"
-"""App setting: how long the first invocations after an idle time wait (consumption, flex)."""
+"""App setting: the delay of the first invocations after an idle time (consumption, flex)."""
 
 HOSTS = "LOCALAZURE_HOSTS"
-"""App setting: how many Functions hosts run the app, on one task hub and one port."""
+"""App setting: the number of Functions hosts that run the app, on one task hub and one port."""
 
 LEASE_SECONDS = "LOCALAZURE_LEASE_SECONDS"
-"""App setting: how long one of several hosts keeps its share when it does not answer."""
+"""App setting: how long one of several hosts keeps its partitions without renewing its leases."""
 
 STORAGE_TOPIC = "storage"
 AZURE_ML_TOPIC = "azure-ml"
 
 
 class Listener(NamedTuple):
-    """A listener, and the part that it belongs to."""
+    """A listener of a part."""
 
     offset: int
-    """Of its port from `--port-base`; fixed."""
+    """The fixed offset of its port from `--port-base`."""
     part: str
 
 
@@ -85,12 +85,12 @@ class Ports:
 
     @classmethod
     def from_base(cls, base: int) -> Self:
-        """All ports at their fixed offsets from base (7070 puts functions on func's own 7071)."""
+        """Return all ports, at fixed offsets from `base` (7070 gives functions func's 7071)."""
         return cls(**{name: base + offset for name, (offset, _) in LISTENERS.items()})
 
     @classmethod
     def draw(cls) -> Self:
-        """Ports that no process listens on; see `localazure.processes.ports.free_ports`."""
+        """Return ports that no process listens on; see `localazure.processes.ports.free_ports`."""
         return cls(**dict(zip(LISTENERS, free_ports(len(LISTENERS)), strict=True)))
 
 
@@ -101,7 +101,7 @@ LISTENERS: Final[Mapping[str, Listener]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Keys:
-    """Secrets of one state folder, created with it."""
+    """The secrets of one state folder."""
 
     functions_master: str
     functions_host: str
@@ -113,7 +113,7 @@ class Keys:
 
     @classmethod
     def draw(cls) -> Self:
-        """New random keys, 256 bits each, base64 where the service's SDK decodes them."""
+        """Return new random keys, 256 bits each, in base64 where the service's SDK decodes them."""
 
         def key() -> str:
             return base64.b64encode(secrets.token_bytes(32)).decode()
@@ -130,20 +130,20 @@ class Keys:
 
 
 def has_app(folder: Path) -> bool:
-    """Whether a folder is a Functions app, so that the Functions host is started."""
+    """Whether a folder has a Functions app."""
     return any((folder / name).exists() for name in ("host.json", "function_app.py"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Environment:
-    """One localazure: its state folder, its ports and keys, its app."""
+    """The state folder, ports, keys and app of one localazure."""
 
     state: Path
     app: Path
     ports: Ports
     service_bus_host: str
-    """Loopback address of Service Bus over TLS. The port is fixed, so each state folder has an
-    address of its own."""
+    """The loopback address of Service Bus over TLS. Its port is fixed, so each state folder has its
+    own address."""
     keys: Keys
     service_bus_config: Path
     event_grid_config: Path
@@ -151,7 +151,7 @@ class Environment:
     storage_config: Path
     scopes_config: Path
     app_settings: dict[str, str]
-    """Variables that the Functions host sets before it imports the app."""
+    """Environment variables that the Functions host sets before it imports the app."""
     subscription_id: str = "00000000-0000-0000-0000-00000000a2e5"
     resource_group: str = "local"
     workspace: str = "local"
@@ -161,14 +161,14 @@ class Environment:
     def draw(
         cls, state: Path, *, app: Path, config: Path | None = None, ports: Ports | None = None
     ) -> Self:
-        """A new environment, with keys of its own.
+        """Return a new environment, with new keys.
 
         Args:
             state: the folder for all state.
             app: the app's folder.
-            config: where the parts' files are, each under its usual name; a missing file declares
-                nothing. By default `<app>/infra/local`.
-            ports: free ones by default, and a free address for the port that is fixed.
+            config: the folder with the parts' files; a missing file declares nothing. By default
+                `<app>/infra/local`.
+            ports: by default, free ports, and a free address for Service Bus over TLS.
         """
         files = config or app / "infra" / "local"
         return cls(
@@ -186,13 +186,13 @@ class Environment:
         )
 
     def part_folder(self, part: str) -> Path:
-        """The folder that a part keeps its state in, made when missing."""
+        """Return the folder for a part's state; create it if missing."""
         folder = self.state / part
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
     def resource_id(self, path: str) -> str:
-        """ARM id of a resource of the group, such as `Microsoft.Storage/storageAccounts/NAME`."""
+        """Return the ARM id of a resource such as `Microsoft.Storage/storageAccounts/NAME`."""
         return (
             f"/subscriptions/{self.subscription_id}/resourceGroups/{self.resource_group}"
             f"/providers/{path}"
@@ -204,7 +204,7 @@ class Environment:
         return f"http://{LOOPBACK}:{self.ports.functions}"
 
     def storage_key(self, account: str = STORAGE_ACCOUNT) -> str:
-        """The access key of a storage account, base64, derived from the state folder's secret."""
+        """Return a storage account's key in base64, derived from the state folder's secret."""
         if account == STORAGE_ACCOUNT:
             return STORAGE_KEY
         digest = hmac.digest(self.keys.storage.encode(), account.encode(), hashlib.sha512)
@@ -213,12 +213,12 @@ class Environment:
     def storage_connection_string(
         self, account: str = STORAGE_ACCOUNT, *, direct: bool = False
     ) -> str:
-        """Connection string for the storage SDKs.
+        """Return a connection string for the storage SDKs.
 
         Args:
-            account: one of `storage.json`, or the emulators' own.
-            direct: connect to Azurite without the proxy: no event is emitted, and neither roles nor
-                the account's kind are enforced.
+            account: an account of `storage.json`, or that of all emulators.
+            direct: whether to bypass the proxy and use Azurite: without events, roles and limits of
+                the account's kind.
         """
         ports = self.ports
         blob, queue, table = (
@@ -236,11 +236,11 @@ class Environment:
 
     @property
     def service_bus_connection_string(self) -> str:
-        """Connection string for azure-servicebus, in the form of Microsoft's emulator."""
+        """Return a connection string for azure-servicebus, in the form of Microsoft's emulator."""
         return self.service_bus_connection_string_of(SERVICE_BUS_KEY_NAME)
 
     def service_bus_connection_string_of(self, rule: str, entity: str = "") -> str:
-        """The same with the key of an authorization rule of the namespace or an entity."""
+        """Return a connection string with an authorization rule of the namespace or an entity."""
         return (
             f"Endpoint=sb://{LOOPBACK}:{self.ports.service_bus};"
             f"SharedAccessKeyName={rule};SharedAccessKey={self.service_bus_key(rule, entity)};"
@@ -248,7 +248,7 @@ class Environment:
         )
 
     def service_bus_key(self, rule: str, entity: str = "") -> str:
-        """The key of an authorization rule: drawn for the one that each namespace has."""
+        """Return the key of an authorization rule; random for the namespace's default rule."""
         if (rule, entity) == (SERVICE_BUS_KEY_NAME, ""):
             return self.keys.service_bus
         text = f"{entity.lower()}\n{rule}" if entity else rule
@@ -256,23 +256,23 @@ class Environment:
         return base64.b64encode(digest).decode()
 
     def blob_tls_endpoint(self, account: str) -> str:
-        """Blob service of an account for tokens, which are sent over TLS only."""
+        """Return the URL of an account's blob service for tokens, which are sent over TLS only."""
         return f"https://localhost:{self.ports.blob_tls}/{account}"
 
     def queue_tls_endpoint(self, account: str) -> str:
-        """Queue service of an account for tokens."""
+        """Return the URL of an account's queue service for tokens."""
         return f"https://localhost:{self.ports.queue_tls}/{account}"
 
     def table_tls_endpoint(self, account: str) -> str:
-        """Table service of an account for tokens."""
+        """Return the URL of an account's table service for tokens."""
         return f"https://localhost:{self.ports.table_tls}/{account}"
 
     def topic_tls_endpoint(self, topic: str) -> str:
-        """Publish URL of an Event Grid topic for tokens."""
+        """Return the publish URL of an Event Grid topic for tokens."""
         return f"https://localhost:{self.ports.event_grid_tls}/topics/{topic}/api/events"
 
     def topic_endpoint(self, topic: str) -> str:
-        """Publish URL of an Event Grid topic, as EventGridPublisherClient takes it."""
+        """Return the publish URL of an Event Grid topic, for EventGridPublisherClient."""
         return f"http://{LOOPBACK}:{self.ports.event_grid}/topics/{topic}/api/events"
 
     @property
@@ -287,26 +287,26 @@ class Environment:
 
     @property
     def ca(self) -> Path:
-        """PEM file with this state folder's own CA."""
+        """PEM file with this state folder's CA."""
         return self.state / "ca" / "ca.pem"
 
     @property
     def ca_bundle(self) -> Path:
-        """PEM file with certifi's roots and this state folder's own CA."""
+        """PEM file with certifi's roots and this state folder's CA."""
         return self.state / "ca" / "bundle.pem"
 
     def save(self) -> None:
-        """Write to `<state>/environment.json`, readable by its owner only (it holds keys)."""
+        """Write to `<state>/environment.json`, readable by its owner only, because it has keys."""
         self.state.mkdir(parents=True, exist_ok=True)
         text = json.dumps(dataclasses.asdict(self), indent=2, default=str)
         write_atomically(self.state / "environment.json", text)
 
     @classmethod
     def load(cls, state: Path) -> Self:
-        """Read what `save` wrote.
+        """Read the file that `save` wrote.
 
         Raises:
-            FileNotFoundError: the state folder was never used.
+            FileNotFoundError: the state folder has no environment.
         """
         document: dict[str, Any] = json.loads((state / "environment.json").read_text())
         parsed: dict[str, Any] = {

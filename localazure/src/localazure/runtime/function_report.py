@@ -1,4 +1,4 @@
-"""Asks the running Functions host which functions of the app are in error, and which serve pages.
+"""Asks the Functions host which functions of the app are in error, and which serve pages.
 
 Source: https://github.com/Azure/azure-functions-host (FunctionsController)
 """
@@ -20,20 +20,20 @@ _CATCH_ALL = re.compile(r"/\{\*\w+\}$")
 
 
 class FunctionReport(NamedTuple):
-    """Of an app's functions."""
+    """The errors and pages of an app's functions."""
 
     errors: Mapping[str, str]
-    """The name of each function in error → the reason."""
+    """Reasons by the names of the functions in error."""
     pages: Mapping[str, str]
-    """Function → the address of the page that it serves, which a browser opens without a key."""
+    """URLs of the pages that functions serve, and that browsers open without a key, by function."""
 
 
 def report_functions(environment: Environment) -> FunctionReport:
-    """Ask the Functions host of an environment; blocks meanwhile.
+    """Ask the Functions host of an environment. Blocks.
 
     Raises:
-        OSError: it does not answer.
-        HTTPException: it does not answer as it should.
+        OSError: the host does not respond.
+        HTTPException: the host's response is not valid.
     """
     host = HTTPConnection(LOOPBACK, environment.ports.functions, timeout=_TIMEOUT_SECONDS)
     headers = {"x-functions-key": environment.keys.functions_master}
@@ -55,9 +55,9 @@ def report_functions(environment: Environment) -> FunctionReport:
 
 
 def find_pages(functions: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """The pages among functions as `/admin/functions` describes them. Pure.
+    """Return the URLs of pages, given the functions of `/admin/functions`. Pure.
 
-    A page is what is read without a key, and serves every file below its route.
+    A page is a function with only GET, without a key, and with a route for all files below it.
     """
     found: dict[str, str] = {}
     for function in functions:

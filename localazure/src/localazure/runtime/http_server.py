@@ -11,21 +11,21 @@ from aiohttp import web
 from localazure.runtime.environment import LOOPBACK
 
 SHUTDOWN_SECONDS = 5.0
-"""How long requests may run on when a part ends."""
+"""How long requests may continue when a part stops."""
 
 
 @contextlib.asynccontextmanager
 async def listening(
     runner: web.BaseRunner, ports: dict[int, ssl.SSLContext | None]
 ) -> AsyncGenerator[None]:
-    """Accept connections while the context lasts; at its end all requests have been answered.
+    """Accept connections while the context lasts. At its end, wait for open requests.
 
     Args:
-        runner: of the application.
-        ports: each with its TLS, None in the clear.
+        runner: the runner of the application.
+        ports: the TLS context of each port; None: no TLS.
 
     Raises:
-        OSError: a port is taken.
+        OSError: a port is in use.
     """
     await runner.setup()
     try:
@@ -37,5 +37,5 @@ async def listening(
 
 
 def runner_of(application: web.Application) -> web.AppRunner:
-    """The runner of an application. An access log would show keys and signatures of addresses."""
+    """Return a runner without an access log, which would show keys and signatures in URLs."""
     return web.AppRunner(application, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)

@@ -1,9 +1,9 @@
 """Managed identity: issues and checks tokens. Pure.
 
-The endpoint is that of App Service
-(https://learn.microsoft.com/azure/app-service/overview-managed-identity#rest-endpoint-reference),
-the tokens are JSON Web Tokens signed with HMAC-SHA-256 (RFC 7515, RFC 7519). PyJWT would make them,
-too, but it loads the ciphers of `cryptography`, which takes each process 0.1 s.
+The endpoint is App Service's
+(https://learn.microsoft.com/azure/app-service/overview-managed-identity#rest-endpoint-reference).
+Tokens are JSON Web Tokens signed with HMAC-SHA-256 (RFC 7515, RFC 7519). PyJWT is not used, because
+it loads the ciphers of `cryptography`, which takes each process 0.1 s.
 """
 
 from __future__ import annotations
@@ -17,42 +17,42 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 TOKEN_LIFETIME_SECONDS = 24 * 3600
-"""That of Azure's managed identity tokens."""
+"""As for Azure's managed identity tokens."""
 
 APP = "app"
-"""The principal that the app's identity is."""
+"""The principal of the app's identity."""
 CLUSTER = "cluster"
-"""The principal that the identity of compute clusters is: jobs' data is read and written by it."""
+"""The principal of compute clusters' identity, which reads and writes the data of jobs."""
 STORAGE_AUDIENCE = "https://storage.azure.com"
 SERVICE_BUS_AUDIENCE = "https://servicebus.azure.net"
 EVENT_GRID_AUDIENCE = "https://eventgrid.azure.net"
 
 _HEADER = {"alg": "HS256", "typ": "JWT"}
 
-# RFC 9562, section 5.5: the names below it are those of principals.
+# The namespace of UUIDs (RFC 9562, section 5.5) for principals' names.
 _CLIENT_IDS = uuid.UUID("6f1c4f2e-6a55-4c6e-9a0e-6d1b9c8a2e51")
 
 
 def client_id_of(principal: str) -> str:
-    """The client id of the user-assigned identity that a principal is."""
+    """Return the client id of a principal's user-assigned identity."""
     return str(uuid.uuid5(_CLIENT_IDS, principal))
 
 
 def principal_of(client_id: str, principals: Iterable[str]) -> str | None:
-    """The principal with a client id, None where none of them has it."""
+    """Return the principal with a client id; None if there is none."""
     return next((each for each in principals if client_id_of(each) == client_id), None)
 
 
 class InvalidTokenError(ValueError):
-    """The token was not issued here, or not for this, or has expired."""
+    """The token was not issued here, is for another audience, or has expired."""
 
 
 class TokenIssuer:
     """Issues and checks tokens.
 
     Args:
-        secret: the state folder's; the signing key is derived from it.
-        audiences: resources that tokens are issued for, without a trailing slash.
+        secret: a secret of the state folder, from which the signing key is derived.
+        audiences: the accepted audiences, without a trailing slash.
     """
 
     def __init__(self, secret: str, audiences: frozenset[str]) -> None:
@@ -60,12 +60,12 @@ class TokenIssuer:
         self._audiences = audiences
 
     def issue(self, resource: str, *, now: float, principal: str = APP) -> tuple[str, int]:
-        """A token for a resource and when it expires, epoch seconds.
+        """Return a token for a resource, and its expiry in epoch seconds.
 
         Args:
             resource: the audience.
             now: epoch seconds.
-            principal: of the table of role assignments.
+            principal: a principal of the table of role assignments.
         """
         expires_on = int(now) + TOKEN_LIFETIME_SECONDS
         claims = {"aud": _bare(resource), "oid": principal, "iat": int(now), "exp": expires_on}
@@ -73,13 +73,13 @@ class TokenIssuer:
         return f"{signed}.{self._signature(signed)}", expires_on
 
     def check(self, token: str, *, now: float) -> str:
-        """The principal of a valid token.
+        """Return the principal of a valid token.
 
         Raises:
-            InvalidTokenError: it is not valid. The message never contains the token.
+            InvalidTokenError: the token is not valid. The message never contains the token.
         """
         signed, _, signature = token.rpartition(".")
-        # As bytes: a header's text may hold what is not ASCII.
+        # As bytes, because compare_digest accepts only ASCII texts.
         given = signature.encode(errors="replace")
         if not hmac.compare_digest(self._signature(signed).encode(), given):
             raise InvalidTokenError("the token was not issued by this localazure")
@@ -95,10 +95,10 @@ class TokenIssuer:
 
 
 def unverified_claims(token: str) -> dict[str, Any]:
-    """The claims of a JSON web token, whoever issued it.
+    """Return the claims of a JSON web token, without a check of its signature.
 
     Raises:
-        InvalidTokenError: it is none. The message never contains the token.
+        InvalidTokenError: it is not a JSON web token. The message never contains it.
     """
     try:
         _, claims, _ = token.split(".")

@@ -1,9 +1,9 @@
-"""Runs one part as a process of its own: `python -m localazure.runtime.part NAME STATE`.
+"""Runs one part as a process: `python -m localazure.runtime.part NAME STATE`.
 
-A part has a module with `serve(environment)`, an async context manager: after entry the part
-listens, after exit everything is durable. The module is named here and not imported by the part's
-package: a process that needs one module of a part does not load the whole part. This module adds
-logging, the readiness message, SIGTERM, and the end of the process when the supervisor has died.
+A part has a module with `serve(environment)`, an async context manager: after entry, the part
+listens; after exit, everything is durable. This module knows its name, so that the part's package
+need not import it, and other parts' imports stay small. This module adds logging, the readiness
+message, SIGTERM, and the end of the process when the supervisor has died.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def main(name: str, state: Path) -> None:
         format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
     )
     serve: Serve = importlib.import_module(SERVICE_MODULES[name]).serve
-    # The error goes to the part's log, and the supervisor shows the end of it.
+    # The error goes to the part's log, of which the supervisor shows the last lines.
     with shown_without_traceback():
         asyncio.run(_live_and_end(serve, Environment.load(state)))
 

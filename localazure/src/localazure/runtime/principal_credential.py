@@ -1,4 +1,4 @@
-"""Credentials of localazure's own parts: tokens of a principal, as its identity gets them."""
+"""Credentials of localazure's parts: tokens of a principal, as its managed identity gets them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from localazure.runtime.identity import TokenIssuer
 
 
 class PrincipalCredential:
-    """A TokenCredential of the SDKs.
+    """A TokenCredential for the SDKs.
 
     Args:
-        environment: whose services take the tokens.
-        principal: of the table of role assignments.
+        environment: the environment whose services accept the tokens.
+        principal: a principal of the table of role assignments.
     """
 
     def __init__(self, environment: Environment, principal: str) -> None:
@@ -25,7 +25,7 @@ class PrincipalCredential:
         self._principal = principal
 
     def get_token(self, *scopes: str, **_options: Any) -> AccessToken:
-        """A new token for the first scope; it costs less than to keep one."""
+        """Return a new token for the first scope. Tokens are cheap, so none is cached."""
         token, expires_on = self._issuer.issue(
             scopes[0], now=time.time(), principal=self._principal
         )
@@ -33,20 +33,20 @@ class PrincipalCredential:
 
 
 class AsyncPrincipalCredential:
-    """The same for the asynchronous clients."""
+    """An AsyncTokenCredential for the SDKs; see `PrincipalCredential`."""
 
     def __init__(self, environment: Environment, principal: str) -> None:
         self._credential = PrincipalCredential(environment, principal)
 
     async def get_token(self, *scopes: str, **options: Any) -> AccessToken:
-        """A new token for the first scope."""
+        """Return a new token for the first scope."""
         return self._credential.get_token(*scopes, **options)
 
     async def close(self) -> None:
         """Nothing to close."""
 
     async def __aenter__(self) -> Self:
-        """Itself."""
+        """Return itself."""
         return self
 
     async def __aexit__(

@@ -1,13 +1,13 @@
-"""Role assignments: the table `infra/roles.json` of an app's folder, which its Bicep assigns, too.
+"""Role assignments: the table `infra/roles.json` in the app's folder, which its Bicep uses, too.
 
-An app without such a file may do everything, as with account keys. The files are read again when
-they have changed, since assignments come and go while services run.
+An app without this file has all permissions, as with account keys. Files that have changed are
+reloaded, because assignments may change while services run.
 
-`scopes.json` maps the names of scopes to resources of the laptop: `storageAccounts/NAME`,
+`scopes.json` maps the names of scopes to local resources: `storageAccounts/NAME`,
 `storageAccounts/NAME/containers/NAME`, `serviceBus`, `serviceBus/ENTITY`, `topics/NAME`,
-`workspace`, `subscription`, `userAssignedIdentities/NAME`. A role on a resource holds for what is
-below it. The file's `identities` maps the names of Event Grid topics to the principals that their
-identities are.
+`workspace`, `subscription`, `userAssignedIdentities/NAME`. A role on a resource applies to all
+resources below it. The file's `identities` maps the names of Event Grid topics to the principals
+of their identities.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Assignment(ConfigurationModel):
 
 
 class CustomRole(ConfigurationModel):
-    """A role that the table itself defines, by the actions that it allows."""
+    """A role that the table defines, with its allowed actions."""
 
     role: str
     actions: tuple[str, ...]
@@ -85,10 +85,10 @@ class _Scopes(ConfigurationModel):
 
 
 class RoleAssignments:
-    """The rows of a table, if there is one.
+    """The role assignments of a table, if it exists.
 
     Args:
-        table: the file of assignments.
+        table: the file with the assignments.
         scopes: the file that maps names of scopes to resources.
 
     Raises:
@@ -103,28 +103,28 @@ class RoleAssignments:
 
     @classmethod
     def of_environment(cls, environment: Environment) -> RoleAssignments:
-        """The table of the environment's app."""
+        """Return the role assignments of the environment's app."""
         return cls(environment.app / "infra" / "roles.json", environment.scopes_config)
 
     @property
     def are_enforced(self) -> bool:
-        """Whether there is a table."""
+        """Whether there is a table, so that services check roles."""
         return self._table.read() is not None
 
     @property
     def principals(self) -> frozenset[str]:
-        """The app, the clusters, and all others that have a role."""
+        """The app, the clusters, and all other principals with a role."""
         table = self._table.read()
         rows = () if table is None else table.assignments
         return frozenset({APP, CLUSTER, *(row.principal for row in rows)})
 
     def identity_of(self, topic: str) -> str:
-        """The principal that the identity of an Event Grid topic is; by default of its name."""
+        """Return the principal of an Event Grid topic's identity; by default, the topic's name."""
         scopes = self._scopes.read()
         return topic if scopes is None else scopes.identities.get(topic, topic)
 
     def roles(self, principal: str, resource: str) -> Collection[str] | None:
-        """Names of a principal's roles on a resource or above it; None if there is no table."""
+        """Return a principal's roles on a resource or above it; None if there is no table."""
         table = self._table.read()
         if table is None:
             return None
@@ -138,7 +138,7 @@ class RoleAssignments:
         }
 
     def custom_actions(self, principal: str, resource: str) -> Collection[str]:
-        """Actions, in lower case, that custom roles of a principal allow on a resource."""
+        """Return lower-case actions that a principal's custom roles allow on a resource."""
         table, roles = self._table.read(), self.roles(principal, resource)
         if table is None or roles is None:
             return ()
@@ -150,7 +150,7 @@ class RoleAssignments:
         }
 
     def permit(self, principal: str, resource: str, action: str) -> bool:
-        """Whether a data action on a resource is allowed, as it is where there is no table."""
+        """Whether a data action on a resource is allowed. Without a table, all actions are."""
         roles = self.roles(principal, resource)
         return roles is None or any(
             fnmatchcase(action, pattern) for role in roles for pattern in DATA_ROLES.get(role, ())

@@ -1,15 +1,15 @@
-"""The supervisor of `localazure up`: prepares the environment and keeps every part running.
+"""The supervisor of `localazure up`: prepares the environment and keeps all parts running.
 
 1. Lock the state folder; a second `up` on it is refused with the first one's process id. The parts
-   hold the lock too, so that no second set starts while the first one is still ending.
-2. Take ports and keys from the state folder, or draw them; name a port that is in use.
-3. Start every service as a process and wait until all are ready; then the Functions host, if the
-   folder has an app.
-4. Write `endpoints.json`; restart a part that dies, with growing pauses.
-5. On SIGINT or SIGTERM end the Functions host, then the services together, each gracefully, and
-   leave no process.
+   hold the lock, too, so that no new parts start while old ones are still stopping.
+2. Load ports and keys from the state folder, or draw them; fail if a port is in use.
+3. Start each service as a process and wait until all are ready; then start the Functions host, if
+   the folder has an app.
+4. Write `endpoints.json`; restart a part that dies, with increasing pauses.
+5. On SIGINT or SIGTERM, stop the Functions host, then all services, each gracefully, and leave no
+   process.
 
-If the supervisor itself is killed, its parts read the end of their stdin and end too.
+If the supervisor is killed, its parts read the end of their stdin, and stop, too.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ from localazure.runtime.part import READY_FD_VARIABLE
 
 DEFAULT_PORT_BASE = 7070
 SERVICES = ("telemetry", "storage", "servicebus", "eventgrid", "machinelearning")
-FUNCTIONS = "functions"  # starts after the services, and is the first to stop
-# A part needs a few seconds; on a machine with fifteen busy programs for each core, over a minute.
+FUNCTIONS = "functions"  # starts after the services and stops before them
+# A part needs a few seconds; with fifteen busy processes per core, more than a minute.
 READY_TIMEOUT_SECONDS = 180.0
-# A part ends its own children and drains; the Functions host has in-flight invocations.
+# A part stops its children and drains; the Functions host waits for running invocations.
 STOP_TIMEOUT_SECONDS = 20.0
 RESTART_PAUSES_SECONDS = (0.0, 1.0, 2.0, 5.0, 10.0)
-# A part that ran this long has recovered: its next restart begins with the first pause.
+# A part that ran this long has recovered: its next restart has the first pause.
 HEALTHY_AFTER_SECONDS = 60.0
 LOCK_POLL_SECONDS = 0.1
 LOG_TAIL_LINES = 20
@@ -70,31 +70,31 @@ class Options:
     app: Path
     state: Path
     port_base: int | None
-    """None keeps the state folder's ports (at first the default ones); 0 takes free ones."""
+    """None: the state folder's ports, or the default ones; 0: free ports."""
     config: Path
-    """The folder of the parts' files; a missing file declares nothing."""
+    """The folder with the parts' files; a missing file declares nothing."""
     app_settings: Path
     hosts: int = 1
-    """Functions hosts, on one port and one task hub."""
+    """The number of Functions hosts, on one port and one task hub."""
 
 
 def find_config(app: Path) -> Path:
-    """The folder that describes an app's local cloud: `infra/local`, or `.localazure/config`."""
+    """Return the folder that configures an app's parts: `infra/local`, or `.localazure/config`."""
     local = app / "infra" / "local"
     return local if local.is_dir() else app / ".localazure" / "config"
 
 
 @contextlib.asynccontextmanager
 async def lock_state(state: Path, notify: Callable[[str], None]) -> AsyncGenerator[int]:
-    """Lock a state folder until the context, and every process that inherits the lock, has ended.
+    """Lock a state folder until the context and all processes that inherit the lock have ended.
 
-    If its owner was killed and its parts are still ending, wait for them.
+    If the owner was killed and its parts are still stopping, wait for them.
 
     Yields:
-        The descriptor that holds the lock.
+        The file descriptor of the lock.
 
     Raises:
-        StartError: another process owns it.
+        StartError: another process holds the lock.
     """
     make_state_folder(state)
     deadline = time.monotonic() + STOP_TIMEOUT_SECONDS
@@ -118,7 +118,7 @@ async def lock_state(state: Path, notify: Callable[[str], None]) -> AsyncGenerat
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs; a zombie does not."""
+    """Whether a process runs; False for a zombie."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -126,7 +126,7 @@ def is_alive(pid: int) -> bool:
 
 
 def draw_environment(options: Options) -> Environment:
-    """The environment of the state folder, updated with the options of the command line.
+    """Return the state folder's environment, updated with the command-line options.
 
     Raises:
         StartError: a port is in use; the message names it and the part that uses it.
@@ -149,7 +149,7 @@ def draw_environment(options: Options) -> Environment:
         environment = replace(environment, service_bus_host=free_address(AMQPS_PORT))
     else:
         environment = replace(environment, keys=known.keys, service_bus_host=known.service_bus_host)
-    # Of the clients with an identity, which know no other port.
+    # Clients with an identity always use this port.
     host = environment.service_bus_host
     _refuse_in_use("service_bus", host, AMQPS_PORT, "such as another localazure")
     return replace(environment, app_settings=expand_app_settings(environment, options.app_settings))
@@ -169,10 +169,10 @@ class PartProcess:
     """The process of one part.
 
     Args:
-        name: of the part; one of several of a kind has a number behind it (`functions-2`).
+        name: the part's name, with a number if there are several (`functions-2`).
         state: the state folder.
-        lock: the descriptor that holds its lock.
-        variables: of the process environment, beside the supervisor's own.
+        lock: the file descriptor of the state folder's lock.
+        variables: environment variables to add to the supervisor's.
     """
 
     def __init__(
@@ -187,14 +187,14 @@ class PartProcess:
 
     @property
     def log_path(self) -> Path:
-        """The file with its output."""
+        """The file with the part's output."""
         return self.state / "logs" / f"{self.name}.log"
 
     async def start(self) -> None:
-        """Start it and wait until it is ready.
+        """Start the part and wait until it is ready.
 
         Raises:
-            StartError: it ended, or was not ready in time; the message holds the end of its log.
+            StartError: it ended, or was not ready in time. The message has the end of its log.
         """
         self.log_path.parent.mkdir(exist_ok=True)
         ready, announce = os.pipe()
@@ -203,7 +203,7 @@ class PartProcess:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 *("-m", "localazure.runtime.part", self.name.partition("-")[0], str(self.state)),
-                stdin=asyncio.subprocess.PIPE,  # its end notifies the part of our death
+                stdin=asyncio.subprocess.PIPE,  # its end tells the part that the supervisor died
                 stdout=log,
                 stderr=log,
                 pass_fds=(announce, self._lock),
@@ -213,7 +213,7 @@ class PartProcess:
                     READY_FD_VARIABLE: str(announce),
                     "PYTHONUNBUFFERED": "1",
                 },
-                # Ctrl-C is for the supervisor, which then ends the host before the services.
+                # Ctrl-C goes only to the supervisor, which stops the host before the services.
                 start_new_session=True,
             )
         os.close(announce)
@@ -230,17 +230,17 @@ class PartProcess:
             raise StartError(f"{self.name} did not start:\n{self.log_tail()}")
 
     async def ended(self) -> int:
-        """Wait for its end; the exit status, negative for a signal."""
+        """Wait for the part's end; return the exit status, negative for a signal."""
         assert self._process is not None
         return await self._process.wait()
 
     async def stop(self) -> None:
-        """End it by SIGTERM, or by SIGKILL if that takes too long."""
+        """Stop the part with SIGTERM, or with SIGKILL after a timeout."""
         if self._process is not None:
             await end(self._process, within_seconds=STOP_TIMEOUT_SECONDS)
 
     def log_tail(self) -> str:
-        """The end of its log since the last start."""
+        """Return the last lines of the part's log since its last start."""
         with self.log_path.open("rb") as log:
             log.seek(self._log_start_bytes)
             lines = log.read().decode(errors="replace").splitlines()
@@ -250,10 +250,10 @@ class PartProcess:
 
 
 async def _read_ready(descriptor: int) -> bool:
-    """Whether the part became ready; False if it died.
+    """Wait until the part is ready. Returns False if it died.
 
     Raises:
-        TimeoutError: it took longer than `READY_TIMEOUT_SECONDS`.
+        TimeoutError: the part took longer than `READY_TIMEOUT_SECONDS`.
     """
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
@@ -270,7 +270,7 @@ async def _read_ready(descriptor: int) -> bool:
 async def running(
     options: Options, notify: Callable[[str], None]
 ) -> AsyncGenerator[tuple[Environment, asyncio.Task[None]]]:
-    """Run all parts while the context lasts; they are ready when it begins.
+    """Run all parts while the context lasts. They are ready when it starts.
 
     Yields:
         The environment, and a task that keeps the parts running and fails with a `StartError` when
@@ -285,7 +285,7 @@ async def running(
         environment.save()
         endpoints = options.state / "endpoints.json"
         endpoints.unlink(missing_ok=True)
-        # aiohttp reads the roots when it is imported, which is before the app's settings.
+        # aiohttp reads the roots at its import, before the app's settings are applied.
         roots = {"SSL_CERT_FILE": str(environment.ca_bundle)}
         services = [PartProcess(name, options.state, lock) for name in SERVICES]
         hosts = [
@@ -335,10 +335,10 @@ async def keep_part_running(
     notify: Callable[[str], None],
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> None:
-    """Start a part again whenever it has ended, until cancelled.
+    """Restart a part each time it ends, until canceled.
 
     Raises:
-        StartError: it died again soon after every pause.
+        StartError: the part died soon after each of its restarts.
     """
     deaths = 0
     while True:
@@ -364,4 +364,4 @@ async def keep_part_running(
         try:
             await _start(part, notify)
         except StartError as error:
-            notify(str(error))  # counts as a death: `ended` returns at once
+            notify(str(error))  # counted in the next round, where `ended` returns at once

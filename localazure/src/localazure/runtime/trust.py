@@ -1,8 +1,8 @@
-"""Lets the SDKs of this process trust the servers of a state folder.
+"""Makes the SDKs in this process trust the servers of a state folder.
 
-`requests`, aiohttp and Python's own TLS read the file that an environment variable names (see
-`localazure.machinelearning.client_settings`). azure-servicebus takes certifi's file without a
-question, and certifi has no setting for another one.
+`requests`, aiohttp and Python's TLS read the file that an environment variable names (see
+`localazure.machinelearning.client_settings`). azure-servicebus always uses certifi's file, and
+certifi has no setting for another one.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import certifi
 
 @contextlib.contextmanager
 def trusted(bundle: Path) -> Generator[None]:
-    """Have certifi name another file of roots while the context lasts.
+    """Make certifi return another file of roots while the context lasts.
 
     Args:
-        bundle: `Environment.ca_bundle`, which has certifi's own roots, too.
+        bundle: `Environment.ca_bundle`, which includes certifi's roots.
     """
     original = certifi.where
     certifi.where = lambda: str(bundle)

@@ -1,13 +1,13 @@
-"""Points at which a crash test ends its process, as kill -9 does.
+"""Points at which a crash test ends its process like kill -9.
 
-Only code of the same process can arm a point; no setting and no environment variable can. A point
-that is not armed costs one look-up.
+Only code of the same process can arm a point; no setting or environment variable does. A point that
+is not armed costs one look-up.
 
 Label | the process dies
 --- | ---
-`commit:before` | with transactions handed in, none of them in the file
-`commit:within` | with all of them run, the commit not written
-`commit:after` | with the commit on disk, before any caller is notified
+`commit:before` | after transactions were submitted, before any of them runs
+`commit:within` | after all of them ran, before the commit
+`commit:after` | after the commit is on disk, before any caller is notified
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ COMMIT_POINTS: Final = (COMMIT_BEFORE, COMMIT_WITHIN, COMMIT_AFTER)
 
 
 _armed: dict[str, int] = {}
-"""The label of the armed point, and how many passes are left."""
+"""The label of the armed point, and the number of passes left."""
 
 
 def arm(label: str, passes: int) -> None:
-    """End this process when it reaches the point `label` for the `passes`-th time from now.
+    """End this process when it passes the point `label` for the `passes`-th time from now.
 
     Args:
-        label: one of this module's, or of the test's own.
-        passes: 1 is the next time.
+        label: a label of this module or of the test.
+        passes: 1: the next time.
     """
     _armed.clear()
     _armed[label] = passes

@@ -1,13 +1,13 @@
-"""SQLite with group commit: many small durable transactions for the price of a few fsyncs.
+"""SQLite with group commit: many small durable transactions with few fsyncs.
 
-One thread owns the only writing connection. It takes all waiting transactions, runs each in a
-savepoint of its own, commits them together, and then notifies their callers: a transaction that was
-awaited is on disk (WAL, `synchronous=FULL`: it survives power loss, not only kill -9).
+One thread owns the only writing connection. It takes all waiting transactions, runs each in its own
+savepoint, commits them together, and then notifies their callers. An awaited transaction is on disk
+(WAL, `synchronous=FULL`: it survives power loss, not only kill -9).
 
-Without fsync a commit takes less time than handing it to a thread, so it is made at once, on the
+Without fsync, a commit takes less time than a switch to a thread, so it is made at once, on the
 event loop.
 
-A file has one owner at a time, since its users keep its contents in memory; unless they share it.
+A file has one owner at a time, because owners cache its contents; except if `is_shared`.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ Transaction = Callable[[sqlite3.Connection], T]
 _Job = tuple[Transaction[Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop, "Lane | None"]
 _Outcome = tuple[_Job, Any, BaseException | None]
 
-# How long a transaction without a waiting caller may wait for others to share its commit.
+# How long a patient transaction waits for others to share its commit.
 PATIENCE_SECONDS = 0.002
 
 _DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 
-# Bounds how long the first of a burst waits for the last of it.
+# Limits how long the first transaction of a burst waits for the last one.
 MAX_TRANSACTIONS_PER_COMMIT = 1000
 
 
 def connect(path: Path, *, is_fsynced: bool = True) -> sqlite3.Connection:
-    """A connection in WAL mode, transactions opened by hand; see `Database`."""
+    """Open a connection in WAL mode, without implicit transactions; see `Database`."""
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     connection.row_factory = sqlite3.Row
     try:
@@ -56,10 +56,10 @@ def connect(path: Path, *, is_fsynced: bool = True) -> sqlite3.Connection:
 
 
 def migrate(connection: sqlite3.Connection, migrations: Sequence[str]) -> None:
-    """Bring the schema up to date: `migrations[n]` is the SQL that leads from version n to n+1.
+    """Bring the schema up to date: `migrations[n]` is the SQL script from version n to n+1.
 
     Raises:
-        DatabaseUnusable: a later version wrote it.
+        DatabaseUnusable: a later version of localazure wrote the file.
     """
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version > len(migrations):
@@ -73,18 +73,18 @@ def migrate(connection: sqlite3.Connection, migrations: Sequence[str]) -> None:
 
 
 class Refused(Exception):
-    """A transaction was refused and changed nothing; later transactions of its lane are run."""
+    """A transaction was refused and changed nothing. Later transactions of its lane run."""
 
 
 class LaneBroken(Exception):
-    """An earlier transaction of the same lane failed, so that this one was not run."""
+    """The transaction was not run, because an earlier one of the same lane failed."""
 
 
 class Lane:
-    """A sequence of transactions, each submitted before the earlier ones are durable.
+    """A sequence of transactions that are submitted before the earlier ones are durable.
 
-    A transaction is durable only if all earlier ones are. After one fails (with anything but
-    `Refused`), no later one of the lane is run. The lane stays broken; use a new one.
+    A transaction is durable only if all earlier ones are. After one fails (with any exception but
+    `Refused`), no later one of the lane runs. The lane stays broken; use a new one.
     """
 
     def __init__(self) -> None:
@@ -92,27 +92,27 @@ class Lane:
 
 
 class DatabaseInUse(StartError):
-    """Another process, or another part of this one, has the file open for writing."""
+    """Another process, or another `Database` of this one, owns the file."""
 
 
 class DatabaseUnusable(StartError):
-    """The file is damaged, or was written by a later version; it is left as it is."""
+    """The file is damaged, or a later version wrote it. It was not changed."""
 
 
 class Database:
-    """One SQLite file, written by group commit and read at once from the event loop.
+    """One SQLite file with group commit, and with blocking reads on the event loop.
 
     Args:
-        path: the file; it and its folder are made when missing. `<path>.lock` names its owner.
+        path: the file; it and its folder are created if missing. `<path>.lock` names its owner.
         migrations: see `migrate`.
-        is_fsynced: whether a commit survives the death of the machine, too, and not only of the
-            process. An fsync takes a millisecond or two: another thread commits then.
-        is_shared: whether other processes may write it at the same time, if they say so, too. Each
-            transaction reads what it builds upon; SQLite's lock keeps them apart.
+        is_fsynced: whether a commit survives not only a crash of the process but also one of the
+        machine. An fsync takes a millisecond or two, so commits are made in a thread then.
+        is_shared: whether processes that all set this may write the file at the same time. Their
+        transactions must read all data that they depend on; SQLite's lock serializes them.
 
     Raises:
-        DatabaseInUse: it has another owner; names it and says what to do.
-        DatabaseUnusable: it cannot be read by this version, or at all.
+        DatabaseInUse: the file has another owner, which the message names.
+        DatabaseUnusable: the file is damaged, or a later version wrote it.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class Database:
             ) from None
         opened: list[sqlite3.Connection] = []
         try:
-            # Of several that share it, one makes it.
+            # Only one of the processes that share a file creates it.
             opening = path.with_name(f"{path.name}.opening")
             with owner_lock.wait_for(opening) if is_shared else contextlib.nullcontext():
                 opened.append(connect(path, is_fsynced=is_fsynced))
@@ -163,24 +163,24 @@ class Database:
     async def write(self, transaction: Transaction[T]) -> T:
         """Run a transaction and return its result once it is durable.
 
-        An exception that it raises rolls back this transaction only, and is raised here.
+        If the transaction raises an exception, only this transaction is rolled back.
         """
         return await self.submit(transaction)
 
     def submit(
         self, transaction: Transaction[T], lane: Lane | None = None, *, is_patient: bool = False
     ) -> asyncio.Future[T]:
-        """Submit a transaction; the future has what `write` would return or raise.
+        """Submit a transaction. The future has the result or exception of `write`.
 
-        Transactions are run in the order of submission.
+        Transactions run in the order of submission.
 
         Args:
-            transaction: what to run.
-            lane: what it builds upon.
+            transaction: the transaction to run.
+            lane: the transactions that it depends on.
             is_patient: no caller waits for it, so it may be committed with the next one, at most
-                PATIENCE_SECONDS later. From one event loop only.
+            PATIENCE_SECONDS later. Only one event loop may use this.
         """
-        if self._closed:  # the future would never be resolved
+        if self._closed:  # no thread would resolve the future
             raise sqlite3.ProgrammingError("the database is closed")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
@@ -205,7 +205,7 @@ class Database:
             self._patience = None
 
     def read(self, sql: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> list[sqlite3.Row]:
-        """Rows of a query over everything committed so far. Short queries only: it blocks."""
+        """Return the rows of a query over committed data. It blocks, so use short queries only."""
         return self._reader.execute(sql, parameters).fetchall()
 
     def close(self) -> None:
@@ -272,12 +272,12 @@ class Database:
 
 
 def _notify(outcomes: list[_Outcome]) -> None:
-    # One wake-up for a run of callers of the same loop, not one each.
+    # One wake-up for each event loop, not one for each caller.
     for loop in {job[2] for job, _, _ in outcomes}:
         mine = [outcome for outcome in outcomes if outcome[0][2] is loop]
         try:
             loop.call_soon_threadsafe(_resolve, mine)
-        except RuntimeError:  # the loop is closed: no caller is left
+        except RuntimeError:  # the loop is closed and has no callers
             continue
 
 

@@ -1,4 +1,4 @@
-"""Reads by SQL, from committed data or within a transaction."""
+"""SQL queries of committed data or within a transaction."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 Query = Callable[[str, Sequence[Any]], list[sqlite3.Row]]
-"""`Database.read`, or the same within a transaction (`querying`)."""
+"""`Database.read`, or a read within a transaction (`querying`)."""
 
 
 def querying(connection: sqlite3.Connection) -> Query:
-    """Reads within a transaction."""
+    """Return a function that reads within a transaction."""
     return lambda sql, parameters: connection.execute(sql, parameters).fetchall()

@@ -1,7 +1,7 @@
 """`context.call_http`: the built-in HTTP activity.
 
 After a 202 with a Location, this address is polled until the response is final. The next poll
-replaces the activity's input in the store: a crash neither repeats the first request nor loses it.
+replaces the activity's input in the store, so polling continues after a crash.
 https://learn.microsoft.com/azure/azure-functions/durable/durable-functions-http-features
 """
 
