@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from rich.console import Console
@@ -43,13 +43,7 @@ class Report:
         keys = ("id", "pipeline", "attempt", "state", "dataset_version", "job")
         return {
             "stories": [
-                {
-                    "name": story.name,
-                    "ok": story.ok,
-                    "seconds": round(story.seconds, 1),
-                    "facts": story.facts,
-                }
-                for story in self.stories
+                {**asdict(story), "seconds": round(story.seconds, 1)} for story in self.stories
             ],
             "runs": [{key: run[key] for key in keys} for run in self.runs],
             "models": self.models,

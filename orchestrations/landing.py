@@ -170,7 +170,8 @@ class _Batch:
                 )
             if isinstance(decision, List):
                 try:
-                    dataset = yield from self.freeze()
+                    partition = self.request.partition
+                    dataset = yield from freeze(self.context, self.pipeline, partition)
                 except InvalidManifest as error:
                     return error
                 decision = self.judge_listing(dataset)
@@ -198,16 +199,8 @@ class _Batch:
 
     def read_activity(self) -> Generator[Any, Any, ZoneActivity]:
         """The newest event and the marker."""
-        return (
-            yield from call(
-                self.context,
-                ReadZoneActivity(pipeline=self.pipeline, partition=self.request.partition),
-            )
-        )
-
-    def freeze(self) -> Generator[Any, Any, Dataset | None]:
-        """One listing of the zone, written as a manifest; see `freezing.freeze`."""
-        return (yield from freeze(self.context, self.pipeline, self.request.partition))
+        request = ReadZoneActivity(pipeline=self.pipeline, partition=self.request.partition)
+        return (yield from call(self.context, request))
 
     def alert_overdue(self) -> Generator[Any, Any, None]:
         """Step 4. One alert for all openings since the last batch: it has one id."""

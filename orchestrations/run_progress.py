@@ -11,8 +11,7 @@ from typing import Any
 from azure.durable_functions import DurableOrchestrationContext
 
 from orchestrations.activities import Pending, Step, call, wait_for_all
-from orchestrations.contracts.base import ActivityRequest, Done, Failure, Result
-from orchestrations.contracts.lineage import Redrive
+from orchestrations.contracts.base import ActivityRequest, Contract, Done, Result
 from orchestrations.contracts.notifications import (
     Notification,
     PublishNotification,
@@ -140,9 +139,9 @@ def fit_status(status: RunStatus) -> RunStatus:
         limit //= 2
         status = status.model_copy(
             update={
-                "error": _cut(status.error, limit),
+                "error": _cut(status.error, limit, "message"),
                 "reason": status.reason and shorten(status.reason, limit),
-                "redrive": _cut_redrive(status.redrive, limit),
+                "redrive": _cut(status.redrive, limit, "by", "reason"),
             }
         )
     return status
@@ -153,18 +152,11 @@ def status_bytes(status: RunStatus) -> int:
     return 2 * len(json.dumps(status.to_dict()))
 
 
-def _cut(error: Failure | None, limit_characters: int) -> Failure | None:
-    if error is None:
+def _cut(part: Contract | None, limit_characters: int, *texts: str) -> Contract | None:
+    if part is None:
         return None
-    return error.model_copy(update={"message": shorten(error.message, limit_characters)})
-
-
-def _cut_redrive(redrive: Redrive | None, limit_characters: int) -> Redrive | None:
-    if redrive is None:
-        return None
-    texts = {"by": redrive.by, "reason": redrive.reason}
-    return redrive.model_copy(
-        update={name: shorten(text, limit_characters) for name, text in texts.items()}
+    return part.model_copy(
+        update={name: shorten(getattr(part, name), limit_characters) for name in texts}
     )
 
 

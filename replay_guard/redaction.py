@@ -15,6 +15,7 @@ the orchestrator passed them, so the layers are removed here:
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Callable
@@ -148,16 +149,14 @@ def _layer(stored: Any) -> Any:
 
 
 def _is_array_of_one_json_text(value: Any) -> bool:
-    if not isinstance(value, list) or len(cast("list[Any]", value)) != 1:
-        return False
-    text = cast("list[Any]", value)[0]
-    if not isinstance(text, str):
-        return False
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True
+    match value:
+        case [str(text)]:
+            with contextlib.suppress(ValueError):
+                json.loads(text)
+                return True
+        case _:
+            pass
+    return False
 
 
 def _in_full(key: str, value: Any) -> Document:

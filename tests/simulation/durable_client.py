@@ -12,7 +12,7 @@ from azure.durable_functions import OrchestrationRuntimeStatus
 from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 
 from tests.simulation.network import Network, Unavailable
-from tests.simulation.task_hub import HubInstance, TaskHub
+from tests.simulation.task_hub import TaskHub
 
 PAGE_INSTANCES = 100
 Result = TypeVar("Result")
@@ -80,22 +80,20 @@ class DurableClient:
         instance = self._hub.instances.get(name)
         if instance is None:
             return DurableOrchestrationStatus.from_json("")
-        return DurableOrchestrationStatus.from_json(_document(instance, show_input=show_input))
+        execution = instance.execution
+        return DurableOrchestrationStatus.from_json(
+            {
+                "name": execution.name,
+                "instanceId": instance.id,
+                "createdTime": instance.created_at.isoformat(),
+                "lastUpdatedTime": instance.last_updated_at.isoformat(),
+                "input": json.loads(execution.input_json or "null") if show_input else None,
+                "output": instance.output,
+                "runtimeStatus": instance.status.value,
+                "customStatus": instance.custom_status,
+            }
+        )
 
 
 class DurableClientError(Exception):
     """The SDK raises a bare Exception; this one is told from a mistake by its type."""
-
-
-def _document(instance: HubInstance, *, show_input: bool) -> dict[str, Any]:
-    execution = instance.execution
-    return {
-        "name": execution.name,
-        "instanceId": instance.id,
-        "createdTime": instance.created_at.isoformat(),
-        "lastUpdatedTime": instance.last_updated_at.isoformat(),
-        "input": json.loads(execution.input_json or "null") if show_input else None,
-        "output": instance.output,
-        "runtimeStatus": instance.status.value,
-        "customStatus": instance.custom_status,
-    }

@@ -141,15 +141,20 @@ def test_without_requests_a_step_goes_on_until_a_person_promotes_it() -> None:
     assert endpoint.driver.instances[ID].generations > 3, "a long wait continues as new"
 
 
-def test_a_newer_model_supersedes_while_baking_and_while_waiting() -> None:
-    baking = Endpoint(superseded_at=3600)
-    assert baking.roll_out().state == "superseded"
-    assert baking.traffic == EndpointTraffic(traffic={"model-1": 100})
-    assert baking.deployments == {"model-1"}
-    waiting = Endpoint(held_until=3600, superseded_at=1800)
-    assert waiting.roll_out().state == "superseded"
-    assert waiting.set_to == []
-    assert waiting.deployments == {"model-1"}
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(lambda: Endpoint(superseded_at=3600), id="while it bakes"),
+        pytest.param(lambda: Endpoint(held_until=3600, superseded_at=1800), id="while it waits"),
+        pytest.param(lambda: batch_endpoint(superseded_at=200), id="while its smoke job runs"),
+    ],
+)
+def test_a_newer_model_supersedes(make: Callable[[], Endpoint]) -> None:
+    endpoint = make()
+    assert endpoint.roll_out().state == "superseded"
+    assert not (endpoint.held_until and endpoint.set_to), "it never had the endpoint"
+    assert endpoint.traffic == EndpointTraffic(traffic={"model-1": 100})
+    assert endpoint.deployments == {"model-1"}
 
 
 def test_a_newer_model_ends_the_time_of_the_previous_deployment() -> None:
@@ -244,12 +249,6 @@ def test_a_person_rolls_back(make: Callable[[], Endpoint], at: float) -> None:
     assert endpoint.traffic == EndpointTraffic(traffic={"model-1": 100})
     assert endpoint.deployments == {"model-1"}
     assert endpoint.outcomes[-1].serving == "model-1"
-
-
-def test_a_newer_model_supersedes_a_batch_deployment_during_its_smoke_job() -> None:
-    endpoint = batch_endpoint(superseded_at=200)
-    assert endpoint.roll_out().state == "superseded"
-    assert endpoint.deployments == {"model-1"}
 
 
 def test_an_outage_of_the_endpoint_only_delays_a_rollback() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from orchestrations.errors import DeploymentRejected
 from tests.unit.orchestrations.simulated_endpoint import BATCH, Endpoint, batch_endpoint
 
 SMOKE_FAILED = DeploymentRejected("smoke job smoke-digits-live-model-2 is failed")
+WATCHED = BATCH.model_copy(update={"bake_minutes": 1})
 SHORT_STEPS = OnlineDeploy.model_validate(
     {
         "endpoint": "digits-live",
@@ -24,36 +26,18 @@ SHORT_STEPS = OnlineDeploy.model_validate(
 )
 
 
-def batch_goes_live() -> Endpoint:
-    return batch_endpoint(smoke_seconds=20, ready_after=5)
+BATCH_ENDPOINT = functools.partial(batch_endpoint, smoke_seconds=20, ready_after=5)
+ONLINE_ENDPOINT = functools.partial(Endpoint, deploy=SHORT_STEPS, ready_after=5)
 
 
-def batch_breaks_its_guard() -> Endpoint:
-    watched = BATCH.model_copy(update={"bake_minutes": 1})
-    endpoint = batch_endpoint(deploy=watched, smoke_seconds=20, ready_after=5)
-    endpoint.observe = lambda it: Observation(requests=1, failures=int(len(it.set_to) > 0))
-    return endpoint
+def failing_when_it_gets_traffic(endpoint: Endpoint) -> Observation:
+    return Observation(requests=100, failures=50 if endpoint.set_to else 0)
 
 
-def batch_fails_its_smoke_job() -> Endpoint:
-    return batch_endpoint(ready_after=5, refuse={"test_deployment": SMOKE_FAILED})
-
-
-def batch_is_rolled_back_by_a_person() -> Endpoint:
-    endpoint = batch_endpoint(smoke_seconds=20, ready_after=5)
+def rolled_back_by_a_person() -> Endpoint:
+    endpoint = BATCH_ENDPOINT()
     endpoint.decide(3600, "rollback", 1)
     return endpoint
-
-
-def online_goes_live() -> Endpoint:
-    return Endpoint(deploy=SHORT_STEPS, ready_after=5)
-
-
-def online_breaks_a_guard() -> Endpoint:
-    def failing(_: Endpoint) -> Observation:
-        return Observation(requests=100, failures=50)
-
-    return Endpoint(deploy=SHORT_STEPS, ready_after=5, observe=failing)
 
 
 def result_of(endpoint: Endpoint) -> dict[str, Any]:
@@ -77,12 +61,21 @@ def result_of(endpoint: Endpoint) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("begin", "state"),
     [
-        (batch_goes_live, "finished"),
-        (batch_breaks_its_guard, "rolled_back"),
-        (batch_fails_its_smoke_job, "rolled_back"),
-        (batch_is_rolled_back_by_a_person, "rolled_back"),
-        (online_goes_live, "finished"),
-        (online_breaks_a_guard, "rolled_back"),
+        (BATCH_ENDPOINT, "finished"),
+        (
+            functools.partial(BATCH_ENDPOINT, deploy=WATCHED, observe=failing_when_it_gets_traffic),
+            "rolled_back",
+        ),
+        (
+            functools.partial(BATCH_ENDPOINT, refuse={"test_deployment": SMOKE_FAILED}),
+            "rolled_back",
+        ),
+        (rolled_back_by_a_person, "rolled_back"),
+        (ONLINE_ENDPOINT, "finished"),
+        (
+            functools.partial(ONLINE_ENDPOINT, observe=failing_when_it_gets_traffic),
+            "rolled_back",
+        ),
     ],
 )
 def test_a_rollout_ends_as_it_would_have_wherever_the_host_dies(

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 from typing import get_args
 
-import pytest
-
 from orchestrations.contracts.notifications import RunNotificationKind
 from orchestrations.contracts.runs import RunState
 from orchestrations.transitions import (
@@ -34,8 +32,3 @@ def test_every_end_is_notified_and_one_can_be_reached_from_everywhere() -> None:
     for state in set(get_args(RunState)) - TERMINAL_RUN_STATES:
         assert follow(state, "retry_scheduled").target == "retrying"
         assert follow(state, "permanent_error").target == "rejected"
-
-
-def test_an_event_that_a_state_does_not_know_is_a_mistake() -> None:
-    with pytest.raises(KeyError):
-        follow("succeeded", "gate_met")

@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from orchestrations.capacity import accounts
 from orchestrations.contracts.costs import MonthlyCost, RunCost
 from tests.unit.orchestrations.capacity.examples import (
-    START,
     Cluster,
     an_admission,
     queues,
@@ -77,9 +76,3 @@ def test_the_same_run_again_costs_nothing_more() -> None:
     )
     assert accounts.settle(once, "a", cost) == once
     assert spent(cluster) == [("2026-11", "vision", "digits", 2, 180)]
-
-
-def test_months_are_those_of_utc() -> None:
-    assert accounts.months(datetime(2026, 3, 1, tzinfo=UTC)) == ("2026-03", "2026-02")
-    assert accounts.months(datetime(2026, 1, 31, 23, tzinfo=UTC)) == ("2026-01", "2025-12")
-    assert accounts.months(START)[0] == "2026-11"

@@ -46,12 +46,6 @@ def test_more_nodes_that_pay_keep_their_place() -> None:
     assert ranked.reason is None
 
 
-def test_an_order_that_is_right_already_needs_no_reason() -> None:
-    runs = [measured(TALL, 4000, 4), measured(WIDE, 400, 4)]
-    ranked = rank([TALL, WIDE], runs, minimum_efficiency=0.8)
-    assert (ranked.options, ranked.reason) == ((TALL, WIDE), None)
-
-
 def test_one_slow_run_is_outvoted_by_the_others() -> None:
     wide = [measured(WIDE, speed, 4) for speed in (3900, 400, 3900)]
     ranked = rank([WIDE, TALL], [measured(TALL, 4000, 4), *wide], minimum_efficiency=0.8)
