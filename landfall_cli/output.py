@@ -122,15 +122,12 @@ def relative(moment: datetime, now: datetime) -> str:
 def duration(span: timedelta) -> str:
     """A duration in its two largest units, in the API's format."""
     seconds = round(span.total_seconds())
-    for index, (name, size) in enumerate(_UNITS):
-        if seconds >= size:
-            text = f"{seconds // size} {name}"
-            if index + 1 < len(_UNITS):
-                following, following_size = _UNITS[index + 1]
-                second = seconds % size // following_size
-                text += f" {second} {following}" if second else ""
-            return text
-    return "0 s"
+    counts: list[tuple[int, str]] = []
+    for name, size in _UNITS:
+        count, seconds = divmod(seconds, size)
+        if count or counts:
+            counts.append((count, name))
+    return " ".join(f"{count} {name}" for count, name in counts[:2] if count) or "0 s"
 
 
 def cost(run: Mapping[str, Any]) -> str | None:

@@ -17,7 +17,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,15 +33,6 @@ APPS = Path(__file__).parent / "apps"
 KEY = "a system key/with+odd=characters"
 DURABLE = "/runtime/webhooks/durabletask"
 DEADLINE_SECONDS = 60.0
-
-
-@dataclass(frozen=True)
-class Exports:
-    """The exports of an app: with inputs hashed, with inputs, and while it still ran."""
-
-    hashed: Path
-    in_full: Path
-    running: Path
 
 
 Ran = subprocess.CompletedProcess[str]
@@ -137,10 +127,9 @@ PLAYS = {
 }
 
 
-async def run_and_export(folder: Path) -> dict[str, Exports]:
-    exports: dict[str, Exports] = {}
+async def run_and_export(folder: Path) -> None:
+    """The exports of each app: while it still ran, with inputs hashed, and with inputs."""
     for name, play in PLAYS.items():
-        exports[name] = Exports(*(folder / name / kind for kind in ("hashed", "full", "running")))
         keys = KeyRing(master="master", host="host", system=KEY)
         async with (
             run_app(
@@ -153,19 +142,16 @@ async def run_and_export(folder: Path) -> dict[str, Exports]:
             aiohttp.ClientSession(host.base_url, headers={"x-functions-key": KEY}) as client,
         ):
             url = str(host.base_url)
-
-            async def export_running(url: str = url, to: Path = exports[name].running) -> None:
-                await export(url, to)
-
-            await play(client, export_running)
-            await export(url, exports[name].hashed)
-            await export(url, exports[name].in_full, "--with-inputs")
-    return exports
+            await play(client, functools.partial(export, url, folder / name / "running"))
+            await export(url, folder / name / "hashed")
+            await export(url, folder / name / "in_full", "--with-inputs")
 
 
 @pytest.fixture(scope="module")
-def exports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Exports]:
-    return asyncio.run(run_and_export(tmp_path_factory.mktemp("exports")))
+def exports(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("exports")
+    asyncio.run(run_and_export(folder))
+    return folder
 
 
 def check(app: Path, folder: Path, run: Callable[..., Ran] = guard_here) -> Ran:
@@ -174,10 +160,10 @@ def check(app: Path, folder: Path, run: Callable[..., Ran] = guard_here) -> Ran:
 
 @pytest.mark.parametrize("name", PLAYS)
 @pytest.mark.parametrize("kind", ["hashed", "in_full", "running"])
-def test_unchanged_code_fits(exports: dict[str, Exports], name: str, kind: str) -> None:
+def test_unchanged_code_fits(exports: Path, name: str, kind: str) -> None:
     # One of each app by the command line as people call it.
     run = guard if kind == "running" else guard_here
-    ran = check(APPS / name, getattr(exports[name], kind), run)
+    ran = check(APPS / name, exports / name / kind, run)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "0 differs, 0 cannot check" in ran.stdout
     unrecorded = [line for line in ran.stdout.splitlines() if line.startswith("not compared")]
@@ -186,16 +172,16 @@ def test_unchanged_code_fits(exports: dict[str, Exports], name: str, kind: str) 
     assert len(unrecorded) == (2 if name == "fan_out" else 0)
 
 
-def test_inputs_and_outputs_are_hashed_unless_asked_for(exports: dict[str, Exports]) -> None:
+def test_inputs_and_outputs_are_hashed_unless_asked_for(exports: Path) -> None:
     hashed, in_full = (
         next(folder.glob("*.json")).read_text()
-        for folder in (exports["chaining"].hashed, exports["chaining"].in_full)
+        for folder in (exports / "chaining" / "hashed", exports / "chaining" / "in_full")
     )
     # The receipt's text is an activity's result, which replay needs; the amount is an input only.
     assert '"paid": {' in in_full
     assert '"paid": {' not in hashed
     assert '"outputSha256"' in hashed
-    assert next(exports["chaining"].hashed.glob("*.json")).stat().st_mode & 0o077 == 0
+    assert next((exports / "chaining" / "hashed").glob("*.json")).stat().st_mode & 0o077 == 0
 
 
 CHANGES = [
@@ -238,7 +224,7 @@ CHANGES = [
     ("name", "change", "old", "new", "found"), CHANGES, ids=lambda value: str(value)[:20]
 )
 def test_changed_code_is_refused(
-    exports: dict[str, Exports],
+    exports: Path,
     tmp_path: Path,
     name: str,
     change: str,
@@ -252,6 +238,6 @@ def test_changed_code_is_refused(
     source = (app / "function_app.py").read_text()
     assert source.count(old) == 1
     (app / "function_app.py").write_text(source.replace(old, new))
-    ran = check(app, exports[name].hashed)
+    ran = check(app, exports / name / "hashed")
     assert ran.returncode == 1, ran.stdout + ran.stderr
     assert found in ran.stdout
