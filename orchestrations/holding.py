@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.landing import BatchComparison, HoldReason
@@ -10,16 +11,6 @@ from orchestrations.pipeline import Pipeline
 
 # The first run whose data changed may have met one late upload. Two in a row are the zone's way.
 DATA_CHANGED_LIMIT = 2
-
-
-@dataclass(frozen=True)
-class Train:
-    """Train on it, unless the same content was trained on before."""
-
-
-@dataclass(frozen=True)
-class Ignore:
-    """Only deletions made it another batch than the last one."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +24,10 @@ class Hold:
 
 def decide(
     dataset: Dataset, comparison: BatchComparison, pipeline: Pipeline
-) -> Train | Ignore | Hold:
+) -> Literal["train", "ignore"] | Hold:
     """Decide on a whole batch.
+
+    One is ignored that only deletions made another batch than the last one.
 
     Args:
         dataset: the batch as it was frozen.
@@ -42,9 +35,9 @@ def decide(
         pipeline: for its rules.
     """
     if comparison.released:
-        return Train()
+        return "train"
     if comparison.only_deletions and pipeline.source.deletions == "ignore":
-        return Ignore()
+        return "ignore"
     if comparison.paused is not None:
         return Hold("paused", f"the pipeline is {comparison.paused}")
     changed = comparison.data_changed_in_a_row
@@ -65,4 +58,4 @@ def decide(
             f"more than dataset.maximum_shrink ({shrink:g}) allows; release the batch if it is "
             "meant so",
         )
-    return Train()
+    return "train"

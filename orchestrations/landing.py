@@ -33,7 +33,7 @@ from orchestrations.contracts.retraining import RunInput
 from orchestrations.contracts.runs import RunRequest, RunStatus
 from orchestrations.errors import DataRejected, InvalidManifest
 from orchestrations.freezing import freeze
-from orchestrations.holding import Hold, Ignore, decide
+from orchestrations.holding import Hold, decide
 from orchestrations.interruptible_timer import InterruptibleTimer
 from orchestrations.names import alert_id, batch_id, run_id
 from orchestrations.settling import (
@@ -256,7 +256,7 @@ class _Batch:
         comparison = yield from compared.result()
         self.data_changed_in_a_row = comparison.data_changed_in_a_row
         decision = decide(dataset, comparison, self.pipeline)
-        if isinstance(decision, Ignore):
+        if decision == "ignore":
             return self.result("only-deletions", dataset=dataset)
         if isinstance(decision, Hold):
             yield from self.hold(dataset, decision, comparison.last_trained_blobs)

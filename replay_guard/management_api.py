@@ -22,6 +22,7 @@ from replay_guard.history import Document
 _PATH: Final = "/runtime/webhooks/durabletask/instances"
 _CONTINUATION: Final = "x-ms-continuation-token"
 _TIMEOUT_SECONDS: Final = 60.0
+_PAGE_INSTANCES: Final = 100
 _HISTORY: Final = {"showHistory": "true", "showHistoryOutput": "true", "showInput": "true"}
 
 
@@ -38,14 +39,12 @@ class Selection:
         created_from: ISO 8601, None for no limit.
         created_to: ISO 8601, None for no limit.
         prefix: of instance ids.
-        page_size: instances a request.
     """
 
     statuses: Sequence[str] = ()
     created_from: str | None = None
     created_to: str | None = None
     prefix: str | None = None
-    page_size: int = 100
 
     def query(self) -> dict[str, str]:
         """The parameters of the request."""
@@ -55,7 +54,7 @@ class Selection:
             "createdTimeTo": self.created_to,
             "instanceIdPrefix": self.prefix,
             "showInput": "false",
-            "top": str(self.page_size),
+            "top": str(_PAGE_INSTANCES),
         }
         return {name: value for name, value in given.items() if value}
 
