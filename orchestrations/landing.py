@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 from azure.durable_functions import DurableOrchestrationContext
 
@@ -37,11 +37,7 @@ from orchestrations.holding import Hold, decide
 from orchestrations.interruptible_timer import InterruptibleTimer
 from orchestrations.names import alert_id, batch_id, run_id
 from orchestrations.settling import (
-    Empty,
-    List,
-    Overdue,
     Wait,
-    Whole,
     before_listing,
     by_listing,
     has_more,
@@ -55,6 +51,7 @@ RETRAINING = "retraining"
 WAKE_UPS_PER_GENERATION = 50
 # Longer than a status takes to be seen by the triggers, on every durable backend.
 CLOSING_TIME = timedelta(seconds=2)
+_Settled = Dataset | Literal["overdue"] | InvalidManifest
 
 
 def landing(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[str, Any] | None]:
@@ -93,7 +90,7 @@ def landing(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[st
     if settled is None:
         context.continue_as_new(batch.request.to_dict())
         return None
-    if isinstance(settled, Overdue):
+    if settled == "overdue":
         yield from batch.alert_overdue()
         result, retry = batch.result("overdue"), False
     elif isinstance(settled, InvalidManifest):
@@ -157,10 +154,10 @@ class _Batch:
             dataset_version=None if dataset is None else dataset.version,
         )
 
-    def settle(self) -> Generator[Any, Any, Dataset | Overdue | InvalidManifest | None]:
+    def settle(self) -> Generator[Any, Any, _Settled | None]:
         """Steps 1 to 3: what was listed of a whole batch; None when the generation is full."""
         for _ in range(WAKE_UPS_PER_GENERATION):
-            decision = List()
+            decision: Literal["list", "empty", "whole", "overdue"] | Wait = "list"
             self.overtaken = False
             if not self.request.settled:
                 asked_at = self.context.current_utc_datetime
@@ -168,25 +165,24 @@ class _Batch:
                 decision = before_listing(
                     self.activity, self.pipeline, opened_at=self.opened_at, now=asked_at
                 )
-            if isinstance(decision, List):
+            if decision == "list":
                 try:
                     partition = self.request.partition
                     dataset = yield from freeze(self.context, self.pipeline, partition)
                 except InvalidManifest as error:
                     return error
                 decision = self.judge_listing(dataset)
-                if isinstance(decision, Whole | Empty):
+                if decision in ("whole", "empty"):
                     assert dataset is not None, "what was not frozen cannot be whole"
                     return dataset
-            if isinstance(decision, Overdue):
-                return decision
-            assert isinstance(decision, Wait)
+            if not isinstance(decision, Wait):
+                return "overdue"
             yield from self.timer.wait(decision.until)
             if self.timer.restart_needed:
                 break
         return None
 
-    def judge_listing(self, dataset: Dataset | None) -> Empty | Whole | Wait | Overdue:
+    def judge_listing(self, dataset: Dataset | None) -> Literal["empty", "whole", "overdue"] | Wait:
         """Whether what was listed is the batch."""
         if dataset is None:
             self.overtaken = True
@@ -194,7 +190,7 @@ class _Batch:
                 self.pipeline, opened_at=self.opened_at, now=self.context.current_utc_datetime
             )
         if self.request.settled:
-            return Whole()
+            return "whole"
         return by_listing(dataset, self.activity.marker_at, self.pipeline, opened_at=self.opened_at)
 
     def read_activity(self) -> Generator[Any, Any, ZoneActivity]:
@@ -361,7 +357,7 @@ class _Batch:
             )
         return data_changed or data_rejected
 
-    def close(self, settled: Dataset | Overdue | InvalidManifest) -> Generator[Any, Any, bool]:
+    def close(self, settled: _Settled) -> Generator[Any, Any, bool]:
         """Step 9: whether more has landed."""
         self.announce("closing")
         while True:
@@ -374,9 +370,7 @@ class _Batch:
             if not woken or self.timer.restart_needed:
                 return False
 
-    def more_landed(
-        self, activity: ZoneActivity, settled: Dataset | Overdue | InvalidManifest
-    ) -> bool:
+    def more_landed(self, activity: ZoneActivity, settled: _Settled) -> bool:
         """Whether the record tells of what this batch did not see."""
         if not isinstance(settled, Dataset):
             return activity != self.activity

@@ -1,9 +1,13 @@
-"""When is a batch whole? Pure decisions: before the zone is listed, and by the listing."""
+"""When is a batch whole? Pure decisions: before the zone is listed, and by the listing.
+
+`overdue` is a zone whose maximum wait is over without a whole batch.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Literal
 
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.landing import ZoneActivity
@@ -15,35 +19,15 @@ CLOCK_SKEW = timedelta(seconds=1)
 
 
 @dataclass(frozen=True)
-class List:
-    """The zone may be whole: list it."""
-
-
-@dataclass(frozen=True)
-class Empty:
-    """The listing shows nothing to train on."""
-
-
-@dataclass(frozen=True)
-class Whole:
-    """The batch is whole: what was listed is the dataset."""
-
-
-@dataclass(frozen=True)
 class Wait:
     """Ask again at `until`, or when the marker comes."""
 
     until: datetime
 
 
-@dataclass(frozen=True)
-class Overdue:
-    """The maximum wait is over, and there is no whole batch."""
-
-
 def before_listing(
     activity: ZoneActivity, pipeline: Pipeline, *, opened_at: datetime, now: datetime
-) -> List | Wait | Overdue:
+) -> Literal["list", "overdue"] | Wait:
     """Decide by the newest event and the marker whether listing the zone is worth it.
 
     Without a marker: list when the newest event is `quiet_seconds` old, or when it is
@@ -63,18 +47,18 @@ def before_listing(
     if pipeline.source.last_blob is None:
         quiet_at = now if newest is None else newest + timedelta(seconds=rules.quiet_seconds)
         until = min(quiet_at, deadline)
-        return List() if until <= now else Wait(until)
+        return "list" if until <= now else Wait(until)
     marker_at = activity.marker_at
     if newest is None or (marker_at is not None and newest <= marker_at + 2 * CLOCK_SKEW):
-        return List()
+        return "list"
     if now < deadline:
         return Wait(deadline)
-    return List() if rules.without_marker == "train" else Overdue()
+    return "list" if rules.without_marker == "train" else "overdue"
 
 
 def by_listing(
     dataset: Dataset, marker_at: datetime | None, pipeline: Pipeline, *, opened_at: datetime
-) -> Empty | Whole | Wait | Overdue:
+) -> Literal["empty", "whole", "overdue"] | Wait:
     """Decide by the listing itself: it also shows what no event told of.
 
     Args:
@@ -88,18 +72,20 @@ def by_listing(
     now = dataset.frozen_at
     deadline = opened_at + timedelta(seconds=rules.maximum_wait_seconds)
     if dataset.newest is None:
-        return Empty()
+        return "empty"
     if pipeline.source.last_blob is None:
         until = min(dataset.newest + timedelta(seconds=rules.quiet_seconds), deadline)
-        return Whole() if until <= now else Wait(until)
+        return "whole" if until <= now else Wait(until)
     if is_marked(dataset, marker_at):
-        return Whole()
+        return "whole"
     if now < deadline:
         return Wait(deadline)
-    return Whole() if rules.without_marker == "train" else Overdue()
+    return "whole" if rules.without_marker == "train" else "overdue"
 
 
-def overtaken(pipeline: Pipeline, *, opened_at: datetime, now: datetime) -> Wait | Overdue:
+def overtaken(
+    pipeline: Pipeline, *, opened_at: datetime, now: datetime
+) -> Literal["overdue"] | Wait:
     """Decide what follows a freeze that was overtaken: blobs were written before they were copied.
 
     Args:
@@ -109,7 +95,7 @@ def overtaken(pipeline: Pipeline, *, opened_at: datetime, now: datetime) -> Wait
     """
     rules = pipeline.settle
     if now >= opened_at + timedelta(seconds=rules.maximum_wait_seconds):
-        return Overdue()
+        return "overdue"
     return Wait(now + timedelta(seconds=rules.quiet_seconds))
 
 

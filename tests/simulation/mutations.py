@@ -33,7 +33,6 @@ from orchestrations.contracts.runs import RunRequest, RunStatus
 from orchestrations.errors import LandfallError, PermanentError, TransientError
 from orchestrations.interruptible_timer import WAKE_UP
 from orchestrations.retrying import describe
-from orchestrations.settling import Whole
 from tests.simulation.world import PIPELINES_FOLDER
 
 Mutation = Callable[[], AbstractContextManager[Any]]
@@ -143,7 +142,7 @@ MUTATIONS: Mapping[str, Mutation] = {
         supervising, "check_deadline", return_value=None
     ),
     "every listing is whole": lambda: mock.patch.object(
-        landing, "by_listing", return_value=Whole()
+        landing, "by_listing", return_value="whole"
     ),
     "long texts are not cut": lambda: mock.patch.object(run_progress, "fit_status", _as_it_is),
     "retries are not started": lambda: mock.patch.object(retry_queue, "start_attempt", _never),

@@ -11,11 +11,7 @@ from orchestrations.contracts.landing import ZoneActivity
 from orchestrations.pipeline import Pipeline
 from orchestrations.settling import (
     CLOCK_SKEW,
-    Empty,
-    List,
-    Overdue,
     Wait,
-    Whole,
     before_listing,
     by_listing,
     has_more,
@@ -42,12 +38,12 @@ def activity(newest: datetime | None, marker: datetime | None = None) -> ZoneAct
 
 
 def test_an_empty_listing_is_empty() -> None:
-    assert by_listing(listed(None), None, UNMARKED, opened_at=NOW) == Empty()
+    assert by_listing(listed(None), None, UNMARKED, opened_at=NOW) == "empty"
 
 
 def test_a_zone_of_which_no_event_is_known_is_listed() -> None:
     for pipeline in (MARKED, UNMARKED):
-        assert before_listing(activity(None), pipeline, opened_at=NOW, now=NOW) == List()
+        assert before_listing(activity(None), pipeline, opened_at=NOW, now=NOW) == "list"
 
 
 @given(pipeline=pipelines, newest=st.none() | moments, marker=st.none() | moments, opened_at=past)
@@ -68,7 +64,7 @@ def test_waiting_until_then_is_waiting_long_enough(newest: datetime, opened_at: 
     decision = by_listing(listed(newest), None, UNMARKED, opened_at=opened_at)
     if isinstance(decision, Wait):
         then = by_listing(listed(newest, decision.until), None, UNMARKED, opened_at=opened_at)
-        assert then == Whole()
+        assert then == "whole"
 
 
 @given(pipeline=pipelines, newest=past, marker=st.none() | past, opened_at=past)
@@ -79,11 +75,11 @@ def test_what_the_listing_calls_whole_was_worth_listing(
     seconds = newest.replace(microsecond=0)
     whole_seconds = None if marker is None else marker.replace(microsecond=0)
     decision = by_listing(listed(seconds), whole_seconds, pipeline, opened_at=opened_at)
-    if decision == Whole():
+    if decision == "whole":
         earlier = before_listing(
             activity(seconds, whole_seconds), pipeline, opened_at=opened_at, now=NOW
         )
-        assert earlier == List()
+        assert earlier == "list"
 
 
 @given(newest=past, marker=st.none() | past, opened_at=past)
@@ -92,9 +88,9 @@ def test_with_a_marker_only_the_marker_makes_a_batch_whole(
 ) -> None:
     decision = by_listing(listed(newest), marker, MARKED, opened_at=opened_at)
     if marker is not None and marker >= newest:
-        assert decision == Whole()
+        assert decision == "whole"
     else:
-        assert isinstance(decision, Wait | Overdue)
+        assert decision == "overdue" or isinstance(decision, Wait)
 
 
 @pytest.mark.parametrize("pipeline", [MARKED, TRAINED_ANYWAY])
@@ -102,7 +98,7 @@ def test_what_happens_without_a_marker_is_the_pipelines_choice(pipeline: Pipelin
     opened_at = NOW - timedelta(seconds=101)
     before = before_listing(activity(NOW - SECOND), pipeline, opened_at=opened_at, now=NOW)
     by = by_listing(listed(NOW - SECOND), None, pipeline, opened_at=opened_at)
-    assert (before, by) == ((Overdue(), Overdue()) if pipeline is MARKED else (List(), Whole()))
+    assert (before, by) == (("overdue", "overdue") if pipeline is MARKED else ("list", "whole"))
 
 
 def test_what_was_written_while_the_zone_was_listed_may_be_unseen() -> None:
