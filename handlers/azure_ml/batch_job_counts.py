@@ -1,4 +1,4 @@
-"""The jobs of a batch deployment that have ended, and those that failed."""
+"""Counts the ended and the failed jobs of a batch deployment."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from orchestrations.names import smoke_job
 
 
 def count_jobs(clients: Clients, endpoint: str, deployment: str) -> Observation:
-    """Count the jobs of a deployment since it was made, but for its smoke job.
+    """Count the jobs of a deployment since its creation, without its smoke job.
 
-    A job that people cancelled says nothing about the model.
+    Cancelled jobs are left out, since they say nothing about the model.
     """
     smoke = smoke_job(endpoint, deployment)
     jobs = clients.ml.batch_deployments.list_jobs(endpoint, name=deployment)

@@ -1,7 +1,7 @@
-"""The champion of a pipeline: which version of its model is in service, and how people change it.
+"""The champion of a pipeline: the model version in service, and how people change it.
 
-Tags on the versions say it, so that the studio shows it, too. A promotion is one write; what is
-left of one that was interrupted changes no answer.
+It is recorded in tags of the versions, so that the studio shows it. A promotion is one write; an
+interrupted one leaves nothing that changes an answer.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Champion:
 
     version: str
     path: str
-    """URI of its folder."""
+    """URI of the model's folder."""
     lead: float = 0.0
-    """How much better than it the best of the last champions was, on the gate's metric."""
+    """How much better the best of the last champions was, on the gate's metric."""
 
 
 class ChampionRefused(Exception):
@@ -42,11 +42,11 @@ class ChampionRefused(Exception):
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
         self.kind = kind
-        """Of the problem document."""
+        """The type of the problem document."""
 
 
 def find_champion(clients: Clients, pipeline: Pipeline) -> Champion | None:
-    """The model in service, see `choose_champion`; None before the first."""
+    """The model in service, see `choose_champion`; None if there has been none."""
     champion = choose_champion(active_versions(clients, pipeline.model.name))
     if champion is None:
         return None
@@ -66,15 +66,15 @@ def active_versions(clients: Clients, name: str) -> Sequence[AzureMLModel]:
 def choose_champion(models: Iterable[AzureMLModel]) -> AzureMLModel | None:
     """The champion among the versions of a model that are not archived. Pure.
 
-    1. Of the versions with the tag `landfall.in-service` = `true`, the one that was put in service
-       last (`landfall.in-service-since`), or else the newest.
-    2. If Landfall put it in service when a person asked (it has `landfall.in-service-since`), a
-       version that was promoted by its metrics and registered after that takes over. Where a
-       deployment keeps the tag, it has no time, and stays the champion.
-    3. Without any of them, the newest version that was promoted by its metrics and that nobody
-       rolled back.
+    1. Among the versions with the tag `landfall.in-service` = `true`: the version that was put in
+       service last (`landfall.in-service-since`), or else the newest.
+    2. If a person put this version in service through Landfall (it has
+       `landfall.in-service-since`), a version that was promoted by its metrics and registered later
+       replaces it. A tag that a deployment maintains has no time: its version stays the champion.
+    3. If no version has the tag: the newest version that was promoted by its metrics and not rolled
+       back.
 
-    Versions that others registered under the name may have any layout: they are left out.
+    Versions that Landfall did not register are left out, since they may have any layout.
     """
     ours = [each for each in models if is_ours(each)]
     promoted = [
@@ -95,10 +95,10 @@ def choose_champion(models: Iterable[AzureMLModel]) -> AzureMLModel | None:
 
 
 def promote(clients: Clients, pipeline: Pipeline, version: str, *, at: datetime) -> bool:
-    """Put a version in service. False when it is the champion already: nothing is changed then.
+    """Put a version in service. Return False, and change nothing, if it is already the champion.
 
     Raises:
-        ChampionRefused: there is no such version of Landfall's, or it is archived.
+        ChampionRefused: Landfall registered no such version, or it is archived.
     """
     models = active_versions(clients, pipeline.model.name)
     target = _find(clients, pipeline, models, version)
@@ -111,13 +111,13 @@ def promote(clients: Clients, pipeline: Pipeline, version: str, *, at: datetime)
 
 
 def roll_back(clients: Clients, pipeline: Pipeline, version: str, *, at: datetime) -> str:
-    """Take the champion out of service; the version before it is in service again.
+    """Take the champion out of service and put the version before it back in service.
 
-    The same request again completes what was interrupted, and changes nothing else. Returns the
-    version that is in service instead.
+    A repeated request completes an interrupted one and changes nothing else. Returns the version
+    that is now in service.
 
     Raises:
-        ChampionRefused: it is not the champion, or there is none before it.
+        ChampionRefused: the version is not the champion, or there is no version before it.
     """
     models = active_versions(clients, pipeline.model.name)
     model = _find(clients, pipeline, models, version)
@@ -144,7 +144,7 @@ def roll_back(clients: Clients, pipeline: Pipeline, version: str, *, at: datetim
 
 
 def before(model: AzureMLModel, models: Sequence[AzureMLModel]) -> AzureMLModel | None:
-    """The version that was in service before, or that it was compared with. Pure."""
+    """The version that was in service before this one, or that this one was compared with. Pure."""
     by_version = {str(each.version): each for each in models}
     version = tags_of(model).get(tags.REPLACED) or tags_of(model).get(tags.CHAMPION)
     while version in by_version:
@@ -198,7 +198,7 @@ def _put_in_service(
     at: datetime,
     replaced: str | None = None,
 ) -> None:
-    """The champion is decided by the first write; the others tidy the tags for people."""
+    """Write the tags. The first write decides the champion; the others only tidy up for readers."""
     if max((in_service_since(each) or _FIRST for each in models), default=_FIRST) > at:
         return  # a person has changed the champion since
     changes = {tags.IN_SERVICE: "true", tags.IN_SERVICE_SINCE: at.isoformat()}

@@ -1,7 +1,7 @@
-"""Activity `ensure_capacity`: a cluster that may grow to the nodes of one compute option.
+"""Activity `ensure_capacity`: a cluster that can scale to the nodes of a compute option.
 
-Quota is a credit limit and no capacity: a cluster that exists may still wait for nodes. For that,
-runs have a deadline on `queued`, and the next attempt starts on the next option.
+Quota does not guarantee capacity: an existing cluster may still wait for nodes. Runs therefore have
+a deadline on `queued`, and the next attempt starts on the next option.
 https://learn.microsoft.com/azure/machine-learning/how-to-manage-quotas
 """
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from azure.ai.ml.entities import AmlCompute
 
 CLUSTER_TYPE = "amlcompute"
-# The service's own provisioning states that end by themselves.
+# The service's transient provisioning states.
 # https://learn.microsoft.com/rest/api/azureml/compute/get#provisioningstate
 SETTLING_STATES = frozenset({"creating", "updating", "deleting"})
-# Made in well under a minute, a cluster without nodes is worth waiting for; the orchestrator waits
-# for longer changes.
+# The activity waits for the creation of a cluster without nodes, which takes well under a minute;
+# the orchestrator waits for longer changes.
 CHANGE_WAIT_SECONDS = 60.0
 
 
 class _QuotaShort(Exception):
-    """An option does not fit into the quota; the text is what Azure said."""
+    """An option exceeds the quota; the text is Azure's message."""
 
 
 class _NotReady(Exception):
@@ -41,20 +41,20 @@ class _NotReady(Exception):
 
 @activity
 def ensure_capacity(clients: Clients, request: EnsureCapacity) -> Capacity:
-    """Find the first option that fits into the quota; make its cluster, or let it grow.
+    """Find the first option within the quota, and create its cluster or raise its maximum.
 
-    1. No cluster of that name: create it, from no nodes up to the option's.
-    2. Its maximum is below the option's nodes: raise it. It is never lowered, others may use it.
-    3. Quota stands in the way: the next option.
-    4. The cluster is being changed, and that takes long: not ready, the caller asks again.
+    1. No cluster of that name: create it with a minimum of 0 nodes and the option's maximum.
+    2. Its maximum is below the option's nodes: raise it. Others may use it, so never lower it.
+    3. The quota is exceeded: try the next option.
+    4. The cluster is being changed and this takes long: return "not ready"; the caller tries again.
 
-    A cluster of that name that has another VM size or priority is an error and not a reason for
-    the next option: the options are for a shortage, which passes, and a cluster that is not what
-    the pipeline says would cost other money, silently, on every run.
+    A cluster of that name with another VM size or priority is an error, not a reason to try the
+    next option. Options are for temporary shortages; a cluster that differs from the pipeline's
+    file would silently change the cost of every run.
 
     Raises:
-        QuotaExceeded: no option fits; names each and what Azure said.
-        JobRejected: a cluster is not what its option says, or Azure ML refuses it as described.
+        QuotaExceeded: no option fits; the message has each option and Azure's answer.
+        JobRejected: a cluster differs from its option, or Azure ML refuses its definition.
     """
     shortages: list[tuple[ComputeOption, str]] = []
     for option in request.options:
@@ -70,10 +70,10 @@ def ensure_capacity(clients: Clients, request: EnsureCapacity) -> Capacity:
 
 
 def ensure_option(clients: Clients, option: ComputeOption) -> None:
-    """Make the cluster of one option, or let it grow, and wait until it is ready.
+    """Create the cluster of one option, or raise its maximum, and wait until it is ready.
 
     Raises:
-        QuotaExceeded: it does not fit.
+        QuotaExceeded: the option exceeds the quota.
         TransientError: it is still being created or changed.
         JobRejected: see `ensure_capacity`.
     """
@@ -83,10 +83,10 @@ def ensure_option(clients: Clients, option: ComputeOption) -> None:
 
 
 def is_quota_error(error: AzureError) -> bool:
-    """Whether Azure refuses for want of quota.
+    """Whether Azure refuses because of the quota.
 
-    By its words: the code is `BadRequest`, `OK` or none at all, and a failed long-running
-    operation has status 200, but every message speaks of quota
+    Only the message tells: the code is `BadRequest`, `OK` or missing, and a failed long-running
+    operation has status 200, but every message contains "quota"
     (Azure/MachineLearningNotebooks#613, Azure/mlops-v2#81, MicrosoftDocs/azure-docs#121466).
     """
     return "quota" in str(error.message).lower()
@@ -122,14 +122,14 @@ def _ensure(clients: Clients, option: ComputeOption, *, requested: bool) -> None
     if failed and requested:
         _raise_provisioning_errors(cluster)
     too_small = (cluster.max_instances or 0) < option.nodes
-    # A failed cluster is put again: that repairs it, or gives the reason once more.
+    # Send a failed cluster again: this repairs it, or returns the reason again.
     if failed or too_small:
         cluster.max_instances = max(cluster.max_instances or 0, option.nodes)
         _put(clients, cluster)
 
 
 def _raise_provisioning_errors(cluster: AmlCompute) -> NoReturn:
-    """The change that this run asked for has failed after the activity stopped waiting for it."""
+    """Raise the error of a change that failed after the activity had stopped waiting for it."""
     errors = shorten(str(getattr(cluster, "provisioning_errors", None) or "no reason is given"))
     if "quota" in errors.lower():
         raise _QuotaShort(errors)
@@ -137,10 +137,10 @@ def _raise_provisioning_errors(cluster: AmlCompute) -> NoReturn:
 
 
 def _put(clients: Clients, cluster: AmlCompute) -> None:
-    """Create or change a cluster, and wait a while for the service to do it.
+    """Create or change a cluster, and wait up to `CHANGE_WAIT_SECONDS`.
 
-    For a change too: the SDK's `begin_update` would forget the cluster's subnet. But this one
-    cannot send back the network settings without a subnet that `get` makes up.
+    Changes use it too, because the SDK's `begin_update` drops the cluster's subnet. It cannot send
+    network settings without a subnet, which `get` invents, so they are removed first.
     """
     if cluster.network_settings is not None and cluster.network_settings.subnet is None:
         cluster.network_settings = None

@@ -1,4 +1,4 @@
-"""Activity `register_dataset`: a frozen manifest becomes a version of a data asset."""
+"""Activity `register_dataset`: registers a frozen manifest as a version of a data asset."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 def register_dataset(clients: Clients, request: RegisterDataset) -> DataAsset:
     """Register the manifest's folder as a data asset of type `mltable`.
 
-    The version is the dataset's, so that the second to register it finds the same asset and adopts
-    it: a second execution of this activity, a later attempt, another pipeline on the same data.
+    The asset has the dataset's version, so that a second execution of this activity, a later
+    attempt, or another pipeline on the same data finds the asset and adopts it.
 
     Raises:
-        JobRejected: that version exists and is some other folder, or Azure ML refuses the asset.
+        JobRejected: that version exists with another folder, or Azure ML refuses the asset.
     """
     name, version = request.pipeline.dataset.name, request.dataset.version
     path = manifest_uri(clients.settings.records_datastore, request.dataset.manifest_path)
@@ -55,10 +55,10 @@ def manifest_uri(datastore: str, manifest_path: str) -> str:
 
 
 def same_folder(left: str, right: str) -> bool:
-    """Whether two datastore URIs of this workspace name one folder.
+    """Whether two datastore URIs of this workspace name the same folder.
 
-    The service answers with the long form (`azureml://subscriptions/…/datastores/…`) to the short
-    one, and with or without the last slash.
+    The service returns the long form (`azureml://subscriptions/…/datastores/…`) for the short form,
+    with or without a trailing slash.
     """
     return _below_workspace(left) == _below_workspace(right)
 
@@ -68,16 +68,16 @@ def _below_workspace(uri: str) -> str:
 
 
 def _create(clients: Clients, asset: Data) -> Data:
-    # The SDK would first read the MLTable file from the account's public host name and its schema
-    # from the internet: that takes over a minute of retries where either is out of reach, to
-    # validate what Landfall wrote itself. A copy, so that the client stays as it is.
+    # Skip the SDK's validation of a file that Landfall wrote itself: it reads the file from the
+    # account's public host name and the schema from the internet, with over a minute of retries if
+    # either is unreachable. Change a copy, since others share the client.
     operations: Any = copy.copy(clients.ml.data)
     operations._validate = _trust  # noqa: SLF001 - there is no public switch
     return operations.create_or_update(asset)
 
 
 def _trust(_asset: Data) -> None:
-    """In the place of `DataOperations._validate`: the asset refers to no further URIs."""
+    """Replace `DataOperations._validate`: the asset refers to no other URIs."""
 
 
 def _describe(request: RegisterDataset, path: str) -> Data:

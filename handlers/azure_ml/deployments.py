@@ -1,7 +1,7 @@
 """Activities `ensure_deployment`, `delete_deployments` and `record_rollout`.
 
-A deployment is named after its model version and has its rollout as a tag, so that a rollout adopts
-what it made before a crash, and deletes nothing that people made.
+A deployment is named after its model version and tagged with its rollout, so that a rollout adopts
+what it created before a crash, and never deletes a deployment that people created.
 """
 
 from __future__ import annotations
@@ -38,11 +38,10 @@ FAILED_STATES = frozenset({"Failed", "Canceled"})
 
 @activity
 def ensure_deployment(clients: Clients, request: EnsureDeployment) -> DeploymentState:
-    """Ask for the deployment unless it is there; say how far it is. Does not wait for it.
+    """Create the deployment if it does not exist, and return its state without waiting.
 
     Raises:
-        DeploymentRejected: Azure ML refuses it, its file is malformed, or others made one of its
-            name.
+        DeploymentRejected: Azure ML refuses it, its file is malformed, or its name is taken.
     """
     deploy = request.request.pipeline.deploy
     assert deploy is not None, "a rollout is asked for by pipelines with deploy alone"
@@ -67,7 +66,7 @@ def ensure_deployment(clients: Clients, request: EnsureDeployment) -> Deployment
 
 @activity
 def delete_deployments(clients: Clients, request: DeleteDeployments) -> Done:
-    """Delete the deployments that rollouts made; others stay, for the people who made them."""
+    """Delete the deployments that rollouts created; deployments of people stay."""
     for name in request.deployments:
         found = _find(clients, request.kind, request.endpoint, name)
         if found is None or tags.ROLLOUT not in tags_of(found):
@@ -83,9 +82,9 @@ def delete_deployments(clients: Clients, request: DeleteDeployments) -> Done:
 
 @activity
 def record_rollout(clients: Clients, request: RecordRollout) -> Done:
-    """Record the outcome, tag the model with it, and the version that serves most as in service.
+    """Record the outcome, tag the model with it, and tag the serving version as in service.
 
-    A model that was rolled back is a challenger from then on: the next one is not compared with it.
+    A rolled-back model becomes a challenger: the next model is not compared with it.
     """
     record_outcome(clients, request.rollout, request.outcome)
     name = request.model.name
@@ -188,5 +187,5 @@ def _log(clients: Clients, kind: EndpointKind, endpoint: str, name: str) -> str:
     except AzureError as error:
         return f"its log cannot be read ({type(error).__name__})"
     lines = log.splitlines()
-    # The end of a traceback says more than its beginning.
+    # Last lines first: they tell most in a traceback, and `shorten` cuts the end.
     return shorten(" | ".join(reversed(lines)), MESSAGE_LIMIT_CHARACTERS)

@@ -1,7 +1,7 @@
 """The metrics of a deployment, from Azure Monitor.
 
-By its REST API: azure-monitor-query has dropped queries of one resource's metrics, and
-azure-mgmt-monitor is 30 MB for one GET.
+Uses the REST API: azure-monitor-query cannot query one resource's metrics, and azure-mgmt-monitor
+is 30 MB for one GET.
 https://learn.microsoft.com/rest/api/monitor/metrics/list
 """
 
@@ -31,9 +31,9 @@ SERVER_ERROR = 500
 def read_deployment_metrics(
     clients: Clients, endpoint: str, deployment: str, *, since: datetime, now: datetime
 ) -> Observation:
-    """Requests, failures and the worst minute's latency of a deployment since a moment.
+    """Requests, failures and the highest latency of any minute of a deployment since a moment.
 
-    The minute of that moment is included: metrics are by the minute.
+    The whole minute of that moment is included, since metrics are per minute.
     """
     first = since.astimezone(UTC).replace(second=0, microsecond=0)
     span = f"{_iso(first)}/{_iso(now)}"
@@ -85,7 +85,7 @@ def _query(clients: Clients, endpoint: str, span: str, metric: str, condition: s
 
 
 def _points(answer: Any) -> Iterator[tuple[Mapping[str, str], float]]:
-    """Each minute's value with the dimensions of its series, in lower case: Azure's case varies."""
+    """Each minute's value, with its series' dimensions in lower case, since Azure's case varies."""
     for metric in answer["value"]:
         for series in metric["timeseries"]:
             dimensions = {

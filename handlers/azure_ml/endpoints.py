@@ -1,6 +1,6 @@
 """Activities `ensure_endpoint`, `set_traffic` and `test_deployment`: an online or batch endpoint.
 
-The traffic of a batch endpoint is its default deployment, with 100.
+A batch endpoint counts as sending 100 % of its traffic to its default deployment.
 
 https://learn.microsoft.com/azure/machine-learning/how-to-safely-rollout-online-endpoints
 """
@@ -39,7 +39,7 @@ ERROR_LIMIT_CHARACTERS = 500
 
 @activity
 def ensure_endpoint(clients: Clients, request: EnsureEndpoint) -> EndpointTraffic:
-    """The traffic of an endpoint, which is made, an online one with keys, where there is none.
+    """Create the endpoint if it does not exist, and return its traffic. Online ones use keys.
 
     Raises:
         DeploymentRejected: Azure ML refuses the endpoint.
@@ -63,10 +63,10 @@ def ensure_endpoint(clients: Clients, request: EnsureEndpoint) -> EndpointTraffi
 
 @activity
 def set_traffic(clients: Clients, request: SetTraffic) -> Done:
-    """Set live and mirror traffic, in one change; nothing happens where both are set already.
+    """Set live and mirror traffic in one change; do nothing if both are already set.
 
     Raises:
-        DeploymentRejected: the endpoint is gone, or Azure ML refuses the traffic.
+        DeploymentRejected: the endpoint does not exist, or Azure ML refuses the traffic.
     """
     endpoint = _find(clients, request.kind, request.endpoint)
     if endpoint is None:
@@ -84,13 +84,13 @@ def set_traffic(clients: Clients, request: SetTraffic) -> Done:
 
 @activity
 def test_deployment(clients: Clients, request: TestDeployment) -> SmokeTest:
-    """Send the pipeline's smoke request to a deployment, past the endpoint's traffic.
+    """Send the pipeline's smoke request directly to a deployment, whatever the traffic is.
 
-    A batch deployment has a smoke job instead, which is not waited for.
+    For a batch deployment, start a smoke job instead, without waiting for it.
 
     Raises:
-        DeploymentRejected: the model does not answer it, or the file is not there.
-        TransientError: the endpoint is out of reach, or busy.
+        DeploymentRejected: the model does not answer the request, or the request's file is missing.
+        TransientError: the endpoint is unreachable or busy.
     """
     deploy = request.pipeline.deploy
     if isinstance(deploy, BatchDeploy):
@@ -118,8 +118,8 @@ test_deployment.__test__ = False  # pyright: ignore[reportFunctionMemberAccess] 
 def score(clients: Clients, endpoint: str, deployment: str, body: bytes) -> tuple[int, str]:
     """Status and text of a scoring request to a deployment.
 
-    Not by `online_endpoints.invoke`: it keeps its headers, the key among them, in one dictionary
-    for all threads (azure-ai-ml 1.35).
+    Does not use `online_endpoints.invoke`, which keeps its headers, including the key, in one
+    dictionary for all threads (azure-ai-ml 1.35).
     """
     uri = str(clients.ml.online_endpoints.get(endpoint).scoring_uri)
     credential: Any = clients.ml.online_endpoints.get_keys(endpoint)

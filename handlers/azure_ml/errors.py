@@ -1,4 +1,4 @@
-"""Azure errors: which of them are refusals, so that the same request would be refused again."""
+"""Tells permanent refusals of Azure from errors that a retry may resolve."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from azure.core.exceptions import (
 from handlers.azure_ml.sdk import PACKAGE
 from orchestrations.errors import JobRejected, shorten
 
-# Not 401 and 403: a role assignment takes up to half an hour to spread, and is repaired without the
-# request; not 408, 429 and 5xx: they pass.
+# Excludes 401 and 403, since a role assignment takes up to 30 min to propagate and can be fixed
+# without a new request, and the transient 408, 429 and 5xx.
 # https://learn.microsoft.com/azure/role-based-access-control/troubleshooting
 REFUSED_STATUSES = frozenset({400, 404, 405, 409, 412, 413, 422})
-# Of storage, with 409: another submission, or a first try whose answer was lost, has uploaded the
-# same code file. The next try finds it, or uploads all files anew.
+# Storage's codes with 409: another submission, or a first try whose response was lost, has uploaded
+# the same code file. The next try finds the file, or uploads all files again.
 _UPLOADED_MEANWHILE = "BlobAlreadyExists"
 
 Arguments = ParamSpec("Arguments")
@@ -33,7 +33,7 @@ Found = TypeVar("Found")
 def if_found(
     get: Callable[Arguments, Found], *arguments: Arguments.args, **options: Arguments.kwargs
 ) -> Found | None:
-    """What `get` gives; None where the service has no such resource."""
+    """The result of `get`, or None if the service has no such resource."""
     try:
         return get(*arguments, **options)
     except ResourceNotFoundError:
@@ -42,11 +42,11 @@ def if_found(
 
 @contextlib.contextmanager
 def refused_as_job_rejected(action: str) -> Generator[None]:
-    """Turn a refusal of an action ("submit job x") into the error that no retry can help.
+    """Turn a refusal of an action ("submit job x") into a permanent error.
 
     Raises:
-        JobRejected: Azure ML, or its SDK before asking, refused.
-        AzureError: as the SDK raised it, for what may pass.
+        JobRejected: Azure ML refused, or its SDK did before sending a request.
+        AzureError: the SDK's error, if it may be transient.
     """
     try:
         yield
@@ -57,17 +57,17 @@ def refused_as_job_rejected(action: str) -> Generator[None]:
 
 
 def is_refusal(error: AzureError) -> bool:
-    """Whether the request itself is at fault, and not the way to the service or its state."""
+    """Whether the request itself is at fault, not the network or the service's state."""
     if isinstance(error, HttpResponseError):
         return _is_refused(error)
-    # Not imported: what azure.ai.ml raises while it is imported itself is a fault.
+    # The module is looked up, not imported: an error during the import of azure.ai.ml is transient.
     exceptions: Any = sys.modules.get("azure.ai.ml.exceptions")
     is_from_sdk = exceptions is not None and isinstance(error, exceptions.MlException)
     return is_from_sdk and PACKAGE in sys.modules and not _came_from_a_fault(error)
 
 
 def reason(error: AzureError) -> str:
-    """The service's explanation, as `code: message` where it gives both."""
+    """The service's explanation, as `code: message` if it has both."""
     if isinstance(error, HttpResponseError) and error.error and error.error.message:
         return shorten(f"{error.error.code}: {error.error.message}")
     return shorten(str(error.message or type(error).__name__))
@@ -81,7 +81,7 @@ def _is_refused(error: HttpResponseError) -> bool:
 
 
 def _came_from_a_fault(error: BaseException) -> bool:
-    """The SDK wraps faults of uploads in exceptions of its own."""
+    """Whether a transient error is the cause; the SDK wraps errors of uploads in its own."""
     cause = error.__cause__ or error.__context__
     while cause is not None:
         if isinstance(cause, ServiceRequestError | ServiceResponseError):

@@ -1,4 +1,4 @@
-"""Landfall's own settings in a job file: name, compute, inputs and outputs. Pure.
+"""The values that Landfall sets in a job file: name, compute, inputs and outputs. Pure.
 
 See "Inputs and outputs of a training job" in docs/architecture.md.
 """
@@ -19,17 +19,17 @@ NO_CHAMPION = "none"
 
 @dataclass(frozen=True, kw_only=True)
 class Bindings:
-    """Values that a submission gives a job."""
+    """The values that a submission sets in a job."""
 
     request: SubmitJob
     champion: Champion | None
     default_datastore: str
     records_datastore: str
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Variables of the programs; those that the job file sets itself stay as they are there."""
+    """Environment variables of the programs; the job file's own variables take precedence."""
 
     def overrides(self, document: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """The changes of a job file, in the form of `az ml job create --set`."""
+        """The changes to a job file, in the form of `az ml job create --set`."""
         kind = job_type(document)
         compute = "settings.default_compute" if kind == PIPELINE else "compute"
         bound: dict[str, Any] = {
@@ -40,15 +40,15 @@ class Bindings:
         }
         sections = {"inputs": self._inputs(), "outputs": self._outputs(is_sweep=kind == SWEEP)}
         for section, values in sections.items():
-            # Of a pipeline what it declares: Azure ML refuses an output that no step writes.
+            # For a pipeline, only declared names: Azure ML refuses an output that no step writes.
             names = declared(document, section) if kind == PIPELINE else values
             bound |= {f"{section}.{name}": values[name] for name in values if name in names}
         return [{key: value} for key, value in bound.items()]
 
     def _variables(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """Of the job's program, of a sweep's trial, or of each command of a pipeline.
+        """The variables of the job's program, of a sweep's trial, or of each command of a pipeline.
 
-        A trial that is the name of a file has none: there is nothing to put them into.
+        A trial that is given as a file name gets none, since its content is elsewhere.
         """
         match job_type(document):
             case "pipeline":
@@ -98,7 +98,7 @@ class Bindings:
         }
 
     def _outputs(self, *, is_sweep: bool) -> dict[str, Any]:
-        """The trials of a sweep have outputs of their own: each at its default path."""
+        """The outputs. Each trial of a sweep writes its own, at the default path."""
         request = self.request.request
         folders = {
             "results": results_folder(request.pipeline.name, self.request.run),
@@ -113,7 +113,7 @@ class Bindings:
 
 
 def checkpoints_folder(pipeline: str, version: str) -> str:
-    """Where all attempts at a dataset version keep their checkpoints."""
+    """The folder of the checkpoints of all attempts at a dataset version."""
     return f"landfall/{pipeline}/{version}/checkpoints/"
 
 

@@ -1,4 +1,4 @@
-"""Activity `diagnose_job`: why a job failed, from Azure ML's run history and the job's logs."""
+"""Activity `diagnose_job`: the cause of a failure, from Azure ML's run history and the logs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from orchestrations.errors import shorten
 
 logger = logging.getLogger("landfall")
 
-# They travel in webhooks, whose bodies are under 20 KB; JSON takes up to six bytes a character.
+# Log lines are sent in webhooks of at most 20 KB; JSON takes up to six bytes a character.
 LOG_LIMIT_LINES = 12
 LOG_LINE_LIMIT_CHARACTERS = 160
 LOG_TAIL_BYTES = 16 * 1024
@@ -40,10 +40,10 @@ class _History:
 
 @activity
 def diagnose_job(clients: Clients, request: DiagnoseJob) -> JobDiagnosis:
-    """Gather what Azure ML says of a failed job, the failed rank, and the end of that rank's log.
+    """Return Azure ML's message for a failed job, the failed rank, and the end of its log.
 
-    Of a sweep or a pipeline, the log is that of the first trial or step that failed. What cannot be
-    read is left out: the job has failed whether it is known why or not.
+    For a sweep or a pipeline, the log is from the first trial or step that failed. Fields that
+    cannot be read stay empty: a diagnosis must not fail the run's last steps.
     """
     message = _read_history(clients, request.job).message
     failed = _failed_part(clients, request.job)
@@ -62,19 +62,19 @@ def diagnose_job(clients: Clients, request: DiagnoseJob) -> JobDiagnosis:
 
 
 def parse_rank(message: str) -> int | None:
-    """The rank that a message names first."""
+    """The first rank in a message."""
     found = _RANK.search(message)
     return None if found is None else int(found[1])
 
 
 def parse_exit_code(message: str) -> int | None:
-    """The exit code that a message names first."""
+    """The first exit code in a message."""
     found = _EXIT_CODE.search(message)
     return None if found is None else int(found[1])
 
 
 def find_log(urls: Mapping[str, str], rank: int | None) -> str | None:
-    """The URL of a rank's log; of the only one, or of rank 0, where the rank is not known."""
+    """The URL of a rank's log; for an unknown rank, the only log or the log of rank 0."""
     by_rank = {
         int(found[1]): url for name, url in urls.items() if (found := _LOG_OF_RANK.search(name))
     }
@@ -82,14 +82,14 @@ def find_log(urls: Mapping[str, str], rank: int | None) -> str | None:
 
 
 def last_lines(lines: Sequence[str]) -> tuple[str, ...]:
-    """The last lines that are not blank, each cut to what a message can hold."""
+    """The last lines that are not blank, each cut to `LOG_LINE_LIMIT_CHARACTERS`."""
     kept = [line.rstrip() for line in lines if line.strip()]
     return tuple(shorten(line, LOG_LINE_LIMIT_CHARACTERS) for line in kept[-LOG_LIMIT_LINES:])
 
 
 def _failed_part(clients: Clients, job: str) -> str:
-    """The command job whose failure it is: the job itself, or a trial or step below it."""
-    # `jobs.list` would get the parent first, which Azure ML refuses for the steps of pipelines.
+    """The command job that failed: the job itself, or one of its trials or steps."""
+    # Not `jobs.list`: it gets the parent first, which Azure ML refuses for steps of pipelines.
     operations: Any = clients.ml.jobs._runs_operations  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
     try:
         for child in operations.get_run_children(job):
@@ -101,7 +101,7 @@ def _failed_part(clients: Clients, job: str) -> str:
 
 
 def _read_history(clients: Clients, job: str) -> _History:
-    # The SDK reads it in `jobs.stream` alone, which prints logs and waits.
+    # The SDK reads the run history only in `jobs.stream`, which prints logs and waits.
     operations: Any = clients.ml.jobs._runs_operations  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
     try:
         details = operations.get_run_details(job)
@@ -125,7 +125,7 @@ def _read_log(url: str, job: str) -> Sequence[str]:
             start = max(size - LOG_TAIL_BYTES, 0)
             text = blob.download_blob(offset=start).readall() if size else b""
     except (AzureError, ValueError) as error:
-        # Without the error's text: the URL holds a shared access signature.
+        # Log only the error's type: its text has the URL with a shared access signature.
         logger.warning("cannot read the log of job %s: %s", job, type(error).__name__)
         return []
     return text.decode(errors="replace").splitlines()

@@ -1,7 +1,7 @@
-"""Activity `read_results`: what a training job left in its results folder.
+"""Activity `read_results`: reads a training job's results folder.
 
-Straight from the datastore's container: the SDK's own download goes through the run history, a
-shared key and a hard-wired host name.
+Reads the datastore's container directly: the SDK's download needs the run history, a shared key and
+a hard-coded host name.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from orchestrations.names import results_record
 
 METRICS_FILE = "metrics.json"
 ERROR_FILE = "error.json"
-# All of them become properties of the registered model.
+# All metrics become properties of the registered model.
 METRICS_LIMIT_BYTES = 32 * 1024
-# An excerpt of the problems is all that a trainer writes; this bounds the app's memory.
+# Trainers write only an excerpt of the problems; this limit bounds the app's memory.
 ERROR_LIMIT_BYTES = 16 * 1024 * 1024
 LIMITS: Mapping[str, tuple[int, type[LandfallError]]] = {
     METRICS_FILE: (METRICS_LIMIT_BYTES, InvalidResults),
@@ -46,14 +46,14 @@ PERMANENT = frozenset(kind.__name__ for kind in (DataRejected, DataChanged, Init
 
 
 class FileProblem(BaseModel):
-    """One file of the dataset that the trainer refused; its path is relative to the prefix."""
+    """A file of the dataset that the trainer refused; its path is relative to the prefix."""
 
     path: str
     reason: str = ""
 
 
 class TrainerError(BaseModel):
-    """`error.json` as docs/architecture.md describes it; keys beyond that are ignored."""
+    """`error.json` as docs/architecture.md describes it; other keys are ignored."""
 
     type: str
     message: str
@@ -61,21 +61,21 @@ class TrainerError(BaseModel):
 
 
 def results_folder(pipeline: str, run: str) -> str:
-    """Where a run's job leaves its results, in the workspace's default datastore."""
+    """The folder of a run's results in the workspace's default datastore."""
     return f"landfall/{pipeline}/{run}/results/"
 
 
 @activity
 def read_results(clients: Clients, request: ReadResults) -> Results:
-    """Read `metrics.json` of a job that completed, `error.json` of one that failed; keep a record.
+    """Read `metrics.json` of a completed job, or `error.json` of a failed one, and record it.
 
-    Either file may be missing. The result holds the metrics that were asked for. Numbers that are
-    not finite are left out, since JSON has none: the gate then finds the metric missing.
+    Either file may be missing. The result holds the requested metrics. Numbers that are not finite
+    are left out, since JSON has none: the gate then reports the metric as missing.
 
     Raises:
-        InvalidResults: `metrics.json` is not what the trainer should leave there.
-        JobFailed: `error.json` is not; the job may have been killed while it wrote it.
-        InvalidSetting: `WorkspaceStorage` is not the account that jobs write to.
+        InvalidResults: `metrics.json` is malformed.
+        JobFailed: `error.json` is malformed; the job may have been killed while writing it.
+        InvalidSetting: `WorkspaceStorage` is not the account to which jobs write.
     """
     error: TrainerError | None = None
     metrics: dict[str, float] = {}
@@ -105,7 +105,7 @@ def read_metrics(clients: Clients, record: str) -> dict[str, float]:
 
 
 def read_bad_files(clients: Clients, run: str) -> dict[str, str]:
-    """The files that a run's trainer refused, by path in the manifest, and why.
+    """The files that a run's trainer refused: path in the manifest → reason.
 
     From the record that `read_results` wrote.
     """
@@ -136,7 +136,7 @@ def parse_metrics(text: bytes, where: str) -> dict[str, float]:
 
 
 def speed_of(metrics: Mapping[str, float]) -> TrainingSpeed | None:
-    """The training's speed; None where the trainer did not measure one, or trained nothing."""
+    """The training speed; None if the trainer did not measure it, or trained nothing."""
     speed, devices = metrics.get("images_per_second", 0.0), int(metrics.get("devices", 0))
     if speed <= 0 or devices < 1:
         return None
@@ -159,8 +159,8 @@ def parse_trainer_error(text: bytes, where: str) -> TrainerError:
 def as_failure(error: TrainerError) -> Failure:
     """The trainer's error as a failure of the run.
 
-    Only the types in `PERMANENT` are taken at their word: what else a program calls its error must
-    not be mistaken for one of Landfall's own.
+    Only the types in `PERMANENT` are kept: another name that a program gives its error must not be
+    mistaken for one of Landfall's types.
     """
     permanent = error.type in PERMANENT
     message = error.message if permanent else f"{error.type}: {error.message}"
@@ -189,9 +189,9 @@ def _parse(text: bytes, where: str, error_type: type[LandfallError]) -> Any:
 
 
 def _read(clients: Clients, request: ReadResults, file: str) -> bytes | None:
-    """One of the files that the job left; None if it left none.
+    """A file in the job's results folder; None if it is missing.
 
-    A sweep leaves nothing itself: its best trial does, at Azure ML's default path of an output.
+    For a sweep, the file is from its best trial, at Azure ML's default path of an output.
     """
     content = _read_blob(clients, request, results_folder(request.pipeline, request.run), file)
     if content is None and (trial := find_trial(clients, request.run)) is not None:
@@ -205,7 +205,7 @@ def _read_blob(clients: Clients, request: ReadResults, folder: str, file: str) -
     container = clients.workspace_blobs.get_container_client(request.container)
     where = _where(file, request.run)
     try:
-        # No range is asked for: an empty blob has none. The first request brings 32 MiB at most.
+        # No range, since an empty blob has none. The first request reads 32 MiB at most.
         download = container.download_blob(folder + file)
         limit_bytes, error_type = LIMITS[file]
         if download.size > limit_bytes:

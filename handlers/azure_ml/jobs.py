@@ -1,8 +1,8 @@
 """Activities `submit_job`, `get_job` and `cancel_job`: the Azure ML job of a run.
 
-It is a command, a sweep or a pipeline job; `job_bindings` says what Landfall sets in each. The
-job's name is the run's id and unique in the workspace, so that submitting twice ends in one
-job: https://learn.microsoft.com/rest/api/azureml/jobs/create-or-update
+The job is a command, sweep or pipeline job; `job_bindings` describes what Landfall sets in it. Its
+name is the run's id and unique in the workspace, so that submitting is idempotent:
+https://learn.microsoft.com/rest/api/azureml/jobs/create-or-update
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ if TYPE_CHECKING:
     from azure.ai.ml.entities import Command
     from azure.ai.ml.entities import Job as AzureMLJob
 
-# JobStatus of https://learn.microsoft.com/rest/api/azureml/jobs/get. NotResponding (no heartbeat
-# of late) is not an end, although the SDK lists it as one, and a paused job waits for its nodes.
+# JobStatus of https://learn.microsoft.com/rest/api/azureml/jobs/get. NotResponding (no recent
+# heartbeat) is not terminal, although the SDK lists it as such, and a paused job waits for its
+# nodes.
 STATES: Mapping[str, JobState] = {
     "NotStarted": "queued",
     "Starting": "queued",
@@ -53,16 +54,16 @@ STATES: Mapping[str, JobState] = {
     "Failed": "failed",
     "Canceled": "cancelled",
 }
-# `Unknown`, and what a later API may add: the most patient of the states that are no end.
+# `Unknown` and statuses of later APIs: the non-terminal state with the longest deadline.
 OTHER_STATE: JobState = "running"
 
 
 @activity
 def submit_job(clients: Clients, request: SubmitJob) -> Job:
-    """Submit the pipeline's `job.yml` as the run's job, or adopt it if that was done already.
+    """Submit the pipeline's `job.yml` as the run's job, or adopt the job if it exists.
 
     Raises:
-        JobRejected: `job.yml` or the job is refused, or a job of other origin has the name.
+        JobRejected: `job.yml` or the job is refused, or a job of another origin has the name.
     """
     job = if_found(clients.ml.jobs.get, request.run)
     if job is None:
@@ -77,11 +78,10 @@ def submit_job(clients: Clients, request: SubmitJob) -> Job:
 
 @activity
 def get_job(clients: Clients, request: GetJob) -> Job:
-    """The state of a job, and whether its cancellation was requested.
+    """The state of a job, and whether cancellation was requested.
 
     Raises:
-        JobFailed: there is no such job. Transient, since a service may forget a job for
-            a moment.
+        JobFailed: there is no such job. Transient, since a job may be invisible for a moment.
     """
     job = if_found(clients.ml.jobs.get, request.job)
     if job is None:
@@ -91,7 +91,7 @@ def get_job(clients: Clients, request: GetJob) -> Job:
 
 @activity
 def cancel_job(clients: Clients, request: CancelJob) -> Done:
-    """Ask for a job's end, without waiting for it. A job that has ended or is gone is fine."""
+    """Cancel a job without waiting. A job that has ended or does not exist is no error."""
     if _has_ended(clients, request.job):
         return Done()
     try:
@@ -104,7 +104,7 @@ def cancel_job(clients: Clients, request: CancelJob) -> Done:
 
 
 def request_cancel(clients: Clients, run: str, request: CancelRequest) -> None:
-    """Record that a run is to be cancelled: its next poll reads it. The first request counts."""
+    """Record a request to cancel a run; its next poll reads it. Only the first request counts."""
     record_store.create(clients.records, _cancel_record(run), request.to_dict())
 
 
@@ -115,18 +115,18 @@ def read_cancel_request(clients: Clients, run: str) -> CancelRequest | None:
 
 
 def find_job_state(clients: Clients, name: str) -> JobState | None:
-    """The state of a job; None where there is none."""
+    """The state of a job; None if there is no such job."""
     job = if_found(clients.ml.jobs.get, name)
     return None if job is None else job_state(job.status)
 
 
 def job_seconds(clients: Clients, job: str) -> float:
-    """From the start of an ended job to its end, by Azure ML; 0 where it never started.
+    """The running time of an ended job, by Azure ML; 0 if it never started.
 
     Raises:
-        azure.core.exceptions.AzureError: it cannot be asked for.
+        azure.core.exceptions.AzureError: the run history cannot be read.
     """
-    # `jobs.get` has no times; the SDK reads the run history in `jobs.stream` alone.
+    # `jobs.get` returns no times; the SDK reads the run history only in `jobs.stream`.
     operations: Any = clients.ml.jobs._runs_operations  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
     details = operations.get_run_details(job)
     if details.start_time_utc is None or details.end_time_utc is None:
@@ -135,7 +135,7 @@ def job_seconds(clients: Clients, job: str) -> float:
 
 
 def job_state(status: str | None) -> JobState:
-    """Azure ML's status as one of ours."""
+    """Azure ML's status as a `JobState`."""
     return STATES.get(status or "", OTHER_STATE)
 
 
@@ -146,7 +146,7 @@ def _submit(clients: Clients, request: SubmitJob) -> AzureMLJob:
         with refused_as_job_rejected(f"submit job {request.run}"):
             return clients.ml.jobs.create_or_update(job)
     except JobRejected:
-        # This activity may run twice at once: then the job of the other is there by now.
+        # A concurrent execution of this activity may have created the job by now.
         other = if_found(clients.ml.jobs.get, request.run)
         if other is None:
             raise
@@ -175,7 +175,7 @@ def _load(clients: Clients, request: SubmitJob, champion: Champion | None) -> Az
     )
     try:
         document: Any = yaml.safe_load(text)
-        # Paths in it are relative to where it is deployed.
+        # Paths in the file are relative to the folder in which it is deployed.
         job = load_job(
             io.StringIO(text),
             relative_origin=str(file),
@@ -194,7 +194,7 @@ def _load(clients: Clients, request: SubmitJob, champion: Champion | None) -> Az
             if option.cluster == cluster:
                 ensure_option(clients, option)
     if job.type == COMMAND:
-        # Not among the overrides: a job of another type would be refused for having `resources`.
+        # Not among the overrides: Azure ML refuses `resources` in a job of another type.
         command = cast("Command", job)
         command.resources = command.resources or JobResourceConfiguration()
         command.resources.instance_count = request.capacity.nodes
@@ -220,14 +220,14 @@ def _tags(
     if run.redrive is not None:
         ours[tags.REDRIVEN_FROM] = run.redrive.run
     if champion is not None:
-        # On the job, so that an execution that adopts it judges by the champion that it was given.
+        # Tagged on the job, so that an execution that adopts it compares with the same champion.
         ours[tags.CHAMPION] = champion.version
         ours[tags.CHAMPION_LEAD] = repr(champion.lead)
     return ours
 
 
 def _trace_variables(clients: Clients, traceparent: str | None) -> dict[str, str]:
-    """Environment variables with which a program puts its spans below the run's."""
+    """Environment variables that make a program's spans children of the run's span."""
     if traceparent is None:
         return {}
     endpoint = clients.settings.otlp_endpoint

@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from azure.ai.ml.entities import Job as AzureMLJob
     from azure.ai.ml.entities import Model as AzureMLModel
 
-# Each try fails only if another registration takes the version in the same moment.
+# A try fails only if another registration takes the version at the same moment.
 VERSIONS_TRIED = 20
 
 
 @activity
 def register_model(clients: Clients, request: RegisterModel) -> Model:
-    """Register what the run's job left in `results/model/`, with its lineage.
+    """Register the model in the job's `results/model/`, with its lineage.
 
-    One dataset version registers at most one version of a model: if one with its tag is there
-    (of this run before a crash, or of another attempt) that one is adopted. Versions are counted:
-    1, 2, 3; a registration that finds its version taken tries the next one.
+    A dataset version registers at most one model version: a version with its tag (from this run
+    before a crash, or from another attempt) is adopted. Versions are numbered 1, 2, 3; a
+    registration whose number is taken tries the next one.
 
     Raises:
-        JobRejected: the job is gone, or Azure ML refuses the model.
+        JobRejected: the job does not exist, or Azure ML refuses the model.
     """
     name, dataset = request.pipeline.model.name, request.dataset
     metrics = read_metrics(clients, request.results)
@@ -55,7 +55,7 @@ def register_model(clients: Clients, request: RegisterModel) -> Model:
 
 
 def all_versions(clients: Clients, name: str) -> Sequence[AzureMLModel]:
-    """Every version, archived ones too."""
+    """Every version of a model, including archived ones."""
     from azure.ai.ml.constants import ListViewType  # noqa: PLC0415 - see handlers.configuration.clients
 
     found = if_found(lambda: list(clients.ml.models.list(name, list_view_type=ListViewType.ALL)))
@@ -63,7 +63,7 @@ def all_versions(clients: Clients, name: str) -> Sequence[AzureMLModel]:
 
 
 def is_counted(model: AzureMLModel) -> bool:
-    """Whether a version is named as Landfall names them: 1, 2, 3."""
+    """Whether a version's name has Landfall's form: 1, 2, 3."""
     return str(model.version).isdecimal()
 
 
@@ -72,13 +72,13 @@ def _reference(model: AzureMLModel) -> Model:
 
 
 def dataset_of_model(clients: Clients, name: str, version: str) -> str | None:
-    """The dataset version that a model version was trained on; None if Landfall has none such."""
+    """The dataset version that a model version was trained on; None if it is unknown."""
     model = find_version(clients, name, version)
     return None if model is None else tags_of(model).get(tags.DATASET_VERSION)
 
 
 def find_version(clients: Clients, name: str, version: str) -> AzureMLModel | None:
-    """One version of a model; None where there is none."""
+    """One version of a model; None if it does not exist."""
     return if_found(clients.ml.models.get, name, version)
 
 
@@ -134,7 +134,7 @@ def _describe(
         tags.TRACEPARENT: request.traceparent,
     }
     if request.redrive is not None:
-        # Each change as a property of its own: people look for them in the studio.
+        # Each change is a separate property, for people who search in the studio.
         changes = request.redrive.to_dict()
         lineage |= {
             f"landfall.redrive.{name}": value if isinstance(value, str) else json.dumps(value)

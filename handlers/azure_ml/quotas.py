@@ -1,4 +1,4 @@
-"""Azure ML's room for a compute option: quota, vCPUs in use, idle nodes.
+"""What Azure ML has left for a compute option: quota, vCPUs in use, idle nodes.
 
 https://learn.microsoft.com/azure/machine-learning/how-to-manage-quotas
 """
@@ -19,23 +19,23 @@ from orchestrations.pipeline import ComputeOption
 
 logger = logging.getLogger(__name__)
 
-# One quota for the low-priority nodes of all VM families together.
+# The quota that the low-priority nodes of all VM families share.
 LOW_PRIORITY_CORES = "lowPriorityCores"
-# The same names come again for each workspace and cluster, with what it has of its own.
+# The names are repeated for each workspace and cluster, with its own usage.
 _OF_A_WORKSPACE = "/workspaces/"
 
 
 OptionKey = tuple[str, int]
-"""Cluster and nodes of a compute option: several options may be on one cluster."""
+"""Cluster and nodes of a compute option. Several options may use one cluster."""
 
 
 @dataclass(frozen=True)
 class Shortage:
-    """Why an option lacks quota."""
+    """A compute option that exceeds the quota."""
 
     message: str
     is_lasting: bool
-    """It would not fit if nobody else used the quota."""
+    """The option would not fit even if nothing else used the quota."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ def key_of(option: ComputeOption) -> OptionKey:
 def find_shortages(clients: Clients, options: Iterable[ComputeOption]) -> dict[OptionKey, Shortage]:
     """The options that do not fit into the quota now.
 
-    Where it cannot be read (that needs a role in the subscription), nothing is short: Azure ML
-    itself refuses a cluster that exceeds the quota.
+    If the quota cannot be read (this needs a role in the subscription), no option is returned:
+    Azure ML itself refuses a cluster that exceeds the quota.
     """
     options = list(options)
     if not options:
@@ -73,7 +73,7 @@ def find_shortages(clients: Clients, options: Iterable[ComputeOption]) -> dict[O
 
 
 def no_option_fits(shortages: Iterable[tuple[ComputeOption, str]]) -> QuotaExceeded:
-    """The error of a run whose options all lack quota: each option, and why."""
+    """The error of a run whose options all exceed the quota, with the reason for each option."""
     named = (f"{each.cluster} ({each.nodes} x {each.size}): {why}" for each, why in shortages)
     return QuotaExceeded(
         "no compute option fits into the quota; ask for more, or add an option with another size: "
@@ -114,7 +114,7 @@ def _shortage(
 
 
 def _idle_nodes(clients: Clients, cluster: str) -> int:
-    """Nodes that are there and do nothing: the quota has them as used."""
+    """The number of idle nodes, which the quota counts as used."""
     try:
         nodes = list(clients.ml.compute.list_nodes(cluster))
     except ResourceNotFoundError:
@@ -127,6 +127,6 @@ def _idle_nodes(clients: Clients, cluster: str) -> int:
 
 
 def _field(entity: Any, name: str, sent_as: str) -> Any:
-    """A field of an entity; azure-ai-ml 1.35 leaves it empty, and has it as it was sent."""
+    """A field of an entity; azure-ai-ml 1.35 may leave it empty and keep it under its REST name."""
     value = getattr(entity, name, None)
     return getattr(entity, sent_as, None) if value is None else value

@@ -1,11 +1,11 @@
-"""The import of azure.ai.ml, which is slow, and which an outage of Azure can interrupt.
+"""The import of azure.ai.ml, which is slow and can fail during an outage of Azure.
 
-The SDK asks Azure Resource Manager for the cloud's endpoints while it is imported. If that fails,
-Python drops the module that failed and keeps its half-initialised neighbours, so that no later
-import of this process would succeed.
+On import, the SDK requests the cloud's endpoints from Azure Resource Manager. If that fails, Python
+removes only the module that failed; the partly initialized modules stay, and every later import in
+this process fails.
 
-Of a cloud that it does not know by name (Azure Stack, the laptop's) the SDK asks for the endpoints
-again, on a new connection, at each job that it reads or submits: it keeps them under wrong keys.
+For a cloud whose name it does not know (Azure Stack, a laptop's), the SDK requests the endpoints
+again, on a new connection, for each job that it reads or submits: it stores them under wrong keys.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _import_lock = threading.Lock()
 
 
 def import_azure_ml() -> None:
-    """Import azure.ai.ml, or leave no trace of the attempt.
+    """Import azure.ai.ml; on failure, remove all of its modules.
 
     Raises:
-        azure.ai.ml.exceptions.MlException: the cloud's endpoints cannot be had; call it again.
+        azure.ai.ml.exceptions.MlException: the cloud's endpoints cannot be read; call it again.
     """
     with _import_lock:
         if PACKAGE in sys.modules:
             return
-        # tqdm reads it while it is imported: there is no terminal to draw progress bars on.
+        # tqdm reads this variable on import; there is no terminal for progress bars.
         os.environ.setdefault("TQDM_DISABLE", "1")
         try:
             importlib.import_module(PACKAGE)
@@ -42,7 +42,7 @@ def import_azure_ml() -> None:
 
 
 def _keep_endpoints() -> None:
-    """Put the endpoints of the current cloud where the SDK looks for those of Azure's own."""
+    """Store the current cloud's endpoints under the keys that the SDK reads."""
     clouds: Any = importlib.import_module(f"{PACKAGE}._azure_environments")
     name = clouds._get_default_cloud_name()  # noqa: SLF001 - there is no public way
     clouds._environments[name] = clouds._get_cloud(name)  # noqa: SLF001 - likewise

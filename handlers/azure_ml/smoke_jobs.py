@@ -1,6 +1,6 @@
-"""The smoke job of a new batch deployment: it scores a little data before it is the default.
+"""The smoke job of a new batch deployment: scores one file before it becomes the default.
 
-The job's name follows from the deployment's, so that a rollout finds after a crash what it started.
+The job's name is derived from the deployment's, so that a rollout finds its job after a crash.
 https://learn.microsoft.com/azure/machine-learning/how-to-access-data-batch-endpoints-jobs
 """
 
@@ -33,17 +33,17 @@ from orchestrations.waiting import ENDED
 
 AUDIENCE = "https://ml.azure.com"
 FIRST_BYTES = 16 * 1024
-"""The first line of a manifest is shorter."""
+"""More than the first line of a manifest can have."""
 MESSAGE_LIMIT_CHARACTERS = 600
 
 
 def check_smoke_job(
     clients: Clients, request: TestDeployment, deploy: BatchDeploy, *, now: datetime
 ) -> SmokeTest:
-    """Start the smoke job unless it is there; say whether it is over. Does not wait for it.
+    """Start the smoke job if it does not exist, and return whether it has ended. Does not wait.
 
     Raises:
-        DeploymentRejected: it failed, or was not over by the deadline.
+        DeploymentRejected: it failed, or did not end by the deadline.
     """
     name = smoke_job(request.endpoint, request.deployment)
     state = find_job_state(clients, name)
@@ -66,14 +66,14 @@ def check_smoke_job(
 
 
 def cancel_smoke_job(clients: Clients, endpoint: str, deployment: str) -> None:
-    """Cancel the smoke job of a deployment that is taken back; one that has ended is fine."""
+    """Cancel the smoke job of a deployment that is rolled back, unless it has ended."""
     cancel_job(clients, CancelJob(job=smoke_job(endpoint, deployment)))
 
 
 def _start(clients: Clients, request: TestDeployment, deploy: BatchDeploy, name: str) -> None:
-    """Invoke the deployment, past the default.
+    """Invoke the deployment directly, although it is not the default.
 
-    Not by `batch_endpoints.invoke`: it keeps its headers, the deployment among them, in one
+    Does not use `batch_endpoints.invoke`, which keeps its headers, including the deployment, in one
     dictionary for all threads and later calls (azure-ai-ml 1.35).
     """
     uri = deploy.smoke_data or _first_file(clients, request.pipeline, request.model)
@@ -108,7 +108,7 @@ def _start(clients: Clients, request: TestDeployment, deploy: BatchDeploy, name:
 
 
 def _check_name(clients: Clients, asked: str, given: str) -> None:
-    """Refuse, and cancel, a job of another name: it would be started again by each poll."""
+    """Refuse and cancel a job with another name: each poll would start one more."""
     if given != asked:
         cancel_job(clients, CancelJob(job=given))
         raise DeploymentRejected(f"Azure ML named the smoke job {given}, not {asked}")

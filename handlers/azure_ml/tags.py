@@ -1,4 +1,4 @@
-"""Tags on the Azure ML resources of Landfall, by which it recognises its own after a crash."""
+"""Tags by which Landfall recognizes its own Azure ML resources after a crash."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ RESULTS_CONTAINER = "landfall.results-container"
 
 
 def tags_of(resource: Any) -> dict[str, str]:
-    """The tags of an Azure ML entity; the SDK has None where there are none."""
+    """The tags of an Azure ML entity; the SDK has None for no tags."""
     return resource.tags or {}

@@ -19,13 +19,13 @@ BEST_TRIAL = "best_child_run_id"
 
 
 def find_trial(clients: Clients, run: str) -> str | None:
-    """The trial that stands for a run's job, if that is a sweep."""
+    """The trial that represents a run's job, if the job is a sweep."""
     job = if_found(clients.ml.jobs.get, run)
     return None if job is None else trial_of(clients, job)
 
 
 def trial_of(clients: Clients, job: AzureMLJob) -> str | None:
-    """The best trial of a sweep; of one without any, a trial that failed, which may say why."""
+    """The best trial of a sweep; if it has none, a failed trial, which may have the reason."""
     if job.type != SWEEP:
         return None
     best = (job.properties or {}).get(BEST_TRIAL)

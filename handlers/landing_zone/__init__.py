@@ -1,1 +1,1 @@
-"""Landing zones: their blobs, and the records that Landfall keeps of them."""
+"""Landing zones: their blobs, and Landfall's records about them."""

@@ -1,7 +1,7 @@
-"""How every batch ended: which dataset was frozen, which run it started or met.
+"""The outcome of every batch: the frozen dataset, and the run that it started or found.
 
-Beside the history there is one record of the last batch of each zone or partition. It says what the
-last listing saw, and what was trained on last.
+Besides the history, each zone or partition has a record of its last batch: what the last listing
+saw, and what was trained on last.
 """
 
 from __future__ import annotations
@@ -28,22 +28,23 @@ from orchestrations.contracts.landing import (
 _HISTORY = "batches"
 _LAST = "last-batches"
 _ZONE = "zone"
-# Content that is trained on, or was: what the next batch is compared with.
+# The outcomes of batches that are or were trained on; the next batch is compared with them.
 _TRAINED: frozenset[BatchOutcome] = frozenset({"started", "duplicate"})
 
 
 @activity
 def record_batch(clients: Clients, request: RecordBatch) -> Done:
-    """Keep how a batch ended. The same batch gives the same records, however often it is kept."""
+    """Record the outcome of a batch. Idempotent."""
     pipeline, dataset = request.result.pipeline, request.dataset
-    # The time first, always in UTC: names sort by it. A folder a day: readers list few of them.
+    # Names begin with the time in UTC, to sort by it. Each day has a folder, to keep listings
+    # short.
     frozen = dataset.frozen_at.astimezone(UTC).isoformat(timespec="milliseconds")
     name = f"{_day(pipeline, dataset.frozen_at)}{frozen}_{request.batch}.json"
     record_store.replace(clients.records, name, request.to_dict())
 
     def follow(last: LastBatch | None) -> LastBatch | None:
         if last is not None and last.dataset.frozen_at > dataset.frozen_at:
-            return None  # a caller's request overtook this one
+            return None  # a caller's request recorded a newer batch
         is_trained = request.result.outcome in _TRAINED
         return LastBatch(
             batch=request.batch,
@@ -61,7 +62,7 @@ def record_batch(clients: Clients, request: RecordBatch) -> Done:
 
 @activity
 def count_data_changed(clients: Clients, request: CountDataChanged) -> Done:
-    """Keep how many runs in a row have ended because their data was overwritten."""
+    """Record how many runs in a row have ended because their data was overwritten."""
 
     def count(last: LastBatch | None) -> LastBatch | None:
         assert last is not None, "a batch is recorded before it is trained on"
@@ -72,14 +73,14 @@ def count_data_changed(clients: Clients, request: CountDataChanged) -> Done:
 
 
 def last_batch(clients: Clients, pipeline: str, partition: str | None = None) -> LastBatch | None:
-    """The batch of a zone or partition that was frozen last, if there was any."""
+    """The last frozen batch of a zone or partition, if there is one."""
     document = record_store.read(clients.records, _last_name(pipeline, partition))
     return None if document is None else LastBatch.from_dict(document)
 
 
 @dataclass(frozen=True)
 class LastListing:
-    """Facts of the last batch of a zone or partition that need no read of its record."""
+    """Facts about the last batch of a zone or partition that a listing returns."""
 
     listed_from: datetime
     marker_at: datetime | None
@@ -99,9 +100,9 @@ def list_last_batches(clients: Clients) -> Mapping[str, Mapping[str | None, Last
 
 
 def batches_since(clients: Clients, pipeline: str, moment: datetime) -> Iterator[str]:
-    """The names of the records of batches that were frozen then or later, the oldest first.
+    """The record names of batches frozen at or after a moment, oldest first.
 
-    Costs a listing of the days that have batches, and one of each day that the reader comes to.
+    Costs one listing of the days with batches, and one per day that the reader iterates over.
     """
     first = _day(pipeline, moment)
     for day in _days(clients, pipeline):
@@ -111,20 +112,20 @@ def batches_since(clients: Clients, pipeline: str, moment: datetime) -> Iterator
 
 
 def newest_batches(clients: Clients, pipeline: str) -> Iterator[str]:
-    """The names of the records of all batches, the newest first; costs the same."""
+    """The record names of all batches, newest first; costs as much as `batches_since`."""
     for day in reversed(_days(clients, pipeline)):
         yield from sorted(clients.records.list_blob_names(name_starts_with=day), reverse=True)
 
 
 def read_batch(clients: Clients, name: str) -> RecordBatch:
-    """The record of that name."""
+    """The record with a name."""
     document = record_store.read(clients.records, name)
     assert document is not None, f"records of batches are never deleted, but {name} was"
     return RecordBatch.from_dict(document)
 
 
 def frozen_at(name: str) -> datetime:
-    """When the batch of that name was frozen, rounded down to milliseconds."""
+    """The time at which a named batch was frozen, rounded down to milliseconds."""
     return datetime.fromisoformat(name.rpartition("/")[2].partition("_")[0])
 
 

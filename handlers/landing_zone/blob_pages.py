@@ -1,7 +1,7 @@
-"""One page of List Blobs, parsed as far as Landfall needs it. Pure: bytes in, blobs out.
+"""Parses the fields that Landfall needs from a page of List Blobs. Pure.
 
-The SDK makes an object of thirty attributes of every blob, which costs many times as much
-(docs/benchmarks.md). The service answers XML, or an Apache Arrow stream where it can.
+The SDK creates an object with thirty attributes per blob, which is many times slower
+(docs/benchmarks.md). The service answers in XML or, if it can, as an Apache Arrow stream.
 
 Source: https://learn.microsoft.com/rest/api/storageservices/list-blobs
 """
@@ -23,47 +23,47 @@ from xml.parsers import expat
 from orchestrations.errors import TransientError
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
-# Hadoop's and Azure's own drivers set it on a blob that stands for a directory.
+# Hadoop's and Azure's drivers set this metadata on a blob that stands for a directory.
 DIRECTORY_METADATA = "hdi_isfolder"
 _COLUMNS = frozenset(
     {"Name", "Last-Modified", "Etag", "Content-Length", "Content-MD5", "ResourceType", "NextMarker"}
 )
-# Below these elements users name the elements, so that one may be called "Etag".
+# Users choose the names of the elements below these, so one may be called "Etag".
 _FREE_NAMES = frozenset({"Metadata", "Tags", "OrMetadata"})
 
 
 class ListedBlob(NamedTuple):
-    """A blob as a listing shows it."""
+    """A blob in a listing."""
 
     name: str
     size: int
     etag: str
     """Without quotes."""
     md5: str | None
-    """Hex, or None where the service keeps none."""
+    """Hex, or None if the service has none."""
     last_modified: datetime
     is_directory: bool
-    """It only stands for a directory and holds no data."""
+    """Whether the blob only stands for a directory and holds no data."""
 
 
 @dataclass(frozen=True)
 class BlobPage:
-    """One answer of List Blobs."""
+    """One response of List Blobs."""
 
     blobs: Sequence[ListedBlob]
     prefixes: Sequence[str]
-    """The common prefixes up to the delimiter, where one was asked for."""
+    """The common prefixes up to the delimiter, if the request had one."""
     next_marker: str | None
-    """Where the next page begins; None on the last one."""
+    """The continuation token; None on the last page."""
     is_hierarchical: bool
-    """The account has a hierarchical namespace: it lists in an order of its own."""
+    """Whether the account has a hierarchical namespace, whose listings are not in order of name."""
 
 
 def parse_page(chunks: Iterable[bytes], content_type: str) -> BlobPage:
-    """Parse an answer in either of its formats. XML is never whole in memory.
+    """Parse a response in either format. XML is streamed, never whole in memory.
 
     Raises:
-        TransientError: it is not what the service documents; it may have been cut off.
+        TransientError: the response is malformed; it may have been cut off.
     """
     try:
         is_arrow = ARROW_STREAM in content_type
@@ -73,11 +73,11 @@ def parse_page(chunks: Iterable[bytes], content_type: str) -> BlobPage:
 
 
 def parse_xml(chunks: Iterable[bytes]) -> BlobPage:
-    """Parse an answer in XML.
+    """Parse a response in XML.
 
     Raises:
-        expat.ExpatError: it is not XML, or cut off.
-        ValueError, KeyError: a blob lacks an element, or an element has no such value.
+        expat.ExpatError: the response is not XML, or was cut off.
+        ValueError, KeyError: a blob lacks an element, or an element has an invalid value.
     """
     reader = _XmlReader()
     for chunk in chunks:
@@ -87,7 +87,7 @@ def parse_xml(chunks: Iterable[bytes]) -> BlobPage:
 
 
 class _XmlReader:
-    """Collects `_COLUMNS`, and for all other elements does as little as can be."""
+    """Collects `_COLUMNS`, and does as little as possible for all other elements."""
 
     def __init__(self) -> None:
         self.blobs: list[ListedBlob] = []
@@ -111,7 +111,7 @@ class _XmlReader:
         if tag in _COLUMNS:
             self._text.clear()
             self.parser.CharacterDataHandler = self._text.append
-            if attributes:  # only of a name that XML cannot hold
+            if attributes:  # only for a name that XML cannot hold
                 self._is_encoded = attributes.get("Encoded") == "true"
         elif tag in _FREE_NAMES:
             self._depth = 0
@@ -172,12 +172,12 @@ class _XmlReader:
 
 
 def parse_arrow(content: bytes) -> BlobPage:
-    """Parse an answer that is an Apache Arrow stream. Its columns are named as the XML's elements.
+    """Parse a response that is an Apache Arrow stream. Its columns have the names of the elements.
 
     Raises:
-        ValueError, KeyError, TypeError: it is no such stream, or a column is missing.
+        ValueError, KeyError, TypeError: it is not such a stream, or a column is missing.
     """
-    # Loaded only where the service answers so: it costs a cold start 20 ms.
+    # Imported only if the service answers in Arrow: it costs a cold start 20 ms.
     from nanoarrow import ArrayStream  # noqa: PLC0415 - see above
     from nanoarrow.ipc import InputStream  # noqa: PLC0415 - see above
 
@@ -230,7 +230,7 @@ def parse_arrow(content: bytes) -> BlobPage:
 def _column(values: Any, name: str) -> Sequence[Any]:
     if name != "Metadata":
         return values.to_pylist()
-    # A map is a list of (key, value) entries a row; nanoarrow has no Python value for it.
+    # Each row of a map is a list of (key, value) entries; nanoarrow has no Python value for maps.
     offsets, entries = list(values.buffer(1)), values.child(0)
     keys, held = entries.child(0).to_pylist(), entries.child(1).to_pylist()
     return [

@@ -1,8 +1,8 @@
-"""Copies of blobs that nothing overwrites, for jobs to read: `dataset.freeze: copy`.
+"""Immutable copies of blobs, which jobs read: `dataset.freeze: copy`.
 
-The service copies within the account; no byte passes through here. A copy is named by its content
-and never written again, so that a dataset version costs only what is new in it, and a piece that is
-copied a second time, after a crash, finds what is there.
+The service copies within the account, so the app transfers no content. A copy is named by its
+content and never overwritten: a dataset version costs only its new blobs, and copying a piece again
+after a crash finds the existing copies.
 
 Source: https://learn.microsoft.com/rest/api/storageservices/copy-blob
 """
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from azure.storage.blob import BlobClient
 
 COPIES_AT_ONCE = 16
-# Some 20 s of one core for the SDK, and as many requests.
+# One request per blob; the SDK uses about 20 s of one core for them.
 BLOBS_PER_PIECE = 5000
 _CONTAINER_NOT_FOUND = "ContainerNotFound"
 _ENDED_WITHOUT_COPY = frozenset({"failed", "aborted"})
@@ -45,19 +45,18 @@ _Outcome = Literal["copied", "pending", "overwritten", "missing"]
 
 
 def copies_folder(pipeline: str) -> str:
-    """Where the copies of a pipeline's blobs are, in the records container."""
+    """The folder of a pipeline's copies in the records container."""
     return f"frozen/{pipeline}/"
 
 
 @activity
 def copy_blobs(clients: Clients, request: CopyBlobs) -> Piece:
-    """Copy those blobs of a part that the last frozen batch of the zone does not have.
+    """Copy the blobs of a part that are not in the last frozen batch of the zone.
 
     Raises:
-        DataChanged: some were written again, or deleted, since they were listed.
-        InvalidManifest: the uploader's manifest names files that are not there.
-        TransientError: the service copies some of them in the background, and is not done; or a
-            container is missing.
+        DataChanged: blobs were overwritten or deleted after they were listed.
+        InvalidManifest: the uploader's manifest names files that do not exist.
+        TransientError: the service is still copying blobs, or a container is missing.
     """
     folder = parts_folder(request.pipeline.name, request.freeze)
     lines = [decode_line(line) for line in read_part(clients.records, folder, request.part)]
@@ -78,7 +77,7 @@ def copy_blobs(clients: Clients, request: CopyBlobs) -> Piece:
 
 
 def _check_there(request: CopyBlobs, found: Mapping[str, _Outcome]) -> None:
-    """That every blob was there, and as it was listed."""
+    """Raise unless every blob exists and is unchanged since it was listed."""
     pipeline = request.pipeline
     source = pipeline.source
     gone = [path for path, outcome in found.items() if outcome == "missing"]
@@ -101,9 +100,9 @@ def _check_there(request: CopyBlobs, found: Mapping[str, _Outcome]) -> None:
 def _without_copy(
     clients: Clients, request: CopyBlobs, lines: Sequence[ManifestLine]
 ) -> Iterator[tuple[int, ManifestLine]]:
-    """The lines, with their numbers, whose copy the last frozen batch does not show to be there.
+    """The numbered lines whose copy is not known from the last frozen batch.
 
-    Both are in order of path: its manifest is read beside them, from the first one's path on.
+    Both are in order of path: the batch's manifest is read in step with the lines.
     """
     last = last_batch(clients, request.pipeline.name, request.partition)
     before: Iterator[ManifestLine] = iter(())
@@ -118,7 +117,7 @@ def _without_copy(
 
 
 def _copy(clients: Clients, pipeline: Pipeline, line: ManifestLine) -> _Outcome:
-    """Copy a blob as it was listed, unless its copy is there."""
+    """Copy a blob if it is unchanged since it was listed, unless the copy exists."""
     source = pipeline.source
     original = clients.blobs.get_blob_client(source.container, source.prefix + line.path)
     copy = clients.records.get_blob_client(copies_folder(pipeline.name) + copy_name(line))
@@ -138,14 +137,14 @@ def _copy(clients: Clients, pipeline: Pipeline, line: ManifestLine) -> _Outcome:
 def _why_not_found(
     clients: Clients, original: BlobClient, error: ResourceNotFoundError
 ) -> _Outcome:
-    """The resource that a 404 of Copy Blob means: the blob, or one of the two containers.
+    """Find what is missing after a 404 of Copy Blob: the blob, or one of the two containers.
 
-    Its error code does not tell: it can be `CannotVerifyCopySource` for all of them.
+    The error code can be `CannotVerifyCopySource` in every case.
     """
     try:
         original.get_blob_properties()
     except ResourceNotFoundError as of_original:
-        # A HEAD has no body: its error code is in a header.
+        # The response to HEAD has no body: the error code is in a header.
         if of_original.error_code != _CONTAINER_NOT_FOUND:  # pyright: ignore[reportAttributeAccessIssue] - set by azure-storage
             return "missing"
         container = original.container_name
@@ -158,7 +157,7 @@ def _why_not_found(
 
 
 def _adopt(copy: BlobClient) -> _Outcome:
-    """Take a copy that is there; "pending" where a retry has to make it or to wait for it."""
+    """Adopt an existing copy; "pending" if a retry must create it or wait for it."""
     try:
         properties = copy.get_blob_properties()
         if properties.copy.status in _ENDED_WITHOUT_COPY:
@@ -166,7 +165,7 @@ def _adopt(copy: BlobClient) -> _Outcome:
             return "pending"
         if properties.copy.status == "pending":
             return "pending"
-        # As if it were new: `copy_retention` deletes old copies that no kept version names.
+        # Renew its write time: `copy_retention` deletes old copies that no kept version names.
         copy.set_blob_metadata(properties.metadata)
     except ResourceNotFoundError:  # deleted in between
         return "pending"
@@ -174,9 +173,9 @@ def _adopt(copy: BlobClient) -> _Outcome:
 
 
 def _as_listed(line: ManifestLine) -> dict[str, Any]:
-    """The condition that a blob has not been written since; an uploader's manifest may have none.
+    """The condition that a blob is unchanged; an uploader's manifest may have no ETag for it.
 
-    Its trainer finds out then: it compares size and MD5.
+    Without an ETag, the trainer detects a change: it compares size and MD5.
     """
     if not line.etag:
         return {}

@@ -3,15 +3,14 @@
 A pass over the copies of a pipeline begins once a day:
 
 1. Note which dataset versions are kept.
-2. Mark: read the manifest of each, and set a bit for each copy that it names. Two copies may share
-   a bit; then one of them stays until another pass, which takes other digits of the names.
-3. Delete the copies whose bit is not set, section by section, but for those that were written in
-   the last `GRACE`: a freeze that is under way may have made them.
+2. Mark: read each version's manifest, and set a bit for each copy that it names. Two copies may
+   share a bit; an unneeded one then stays until a pass that uses other digits of the names.
+3. Delete the copies whose bit is not set, section by section, except copies written in the last
+   `GRACE`, which a running freeze may have created.
 
-A pass is done in steps, and after each a record says how far it is: a process may die at any time,
-and a step may be done twice. A freeze may adopt a copy while a pass is under way. It writes the
-copy's metadata then, so that the copy is young and its ETag another one; a copy is deleted only
-under the ETag that was listed.
+A record is written after each step of a pass: a process may die at any time, and a step may be
+repeated. A freeze that adopts a copy during a pass writes the copy's metadata, which renews its
+write time and ETag; a copy is deleted only if its ETag is the listed one.
 """
 
 from __future__ import annotations
@@ -47,16 +46,16 @@ if TYPE_CHECKING:
     from azure.storage.blob import BlobProperties
 
 INTERVAL = timedelta(days=1)
-# Longer than a freeze takes from its first copy to its record, however long it is held up.
+# Longer than any freeze takes from its first copy to its record, delays included.
 GRACE = timedelta(days=14)
-# At any age: a freeze relies on the copies of the last batch.
+# Kept at any age, since a freeze relies on the copies of the last batch.
 NEWEST_BATCHES = 10
 STEP_SECONDS = 60.0
 DELETIONS_AT_ONCE = 16
 RUNS_PER_PAGE = 1000
-# The copies are listed in sections, by so many hex digits that their names begin with.
+# The number of leading hex digits of the names by which copies are listed in sections.
 SECTION_DIGITS = 2
-# Seven hex digits of a copy's name are the number of its bit: 32 MiB of bits.
+# Seven hex digits of a copy's name are its bit's number, so the bitmap has 32 MiB.
 _DIGITS = 7
 _BITMAP_BYTES = 16**_DIGITS // 8
 _NAME = re.compile(rb'"file": "[0-9a-f]{2}/([0-9a-f]{32})')
@@ -65,16 +64,16 @@ _NAME_DIGITS = 32
 
 @dataclass(frozen=True)
 class _Pass:
-    """How far a pass is."""
+    """The progress of a pass."""
 
     began_at: str
     """ISO 8601, UTC."""
     versions: list[str]
     """The dataset versions that are kept."""
     marked: int = 0
-    """So many of them are marked."""
+    """The number of versions that are marked."""
     sections: int = 0
-    """So many sections of the copies are done."""
+    """The number of sections that are done."""
 
     @property
     def is_over(self) -> bool:
@@ -82,7 +81,7 @@ class _Pass:
 
     @property
     def first_digit(self) -> int:
-        """Which digits of a name are the number of its bit: others each day."""
+        """The position in a name of the digits of its bit's number; it changes each day."""
         day = datetime.fromisoformat(self.began_at).toordinal()
         return day % (_NAME_DIGITS - _DIGITS + 1)
 
@@ -95,9 +94,9 @@ def delete_unneeded_copies(
     now: datetime,
     monotonic: Callable[[], float],
 ) -> int:
-    """Do the next steps of a pass, for about `STEP_SECONDS`; begin one when it is time.
+    """Do the next steps of a pass for about `STEP_SECONDS`; begin a pass if one is due.
 
-    The versions of `keep_days` are kept. Returns how many copies were deleted.
+    Versions of the last `keep_days` are kept. Returns the number of deleted copies.
     """
     record = f"copy-retention/{pipeline.name}.json"
     document = record_store.read(clients.records, record)
@@ -107,7 +106,7 @@ def delete_unneeded_copies(
             return 0
         versions = _kept_versions(clients, pipeline, now - timedelta(days=keep_days))
         if not versions:
-            return 0  # nothing is recorded of the pipeline: what its copies are for is not known
+            return 0  # without records, the needed copies are unknown
         under_way = _Pass(began_at=now.isoformat(), versions=sorted(versions))
         record_store.replace(clients.records, record, asdict(under_way))
     deadline = monotonic() + STEP_SECONDS
@@ -125,7 +124,7 @@ def delete_unneeded_copies(
 
 
 def _kept_versions(clients: Clients, pipeline: Pipeline, since: datetime) -> set[str]:
-    """Those of the batches and runs since a moment, of the last batches, and of the champion."""
+    """The versions of batches and runs since a moment, of the last batches, and of the champion."""
     name = pipeline.name
     kept = set(list_versions(clients, name, frozen_after=since))
     for record in islice(newest_batches(clients, name), NEWEST_BATCHES):
@@ -156,7 +155,7 @@ def _runs(clients: Clients, pipeline: str, **which: Any) -> Iterator[dict[str, A
 
 
 class _Bitmap:
-    """A bit for each copy that is kept, in the records container between two rounds."""
+    """A bit for each copy that is kept; stored in the records container between steps."""
 
     def __init__(self, clients: Clients, pipeline: str, of: _Pass) -> None:
         self._clients = clients
@@ -166,10 +165,10 @@ class _Bitmap:
         self._bits, self._condition = self._read()
 
     def mark(self, version: str) -> None:
-        """Set the bits of what a version's manifest names, and keep them.
+        """Set the bits of the copies in a version's manifest, and store the bitmap.
 
         Raises:
-            azure.core.exceptions.ResourceModifiedError: another process marks at the same time.
+            azure.core.exceptions.ResourceModifiedError: another process stored the bitmap.
         """
         folder = manifest_folder(self._pipeline, version)
         manifest = self._clients.records.get_blob_client(f"{folder}/{MANIFEST_FILE}")
@@ -182,7 +181,7 @@ class _Bitmap:
                     number = int(name[begin : begin + _DIGITS], 16)
                     self._bits[number >> 3] |= 1 << (number & 7)
         except ResourceNotFoundError:
-            return  # a manifest that is gone names nothing
+            return  # a deleted manifest names no copies
         written = self._blob.upload_blob(
             bytes(self._bits),
             overwrite=True,
@@ -192,7 +191,7 @@ class _Bitmap:
         self._condition = record_store.unchanged(written["etag"])
 
     def has(self, path: str) -> bool:
-        """Whether a copy is kept; `path` is its place in the folder of copies."""
+        """Whether a copy is kept; `path` is relative to the folder of copies."""
         begin = 3 + self._pass.first_digit  # after the folder's two digits and the slash
         number = int(path[begin : begin + _DIGITS], 16)
         return bool(self._bits[number >> 3] & 1 << (number & 7))
@@ -204,12 +203,12 @@ class _Bitmap:
             return bytearray(_BITMAP_BYTES), {"match_condition": MatchConditions.IfMissing}
         condition = record_store.unchanged(download.properties.etag)
         if download.properties.metadata.get("began_at") != self._pass.began_at:
-            return bytearray(_BITMAP_BYTES), condition  # of an earlier pass
+            return bytearray(_BITMAP_BYTES), condition  # the bitmap is from an earlier pass
         return bytearray(download.readall()), condition
 
 
 def _delete_from_section(clients: Clients, pipeline: str, of: _Pass, bitmap: _Bitmap) -> int:
-    """Delete what is not kept from the next section; returns how many copies that was."""
+    """Delete unneeded copies of the next section; return their number."""
     folder = copies_folder(pipeline)
     oldest_kept = datetime.fromisoformat(of.began_at) - GRACE
     section = f"{of.sections:0{SECTION_DIGITS}x}"
@@ -224,7 +223,7 @@ def _delete_from_section(clients: Clients, pipeline: str, of: _Pass, bitmap: _Bi
         try:
             clients.records.delete_blob(blob.name, **record_store.unchanged(blob.etag))
         except (ResourceModifiedError, ResourceNotFoundError):
-            return False  # a freeze has adopted it, or another process deleted it
+            return False  # a freeze adopted the copy, or another process deleted it
         return True
 
     with ThreadPoolExecutor(DELETIONS_AT_ONCE) as pool:

@@ -1,8 +1,8 @@
-"""Dataset claims: the idempotency record of each dataset version. Kept for ever.
+"""Dataset claims: the idempotency record of each dataset version. Never deleted.
 
 `dataset-claims/<pipeline>/<version>.json` is the claim. `claim-index/<pipeline>/…` has an empty
-blob for each batch that asked for one, the newest first: questions about the last claims cost the
-same however many there are.
+blob for each batch that requested one, newest first, so that the cost of reading the latest claims
+does not depend on the number of claims.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PAGE_ENTRIES = 100
 
 @dataclass(frozen=True, kw_only=True)
 class ClaimedRun:
-    """A claim with all that is needed to start its run."""
+    """A claim, with the request that starts its run."""
 
     claim: DatasetClaim
     request: RunRequest
@@ -47,26 +47,26 @@ def _name(pipeline: str, version: str) -> str:
 
 @activity
 def claim_dataset(clients: Clients, request: ClaimDataset) -> DatasetClaim:
-    """Claim a dataset version, or learn whose it is. The answer never changes afterwards."""
+    """Claim a dataset version, or return its existing claim, which never changes."""
     claim = DatasetClaim(run=request.run, batch=request.batch)
     document = {"claim": claim.to_dict(), "request": request.request.to_dict()}
     dataset = request.request.dataset
     name = _name(request.request.pipeline.name, dataset.version)
-    # First: a claim that the index lacks would not be found, should the process die in between.
+    # Index first: if the process died in between, a claim without an entry would never be found.
     _index(clients, request.request)
     if record_store.create(clients.records, name, document):
         _link_follower(clients, request)
         return claim
-    # Ours, if an earlier try of this very activity got as far as here.
+    # The claim is this activity's own if an earlier try wrote it.
     kept = record_store.read(clients.records, name)
     assert kept is not None, f"claims are never deleted, but {name} was"
     return DatasetClaim.from_dict(kept["claim"])
 
 
 def _link_follower(clients: Clients, request: ClaimDataset) -> None:
-    """A run whose data was overwritten is superseded by the run of the zone's next batch.
+    """Link a run whose data was overwritten to the run of the zone's next batch.
 
-    Nothing is decided by the link: no step fails for it.
+    The link is informational: errors of storage are suppressed.
     """
     pipeline, dataset = request.request.pipeline.name, request.request.dataset
     with contextlib.suppress(AzureError):
@@ -80,14 +80,14 @@ def _link_follower(clients: Clients, request: ClaimDataset) -> None:
 
 @activity
 def check_superseded(clients: Clients, request: CheckSuperseded) -> Superseded:
-    """Whether a later dataset of the same zone or partition was claimed: then no retry is made."""
+    """Whether a later dataset of the same zone or partition was claimed, which ends retries."""
     dataset = request.dataset
     for entry in _entries_after(clients, request.pipeline, dataset.frozen_at):
         if entry.partition != dataset.partition:
             continue
         document = record_store.read(clients.records, _name(request.pipeline, entry.version))
-        # The entry may be of a batch that met an older claim of its content, or that died before it
-        # claimed anything.
+        # The entry may be from a batch that found an older claim for its content, or that died
+        # before it wrote a claim.
         claimed = None if document is None else _parse(document)
         if claimed is not None and claimed.request.dataset.frozen_at == entry.frozen_at:
             return Superseded(by=claimed.claim.run)
@@ -101,7 +101,7 @@ def find_claim(clients: Clients, pipeline: str, version: str) -> DatasetClaim | 
 
 
 def claimed_dataset(clients: Clients, pipeline: str, version: str) -> Dataset | None:
-    """The dataset of that version, if it was ever claimed."""
+    """The dataset of a version, if it was ever claimed."""
     document = record_store.read(clients.records, _name(pipeline, version))
     return None if document is None else RunRequest.from_dict(document["request"]).dataset
 
@@ -109,10 +109,10 @@ def claimed_dataset(clients: Clients, pipeline: str, version: str) -> Dataset | 
 def list_claims_without_run(
     clients: Clients, pipeline: str, *, frozen_after: datetime
 ) -> Sequence[str]:
-    """The names of claims whose run is not on record, of batches frozen after a moment.
+    """The names of claims without a run record, for batches frozen after a moment.
 
-    Such a claim may be of an older batch with the same content, or not be there yet; and its run
-    may be about to start.
+    The claim may be from an older batch with the same content, or not exist yet, and its run may be
+    about to start.
     """
     versions = list_versions(clients, pipeline, frozen_after=frozen_after)
     if not versions:
@@ -126,16 +126,16 @@ def list_claims_without_run(
 
 
 def list_versions(clients: Clients, pipeline: str, *, frozen_after: datetime) -> Sequence[str]:
-    """The dataset versions of batches that asked for a claim, and were frozen after a moment."""
+    """The dataset versions of batches that requested a claim and were frozen after a moment."""
     entries = _entries_after(clients, pipeline, frozen_after)
     return list(dict.fromkeys(entry.version for entry in entries))
 
 
 def read_claim(clients: Clients, name: str) -> ClaimedRun | None:
-    """The claim of that name, with its request; None where there is none.
+    """The claim with a name, and its request; None if it does not exist.
 
     Raises:
-        pydantic.ValidationError: it is of a schema that this release does not know.
+        pydantic.ValidationError: its schema is unknown to this release.
     """
     document = record_store.read(clients.records, name)
     return None if document is None else _parse(document)
@@ -150,7 +150,7 @@ def _parse(document: Any) -> ClaimedRun:
 
 @dataclass(frozen=True)
 class _Entry:
-    """A batch that asked for a claim, as the index has it."""
+    """An entry of the index: a batch that requested a claim."""
 
     version: str
     frozen_at: datetime
@@ -174,7 +174,7 @@ def _index(clients: Clients, request: RunRequest) -> None:
 
 
 def _entries_after(clients: Clients, pipeline: str, moment: datetime) -> Iterator[_Entry]:
-    """Of batches that were frozen after a moment, the newest first."""
+    """The entries of batches frozen after a moment, newest first."""
     entries = list_entries(
         clients.records,
         f"{_INDEX}/{pipeline}/",

@@ -1,7 +1,7 @@
-"""Blobs that stand for a folder, and are no data.
+"""Recognizes blobs that stand for a folder and hold no data.
 
-Accounts with a hierarchical namespace list a folder as a blob with the metadata `hdi_isfolder`.
-Tools that know no folders write an empty blob in its place: `name/`, or `name_$folder$` (Hadoop).
+Accounts with a hierarchical namespace list a folder as a blob with the metadata `hdi_isfolder`. In
+other accounts, tools write an empty blob `name/`, or `name_$folder$` (Hadoop).
 https://learn.microsoft.com/azure/storage/blobs/storage-blobs-list
 """
 
@@ -18,9 +18,9 @@ def is_stub_name(name: str, size: int) -> bool:
 
 
 def is_directory_stub(name: str, size: int, metadata: Mapping[str, str] | None) -> bool:
-    """The same of a blob whose metadata is known.
+    """Whether a blob stands for a folder, by its name, size and metadata.
 
-    Metadata keys are compared without case: services and tools write both.
+    Metadata keys are compared without case, since services and tools write both.
     """
     fields = {key.lower(): value for key, value in (metadata or {}).items()}
     return fields.get("hdi_isfolder", "").lower() == "true" or is_stub_name(name, size)

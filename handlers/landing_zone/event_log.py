@@ -1,6 +1,6 @@
-"""Decisions on events, kept for `explain`: blocks of many at a time, a file per hour.
+"""Decisions on events, stored for `explain` in one append blob per hour.
 
-Nothing is decided by it. An event that is delivered twice is in it twice, under one id.
+The log is informational. An event that is delivered twice is logged twice, with the same id.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
     from azure.storage.blob import ContainerClient
 
 Decision = Literal["opened", "merged", "late", "filtered", "rejected"]
-"""`opened` a landing, or `merged` into one that was under way; `late`: the last listing saw it."""
+"""`opened` a landing, or `merged` into an open one; `late`: the last listing saw the blob."""
 
 # https://learn.microsoft.com/azure/storage/blobs/scalability-targets: an append blob has 50,000
-# blocks, and a block 4 MiB with every version of the service.
+# blocks, and a block has 4 MiB in every version of the service.
 BLOCK_LIMIT_BYTES = 4 * 1024 * 1024
 _BLOCK_COUNT_EXCEEDED = "BlockCountExceedsLimit"
 _FOLDER = "events"
 UNREADABLE = "_unreadable"
-"""In place of a pipeline: events that could not be understood."""
+"""Used instead of a pipeline's name for events that could not be parsed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One event and what was decided on it."""
+    """An event and the decision on it."""
 
     event_id: str
     change: str
     blob: str
-    """Its full name in the container; of an event that was not understood, its subject."""
+    """The full name in the container, or the subject of an event that could not be parsed."""
     etag: str
     event_time: str
     decided_at: str
@@ -48,9 +48,9 @@ class Entry:
 def append(
     records: ContainerClient, pipeline: str, entries: Sequence[Entry], *, at: datetime
 ) -> None:
-    """Keep the decisions of a moment on events of a pipeline, or of `UNREADABLE`.
+    """Log the decisions of one moment on events of a pipeline, or of `UNREADABLE`.
 
-    One request for as many as fit into a block.
+    Sends one request per block.
     """
     for block in _blocks(entries):
         _append_block(records, _hour(pipeline, at), block)
@@ -59,11 +59,11 @@ def append(
 def read(
     records: ContainerClient, pipeline: str, blob: str, *, since: datetime, until: datetime
 ) -> Iterator[Entry]:
-    """The entries about a blob that were decided in a span of time, oldest hour first.
+    """The entries about a blob in a time span, oldest hour first.
 
-    Costs a listing and a download of those hours: a reader gives the span that it needs.
+    Costs a listing and a download of the span's hours, so keep the span short.
     """
-    # The name as `json.dumps` writes it: lines without it need no parsing.
+    # The name as `json.dumps` encodes it; lines without it are not parsed.
     wanted = json.dumps(blob).encode()
     first, last = _hour(pipeline, since), _hour(pipeline, until)
     names = records.list_blob_names(name_starts_with=f"{_FOLDER}/{pipeline}/")
@@ -83,7 +83,7 @@ def _blocks(entries: Sequence[Entry]) -> Iterator[bytes]:
     block: list[bytes] = []
     size = 0
     for entry in entries:
-        # All fields are texts: `asdict` would copy each, for three times the time.
+        # All fields are strings; `asdict` would copy each and take three times as long.
         line = json.dumps(vars(entry)).encode() + b"\n"
         if block and size + len(line) > BLOCK_LIMIT_BYTES:
             yield b"".join(block)
@@ -95,7 +95,7 @@ def _blocks(entries: Sequence[Entry]) -> Iterator[bytes]:
 
 
 def _append_block(records: ContainerClient, hour: str, block: bytes) -> None:
-    """Append to the hour's file: to the next one when the file has all the blocks it can have."""
+    """Append to the hour's blob, or to its next blob if it has the maximum number of blocks."""
     number = 0
     while True:
         blob = records.get_blob_client(f"{hour}_{number:04d}.jsonl")

@@ -1,7 +1,7 @@
-"""The activities of a freeze: list the zone, in ranges where it is large, and write its manifest.
+"""The activities of a freeze: list the zone, in ranges if it is large, and write its manifest.
 
-`orchestrations.freezing` has the order of the steps. None of them holds more than a part of the
-listing in memory or takes longer than a minute or two.
+`orchestrations.freezing` defines their order. An activity holds at most one part of the listing in
+memory and takes at most a minute or two.
 """
 
 from __future__ import annotations
@@ -51,20 +51,20 @@ from orchestrations.pipeline import Pipeline
 if TYPE_CHECKING:
     from handlers.landing_zone.blob_pages import ListedBlob
 
-# A zone that is not larger is frozen by one activity. It may have many pages: small partitions.
+# One activity freezes a zone up to this size. Zones with small partitions have many pages.
 BLOBS_AT_ONCE = 20_000
 PAGES_AT_ONCE = 100
-# 50,000 blobs: 7 MB of manifest, and 3 s on Azure.
+# 10 pages have 50,000 blobs: 7 MB of manifest, and 3 s on Azure.
 PAGES_PER_PART = 10
 PLAN_FILE = "plan.json"
 
 
 @activity
 def freeze_manifest(clients: Clients, request: FreezeManifest) -> FreezeStart:
-    """Freeze a small zone; of a large one list the beginning, and cut the rest into ranges.
+    """Freeze a small zone; list the beginning of a large one, and cut the rest into ranges.
 
-    The ranges are kept beside the parts: a second execution finds them and uses them. An uploader's
-    manifest is the one range, where it is too long to be read at once.
+    The ranges are stored beside the parts, so that a second execution uses the same ones. An
+    uploader's manifest that is too long to be read at once is a single range.
 
     Raises:
         InvalidManifest: the uploader's manifest breaks its rules.
@@ -116,7 +116,7 @@ def _begin(
     listing: _Listing,
     ranges: Sequence[dict[str, Any]],
 ) -> FreezeStart:
-    """Freeze what was listed, or keep it as the first part of more."""
+    """Freeze the listing if it is complete; otherwise store it as the first part."""
     is_copied = request.pipeline.dataset.freeze == "copy"
     if not ranges and not (is_copied and listing.collected.blobs):
         lines = [listing.collected.to_lines()]
@@ -139,7 +139,7 @@ def _begin(
 
 @activity
 def list_range(clients: Clients, request: ListRange) -> ListedRange:
-    """List a range, or the next piece of it, into a part of the manifest.
+    """List a range, or its next piece, into a part of the manifest.
 
     Raises:
         PermanentError: the service does not list in order of name.
@@ -178,9 +178,9 @@ def list_range(clients: Clients, request: ListRange) -> ListedRange:
 
 @activity
 def commit_manifest(clients: Clients, request: CommitManifest) -> CommitStep:
-    """Put the parts together, a link of the manifest at a time: first hash all, then write all.
+    """Join the parts, one link of the manifest per call: hash all links, then write all.
 
-    A manifest of one link is hashed and written at once.
+    A manifest of one link is hashed and written in one call.
 
     Raises:
         TransientError: a part is missing.
@@ -205,7 +205,7 @@ def commit_manifest(clients: Clients, request: CommitManifest) -> CommitStep:
 
 @activity
 def discard_parts(clients: Clients, request: DiscardParts) -> Done:
-    """Delete the parts of a freeze. Its manifest is written, and its outcome recorded."""
+    """Delete the parts of a freeze whose manifest is written and whose outcome is recorded."""
     discard(clients.records, parts_folder(request.pipeline, request.freeze))
     return Done()
 
@@ -218,7 +218,7 @@ def _write(
     newest: datetime | None,
     quarantined: int,
 ) -> CommitStep:
-    """Write the next link of what is hashed; with the last one, commit the manifest."""
+    """Write the next hashed link; after the last one, commit the manifest."""
     version = progress.link[:VERSION_HEX_DIGITS]
     folder = manifest_folder(request.pipeline.name, version)
     writer = ManifestWriter(clients.records, folder, request.freeze)
@@ -245,13 +245,13 @@ def _write(
 
 
 def _named(pipeline: Pipeline, lines: Iterable[bytes]) -> Iterable[bytes]:
-    """The lines as the manifest has them: with the names of copies, where blobs are copied."""
+    """The lines of the manifest: with the names of copies, if blobs are copied."""
     return map(with_copies, lines) if pipeline.dataset.freeze == "copy" else lines
 
 
 class _Plan(TypedDict):
     part: str | None
-    """Entries that precede the ranges."""
+    """The part with the entries before the ranges."""
     quarantined: int
     ranges: list[dict[str, Any]]
 
@@ -277,11 +277,11 @@ class _Listing:
 
     @property
     def is_long(self) -> bool:
-        """Whether it is as much as one activity freezes."""
+        """Whether the listing has reached the size that one activity freezes."""
         return self._blobs >= BLOBS_AT_ONCE or self._pages >= PAGES_AT_ONCE
 
     def take(self, blobs: Sequence[ListedBlob]) -> None:
-        """Collect those blobs of a page that are data."""
+        """Collect the blobs of a page that are data."""
         self._pages += 1
         self._blobs += len(blobs)
         source = self._source
@@ -296,5 +296,5 @@ class _Listing:
         self.collected.pack()
 
     def write_part(self, folder: str) -> str | None:
-        """Keep it as a part of the manifest; returns its name, or None where there is no data."""
+        """Store the listing as a part of the manifest; return its name, or None if empty."""
         return write_part(self._records, folder, self.collected) if self.collected.blobs else None

@@ -1,4 +1,4 @@
-"""Batches that wait for a person: held, compared with the last one, released."""
+"""Batches that are held until a person releases them, and comparisons of batches."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.landing import BatchComparison, CompareBatch, HoldBatch
 from orchestrations.manifest import hashed_content
 
-# Of a copy; within a path the quotes are escaped.
+# The name of a copy in a line. In a path, quotes are escaped, so this cannot match there.
 _FILE = re.compile(rb', "file": "[^"]*"(?=\}$)', re.MULTILINE)
 
 
 @activity
 def compare_batch(clients: Clients, request: CompareBatch) -> BatchComparison:
-    """Compare a frozen batch with the last one of its zone or partition that was trained on."""
+    """Compare a frozen batch with the last trained batch of its zone or partition."""
     dataset = request.dataset
     released = record_store.read(clients.records, _release(request.pipeline, dataset.version))
     last = last_batch(clients, request.pipeline, dataset.partition)
@@ -39,16 +39,16 @@ def compare_batch(clients: Clients, request: CompareBatch) -> BatchComparison:
 
 @activity
 def hold_batch(clients: Clients, request: HoldBatch) -> Done:
-    """Keep a batch for a person to release."""
+    """Record a batch that is held until a person releases it."""
     name = _held(request.pipeline, request.dataset.version)
     record_store.replace(clients.records, name, request.to_dict())
     return Done()
 
 
 def release_held_batch(clients: Clients, pipeline: str, version: str, why: str) -> HoldBatch | None:
-    """Let a held batch be trained on, the next time that its content is frozen.
+    """Release a held batch: it is trained on when its content is next frozen.
 
-    Returns the batch; None when there is no such one.
+    Returns the batch, or None if there is none.
     """
     held = read_held(clients, pipeline, version)
     if held is not None:
@@ -57,21 +57,21 @@ def release_held_batch(clients: Clients, pipeline: str, version: str, why: str) 
 
 
 def read_held(clients: Clients, pipeline: str, version: str) -> HoldBatch | None:
-    """The batch of that dataset version that was held, if there was one; it may be released."""
+    """The held batch of a dataset version, if there is one; it may be released already."""
     document = record_store.read(clients.records, _held(pipeline, version))
     return None if document is None else HoldBatch.from_dict(document)
 
 
 def is_released(clients: Clients, pipeline: str, version: str) -> bool:
-    """Whether a person has released the batch of that dataset version."""
+    """Whether a person has released the batch of a dataset version."""
     return record_store.read(clients.records, _release(pipeline, version)) is not None
 
 
 def _only_deletions(clients: Clients, before: Dataset, after: Dataset) -> bool:
-    """Whether `after` is `before` without some of its blobs, and nothing else.
+    """Whether `after` differs from `before` only by deleted blobs.
 
-    The manifests are read only where `after` has fewer blobs. What a trainer refused since is no
-    deletion: what is left of that batch was not trained on yet.
+    The manifests are read only if `after` has fewer blobs. Newly quarantined files are not
+    deletions: the rest of their batch has not been trained on yet.
     """
     if after.blobs >= before.blobs or after.quarantined > before.quarantined:
         return False
@@ -79,15 +79,15 @@ def _only_deletions(clients: Clients, before: Dataset, after: Dataset) -> bool:
 
 
 def is_subset(small: Iterable[object], large: Iterable[object]) -> bool:
-    """Whether a sequence is another one with some of its items left out; both in one order."""
+    """Whether a sequence is a subsequence of another."""
     rest = iter(large)
     return all(item in rest for item in small)
 
 
 def _contents(clients: Clients, dataset: Dataset) -> Iterator[bytes]:
-    """The part of the dataset version that each line adds: written again unchanged, it is the same.
+    """What each line adds to the dataset version; rewriting unchanged content does not change it.
 
-    Whether it is copied does not matter. No line is parsed as JSON: there may be ten million.
+    Names of copies are left out. Lines are not parsed as JSON: there may be ten million.
     """
     for chunk in read_chunks(clients, dataset):
         yield from hashed_content(_FILE.sub(b"", chunk)).splitlines()

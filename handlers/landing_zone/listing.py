@@ -1,7 +1,7 @@
-"""List Blobs, a page at a time, and what of a page is a pipeline's data.
+"""List Blobs, one page per call, and the rule for which blobs are a pipeline's data.
 
-The pages are asked for through the SDK's own pipeline (credentials, retries, logging), and parsed
-by `blob_pages`: the SDK's own parsing costs many times as much.
+Requests use the SDK's HTTP pipeline (credentials, retries, logging). `blob_pages` parses the
+responses, many times faster than the SDK.
 """
 
 from __future__ import annotations
@@ -37,14 +37,13 @@ def list_page(
     start_from: str | None = None,
     delimiter: str | None = None,
 ) -> BlobPage:
-    """Ask for one page, 5,000 blobs at most.
+    """Request one page of at most 5,000 blobs.
 
-    A service that does not know `start_from`, the first name that may be listed, lists from the
-    beginning.
+    A service that does not support `start_from`, the first name to list, lists from the beginning.
 
     Raises:
         azure.core.exceptions.HttpResponseError: the service refuses.
-        TransientError: the answer is malformed.
+        TransientError: the response is malformed.
     """
     asked = {
         "restype": "container",
@@ -58,15 +57,15 @@ def list_page(
     request = HttpRequest(
         "GET",
         container.url,
-        # Encoded: azure-core takes parameters as they are.
+        # Encoded here, since azure-core does not encode parameters.
         params={key: quote(value, safe="") for key, value in asked.items() if value},
         headers={
             "x-ms-version": container.api_version,
             "Accept": f"{ARROW_STREAM},application/xml",
         },
     )
-    # `stream`: else the pipeline parses the answer into a tree of elements first. There is no
-    # public way to the client's credentials and retries; a second pipeline would copy them.
+    # Without `stream`, the pipeline first parses the response into an element tree. The client has
+    # no public access to its pipeline; a second pipeline would duplicate credentials and retries.
     answer = container._pipeline.run(request, stream=True)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
     response = answer.http_response
     if response.status_code != _OK:
@@ -76,7 +75,7 @@ def list_page(
     try:
         return parse_page(response.iter_bytes(), response.headers.get("Content-Type", ""))
     finally:
-        response.close()  # of a malformed answer the rest is not read
+        response.close()  # leave the rest of a malformed response unread
 
 
 def is_data(blob: ListedBlob, source: Source, path: str) -> bool:

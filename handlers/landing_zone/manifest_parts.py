@@ -1,8 +1,8 @@
-"""A manifest on its way: parts that are listed apart from each other, and put together in order.
+"""Parts of a manifest, which are listed independently and joined in order.
 
-A part is named by its content. So an activity that is executed twice, or that outlives its own
-retry, cannot change what another execution has reported: it writes another part, which nobody asks
-for.
+A part is named by its content. An activity that is executed twice, or that outlives its own retry,
+therefore cannot change the part that another execution has reported: it writes another, unused
+part.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SIZE = re.compile(rb', "size": (\d+), "md5": ')
 
 
 class Collected:
-    """The data of some pages as encoded lines, packed page by page: a line costs its bytes only."""
+    """The data of pages as encoded lines, packed page by page to save memory."""
 
     def __init__(self) -> None:
         self._packed: list[bytes] = []
@@ -48,7 +48,7 @@ class Collected:
         self.newest: datetime | None = None
 
     def add(self, path: str, blob: ListedBlob) -> None:
-        """Take a blob; its path is relative to the source's prefix."""
+        """Add a blob; its path is relative to the source's prefix."""
         if self.first is None or path < self.first:
             self.first = path
         if self.last is None or path > self.last:
@@ -61,24 +61,24 @@ class Collected:
             self.newest = blob.last_modified
 
     def pack(self) -> None:
-        """Join the lines that came since the last call: 5,000 strings take twice their bytes."""
+        """Join the lines added since the last call: 5,000 strings take twice their bytes."""
         self._packed.append("".join(self._lines).encode())
         self._lines.clear()
 
     def to_lines(self) -> bytes:
-        """All encoded lines in order of path, whatever order the service lists in."""
+        """All encoded lines in order of path, independent of the order of the listing."""
         self.pack()
         content = b"".join(self._packed)
         if not self._is_in_order:
             content = b"".join(sorted(content.splitlines(keepends=True), key=path_of))
             self._is_in_order = True
-        self._packed = [content]  # not both in memory
+        self._packed = [content]  # frees the packed pages
         return content
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part that is kept."""
+    """A stored part."""
 
     name: str
     first: str
@@ -87,12 +87,12 @@ class Part:
 
 
 def parts_folder(pipeline: str, freeze: str) -> str:
-    """Where the parts of one freeze are kept until its manifest is written."""
+    """The folder of a freeze's parts, until its manifest is written."""
     return f"freezing/{pipeline}/{freeze}/"
 
 
 def write_part(records: ContainerClient, folder: str, collected: Collected) -> str:
-    """Keep what was collected; returns the part's name, which is derived from its content."""
+    """Store the collected lines; return the part's name, which is derived from its content."""
     first, last, newest = collected.first, collected.last, collected.newest
     assert first is not None, "an empty part is not written"
     assert last is not None
@@ -103,7 +103,7 @@ def write_part(records: ContainerClient, folder: str, collected: Collected) -> s
         folder + name,
         content,
         overwrite=True,
-        # Metadata is ASCII.
+        # Encoded, since metadata is ASCII.
         metadata={
             "first": quote(first),
             "last": quote(last),
@@ -114,7 +114,7 @@ def write_part(records: ContainerClient, folder: str, collected: Collected) -> s
 
 
 def list_parts(records: ContainerClient, folder: str, names: Collection[str]) -> Sequence[Part]:
-    """The parts of those names, in order of their first path.
+    """The parts with the given names, in order of their first path.
 
     Raises:
         TransientError: one is missing.
@@ -139,13 +139,13 @@ def list_parts(records: ContainerClient, folder: str, names: Collection[str]) ->
 def read_in_order(
     records: ContainerClient, folder: str, parts: Sequence[Part], *, after: str | None = None
 ) -> Iterator[bytes]:
-    """The lines of some parts in order of path, in chunks of whole lines, each path once.
+    """The lines of parts in order of path, without duplicates, in chunks of whole lines.
 
-    Parts follow each other as a rule, and are passed on as they are. Where they overlap, since the
-    service lists in an order of its own, they are merged: only those are in memory that overlap.
-    With `after`: only the lines whose path comes after this one.
+    Parts that do not overlap, the usual case, are passed on unchanged. Parts that overlap, because
+    the service does not list in order of path, are held in memory and merged. With `after`, only
+    lines with a greater path are returned.
     """
-    # The path that comes next in a part, the part's number, and where in its lines that path is.
+    # (the part's next path, the part's number, the index of that path in the part's lines)
     waiting: list[tuple[str, int, int]] = []
     opened: dict[int, Sequence[bytes]] = {}
     for number, part in enumerate(parts):
@@ -167,7 +167,7 @@ def read_in_order(
             opened[number] = _download(records, folder, parts[number]).splitlines(keepends=True)
         lines = opened[number]
         if path == following:
-            end = begin + 1  # the same path in two parts: the other one has it too
+            end = begin + 1  # another part has the same path
         else:
             end = len(lines)
             if following is not None:
@@ -180,7 +180,7 @@ def read_in_order(
 
 
 def _pieces(chunk: bytes) -> Iterator[bytes]:
-    """Whole lines, about `PIECE_BYTES` at a time: what is made of them takes memory, too."""
+    """Split into whole lines of about `PIECE_BYTES`, to bound the memory of their processing."""
     begin = 0
     while begin < len(chunk):
         end = chunk.find(b"\n", begin + PIECE_BYTES) + 1 or len(chunk)
@@ -189,10 +189,10 @@ def _pieces(chunk: bytes) -> Iterator[bytes]:
 
 
 class Link:
-    """The next lines of a manifest, as chunks of whole lines; counts those that it has given."""
+    """The next lines of a manifest, as chunks of whole lines; counts the lines that it yields."""
 
     def __init__(self, chunks: Iterable[bytes], limit: int | None = None) -> None:
-        """Of `chunks`, the first `limit` lines; None: all."""
+        """Take the first `limit` lines of `chunks`, or all if None."""
         self._chunks = chunks
         self._limit = limit
         self._latest = b""
@@ -211,17 +211,17 @@ class Link:
 
     @property
     def is_last(self) -> bool:
-        """Whether the manifest ends with it: it has fewer lines than it might have."""
+        """Whether the manifest ends with this link, which then has fewer lines than `limit`."""
         return self.lines != self._limit
 
     @property
     def last_path(self) -> str:
-        """The path of the last line that was given."""
+        """The path of the last line that was yielded."""
         return path_of(self._latest[self._latest.rfind(b"\n", 0, -1) + 1 :])
 
 
 def hash_link(progress: CommitProgress | None, link: Link) -> CommitProgress:
-    """Count and hash the lines of the next link; `progress`: of the links before it."""
+    """Count and hash the lines of the next link; `progress` is that of the previous links."""
     version = DatasetVersion(None if progress is None else progress.link)
     size = 0
     for chunk in link:
@@ -242,9 +242,9 @@ def read_part(records: ContainerClient, folder: str, name: str) -> Sequence[byte
 
 
 def discard(records: ContainerClient, folder: str) -> None:
-    """Delete whatever a freeze has left there."""
+    """Delete all parts of a freeze."""
     for name in records.list_blob_names(name_starts_with=folder):
-        with contextlib.suppress(ResourceNotFoundError):  # by another execution
+        with contextlib.suppress(ResourceNotFoundError):  # another execution deleted it
             records.delete_blob(name)
 
 

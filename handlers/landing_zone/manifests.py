@@ -1,4 +1,4 @@
-"""The files of a frozen manifest: written once, read as a stream or by one path."""
+"""The files of a frozen manifest: written once, read as a stream or by path."""
 
 from __future__ import annotations
 
@@ -31,34 +31,34 @@ CHUNK_BYTES = 1024 * 1024
 
 
 def manifest_folder(pipeline: str, version: str) -> str:
-    """Where the files of a dataset version are."""
+    """The folder of a dataset version's files."""
     return f"manifests/{pipeline}/{version}"
 
 
 @dataclass(frozen=True)
 class ManifestWriter:
-    """Writes a manifest and its `MLTable`, unless they are there.
+    """Writes a manifest and its `MLTable`, unless they exist.
 
-    What is there of the same version is left as it is: it was frozen before, and jobs may read it.
-    The manifest is committed last, so that a folder that has it is whole. Two that write the same
-    version at the same time do so in blocks of their own: the ETags of their lines may differ.
+    Existing files are never changed, since jobs may read them. The manifest is committed last, so a
+    folder with a manifest is complete. Concurrent writers of the same version stage separate
+    blocks, since the ETags in their lines may differ.
     """
 
     records: ContainerClient
     folder: str
     """See `manifest_folder`."""
     writer: str
-    """Names the blocks: 16 characters, since the service wants ids of one length."""
+    """Prefix of the block ids: 16 characters, since the service requires ids of equal length."""
 
     @property
     def is_written(self) -> bool:
-        """Whether the manifest is there."""
+        """Whether the manifest exists."""
         return self._manifest.exists()
 
     def stage(self, chunks: Iterable[bytes], *, blocks: int = 0) -> int:
-        """Send whole lines in order of path; nothing shows them until `commit`.
+        """Stage whole lines in order of path; they are invisible until `commit`.
 
-        `blocks` are staged of the lines before them; returns how many are with them.
+        `blocks` is the number of blocks staged before; returns the new number.
         """
         for block in _in_blocks(chunks):
             self._manifest.stage_block(self._block_id(blocks), block)
@@ -66,7 +66,7 @@ class ManifestWriter:
         return blocks
 
     def commit(self, blocks: int) -> None:
-        """Make a manifest of the staged blocks, unless there is one."""
+        """Create the manifest from the staged blocks, unless it exists."""
         from azure.storage.blob import BlobBlock  # noqa: PLC0415 - see handlers.configuration.clients
 
         with contextlib.suppress(ResourceExistsError):
@@ -107,7 +107,7 @@ def read_chunks(clients: Clients, dataset: Dataset) -> Iterator[bytes]:
 def read_lines_of(
     clients: Clients, dataset: Dataset, paths: Collection[str]
 ) -> Iterator[ManifestLine]:
-    """The lines of some paths, in order of path; the others are not parsed."""
+    """The lines of the given paths, in order of path; other lines are not parsed."""
     for chunk in read_chunks(clients, dataset):
         for line in chunk.splitlines():
             if path_of(line) in paths:
@@ -115,7 +115,7 @@ def read_lines_of(
 
 
 def read_manifest_from(clients: Clients, dataset: Dataset, path: str) -> Iterator[ManifestLine]:
-    """The lines of a frozen manifest whose path is `path` or comes after it."""
+    """The lines of a frozen manifest from `path` on."""
     blob = _manifest_blob(clients, dataset)
     low, high = _search(blob, path)
     if low < high:
@@ -126,9 +126,9 @@ def read_manifest_from(clients: Clients, dataset: Dataset, path: str) -> Iterato
 
 
 def find_line(clients: Clients, dataset: Dataset, path: str) -> ManifestLine | None:
-    """The line of one path, or None where the manifest has none.
+    """The line of a path, or None if the manifest has none.
 
-    A binary search by ranges: a manifest of ten million lines takes 16 reads.
+    Does a binary search with range reads: 16 reads for a manifest of ten million lines.
     """
     blob = _manifest_blob(clients, dataset)
     low, high = _search(blob, path)
@@ -142,8 +142,8 @@ def find_line(clients: Clients, dataset: Dataset, path: str) -> ManifestLine | N
 
 
 def _search(blob: BlobClient, path: str) -> tuple[int, int]:
-    """Where the first line of that path or a greater one begins: a line's offset, and a bound."""
-    # Every line before `low` is of a smaller path; the line wanted, if any, begins before `high`.
+    """Bounds of the offset of the first line with that path or a greater one."""
+    # Lines before `low` have smaller paths; the wanted line, if any, begins before `high`.
     low, high = 0, blob.get_blob_properties().size
     while high - low > SCANNED_BYTES:
         middle = (low + high) // 2
@@ -168,7 +168,7 @@ def _read(blob: BlobClient, offset: int, length: int) -> bytes:
 
 
 def _chunks(blob: BlobClient, *, offset: int = 0) -> Iterator[bytes]:
-    """Whole lines, about `CHUNK_BYTES` at a time: the SDK gives 32 MiB first."""
+    """Whole lines, about `CHUNK_BYTES` at a time; the SDK's first chunk has 32 MiB."""
     rest = b""
     for given in blob.download_blob(offset=offset or None).chunks():
         for begin in range(0, len(given), CHUNK_BYTES):

@@ -1,7 +1,7 @@
-"""Cut a zone into ranges of names that can be listed apart from each other.
+"""Cut a zone into ranges of names that can be listed independently.
 
-Any cut gives the same manifest; a good one gives ranges of about the same size. The boundaries are
-folders, found without listing what is in them.
+Any cut gives the same manifest; a good one gives ranges of similar size. The boundaries are
+folders, found without listing their blobs.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ MAXIMUM_PROBES = 40
 
 @dataclass(frozen=True)
 class NameRange:
-    """The blobs below a prefix whose name is `start` or comes after it, and before `end`."""
+    """The blobs below a prefix with `start` <= name < `end`."""
 
     prefix: str
     start: str | None = None
     end: str | None = None
     marker: str | None = None
-    """Where the service goes on, when the beginning of the range has been listed."""
+    """The continuation token, if the beginning of the range has been listed."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON holds it."""
+        """The range as a JSON object."""
         return asdict(self)
 
     def clip(self, page: BlobPage) -> tuple[Sequence[ListedBlob], bool]:
-        """The blobs of a page that lie in the range, and whether the range ends in the page.
+        """The blobs of a page that are in the range, and whether the range ends in the page.
 
         Raises:
-            PermanentError: the service does not list in order of name, so that the range cannot be
-                told from its neighbours.
+            PermanentError: the service does not list in order of name, so the range has no defined
+                end.
         """
         blobs = page.blobs
         if self.start is not None:
@@ -61,16 +61,16 @@ class NameRange:
 def cut(
     container: ContainerClient, prefix: str, *, after: str, marker: str, is_hierarchical: bool
 ) -> Sequence[NameRange]:
-    """Ranges that hold all below a prefix that comes after the last name that has been listed.
+    """Ranges that cover all names below a prefix after the last listed name.
 
-    One range where a hierarchical account lists folder by folder, not in order of name. One, too,
-    where the service lists from the beginning whatever it is asked for, as local services may: each
-    range would cost a listing of all before it.
+    A single range for a hierarchical account, which lists folder by folder, not in order of name,
+    and for a service that ignores `start_from`, as local ones may: each range would cost a listing
+    of everything before it.
     """
     folders: Sequence[str] = []
     if not is_hierarchical and _starts_from(container, prefix, after):
         folders = _find_folders(container, prefix)
-    # ASCII sorts alike for all: services compare UTF-16, Python compares code points.
+    # Only ASCII, which sorts the same everywhere: services compare UTF-16, Python code points.
     usable = sorted(name for name in set(folders) if name > after and name.isascii())
     step = max(1, -(-len(usable) // RANGES))
     boundaries = usable[step // 2 :: step]
@@ -88,7 +88,7 @@ def _starts_from(container: ContainerClient, prefix: str, name: str) -> bool:
 
 
 def _find_folders(container: ContainerClient, prefix: str) -> Sequence[str]:
-    """Go down the folders, level by level, until there are enough to cut at."""
+    """Descend the folders level by level until there are enough boundaries."""
     found: list[str] = []
     level = [prefix]
     probes = 0

@@ -1,7 +1,7 @@
-"""When something last happened in a zone, by its events: a small record, and the marker's time.
+"""The time of the newest event in a zone, from a small record, and of its marker.
 
-Asking costs two requests, however much is in the zone. The record is a hint: an event can be late
-or lost, and the listing that freezes a batch has the last word.
+A read costs two requests, whatever the size of the zone. The record is a hint, since an event can
+be late or lost; the listing that freezes a batch is authoritative.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FIELD = "newest_event_at"
 
 @activity
 def read_zone_activity(clients: Clients, request: ReadZoneActivity) -> ZoneActivity:
-    """When the newest event of a zone or partition happened, and when its marker was written."""
+    """The times of a zone's or partition's newest event and of its marker."""
     name = _name(request.pipeline.name, request.partition)
     document = record_store.read(clients.records, name)
     return ZoneActivity(
@@ -37,7 +37,7 @@ def read_zone_activity(clients: Clients, request: ReadZoneActivity) -> ZoneActiv
 def advance_newest_event(
     clients: Clients, pipeline: str, partition: str | None, event_time: datetime
 ) -> None:
-    """Keep the time of an event, unless that of a newer one is there."""
+    """Record the time of an event, unless a newer one is recorded."""
     time = event_time.astimezone(UTC)
 
     def later(document: dict[str, str] | None) -> dict[str, str] | None:
@@ -54,7 +54,7 @@ def list_newest_events(clients: Clients, pipeline: str) -> Mapping[str | None, d
 
 
 def list_all_newest_events(clients: Clients) -> Mapping[str, Mapping[str | None, datetime]]:
-    """Pipeline → what `list_newest_events` has of it; one listing for all of them."""
+    """Pipeline → the result of `list_newest_events`, with one listing for all pipelines."""
     return _list(clients, f"{_FOLDER}/")
 
 
@@ -70,9 +70,9 @@ def _list(clients: Clients, prefix: str) -> Mapping[str, Mapping[str | None, dat
 def marker_written_at(
     clients: Clients, pipeline: Pipeline, partition: str | None
 ) -> datetime | None:
-    """When the marker of a zone or partition was last written; None where there is none.
+    """The time at which the marker of a zone or partition was last written; None without one.
 
-    Costs a request only where the pipeline names a marker.
+    Sends a request only if the pipeline has a marker.
     """
     source = pipeline.source
     path = source.marker_path(None if partition is None else source.partition(partition))

@@ -1,4 +1,4 @@
-"""The partitions that a zone has, and which of them a freeze lists."""
+"""The partitions of a zone, and the prefixes that a freeze lists."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def prefixes_to_list(clients: Clients, request: FreezeManifest) -> Sequence[str]:
-    """The prefixes, in the container, of all that belongs to a batch's dataset.
+    """The prefixes, in the container, of the blobs of a batch's dataset.
 
-    One, the pipeline's own, where every blob does.
+    Only the pipeline's prefix, if every blob belongs to the dataset.
     """
     pipeline = request.pipeline
     source, section = pipeline.source, pipeline.dataset
@@ -35,7 +35,7 @@ def prefixes_to_list(clients: Clients, request: FreezeManifest) -> Sequence[str]
 
 
 def list_partitions(clients: Clients, pipeline: Pipeline) -> Iterator[Partition]:
-    """Every partition of a zone, by listing its folders only."""
+    """Every partition of a zone; lists only its folders."""
     source = pipeline.source
     container = clients.blobs.get_container_client(source.container)
     for folder in _folders(container, source.prefix, source.partition_levels()):

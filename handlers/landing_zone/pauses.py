@@ -1,7 +1,7 @@
-"""Pipelines that a person has paused: their batches are frozen and held until they go on.
+"""Pipelines that a person has paused: their batches are frozen and held until the resumption.
 
-`paused/<pipeline>.json` is the record. To resume is to mark it first, and then to have each zone
-listed again that has held a batch for it. What an interrupted resumption left, reconciliation does.
+`paused/<pipeline>.json` is the record. A resumption marks it, then lists each zone with a held
+batch again. Reconciliation completes an interrupted resumption.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FOLDER = "paused/"
 
 
 class Pause(BaseModel):
-    """A pause of a pipeline: by whom, why, and since when."""
+    """A pause of a pipeline: author, reason and start."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -29,14 +29,14 @@ class Pause(BaseModel):
     reason: str
     at: datetime
     resumed_at: datetime | None = None
-    """Set while zones that have held a batch are still to be listed again."""
+    """Set while zones with a held batch still have to be listed again."""
 
     def __str__(self) -> str:
         return f"paused by {self.by} since {self.at:%Y-%m-%d %H:%M:%S} UTC: {self.reason}"
 
 
 def pause(clients: Clients, pipeline: str, made: Pause) -> Pause:
-    """Pause a pipeline; returns the pause that is in force, which may be an earlier one."""
+    """Pause a pipeline; return the pause in force, which may be an earlier one."""
 
     def begin(document: Any | None) -> Any | None:
         known = _parse(document)
@@ -47,13 +47,13 @@ def pause(clients: Clients, pipeline: str, made: Pause) -> Pause:
 
 
 def read_pause(clients: Clients, pipeline: str) -> Pause | None:
-    """The pause that is in force, if there is one."""
+    """The pause in force, if there is one."""
     known = _read(clients, pipeline)
     return None if known is None or known.resumed_at is not None else known
 
 
 def read_pauses(clients: Clients) -> Mapping[str, Pause]:
-    """Pipeline → the pause that is in force; one listing, and a read of each that is paused."""
+    """Pipeline → the pause in force. Costs one listing, and a read per paused pipeline."""
     names = clients.records.list_blob_names(name_starts_with=_FOLDER)
     pipelines = [name.removeprefix(_FOLDER).removesuffix(".json") for name in names]
     pauses = ((pipeline, read_pause(clients, pipeline)) for pipeline in pipelines)
@@ -61,7 +61,7 @@ def read_pauses(clients: Clients) -> Mapping[str, Pause]:
 
 
 def begin_resumption(clients: Clients, pipeline: str, *, at: datetime) -> Pause | None:
-    """End the pause: from now on batches are trained on. None when the pipeline was not paused."""
+    """End the pause, so that batches are trained on. None if the pipeline was not paused."""
     ended: list[Pause] = []
 
     def end(document: Any | None) -> Any | None:
@@ -78,8 +78,8 @@ def begin_resumption(clients: Clients, pipeline: str, *, at: datetime) -> Pause 
 def zones_to_resume(clients: Clients, pipeline: str) -> Sequence[str | None]:
     """The zones or partitions that held a batch for the pause and were not listed since its end.
 
-    What was listed since, is tidied up: its batch is not held any more. When none is left, the
-    record of the pause goes, too.
+    Deletes the held batches of zones that were listed since, and the record of the pause when no
+    zone is left.
     """
     known = _read(clients, pipeline)
     if known is None or known.resumed_at is None:

@@ -1,4 +1,4 @@
-"""The files that a trainer refused: left out of manifests until they are written again."""
+"""Files that a trainer refused, which manifests leave out until they are overwritten."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from orchestrations.contracts.datasets import Dataset, QuarantineFiles
 
 @activity
 def quarantine_files(clients: Clients, request: QuarantineFiles) -> Done:
-    """Leave the files that the run's error.json names out of every later manifest.
+    """Leave the files in the run's error.json out of every later manifest.
 
-    By path and ETag: a file that is mended, by writing it again, is taken again.
+    Files are identified by path and ETag, so an overwritten file is included again.
     """
     reasons = read_bad_files(clients, request.run)
     keep_quarantine(clients, request.pipeline, request.run, request.run, request.dataset, reasons)
@@ -32,9 +32,9 @@ def keep_quarantine(
     dataset: Dataset,
     reasons: Mapping[str, str],
 ) -> None:
-    """Leave files of a dataset, which a run was to train on, out until they are written again.
+    """Leave files of a run's dataset out of manifests until they are overwritten.
 
-    `record` names the record; `reasons` has path in the manifest → why.
+    `record` is the name of the record; `reasons` maps a path in the manifest to a reason.
     """
     entries = [
         {
@@ -49,7 +49,7 @@ def keep_quarantine(
 
 
 def read_quarantine(clients: Clients, pipeline: str) -> dict[tuple[str, str], str]:
-    """(path, ETag) of every file left out, and why."""
+    """(path, ETag) → reason for every file that is left out."""
     return {
         (entry["path"], entry["etag"]): f"{entry['reason']} (run {entry['run']})"
         for entries in record_store.read_all(clients.records, f"quarantine/{pipeline}/")

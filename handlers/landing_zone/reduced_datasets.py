@@ -1,4 +1,4 @@
-"""A frozen dataset without some of its files, which a person names."""
+"""Freezes a dataset without files that a person names."""
 
 from __future__ import annotations
 
@@ -18,17 +18,16 @@ from orchestrations.manifest import VERSION_HEX_DIGITS, path_of
 
 
 class FilesUnknown(InvalidRequest):
-    """Files that a dataset does not hold, or that are all it holds."""
+    """The dataset lacks the named files, or has no others."""
 
 
 def leave_out(clients: Clients, pipeline: str, dataset: Dataset, paths: Sequence[str]) -> Dataset:
-    """Freeze what a dataset holds without some files, as a dataset of its own.
+    """Freeze a dataset without some of its files as a new dataset.
 
-    Paths are as its manifest has them. The same files again give the same version and the same
-    manifest.
+    Paths are those of the manifest. Idempotent: the same files give the same version and manifest.
 
     Raises:
-        FilesUnknown: the dataset lacks one of them, or nothing would be left.
+        FilesUnknown: the dataset lacks one of the files, or nothing would be left.
     """
     left_out = frozenset(paths)
     found: set[str] = set()
@@ -43,7 +42,7 @@ def leave_out(clients: Clients, pipeline: str, dataset: Dataset, paths: Sequence
         raise FilesUnknown(f"nothing would be left of dataset version {dataset.version}")
     version = kept.link[:VERSION_HEX_DIGITS]
     folder = manifest_folder(pipeline, version)
-    # The version names the blocks, too: all that reduce to it write the same lines.
+    # The version also names the blocks, since every writer of this version writes the same lines.
     writer = ManifestWriter(clients.records, folder, version)
     if not writer.is_written:
         writer.commit(writer.stage(_without(read_chunks(clients, dataset), left_out, found)))
@@ -59,7 +58,7 @@ def leave_out(clients: Clients, pipeline: str, dataset: Dataset, paths: Sequence
 
 
 def _without(chunks: Iterable[bytes], paths: Collection[str], found: set[str]) -> Iterator[bytes]:
-    """The lines of the other paths; adds those of `paths` that have a line to `found`."""
+    """The lines of the other paths; adds the members of `paths` that have a line to `found`."""
     for chunk in chunks:
         lines: list[bytes] = []
         for line in chunk.splitlines(keepends=True):

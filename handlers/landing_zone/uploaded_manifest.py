@@ -1,9 +1,9 @@
-"""The manifest that an uploader supplies, `source.manifest`: it is in the place of a listing.
+"""The manifest that an uploader supplies, `source.manifest`, which replaces a listing.
 
-JSON Lines, one object a file, in ascending order of path (of its code points, as `LC_ALL=C sort`
-has them): `{"path": "7/1.png", "size": 123, "md5": "<hex>", "etag": "0x8D"}`. Paths are relative to
-the folder of the batch: the zone's prefix, or the partition. One of `md5` and `etag` may be missing
-or null. Other keys are allowed and ignored.
+JSON Lines, one object per file, in ascending order of path (by code points, like `LC_ALL=C sort`):
+`{"path": "7/1.png", "size": 123, "md5": "<hex>", "etag": "0x8D"}`. Paths are relative to the folder
+of the batch: the zone's prefix, or the partition. One of `md5` and `etag` may be missing or null.
+Other keys are allowed and ignored.
 """
 
 from __future__ import annotations
@@ -27,45 +27,45 @@ from orchestrations.pipeline import Pipeline
 if TYPE_CHECKING:
     from azure.storage.blob import BlobClient
 
-# Some 60,000 lines.
+# About 60,000 lines.
 PIECE_BYTES = 8 * 1024 * 1024
 _MD5 = re.compile(r"[0-9a-f]{32}")
 
 
 class Position(NamedTuple):
-    """Between two lines."""
+    """A position between two lines."""
 
     offset: int
-    """In bytes, from the beginning of the manifest."""
+    """Bytes from the beginning of the manifest."""
     lines: int
-    """How many come before it."""
+    """The number of lines before the position."""
     path: str
-    """Of the line before it."""
+    """The path of the line before the position."""
 
     @classmethod
     def parse(cls, marker: str | None) -> Self:
-        """From a piece's marker; None is the beginning."""
+        """Parse the marker of a piece; None is the beginning."""
         return cls(0, 0, "") if marker is None else cls(*json.loads(marker))
 
     def to_marker(self) -> str:
-        """As a piece's marker."""
+        """Encode the position as the marker of a piece."""
         return json.dumps(self)
 
 
 @dataclass(frozen=True)
 class UploadedManifest:
-    """One version of the blob."""
+    """One version of an uploader's manifest."""
 
     name: str
     folder: str
-    """Of the batch, in the container."""
+    """The batch's folder in the container."""
     etag: str
     written_at: str
     """ISO 8601."""
 
 
 def find(clients: Clients, pipeline: Pipeline, partition: str | None) -> UploadedManifest | None:
-    """The manifest of a batch, of a zone or one partition, as it is now; None: there is none."""
+    """The current manifest of a zone or partition; None if there is none."""
     source = pipeline.source
     own = None if partition is None else source.partition(partition)
     path = source.marker_path(own)
@@ -85,10 +85,10 @@ def find(clients: Clients, pipeline: Pipeline, partition: str | None) -> Uploade
 def read_piece(
     clients: Clients, pipeline: Pipeline, manifest: UploadedManifest, marker: str | None
 ) -> tuple[Sequence[ListedBlob], str | None]:
-    """The blobs that the next lines name, and where the lines after them begin.
+    """The blobs of the next lines, and the position after these lines.
 
     Raises:
-        DataChanged: the manifest was written again, or deleted, since it was found.
+        DataChanged: the manifest was overwritten or deleted after it was found.
         InvalidManifest: a line breaks the rules; the message names the blob and the line.
     """
     container = pipeline.source.container
@@ -129,17 +129,17 @@ def _read(blob: BlobClient, etag: str, offset: int) -> bytes:
     condition = record_store.unchanged(etag)
     try:
         if offset == 0 and not blob.get_blob_properties(**condition).size:
-            return b""  # of an empty blob no range can be asked for
+            return b""  # a range of an empty blob cannot be requested
         return blob.download_blob(offset=offset, length=PIECE_BYTES, **condition).readall()
     except (ResourceModifiedError, ResourceNotFoundError) as error:
         raise DataChanged(f"{blob.container_name}/{blob.blob_name} was written again") from error
 
 
 def _parse(line: bytes, folder: str, written_at: datetime) -> tuple[str, ListedBlob]:
-    """The path, and the blob, of a line.
+    """The path and the blob of a line.
 
     Raises:
-        ValueError: it breaks the rules; the message names the key and its value.
+        ValueError: the line breaks the rules; the message names the key and its value.
     """
     document: Any = json.loads(line)
     if not isinstance(document, dict):
@@ -171,7 +171,7 @@ def _parse(line: bytes, folder: str, written_at: datetime) -> tuple[str, ListedB
 
 
 def _is_unicode(text: str) -> bool:
-    """Whether UTF-8 can hold it: JSON may escape half a character."""
+    """Whether UTF-8 can encode the text: JSON may escape a lone surrogate."""
     try:
         text.encode()
     except UnicodeEncodeError:

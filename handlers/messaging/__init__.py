@@ -1,1 +1,1 @@
-"""Service Bus: retries, dead letters, operators' alerts."""
+"""Service Bus: retries, dead letters, alerts to operators."""

@@ -1,14 +1,13 @@
-"""The dead-letter queue of `rejected-runs`: runs, deliveries and messages that gave up.
+"""The dead-letter queue of `rejected-runs`: failed runs, deliveries and messages.
 
-Service Bus lets only a receiver dead-letter a message, with a reason and a description that its
-tools show. So what is rejected is sent to the queue, with both in its application properties, and
-then received from there and dead-lettered.
+In Service Bus only a receiver can dead-letter a message, with a reason and a description that tools
+show. A rejected message is therefore sent to the queue with both as application properties, and
+then received and dead-lettered.
 
-What if the process dies in between? The message stays on the queue, with all that is needed to
-dead-letter it, and the next caller, or `sweep` (reconciliation calls it), does so. What
-if it is sent again? It has a derived id, and the queue detects duplicates. What if two callers do
-this at once? They may receive each other's message; as each message holds its own reason, either
-caller can dead-letter it.
+If the process dies in between, the message stays on the queue, and the next caller or `sweep`
+(called by reconciliation) dead-letters it. If it is sent again, the queue detects the duplicate by
+its derived id. Concurrent callers may receive each other's messages; since each message has its own
+reason, either caller can dead-letter it.
 """
 
 from __future__ import annotations
@@ -35,13 +34,13 @@ if TYPE_CHECKING:
 Kind = Literal["run", "delivery", "message"]
 """A `RunRequest`, a `Delivery` of a notification, or a message that could not be parsed."""
 
-# As the .NET SDK has it: Constants.MaxDeadLetterReasonLength.
+# Constants.MaxDeadLetterReasonLength of the .NET SDK.
 DEAD_LETTER_TEXT_LIMIT_CHARACTERS = 4_096
 
-# For messages that are there already: the link is open by then.
+# The wait for messages that are on the queue already, over an open link.
 RECEIVE_WAIT_SECONDS = 1.0
 REJECT_DEADLINE_SECONDS = 30.0
-# Well within a lock's minute, so that no message is seen twice.
+# Well below a lock's 60 s, so that no message is received twice.
 SCAN_DEADLINE_SECONDS = 30.0
 SCAN_LIMIT_MESSAGES = 1_000
 SCAN_BATCH_MESSAGES = 50
@@ -49,7 +48,7 @@ SCAN_BATCH_MESSAGES = 50
 
 @dataclass(frozen=True, kw_only=True)
 class Rejected:
-    """Something that gave up, and why."""
+    """A rejected item and the reason."""
 
     message_id: str
     kind: Kind
@@ -59,7 +58,7 @@ class Rejected:
     run: str | None = None
 
     def to_message(self) -> Message:
-        """A message for `rejected-runs`."""
+        """The message on `rejected-runs`."""
         properties: dict[str, str | int] = {
             "kind": self.kind,
             "reason": self.reason[:DEAD_LETTER_TEXT_LIMIT_CHARACTERS],
@@ -77,10 +76,10 @@ class Rejected:
 
 @activity
 def dead_letter(clients: Clients, request: DeadLetter) -> Done:
-    """Dead-letter a run; `handlers.messaging.redrive` sends it again when its cause is removed.
+    """Dead-letter a run; `handlers.messaging.redrive` sends it again on request.
 
-    It may be repeated, and many may call it at once. It does not wait for Service Bus: the request
-    is kept, and dead-lettered in the background or by reconciliation.
+    Idempotent, and safe to call concurrently. Does not wait for Service Bus: the request is
+    recorded, and dead-lettered in the background or by reconciliation.
     """
     rejected = Rejected(
         message_id=request.run,
@@ -97,15 +96,15 @@ def dead_letter(clients: Clients, request: DeadLetter) -> Done:
 
 
 def reject(clients: Clients, rejected: Rejected) -> None:
-    """Send to `rejected-runs` and dead-letter what is there, until it was this one.
+    """Send to `rejected-runs`, and dead-letter the queue's messages up to this one.
 
-    Returns when it is dead-lettered, or when the queue holds nothing more that this caller could
-    take: then it was dead-lettered by an earlier try, or another caller has it in hand. Messages
-    are taken one at a time, so that no credit is left that would lock another caller's message.
-    Takes about a second, and at most 30 s beside the sending.
+    Returns when it is dead-lettered, or when the queue has no message that this caller can receive:
+    then an earlier try dead-lettered it, or another caller holds it. Messages are received one at a
+    time, so that no unused credit locks another caller's message. Takes about 1 s, and at most 30 s
+    in addition to the sending.
 
     Raises:
-        azure.servicebus.exceptions.ServiceBusError: try all of it again.
+        azure.servicebus.exceptions.ServiceBusError: repeat the whole call.
     """
     clients.message_queues.send(REJECTED_RUNS, rejected.to_message())
     sweep(clients, until=rejected.message_id)
@@ -114,7 +113,7 @@ def reject(clients: Clients, rejected: Rejected) -> None:
 def reject_message(clients: Clients, body: bytes | str, failure: Failure) -> None:
     """Dead-letter a message that cannot be parsed, and alert the operators.
 
-    The id is derived from the content: delivered again, the message is dead-lettered only once.
+    The id is derived from the content, so a redelivered message is dead-lettered only once.
     """
     content = body.encode() if isinstance(body, str) else body
     message_id = f"message:{hashlib.sha256(content).hexdigest()[:32]}"
@@ -143,16 +142,16 @@ def _alert_rejected(clients: Clients, message_id: str, reason: str) -> None:
 
 
 def sweep(clients: Clients, *, until: str | None = None) -> int:
-    """Dead-letter what is on `rejected-runs`, up to the message of an id; how many.
+    """Dead-letter the messages on `rejected-runs`, up to an id; return their number.
 
-    Without an id: what processes left there when they died.
+    Without an id, dead-letters all messages, which processes left when they died.
     """
     deadline = time.monotonic() + REJECT_DEADLINE_SECONDS
     count = 0
     with clients.service_bus.get_queue_receiver(REJECTED_RUNS) as receiver:
         while time.monotonic() < deadline:
             if until is None and not receiver.peek_messages(1):
-                break  # a receive would wait for what nobody has sent
+                break  # a receive on an empty queue would wait
             received = receiver.receive_messages(
                 max_message_count=1, max_wait_time=RECEIVE_WAIT_SECONDS
             )
@@ -173,10 +172,10 @@ def sweep(clients: Clients, *, until: str | None = None) -> int:
 
 
 def collect(clients: Clients, queue: str, kind: Kind) -> int:
-    """Bring what Service Bus itself dead-lettered on `queue` to `rejected-runs`; how many.
+    """Move what Service Bus dead-lettered on `queue` to `rejected-runs`; return the number.
 
-    It does so to a message whose handler failed ten times. Each comes with an alert. If the process
-    dies on the way, the message is still there and is brought again, under the same id.
+    Service Bus dead-letters a message whose handler failed ten times. Each one raises an alert. If
+    the process dies on the way, the message stays and is moved again under the same id.
     """
     collected = 0
     with dead_letters(clients, queue) as letters:
@@ -202,11 +201,11 @@ def collect(clients: Clients, queue: str, kind: Kind) -> int:
 
 
 def give_back(clients: Clients, queue: str) -> int:
-    """Put what Service Bus itself dead-lettered on a queue of events back on it; how many.
+    """Put events that Service Bus dead-lettered back on their queue; return the number.
 
-    An outage of storage fails ten deliveries of an event within a minute. The event itself is fine:
-    one that cannot be understood is decided on, not raised. If the process dies on the way, the
-    event comes twice.
+    An outage of storage fails ten deliveries of an event within a minute. The event itself is
+    valid: an unreadable one is logged, and raises no error. If the process dies on the way, the
+    event is delivered twice.
     """
     count = 0
     with dead_letters(clients, queue) as letters:
@@ -222,8 +221,8 @@ def give_back(clients: Clients, queue: str) -> int:
 def dead_letters(clients: Clients, queue: str) -> Generator[DeadLetters]:
     """Read the dead-letter queue of a queue.
 
-    What was not taken when the block is left can be received again at once; after an error in the
-    block, or the end of the process, when its lock has expired.
+    Messages that were not taken can be received again immediately after the block; after an error
+    in the block, or the end of the process, once their locks have expired.
     """
     with clients.service_bus.get_queue_receiver(queue, sub_queue="deadletter") as receiver:
         letters = DeadLetters(receiver)
@@ -239,20 +238,19 @@ class DeadLetters:
         self._held: list[ServiceBusReceivedMessage] = []
 
     def __iter__(self) -> Iterator[ServiceBusReceivedMessage]:
-        """Every message once, oldest first, until there is none or the pass reaches its limits.
+        """Yield every message once, oldest first, up to the limits of a pass.
 
-        It peeks before it receives, and asks for as many as it has not had: a receive that asks
-        for more waits until its time is over, and leaves credit that takes long to give back. A
-        message that another receiver has locked is peeked too; the pass waits for it once, until
-        a receive comes back empty.
+        Peeks first, then receives exactly the number of new messages: a receive of more waits until
+        its timeout, and leaves unused credit that is slow to return. Peeked messages include those
+        locked by another receiver; the pass waits for them once, until a receive is empty.
 
-        The deadline is checked before every message: to handle one may take a second,
-        and the locks of a whole batch run meanwhile.
+        The deadline is checked before every message, since handling one may take 1 s while the
+        locks of the whole batch are running.
         """
         deadline = time.monotonic() + SCAN_DEADLINE_SECONDS
         received = 0
         seen: set[int | None] = set()
-        first = 1  # the pass has had every message before it
+        first = 1  # all messages before this number were received
         while received < SCAN_LIMIT_MESSAGES:
             peeked = self._receiver.peek_messages(SCAN_BATCH_MESSAGES, sequence_number=first)
             if not peeked:
@@ -275,15 +273,15 @@ class DeadLetters:
                 yield letter
 
     def take(self, message: ServiceBusReceivedMessage) -> None:
-        """Remove a message for good, when it has been handled.
+        """Complete a message that has been handled.
 
-        If its lock was lost meanwhile it stays, and comes again.
+        If its lock was lost, the message stays and is delivered again.
         """
         self._held.remove(message)
         _settle(self._receiver.complete_message, message)
 
     def release(self) -> None:
-        """Give back what was not taken."""
+        """Abandon the messages that were not taken."""
         for message in self._held:
             _settle(self._receiver.abandon_message, message)
         self._held.clear()
@@ -292,7 +290,7 @@ class DeadLetters:
 def _settle(
     settle: Callable[..., None], message: ServiceBusReceivedMessage, **arguments: str | None
 ) -> bool:
-    """False when the lock was lost: the message comes again, to this receiver or another."""
+    """Settle a message. False if its lock was lost: some receiver gets it again."""
     from azure.servicebus.exceptions import (  # noqa: PLC0415 - as in handlers.configuration.clients
         MessageLockLostError,
     )
@@ -305,14 +303,14 @@ def _settle(
 
 
 def text_property(message: ServiceBusReceivedMessage, name: str) -> str | None:
-    """An application property as text; the SDK gives names and values as bytes or str."""
+    """An application property as text; the SDK returns names and values as bytes or str."""
     properties: dict[Any, Any] = message.application_properties or {}
     value = properties.get(name.encode(), properties.get(name))
     return value.decode() if isinstance(value, bytes) else value
 
 
 def body_text(message: ServiceBusReceivedMessage) -> str:
-    """The body of a message as text; bytes that are no UTF-8 are replaced."""
+    """The body of a message as text; bytes that are not UTF-8 are replaced."""
     body: Any = message.body
     content = body if isinstance(body, bytes) else b"".join(body)
     return content.decode(errors="replace")

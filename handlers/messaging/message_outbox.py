@@ -1,10 +1,9 @@
-"""Messages to Service Bus, each kept in the records container until it is sent.
+"""Messages to Service Bus, stored in the records container until they are sent.
 
-A run never waits for Service Bus: what a step has to send is kept under its message id, and a
-thread of the process sends it a moment later. If the process ends before that, or Service Bus is
-out of reach, the message stays, and reconciliation sends it. A message that is sent twice (it was
-taken although no answer came, or the process died before it deleted the record) is dropped by its
-id: the entities detect duplicates.
+A run never waits for Service Bus: a step's message is stored under its id, and a thread of the
+process sends it a moment later. If the process ends before, or Service Bus is unreachable, the
+message stays, and reconciliation sends it. A message may be sent twice (the response was lost, or
+the process died before it deleted the record); the entities detect duplicates by id.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ _MESSAGE = TypeAdapter(Message)
 def send_in_background(
     clients: Clients, entity: str, *messages: Message, send: Callable[[], None] | None = None
 ) -> None:
-    """Keep messages, and have them sent (by `send`, if given); returns as soon as they are kept.
+    """Store messages and send them in the background (with `send`, if given).
 
-    Their ids are derived: the same message again is kept, and taken, once.
+    Returns once they are stored. Their ids are derived, so a repeated message is sent once.
 
     Raises:
-        AzureError: the storage account of the records is out of reach.
+        AzureError: the storage account of the records is unreachable.
     """
     for message in messages:
         document = _MESSAGE.dump_python(message, mode="json")
@@ -65,16 +64,16 @@ def send_in_background(
 
 
 def flush(clients: Clients) -> int:
-    """Send every message that is kept; returns how many were sent.
+    """Send every stored message; return the number.
 
     Raises:
-        AzureError: Service Bus is still out of reach. What was not sent stays.
-        TookTooLong: it did not answer within `SEND_LIMIT_SECONDS`; the same.
+        AzureError: Service Bus is still unreachable. Unsent messages stay.
+        TookTooLong: it did not answer within `SEND_LIMIT_SECONDS`. Unsent messages stay.
     """
     count = 0
     for name in sorted(clients.records.list_blob_names(name_starts_with=_FOLDER)):
         document = record_store.read(clients.records, name)
-        if document is None:  # it was sent meanwhile
+        if document is None:  # another process has sent it
             continue
         entity = name.removeprefix(_FOLDER).partition("/")[0]
         message = _MESSAGE.validate_python(document)
@@ -85,7 +84,7 @@ def flush(clients: Clients) -> int:
 
 
 def _delete(clients: Clients, record: str) -> None:
-    with contextlib.suppress(ResourceNotFoundError):  # by the thread or by reconciliation
+    with contextlib.suppress(ResourceNotFoundError):  # the thread or reconciliation deleted it
         clients.records.delete_blob(record)
 
 

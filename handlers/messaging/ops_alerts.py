@@ -1,7 +1,7 @@
 """Ops alerts: messages on the Service Bus topic `ops-alerts`, for people and their tools.
 
-Every message has the application properties `kind`, `severity`, and `pipeline` and `run` where
-there are such; its subject is the kind, so that subscriptions filter without reading the body.
+Every message has the application properties `kind` and `severity`, and `pipeline` and `run` if it
+concerns them. Its subject is the kind, so that subscriptions can filter without the body.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from orchestrations.contracts.landing import AlertOperators
 
 Severity = Literal["information", "warning", "error"]
 
-# Beside these, every kind of notification of a run is a kind of alert.
+# In addition, every kind of notification of a run is a kind of alert.
 AlertKind = Literal[
     "message-rejected",
     "events-rejected",
@@ -44,7 +44,7 @@ AlertKind = Literal[
 
 @activity
 def alert_operators(clients: Clients, request: AlertOperators) -> Done:
-    """Alert operators to a landing that needs them; does not wait for Service Bus."""
+    """Alert operators to a landing that needs action; does not wait for Service Bus."""
     alert = trouble(
         request.kind,
         alert_id=request.alert_id,
@@ -62,7 +62,7 @@ def publish_alert(clients: Clients, alert: Message) -> None:
     """Send one alert now.
 
     Raises:
-        azure.servicebus.exceptions.ServiceBusError: send it again.
+        azure.servicebus.exceptions.ServiceBusError: not sent; repeat the call.
     """
     clients.message_queues.send(OPS_ALERTS, alert)
 
@@ -79,8 +79,8 @@ def alert_message(
 ) -> Message:
     """One alert, whose body is the document `{"type", "timestamp", "data"}`.
 
-    Its id is derived, never drawn: the topic's duplicate detection drops the same one sent again.
-    `traceparent` is the header of the span that it is sent below.
+    Its id is derived, not random, so that the topic drops duplicates. `traceparent` is the header
+    of the parent span.
     """
     properties: dict[str, str | int] = {"kind": kind, "severity": severity, **traced(traceparent)}
     if pipeline is not None:
@@ -106,9 +106,9 @@ def trouble(
     run: str | None = None,
     traceparent: str | None = None,
 ) -> Message:
-    """An alert that is about Landfall's own work, not about a run's progress; see `alert_message`.
+    """An alert about Landfall's own operation, not a run's progress; see `alert_message`.
 
-    `data` has plain JSON types.
+    `data` has JSON types only.
     """
     return alert_message(
         alert_id=alert_id,

@@ -1,4 +1,4 @@
-"""Send dead letters again, after their cause was removed, or with changed input."""
+"""Send dead letters again, with or without changes."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ MAXIMUM = 100
 
 @dataclass(frozen=True, kw_only=True)
 class RedriveOrder:
-    """Which dead letters are sent again, and how."""
+    """Selects the dead letters to send again, and their changes."""
 
     run: str | None
-    """Only what belongs to this run (its id as it failed); everything when None."""
+    """Only messages of this run (the id of the failed run); all if None."""
     maximum: int
-    """How many messages at most."""
+    """The maximum number of messages."""
     changes: Changes
-    """Empty, unless a run is named."""
+    """Empty if `run` is None."""
     by: str
     reason: str
     at: datetime
@@ -59,32 +59,31 @@ class RedriveOrder:
 
 
 def redrive(clients: Clients, order: RedriveOrder) -> list[str]:
-    """Put what was dead-lettered back on its queue, as its next attempt.
+    """Put dead letters back on their queues, as their next attempts.
 
     A run goes to `retries` and a notification's delivery to `notifications`, each with the attempt
     number after the one that failed, so that the ids of runs and messages stay unique. A message
-    that could not be parsed stays where it is, for people. For each run:
+    that cannot be parsed stays, for people to inspect. For each run:
 
     1. Derive the next attempt, with the changes.
-    2. Record it. The first record counts: of two redrives at once, or a later one, each sends what
-       is on record.
-    3. Where files are left out: claim the smaller dataset, and leave the files out from now on.
-    4. Send the message, then remove the letter.
+    2. Record it. The first record wins: concurrent and later redrives send the recorded attempt.
+    3. If files are left out: claim the smaller dataset, and quarantine the files.
+    4. Send the message, then complete the letter.
 
-    If the process dies on the way, the letter stays, and the next redrive goes on from the record
-    and sends a message of the same id: the queue drops it, or `start_attempt` finds the run there.
-    So too where the run had scheduled its next attempt before it broke: the record says what that
-    message starts (`redriven_runs.sent_again_as`). A message that was sent waits on its queue until
-    the run has started.
+    If the process dies on the way, the letter stays, and the next redrive continues from the record
+    and sends a message with the same id: the queue drops it, or `start_attempt` finds the run. The
+    same holds if the failed run had already scheduled its next attempt: the record decides what
+    that message starts (`redriven_runs.sent_again_as`). A sent message stays on its queue until the
+    run has started.
 
-    Returns:
-        The ids of the messages sent: of a run, the id of the run that it starts. The same order
-        again gets the same answer.
+    Returns: The ids of the sent messages; for a run, the id of the run that is started. Repeating
+        an order returns the same ids.
 
     Raises:
-        RedriveRefused: the changes are wrong, the run was redriven with others before, its next
-            attempt has begun, or what is left of its dataset is another run's.
-        azure.servicebus.exceptions.ServiceBusError: some may have been redriven; call it again.
+        RedriveRefused: the changes are invalid, the run was redriven with other changes, its next
+            attempt has started, or another run has claimed the smaller dataset.
+        azure.servicebus.exceptions.ServiceBusError: some messages may have been redriven; repeat
+        the call.
     """
     sent: list[str] = []
     refusal: RedriveRefused | None = None
@@ -92,18 +91,19 @@ def redrive(clients: Clients, order: RedriveOrder) -> list[str]:
         for letter in letters:
             if len(sent) == order.maximum:
                 break
-            # A message of this very call may have failed again already.
+            # A message that this call sent may have failed again already.
             if not _is_asked_for(letter, order) or letter.message_id in sent:
                 continue
             try:
                 following = _following(clients, letter, order)
             except RedriveRefused as error:
-                refusal = error  # raised below: the letters are given back first
+                refusal = error  # raised below, after the letters are released
                 break
             if following is None:
                 continue
             queue, message = following
-            # A letter may lie there twice, where the queue had forgotten the first one's id.
+            # There may be two letters of one id, if the queue's duplicate detection window had
+            # passed.
             if message.message_id not in sent:
                 clients.message_queues.send(queue, message)
                 sent.append(message.message_id)
@@ -128,7 +128,7 @@ def _is_asked_for(letter: ServiceBusReceivedMessage, order: RedriveOrder) -> boo
 def _following(
     clients: Clients, letter: ServiceBusReceivedMessage, order: RedriveOrder
 ) -> tuple[str, Message] | None:
-    """The queue to put it on, and the message of the next attempt."""
+    """The queue and the message of a letter's next attempt; None if it is not redriven."""
     kind = text_property(letter, "kind")
     try:
         if kind == "run":
@@ -163,7 +163,7 @@ def _redriven(clients: Clients, request: RunRequest, order: RedriveOrder) -> Red
     if paths is not None:
         _claim(clients, redriven, run)
         reasons = dict.fromkeys(paths, f"left out by {redriven.by}: {redriven.reason}")
-        # Beside what the run's trainer refused, which has the run's own name.
+        # A separate record: the run's name is taken by the files that its trainer refused.
         record = f"{run}_left-out"
         keep_quarantine(clients, request.pipeline.name, record, run, request.dataset, reasons)
     return redriven
@@ -180,9 +180,9 @@ def _derive(clients: Clients, request: RunRequest, order: RedriveOrder) -> RunRe
 
 
 def _check_not_followed(clients: Clients, run: str, derived: RedrivenRun) -> None:
-    """Refuse changes that come too late: the attempt that they are meant for has begun.
+    """Refuse changes to an attempt that has already started.
 
-    A run that broke between scheduling its next attempt and its end is dead-lettered, too.
+    A run that failed after it had scheduled its next attempt is dead-lettered, too.
     """
     following = derived.following
     if derived.changes.to_document() and read_run_record(clients, following) is not None:
@@ -195,7 +195,7 @@ def _check_not_followed(clients: Clients, run: str, derived: RedrivenRun) -> Non
 
 
 def _check_unclaimed(clients: Clients, request: RunRequest, derived: RedrivenRun) -> None:
-    """Refuse to leave files out when what is left of the dataset is another run's already."""
+    """Refuse to leave files out if another run has claimed the smaller dataset."""
     pipeline, version = request.pipeline.name, derived.request.dataset.version
     if derived.changes.without_files is None:
         return
@@ -205,11 +205,11 @@ def _check_unclaimed(clients: Clients, request: RunRequest, derived: RedrivenRun
 
 
 def _claim(clients: Clients, redriven: RedrivenRun, run: str) -> None:
-    """Claim what is left of the dataset, as a landing would.
+    """Claim the smaller dataset, as a landing would.
 
     Raises:
-        RedriveRefused: a landing claimed it a moment ago. The record is gone then: the caller can
-            leave out other files.
+        RedriveRefused: a landing has just claimed it. The redrive's record is deleted, so that the
+            caller can leave out other files.
     """
     claim = claim_dataset(
         clients,
@@ -234,7 +234,7 @@ def _claimed_by_other(version: str, claim: DatasetClaim) -> RedriveRefused:
 
 
 def _check_same(done: RedrivenRun, order: RedriveOrder) -> None:
-    """Refuse an order that asks for other changes than were made."""
+    """Refuse an order whose changes differ from the recorded ones."""
     asked = order.changes.to_document()
     if asked and asked != done.changes.to_document():
         with_what = ", ".join(sorted(done.changes.to_document())) or "nothing"

@@ -1,4 +1,4 @@
-"""Changes that a caller may make to a dead-lettered run, and the run that follows from them."""
+"""Changes that a caller may make to a dead-lettered run, and the resulting run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from orchestrations.pipeline import ComputeOption, Limits, Pipeline
 
 ATTEMPTS_LIMIT = 20
 FILES_LIMIT = 1_000
-# Changes of an earlier redrive stay.
+# Changes of an earlier redrive are kept.
 CARRIED_ON = ("compute", "limits", "last_attempt", "job", "files_left_out")
 
 RefusalKind = Literal["invalid-request", "already-redriven", "content-claimed"]
@@ -32,7 +32,7 @@ class RedriveRefused(PermanentError):
         super().__init__(message)
         self.kind: RefusalKind = kind
         self.where = where
-        """The key of the request that is wrong."""
+        """The invalid key of the request."""
 
 
 class _Body(BaseModel):
@@ -40,24 +40,24 @@ class _Body(BaseModel):
 
 
 class LimitChanges(_Body):
-    """Limits that replace those of the pipeline; one that is left out stays."""
+    """Limits that replace the pipeline's; an omitted limit is unchanged."""
 
     queued_seconds: float | None = Field(default=None, gt=0)
     running_seconds: float | None = Field(default=None, gt=0, le=21 * 86_400)
 
 
 class Changes(_Body):
-    """The changes; fields that are left out stay as they were when the run failed."""
+    """The changes; omitted fields stay as they were when the run failed."""
 
     compute: ComputeOption | None = None
     """The only compute option, with the keys of `compute` in `pipeline.yml`."""
     limits: LimitChanges | None = None
     attempts: int | None = Field(default=None, ge=1, le=ATTEMPTS_LIMIT)
-    """So many attempts, the next one included."""
+    """The number of further attempts, including the next one."""
     job: Literal["deployed"] | None = None
-    """`job.yml` as it is deployed now, instead of the one that was frozen with the run."""
+    """Whether to use the currently deployed `job.yml` instead of the run's frozen one."""
     without_files: list[str] | None = Field(default=None, min_length=1, max_length=FILES_LIMIT)
-    """Paths below the pipeline's prefix, as manifests have them."""
+    """Paths below the pipeline's prefix, as in manifests."""
 
     @field_validator("without_files")
     @classmethod
@@ -65,20 +65,20 @@ class Changes(_Body):
         return None if paths is None else sorted(set(paths))
 
     def to_document(self) -> dict[str, Any]:
-        """Plain JSON types, without what is left out; empty when nothing is changed."""
+        """The changes as JSON, without omitted fields; empty if there are none."""
         return self.model_dump(mode="json", exclude_none=True)
 
 
 def changed_request(
     clients: Clients, request: RunRequest, changes: Changes, redrive: Redrive
 ) -> RunRequest:
-    """The next attempt at a dead-lettered run, with changes, which are added to `redrive`.
+    """The next attempt of a dead-lettered run, with changes, which are added to `redrive`.
 
-    Nothing comes of it but records that are named by their content: it may be called again.
+    Idempotent: it only writes records that are named by their content.
 
     Raises:
-        RedriveRefused: the dataset has no such file, or no other one, the compute option does not
-            fit to `queues.yml`, or the pipeline is not deployed any more.
+        RedriveRefused: the dataset lacks one of the files or has no others, the compute option
+            contradicts `queues.yml`, or the pipeline is not deployed.
     """
     pipeline, dataset, before = request.pipeline, request.dataset, request.redrive
     lineage: dict[str, Any] = {}
@@ -115,7 +115,7 @@ def changed_request(
 
 
 def _check_queue(clients: Clients, pipeline: Pipeline) -> None:
-    """Refuse a compute option whose nodes admission would not count, where it has to."""
+    """Refuse a compute option whose nodes admission must count but could not."""
     found = mismatch(pipeline, load_queues(clients.settings.pipelines_folder))
     if found is not None:
         _, problem = found

@@ -13,7 +13,7 @@ from orchestrations.names import run_id
 
 
 class RedrivenRun(Contract):
-    """The record of a redrive: it decides, once, what a dead-lettered run is sent again as."""
+    """The record of a redrive. The first one fixes the next attempt of a dead-lettered run."""
 
     changes: Changes
     by: str
@@ -23,25 +23,25 @@ class RedrivenRun(Contract):
 
     @property
     def following(self) -> str:
-        """The id of the run that it starts."""
+        """The id of the run that the redrive starts."""
         return self.request.run
 
 
 def redrive_record(run: str) -> str:
-    """Path of the record of what a run was sent again as."""
+    """The path of the record of a run's redrive."""
     return f"runs/{run}/redrive.json"
 
 
 def read_redriven(clients: Clients, run: str) -> RedrivenRun | None:
-    """The run that followed from a redrive of this one, if there was one."""
+    """The redrive of a run, if there is one."""
     document = record_store.read(clients.records, redrive_record(run))
     return None if document is None else RedrivenRun.from_dict(document)
 
 
 def sent_again_as(clients: Clients, request: RunRequest) -> RunRequest:
-    """A request with the changes that a person made to it, if it is the next attempt of such a run.
+    """Apply a redrive's changes to a request, if it is the next attempt of a redriven run.
 
-    A run that broke after it had scheduled its next attempt is dead-lettered, too. When it is
+    A run that failed after it had scheduled its next attempt is dead-lettered, too. When it is
     redriven with changes, the attempt without them may still be on the queue.
     """
     if request.attempt == 1:

@@ -1,4 +1,4 @@
-"""The queue `retries`: the next attempt of a run, and what becomes of runs that gave up."""
+"""The queue `retries`, which starts the next attempts of runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ logger = logging.getLogger("landfall")
 
 
 def retry_message(request: RunRequest, *, enqueue_at: datetime | None = None) -> Message:
-    """The message that starts `request`; its id is the run's, so that it is queued only once."""
+    """The message that starts `request`; its id is the run's, so duplicates are dropped."""
     return Message(
         message_id=request.run,
         subject=request.pipeline.name,
@@ -39,10 +39,10 @@ def retry_message(request: RunRequest, *, enqueue_at: datetime | None = None) ->
 
 @activity
 def schedule_retry(clients: Clients, request: ScheduleRetry) -> Done:
-    """Put the next attempt on `retries`, to be seen when the delay is over.
+    """Schedule the next attempt on `retries`, visible after the delay.
 
-    If the process dies after the sending, the activity is run again and sends a message of the same
-    id, which the queue drops; should it come through after all, `start_attempt` starts nothing.
+    If the process dies after sending, the activity is repeated and sends a message with the same
+    id, which the queue drops; if it is delivered after all, `start_attempt` starts nothing.
     """
     enqueue_at = datetime.now(UTC) + timedelta(seconds=request.delay_seconds)
     send_in_background(clients, RETRIES, retry_message(request.request, enqueue_at=enqueue_at))
@@ -53,13 +53,13 @@ def parse_retry(body: bytes | str) -> RunRequest:
     """The request in a message on `retries`.
 
     Raises:
-        InvalidRequest: it is none, or of a schema that this release does not know.
+        InvalidRequest: it is not a request, or its schema is unknown to this release.
     """
     return parse_body(RunRequest, body, queue=RETRIES)
 
 
 async def start_attempt(starter: DurableOrchestrationClient, request: RunRequest) -> bool:
-    """Start the run that `request` asks for, unless it was started before; whether it did."""
+    """Start the requested run, unless it was started before; return whether it was started now."""
     given = RunInput(request=request).to_dict()
     with below(request.traceparent):
         return await start_once(starter, retraining.__name__, request.run, given)
@@ -68,11 +68,11 @@ async def start_attempt(starter: DurableOrchestrationClient, request: RunRequest
 async def handle_retry(
     clients: Clients, starter: DurableOrchestrationClient, body: bytes | str
 ) -> str | None:
-    """Start what one message on `retries` asks for; returns the run's id.
+    """Start the run that a message on `retries` requests; return its id.
 
-    What a person has changed since the message was scheduled counts. A message that cannot be read
-    is dead-lettered (None): to deliver it again could not help. If the process dies before the
-    message is completed, it is delivered to this function again.
+    Changes of a redrive since the message was scheduled are applied. An unreadable message is
+    dead-lettered (returns None), since redelivery cannot help. If the process dies before the
+    message is completed, it is redelivered.
     """
     try:
         request = parse_retry(body)

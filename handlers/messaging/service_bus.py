@@ -1,7 +1,7 @@
-"""Sending to Service Bus from many threads, and receiving from it for a moment.
+"""Sends to Service Bus from many threads, and parses received messages.
 
 The SDK's senders are not thread-safe, opening one costs a connection, and closing one can block for
-a second. So each entity has one sender, which is kept, and a lock.
+1 s. Each entity therefore has one sender, which stays open, and a lock.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ NOTIFICATIONS = "notifications"
 REJECTED_RUNS = "rejected-runs"
 OPS_ALERTS = "ops-alerts"
 TOPICS = frozenset({OPS_ALERTS})
-"""All others are queues."""
+"""The topics; all other entities are queues."""
 
-# Long enough for the SDK's own three tries over a lost connection; a thread must not hang for ever.
+# Long enough for the SDK's own three tries over a lost connection, but bounded.
 SEND_TIMEOUT_SECONDS = 30.0
 # https://learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas (message ID)
 MESSAGE_ID_LIMIT_CHARACTERS = 128
@@ -42,7 +42,7 @@ Parsed = TypeVar("Parsed", bound=Contract)
 
 
 def fit_message_id(text: str) -> str:
-    """`text` where it is short enough for a message id, else its beginning and its hash."""
+    """`text` if it is short enough for a message id, otherwise its beginning and its hash."""
     if len(text) <= MESSAGE_ID_LIMIT_CHARACTERS:
         return text
     digest = hashlib.sha256(text.encode()).hexdigest()[:32]
@@ -50,15 +50,15 @@ def fit_message_id(text: str) -> str:
 
 
 def traced(traceparent: str | None) -> dict[str, str]:
-    """The application property in which a message carries its trace, as Azure's SDKs name it."""
+    """The application property for a message's trace context, named as in Azure's SDKs."""
     return {} if traceparent is None else {HEADER: traceparent}
 
 
 def parse_body(contract: type[Parsed], body: bytes | str, *, queue: str) -> Parsed:
-    """The contract in the body of a message.
+    """Parse the contract in the body of a message.
 
     Raises:
-        InvalidRequest: it is none, or of a schema that this release does not know.
+        InvalidRequest: it is not this contract, or its schema is unknown to this release.
     """
     try:
         return contract.model_validate_json(body)
@@ -71,10 +71,10 @@ def parse_body(contract: type[Parsed], body: bytes | str, *, queue: str) -> Pars
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """A JSON document to be sent.
+    """A JSON document to send.
 
-    The entities detect duplicates by `message_id`, also among messages that are scheduled: to send
-    one again after a crash is harmless.
+    The entities detect duplicates by `message_id`, also among scheduled messages, so sending a
+    message again after a crash is harmless.
     https://learn.microsoft.com/azure/service-bus-messaging/duplicate-detection
     """
 
@@ -83,14 +83,14 @@ class Message:
     subject: str | None = None
     properties: Mapping[str, str | int] = field(default_factory=dict[str, "str | int"])
     enqueue_at: datetime | None = None
-    """When receivers may see it (timezone-aware); at once when None."""
+    """When the message becomes visible (timezone-aware); immediately if None."""
 
     def __post_init__(self) -> None:
         if len(self.message_id) > MESSAGE_ID_LIMIT_CHARACTERS:
             raise ValueError(f"message id {self.message_id!r} is longer than 128 characters")
 
     def to_service_bus(self) -> ServiceBusMessage:
-        """The SDK's form of it."""
+        """The message as an object of the SDK."""
         from azure.servicebus import ServiceBusMessage  # noqa: PLC0415 - as in handlers.configuration.clients
 
         return ServiceBusMessage(
@@ -104,7 +104,7 @@ class Message:
 
 
 class MessageQueues:
-    """The senders of one namespace. All methods may be called from any thread."""
+    """The senders of a namespace. Thread-safe."""
 
     def __init__(self, client: ServiceBusClient) -> None:
         self._client = client
@@ -112,11 +112,11 @@ class MessageQueues:
         self._lock = threading.Lock()
 
     def send(self, entity: str, *messages: Message) -> None:
-        """Send to a queue or topic; returns when the broker has taken every message.
+        """Send to a queue or topic; return when the broker has accepted every message.
 
         Raises:
-            azure.servicebus.exceptions.ServiceBusError: it did not, or it is not known whether it
-                did. Some of several messages may have been taken; send them all again.
+            azure.servicebus.exceptions.ServiceBusError: the broker did not accept them, or may not
+            have. Some may have been accepted; send all again.
         """
         with self._lock:
             sender = self._senders.setdefault(entity, _LockedSender(self._client, entity))
@@ -137,7 +137,8 @@ class _LockedSender:
             try:
                 _send_in_batches(self._sender, [each.to_service_bus() for each in messages])
             except Exception:
-                # After a timeout the SDK keeps a link that may be dead: start afresh next time.
+                # After a timeout the SDK keeps a link that may be dead, so open a new sender next
+                # time.
                 broken, self._sender = self._sender, None
                 with contextlib.suppress(Exception):
                     broken.close()
@@ -150,7 +151,7 @@ class _LockedSender:
 
 
 def _send_in_batches(sender: ServiceBusSender, messages: list[ServiceBusMessage]) -> None:
-    """As few transfers as the entity's maximum size allows."""
+    """Send the messages in as few batches as the entity's maximum size allows."""
     from azure.servicebus.exceptions import (  # noqa: PLC0415 - as in handlers.configuration.clients
         MessageSizeExceededError,
     )

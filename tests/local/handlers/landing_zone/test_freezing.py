@@ -81,11 +81,14 @@ def listed_from(
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         clients = Clients(zone.clients.settings)
-        with BlobServiceClient(server.url, AzureNamedKeyCredential("local", "bG9jYWw=")) as listing:
-            vars(clients).update(blobs=listing, records=zone.clients.records)
-            yield clients
-        server.shutdown()
-        thread.join()
+        credential = AzureNamedKeyCredential("local", "bG9jYWw=")
+        try:
+            with BlobServiceClient(server.url, credential) as listing:
+                vars(clients).update(blobs=listing, records=zone.clients.records)
+                yield clients
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def pipeline_of(zone: Zone) -> Pipeline:
