@@ -46,7 +46,7 @@ OPEN_PATHS = ("/metadata/endpoints", "/discovery", "/online-endpoints")
 """Paths that need no ARM token: the SDK reads the first two without a token, and scoring requests
 carry a key or token of their endpoint."""
 
-# No Retry-After: it only allows whole seconds, and the Azure SDKs prefer it to this header.
+# Not Retry-After, which only allows whole seconds and which the Azure SDKs would prefer.
 POLL_AFTER = {"x-ms-retry-after-ms": "100"}
 
 # https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules

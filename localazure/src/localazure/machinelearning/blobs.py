@@ -103,7 +103,7 @@ class BlobStore:
         """The size of a blob in bytes.
 
         Raises:
-            BlobNotFoundError: it is not there.
+            BlobNotFoundError: the blob does not exist.
             BlobError: storage refused or is unavailable.
         """
         answer = self._account(where).send(HTTPMethod.HEAD, f"{where.container}/{where.path}")
@@ -113,7 +113,7 @@ class BlobStore:
         """Delete a blob.
 
         Raises:
-            BlobNotFoundError: it is not there.
+            BlobNotFoundError: the blob does not exist.
             BlobError: storage refused or is unavailable.
         """
         self._account(where).send(HTTPMethod.DELETE, f"{where.container}/{where.path}")

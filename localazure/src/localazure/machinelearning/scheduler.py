@@ -1,4 +1,4 @@
-"""Which job gets which nodes, and how clusters grow and shrink. Pure: state in, state out.
+"""Assigns nodes to jobs, and lets clusters grow and shrink. Pure: state in, state out.
 
 Rules, in the order in which `advance` applies them:
 

@@ -1,4 +1,4 @@
-"""Composes the part: certificates, tables, compute, three listeners, the publisher of events."""
+"""Composes the part: certificates, tables, compute, listeners, and the event publisher."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ from localazure.runtime.identity import TokenIssuer
 from localazure.runtime.roles import RoleAssignments
 from localazure.sqlite.database import Database
 
-# A condaFile or a long command; ARM itself takes no more.
+# Large enough for a condaFile or a long command; also ARM's own limit.
 # https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling
 MAX_REQUEST_BYTES = 4 * 1024 * 1024
-# Audience of tokens for Azure ML's own services, which are behind the ARM endpoint here.
+# The audience of tokens for Azure ML's own services, which the ARM endpoint serves here.
 ML_AUDIENCE = "https://ml.azure.com"
-# The SDK asks so for a batch request: it appends what follows "portal.azure." in a cloud's portal.
+# For batch requests, the SDK appends the part of the portal's URL after "portal.azure.": none here.
 SDK_ML_AUDIENCE = "https://ml.azure."
 
 
@@ -80,7 +80,7 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         ConfigurationError: `azure-ml.json` is not valid.
         OSError: a port is taken.
     """
-    # Its INFO is every header of every request to storage.
+    # At level INFO, this logger writes every header of every storage request.
     logging.getLogger("azure.core.pipeline.policies.http_logging_policy").setLevel(logging.WARNING)
     configuration = Configuration.read(environment.azure_ml_config)
     certificates = ensure_certificates(environment)
@@ -142,7 +142,7 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         families = (
             workspace,
             datastores,
-            codes,  # before `assets`, which has their versions, too
+            codes,  # before `assets`: both have routes for the versions
             assets,
             data_access,
             computes,

@@ -1,6 +1,6 @@
-"""States of jobs and nodes, and which may follow which, as tables. Pure.
+"""States of jobs and nodes, and the transitions between job states. Pure.
 
-Job states are those of the REST API's `JobStatus`; node states are those that
+Job states are values of the REST API's `JobStatus`; node states are the states that
 `AmlCompute.nodeStateCounts` counts.
 """
 
@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class JobStatus(StrEnum):
-    """`JobStatus` of Azure ML, as far as a command job goes through it."""
+    """The values of Azure ML's `JobStatus` that a command job can have."""
 
     QUEUED = "Queued"
     PROVISIONING = "Provisioning"
@@ -24,7 +24,7 @@ class JobStatus(StrEnum):
 
 
 class NodeState(StrEnum):
-    """States of one node of a cluster."""
+    """The states of a cluster's node."""
 
     PREPARING = "preparing"
     IDLE = "idle"
@@ -33,17 +33,17 @@ class NodeState(StrEnum):
 
 
 WAITING = frozenset({JobStatus.QUEUED, JobStatus.PROVISIONING})
-"""No process of the job exists."""
+"""States in which the job has no processes."""
 
 ACTIVE = frozenset(
     {JobStatus.PREPARING, JobStatus.RUNNING, JobStatus.FINALIZING, JobStatus.CANCEL_REQUESTED}
 )
-"""A runner process holds the job's nodes."""
+"""States in which the job holds nodes for a runner."""
 
 TERMINAL = frozenset({JobStatus.COMPLETED, JobStatus.FAILED, JobStatus.CANCELED})
 
-# From most states back to Queued: a node was preempted, or the runner died. The attempt then counts
-# one more.
+# Most active states can return to Queued: a node was preempted, or the runner died. The next
+# Preparing then increments the attempt.
 _RUNNING_CAN = frozenset(
     {JobStatus.FINALIZING, JobStatus.QUEUED, JobStatus.CANCEL_REQUESTED, JobStatus.FAILED}
 )
@@ -60,14 +60,14 @@ JOB_TRANSITIONS: dict[JobStatus, frozenset[JobStatus]] = {
 
 
 class IllegalTransitionError(RuntimeError):
-    """A job cannot enter this state from its own: a defect of localazure."""
+    """A job cannot enter this state from its current state: a defect of localazure."""
 
 
 def check_transition(current: JobStatus, following: JobStatus) -> None:
-    """Raise unless the table allows the step.
+    """Check that a job can go from one state to another.
 
     Raises:
-        IllegalTransitionError: it does not.
+        IllegalTransitionError: `JOB_TRANSITIONS` does not allow the transition.
     """
     if following not in JOB_TRANSITIONS[current]:
         raise IllegalTransitionError(f"a job cannot go from {current} to {following}")

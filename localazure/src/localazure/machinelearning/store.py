@@ -1,4 +1,4 @@
-"""The workspace's tables, and resources in them: documents by collection, name and version."""
+"""The workspace's tables, and its resources: documents by collection, name and version."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ MIGRATIONS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Stored:
-    """What was PUT. Times are epoch seconds."""
+    """A stored document of a PUT; times are epoch seconds."""
 
     document: dict[str, Any]
     """The request body."""
@@ -82,7 +82,7 @@ class Resource(Stored):
     """One resource of the workspace."""
 
     number: int
-    """Grows with every creation."""
+    """Increases with every creation."""
     collection: str
     name: str
     version: str
@@ -106,10 +106,10 @@ def get_resource(query: Query, collection: str, name: str, version: str = "") ->
 def require_resource(
     query: Query, collection: str, name: str, version: str = "", *, called: str = ""
 ) -> Resource:
-    """One resource; an error uses the word `called` for it, or else the collection's.
+    """One resource; errors call it `called`, or else by its collection.
 
     Raises:
-        ArmError: 404, it is not there.
+        ArmError: 404, the resource does not exist.
     """
     resource = get_resource(query, collection, name, version)
     if resource is None:
@@ -118,7 +118,7 @@ def require_resource(
 
 
 def list_resources(query: Query, collection: str, name: str | None = None) -> list[Resource]:
-    """All of a collection, or all versions of one name: newest first."""
+    """All resources of a collection, or all versions of one name; newest first."""
     if name is None:
         rows = query(
             "SELECT * FROM resource WHERE collection = ? ORDER BY number DESC", (collection,)
@@ -141,7 +141,7 @@ def put_resource(
     *,
     now: float,
 ) -> tuple[Resource, bool]:
-    """Create or replace, within a transaction; the second value is whether it was created."""
+    """Create or replace a resource, within a transaction; also return whether it is new."""
     is_new = get_resource(querying(connection), collection, name, version) is None
     written = connection.execute(
         """
@@ -159,7 +159,7 @@ def put_resource(
 def delete_resource(
     connection: sqlite3.Connection, collection: str, name: str, version: str = ""
 ) -> bool:
-    """Delete within a transaction; whether it was there."""
+    """Delete a resource, within a transaction; return whether it existed."""
     cursor = connection.execute(
         "DELETE FROM resource WHERE collection = ? AND name = ? AND version = ?",
         (collection, name, version),

@@ -1,12 +1,12 @@
-"""Sweep jobs: their specification, the documents of their trials, and what to do next. Pure.
+"""Sweep jobs: specification, documents of trials, and the next actions. Pure.
 
-`next_step`, given the state of all trials:
+Rules of `next_step`, applied to the states of all trials:
 
-1. A cancelled sweep cancels its trials and ends with the last of them.
+1. A cancelled sweep cancels its trials, and ends after its last trial.
 2. The early termination policy ends running trials.
 3. New trials start, up to `maxConcurrentTrials` at once and `maxTotalTrials` in all.
-4. When all trials have ended the sweep ends: Completed if any trial was, else Failed. The best
-   trial is the one with the best value of the primary metric that it has ever logged.
+4. When all trials have ended, the sweep ends: Completed if any trial is completed, else Failed.
+   The best trial is the completed trial that has logged the best value of the primary metric.
 
 https://learn.microsoft.com/azure/machine-learning/how-to-tune-hyperparameters
 """
@@ -67,8 +67,8 @@ class Sweep:
         """The hyperparameters of a trial.
 
         Args:
-            name: the sweep's; without a seed it is the seed, so that a restart draws the same.
-            number: the trial's, from 0.
+            name: the sweep's name; also the default seed, so that a restart repeats the draws.
+            number: the trial's number, from 0.
         """
         match self.sampler:
             case "grid":
@@ -97,7 +97,7 @@ def parse_sweep(name: str, properties: dict[str, Any]) -> Sweep:
     """Check a sweep job's document.
 
     Raises:
-        ArmError: 400, it could not be run.
+        ArmError: 400, the sweep could not run.
     """
     trial: dict[str, Any] = properties.get("trial") or {}
     for field in ("command", "environmentId"):
@@ -105,7 +105,7 @@ def parse_sweep(name: str, properties: dict[str, Any]) -> Sweep:
             raise invalid(f"sweep {name!r}: trial.{field} is missing")
     space = parse_search_space(properties.get("searchSpace") or {})
     objective: dict[str, Any] = properties.get("objective") or {}
-    # The SDK sends the goal of a YAML file as it stands there: in lower case.
+    # The SDK sends the goal in lower case, as in the YAML file.
     goal = str(objective.get("goal")).capitalize()
     if goal not in [*Goal] or not objective.get("primaryMetric"):
         raise invalid(f"sweep {name!r}: objective needs a goal and a primaryMetric")
@@ -135,7 +135,7 @@ def parse_sweep(name: str, properties: dict[str, Any]) -> Sweep:
 
 
 def next_step(sweep: Sweep, status: JobStatus, trials: Sequence[Trial]) -> SweepStep:
-    """Apply the rules once; see the module."""
+    """Apply the rules of the module's docstring once."""
     unfinished = [trial for trial in trials if trial.status not in TERMINAL]
     if status is JobStatus.CANCEL_REQUESTED:
         if not unfinished:
@@ -166,21 +166,21 @@ def best_trial(sweep: Sweep, trials: Sequence[Trial]) -> tuple[str, float] | Non
 
 
 def trial_name(sweep: str, number: int) -> str:
-    """Name of a trial, as Azure ML names it."""
+    """The name of a trial on Azure ML."""
     return f"{sweep}_{number}"
 
 
 def trial_properties(
     name: str, properties: dict[str, Any], number: int, values: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """`properties` of a trial's document: a command job.
+    """The `properties` of a trial, which is a command job.
 
     Args:
-        name: the sweep's.
-        properties: the sweep's.
-        number: the trial's.
-        values: its hyperparameters. The command names them `${{search_space.x}}`; each is a
-            literal input, too, as a component's command expects it.
+        name: the sweep's name.
+        properties: the sweep's properties.
+        number: the trial's number.
+        values: the trial's hyperparameters. A command uses them as `${{search_space.x}}`; a
+            component's command uses them as literal inputs.
     """
     trial: dict[str, Any] = properties["trial"]
     inputs: dict[str, Any] = properties.get("inputs") or {}

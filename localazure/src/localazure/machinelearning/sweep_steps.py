@@ -1,4 +1,4 @@
-"""Sweep steps of pipelines: from the snake case of a pipeline's steps to a sweep job. Pure.
+"""Sweep steps of pipelines: converts their snake-case fields to a sweep job's. Pure.
 
 https://learn.microsoft.com/azure/machine-learning/how-to-use-sweep-in-pipeline
 """
@@ -12,9 +12,9 @@ from localazure.machinelearning.search_space import DISTRIBUTIONS
 
 
 def sweep_properties(step: str, node: dict[str, Any], trial: dict[str, Any]) -> dict[str, Any]:
-    """Fields of a sweep job besides inputs and outputs, of the step's document.
+    """Convert a step's document to a sweep job's fields, except inputs and outputs.
 
-    `trial` has the command, code, environment and so on of a trial.
+    `trial` has the fields of a trial, such as command, code and environment.
 
     Raises:
         ArmError: 400, a distribution is unknown.
@@ -57,7 +57,7 @@ def _duration(value: Any) -> str | None:
 
 
 def _camel_case(node: dict[str, Any], field: str) -> dict[str, Any]:
-    """A field of the step, with the keys of the REST API."""
+    """A field of the step, with the REST API's keys in camel case."""
     words = {key: key.split("_") for key in node.get(field) or {}}
     return {
         first + "".join(map(str.capitalize, others)): node[field][key]

@@ -1,12 +1,11 @@
 """The uploads and deletions that make the blobs equal to an output folder. Pure.
 
-A file is uploaded only when two scans in a row found it with the same size and time: one that is
-being written is left for later. After the processes have ended nothing moves any more, and the
-last plan takes everything.
+A file is uploaded only if two consecutive scans found the same size, time and inode: a file that
+is being written waits. After the processes have ended, the last plan includes all files.
 
-Uploads go in the order in which the files were written, deletions after them: after a crash in
-between, the blobs are in a state that the folder once had. A file that refers to others, such as a
-checkpoint's record, is never there before them.
+Uploads are in the order in which the files were written, and deletions come last: after a crash in
+between, the blobs have a state that the folder once had. A file that refers to others, such as a
+checkpoint's index, is never uploaded before them.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class FileState:
-    """How a file looked in one scan."""
+    """The state of a file in one scan."""
 
     size: int
     """Bytes."""
@@ -32,7 +31,7 @@ Scan = Mapping[str, FileState]
 
 @dataclass(frozen=True)
 class SyncPlan:
-    """Relative paths. The deletions are for after the uploads."""
+    """Relative paths; make the deletions after the uploads."""
 
     uploads: tuple[str, ...]
     """Oldest first."""
@@ -40,13 +39,13 @@ class SyncPlan:
 
 
 def plan_sync(*, synced: Scan, previous: Scan, current: Scan, is_final: bool) -> SyncPlan:
-    """Compare two scans with what the blobs are known to hold.
+    """Compare two scans with the known state of the blobs.
 
     Args:
-        synced: how each file looked when it was last uploaded or brought down.
-        previous: the scan before.
-        current: the scan just made.
-        is_final: no process writes to the folder any more.
+        synced: the state of each file at its last upload or download.
+        previous: the previous scan.
+        current: the current scan.
+        is_final: whether all writers have ended.
     """
 
     def is_settled(path: str) -> bool:

@@ -1,8 +1,8 @@
-"""The run that a job's MLflow calls log to, in an MLflow file store of the state folder.
+"""The MLflow run of a job, in an MLflow file store in the state folder.
 
-Azure ML makes the run before the job starts and names it in MLFLOW_RUN_ID, so that
-`mlflow.log_metric` needs no `start_run`. A file store needs no server, and unlike the others it
-lets the run's id be chosen. A requeued job finds its run again and its metrics append.
+Azure ML creates the run before the job starts and puts its id in MLFLOW_RUN_ID, so that
+`mlflow.log_metric` works without `start_run`. A file store needs no server and, unlike other
+stores, allows a chosen run id. A job that is queued again appends metrics to the same run.
 
 Layout: https://github.com/mlflow/mlflow/blob/master/mlflow/store/tracking/file_store.py
 """
@@ -27,21 +27,21 @@ _METRIC_COLUMNS = 3
 
 
 def tracking_environment(store: Path, experiment: str, run: str) -> dict[str, str]:
-    """The variables by which MLflow finds the run."""
+    """The environment variables with which MLflow finds the run."""
     return {
         "MLFLOW_TRACKING_URI": store.as_uri(),
         "MLFLOW_EXPERIMENT_NAME": experiment,
         "MLFLOW_RUN_ID": run,
-        # MLflow 3 otherwise asks for a database, which it could not choose the run's id in.
+        # Without this, MLflow 3 requires a database, where a run's id cannot be chosen.
         "MLFLOW_ALLOW_FILE_STORE": "true",
-        # MLflow's error about it contains this. A file store would take the model, and the
-        # workspace would not have it.
+        # Makes the registration of a model fail, with this text in MLflow's error: with a file
+        # store it would succeed, but the workspace would not have the model.
         "MLFLOW_REGISTRY_URI": NO_REGISTRY,
     }
 
 
 def ensure_run(store: Path, experiment: str, run: str, *, now: float) -> None:
-    """Make the experiment and the run unless they are there.
+    """Create the experiment and the run unless they exist.
 
     The job's name becomes the run's id and name. `now` is in epoch seconds.
     """
@@ -84,13 +84,13 @@ def ensure_run(store: Path, experiment: str, run: str, *, now: float) -> None:
 
 
 def read_metric(store: Path, experiment: str, run: str, metric: str) -> tuple[float, ...]:
-    """The finite values that a run has logged of a metric, in the order of logging."""
+    """The finite values that a run has logged for a metric, in the order of logging."""
     file = store / _experiment_id(experiment) / run / "metrics" / metric
     try:
         lines = file.read_text("utf-8").splitlines()
     except (FileNotFoundError, NotADirectoryError):
         return ()
-    # Each line has time, value and step. The last one may be half written.
+    # Each line has time, value and step. The last line may be incomplete.
     columns = (line.split() for line in lines)
     values = (_number(line[1]) for line in columns if len(line) == _METRIC_COLUMNS)
     return tuple(value for value in values if math.isfinite(value))
@@ -104,11 +104,11 @@ def _number(text: str) -> float:
 
 
 def _experiment_id(experiment: str) -> str:
-    """Ids of experiments are decimal numbers; derived, so that each name has one."""
+    """Derive an experiment's id, a decimal number, from its name."""
     return str(int.from_bytes(hashlib.sha256(experiment.encode()).digest()[:7]))
 
 
 def _write_once(folder: Path, meta: dict[str, Any]) -> None:
     target = folder / _META
     if not target.exists():
-        write_atomically(target, json.dumps(meta, indent=2))  # JSON is YAML
+        write_atomically(target, json.dumps(meta, indent=2))  # JSON is valid YAML

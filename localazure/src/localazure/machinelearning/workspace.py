@@ -1,4 +1,4 @@
-"""The workspace: its environment, tables and events."""
+"""The workspace: environment, tables and events."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from localazure.sqlite.database import Database
 
 @dataclass(frozen=True, kw_only=True)
 class Workspace:
-    """One workspace of one state folder."""
+    """The workspace of one state folder."""
 
     environment: Environment
     configuration: Configuration
@@ -30,21 +30,21 @@ class Workspace:
     faults: Injector
 
     def clock_of_tokens(self) -> float:
-        """Epoch seconds by which tokens are issued and checked; wrong where the plan says so."""
+        """Epoch seconds to issue and check tokens, with the fault plan's clock skew."""
         return self.clock() + self.faults.clock_skew_seconds()
 
     @property
     def id(self) -> str:
-        """Its ARM id, also the topic of its events."""
+        """The workspace's ARM id, also the topic of its events."""
         return workspace_id(self.environment)
 
     def jobs(self, connection: sqlite3.Connection) -> JobTransaction:
-        """Changes of its jobs in a transaction."""
+        """Changes to the workspace's jobs, in the connection's transaction."""
         return JobTransaction(connection, self.id, self.clock())
 
     @property
     def jobs_folder(self) -> Path:
-        """The parent of the folders of unfinished jobs."""
+        """The folder that contains the folders of unfinished jobs."""
         folder = self.environment.part_folder("machinelearning").resolve() / "jobs"
         folder.mkdir(parents=True, exist_ok=True)
         return folder

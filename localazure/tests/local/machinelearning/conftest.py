@@ -27,8 +27,8 @@ from localazure.runtime.identity import APP, client_id_of
 
 @contextmanager
 def azure_ml_settings(environment: Environment) -> Generator[None]:
-    """The app settings by which the SDK finds the workspace, in this process."""
-    # The SDK reads its file of CAs for most requests: certifi's take 25 ms each time.
+    """Set the app settings with which the SDK finds the workspace, in this process."""
+    # The SDK loads its CA file for most requests: certifi's file takes 25 ms each time.
     settings = {**app_settings(environment), "REQUESTS_CA_BUNDLE": str(environment.ca)}
     with pytest.MonkeyPatch.context() as patch:
         for name, value in settings.items():
@@ -40,7 +40,7 @@ def azure_ml_settings(environment: Environment) -> Generator[None]:
 
 @pytest.fixture(scope="session")
 def exchanges() -> Iterator[list[Exchange]]:
-    """Requests to the workspace and their answers, if there is a specification to check."""
+    """The requests to the workspace with their responses, if they can be checked."""
     recording: list[Exchange] = []
     with recorded(recording) if SPECIFICATIONS_VARIABLE in os.environ else nullcontext():
         yield recording
@@ -55,7 +55,7 @@ def published_api() -> PublishedApi:
 def follows_the_published_api(
     exchanges: list[Exchange], published_api: PublishedApi
 ) -> Iterator[None]:
-    """Fail a test whose requests or answers differ from what Microsoft publishes."""
+    """Fail a test whose requests or responses differ from Microsoft's specifications."""
     yield
     found = {each for exchange in exchanges for each in published_api.deviations(exchange)}
     exchanges.clear()
@@ -64,7 +64,7 @@ def follows_the_published_api(
 
 @pytest.fixture(scope="module")
 def local(running_local: Local) -> Iterator[Local]:
-    # For this module only: a later test of another folder must not trust the local certificates.
+    # Module scope: later tests in other folders must not trust the local certificates.
     with azure_ml_settings(running_local.environment):
         yield running_local
 
@@ -87,7 +87,7 @@ def running_local(
             connection = environment.storage_connection_string()
             blobs = stack.enter_context(BlobServiceClient.from_connection_string(connection))
             topic = stack.enter_context(EventGridTopic(environment.ports.event_grid).open())
-            # Created here, since its constructor requests the cloud's metadata.
+            # Created after the workspace has started: it requests the cloud's metadata.
             ml = MLClient(
                 DefaultAzureCredential(),
                 environment.subscription_id,
@@ -95,14 +95,14 @@ def running_local(
                 environment.workspace,
             )
             http = stack.enter_context(requests.Session())
-            # A connection that the workspace closed at its restart is opened again.
+            # Retries reopen a connection that the workspace closed when it restarted.
             http.mount("https://", HTTPAdapter(max_retries=3))
         yield Local(environment, ml, blobs, workspace, storage, topic, http)
 
 
 @pytest.fixture
 def grant(local: Local) -> Iterator[Grant]:
-    """Let the app have these roles on the workspace and no other."""
+    """Return a function that gives the app exactly these roles on the workspace."""
     table = RoleTable(local.environment.app)
     more = {"principal": "app", "roleId": "i", "scope": "workspace", "when": "always"}
 

@@ -25,7 +25,7 @@ with warnings.catch_warnings():
         PipelineComponentBatchDeployment,
     )
 
-    # As `az ml batch-deployment create` loads files; the SDK exports only the loader without types.
+    # The loader of `az ml batch-deployment create`; the SDK exports only one without types.
     from azure.ai.ml.entities._load_functions import load_model_batch_deployment
 
 SCRIPT = """
@@ -74,7 +74,7 @@ settings:
 
 
 class Endpoint:
-    """The endpoint `weighing` with what tests do to it."""
+    """The endpoint `weighing`, and the operations of the tests on it."""
 
     def __init__(self, local: Local, folder: Path) -> None:
         self.local, self.ml, self.folder = local, local.ml, folder
@@ -110,7 +110,7 @@ class Endpoint:
         return Input(type="uri_folder", path=str(folder))
 
     def score(self, given: Input, **settings: Any) -> str:
-        # azure-ai-ml 1.35 sends the deployment of an earlier call, too.
+        # azure-ai-ml 1.35 also sends the deployment of an earlier call.
         EndpointInvokeFields.DEFAULT_HEADER.pop(EndpointInvokeFields.MODEL_DEPLOYMENT, None)
         job = self.ml.batch_endpoints.invoke(
             **{"endpoint_name": "weighing", "inputs": {"heaps": given}, **settings}
@@ -122,7 +122,7 @@ class Endpoint:
         return step
 
     def output(self, job: str) -> dict[str, str]:
-        """Path in the job's output → content, as `jobs.download` fetches it."""
+        """Path in the job's output → content, downloaded with `jobs.download`."""
         target = self.folder / "downloaded" / job
         self.ml.jobs.download(job, download_path=target, output_name="score")
         root = target / "named-outputs" / "score"
@@ -165,7 +165,7 @@ def test_the_default_deployment_scores_a_folder(endpoint: Endpoint) -> None:
         assert (job, "Completed") in {(each.name, each.status) for each in listed}
 
 
-def test_a_request_says_otherwise_than_its_deployment(endpoint: Endpoint) -> None:
+def test_a_request_overrides_its_deployment(endpoint: Endpoint) -> None:
     endpoint.deploy("framed", {"settings.environment_variables": {"FRAME": "1"}})
     endpoint.ml.data.create_or_update(
         Data(name="heaps", version="1", path=endpoint.data(7, 8).path, type="uri_folder")

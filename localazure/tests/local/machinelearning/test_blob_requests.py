@@ -1,4 +1,4 @@
-"""Requests to a server that answers as the Blob service does, or does not."""
+"""Blob requests to a fake server, with valid and with broken responses."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ BLOB = ListedBlob("a b/é.png", 5, "0x1", datetime(2026, 11, 22, 20, tzinfo=UTC)
 
 
 Answer = tuple[int, bytes, int]
-"""Status (0 ends the connection), body, and the length that it promises."""
+"""Status (0 closes the connection), body, and Content-Length."""
 
 
 class Server(ThreadingHTTPServer):
-    """Answers with the next of its answers, and keeps path, If-Match and sender of requests."""
+    """Sends the queued responses in order; records the path, If-Match and sender of requests."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.answers: list[Answer] = []
         self.seen: list[tuple[str, str | None, object]] = []
         self.ends_connections = False
-        """Whether a connection is closed after an answer that does not say so."""
+        """Whether to close a connection after each response, without `Connection: close`."""
         self.has_ended = threading.Event()
 
     def shutdown_request(self, request: Any) -> None:
@@ -142,11 +142,11 @@ def test_an_error_says_what_it_is_and_whether_to_repeat_the_request(
         requests.download("landing", BLOB, io.BytesIO())
     assert (type(raised.value), raised.value.is_transient) == (error, is_repeated)
     out = io.BytesIO()
-    requests.download("landing", BLOB, out)  # the next request has a connection that works
+    requests.download("landing", BLOB, out)  # the next request uses a working connection
     assert out.getvalue() == b"12345"
 
 
-def test_a_full_disk_is_no_error_of_storage(service: Server, requests: BlobRequests) -> None:
+def test_a_full_disk_is_not_a_storage_error(service: Server, requests: BlobRequests) -> None:
     class Full(io.BytesIO):
         def writelines(self, _lines: object) -> None:
             raise OSError(28, "No space left on device")
@@ -159,7 +159,7 @@ def test_a_full_disk_is_no_error_of_storage(service: Server, requests: BlobReque
 def test_a_connection_that_the_service_has_closed_is_not_used_again(
     service: Server, requests: BlobRequests
 ) -> None:
-    """As after a restart of storage: the first request succeeds."""
+    """This happens when storage restarts: the next request must succeed."""
     service.answers += [(200, b"12345", 5), (200, b"12345", 5)]
     service.ends_connections = True
     for _ in range(2):

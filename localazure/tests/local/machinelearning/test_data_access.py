@@ -23,7 +23,7 @@ def ask(local: Local, path: str, status: int = 200) -> dict[str, Any]:
 def test_a_datastore_leads_to_its_container(local: Local) -> None:
     section = ask(local, "datastore/datastores/landing")["azureStorageSection"]
     account = section["accountName"]
-    # As the library makes it.
+    # The library forms the URL in this way.
     url = URL(f"{section['protocol']}://{account}.blob.{section['endpoint']}")
     assert url.user == f"{account}.blob.localhost"
     key = {"account_name": account, "account_key": section["credential"]}

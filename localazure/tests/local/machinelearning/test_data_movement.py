@@ -74,7 +74,7 @@ def test_a_file_that_changes_while_it_is_read_leaves_the_blob_as_it_was(
     sync.push(is_final=True)
     seen = file.stat()
     file.write_bytes(b"b" * size)
-    # As if the scan had come before the write, and the upload after it.
+    # Simulates a scan before the write and an upload after it.
     stale = FileState(seen.st_size, seen.st_mtime_ns, seen.st_ino)
     sync._upload("model", stale)  # pyright: ignore[reportPrivateUsage] - a race cannot be timed
     assert content(store, target, "model") == b"a" * size
@@ -175,9 +175,9 @@ def test_logs_are_appended_and_never_twice(
     LogUpload(store, target, tmp_path).push(is_final=False)
     with log.open("a") as file:
         file.write("two\n")
-    again = LogUpload(store, target, tmp_path)  # after a crash: it asks how far it had come
+    again = LogUpload(store, target, tmp_path)  # after a crash, it starts at the blob's size
     again.push(is_final=False)
-    # As if the answer to the last append had been lost.
+    # Simulates that the response to the last append was lost.
     again._blobs["std_log.txt"]._position = 4  # pyright: ignore[reportPrivateUsage] - nor provoked
     with log.open("a") as file:
         file.write("three\n")

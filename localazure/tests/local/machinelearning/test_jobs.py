@@ -93,7 +93,7 @@ def test_an_output_starts_with_its_blobs_and_deletions_are_kept(local: Local) ->
     assert local.list_blobs("landing", "state/") == ["new", "stays"]
 
 
-# Rank 0 listens where torch's `env://` rendezvous does; the others go on when they have reached it.
+# Rank 0 listens on the port of torch's `env://` rendezvous; the other ranks connect to it.
 MEET = """
 import json, os, socket, time
 address, ranks = (os.environ['MASTER_ADDR'], int(os.environ['MASTER_PORT'])), 4
@@ -234,7 +234,7 @@ def test_a_job_that_cannot_run_is_refused(local: Local) -> None:
         local.ml.jobs.get("bad")
 
 
-# requirements-dev.txt brings Open MPI where there is a wheel of it: Linux and macOS.
+# requirements-dev.txt installs Open MPI on Linux and macOS, which have a wheel for it.
 @pytest.mark.skipif(
     shutil.which("mpirun", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}") is None,
     reason="this machine has no mpirun",

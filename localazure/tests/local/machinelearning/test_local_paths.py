@@ -1,4 +1,4 @@
-"""Files of this machine as data and models; downloads; changes of metadata."""
+"""Local files as data and models; downloads; changes of metadata."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def no_schema(_url: str) -> None:
-    """The SDK looks on the internet for the schema of an MLTable, for seconds; it needs none."""
+    """Skip the SDK's request to the internet for MLTable's schema, which takes seconds."""
 
 
 def run(local: Local, name: str, text: str, **fields: Any) -> None:

@@ -1,4 +1,4 @@
-"""The real SDK creates endpoints and deployments, which are processes, and scores against them."""
+"""The real SDK creates endpoints with deployments, which are processes, and scores them."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def run(data):
 
 
 class Endpoint:
-    """An endpoint with what tests do to it."""
+    """An endpoint, and the operations of the tests on it."""
 
     def __init__(self, local: Local, folder: Path, name: str) -> None:
         self.local, self.ml, self.folder, self.name = local, local.ml, folder, name
@@ -123,7 +123,7 @@ class Endpoint:
         return self.local.http.post(self.uri, json=document, headers=headers, timeout=30)
 
     def metrics(self, name: str, condition: str) -> dict[str, float]:
-        """Values of the metric's one split dimension → the sum over all minutes."""
+        """Value of the metric's split dimension → the sum over all minutes."""
         now = datetime.now(UTC)
         first, last = (f"{each:%Y-%m-%dT%H:%M:%SZ}" for each in (now - timedelta(minutes=10), now))
         query = {

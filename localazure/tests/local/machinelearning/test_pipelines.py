@@ -31,7 +31,7 @@ def submit(local: Local, name: str, jobs: dict[str, Any], **fields: Any) -> None
 
 
 def pack_and_train(version: str, scale: int = 2) -> dict[str, Any]:
-    """Fields of a pipeline: `train` multiplies what `pack` made of a literal."""
+    """The fields of a pipeline: `pack` writes a literal to its output, which `train` reads."""
     return {
         "inputs": {"version": version, "scale": scale},
         "outputs": {"model": {"type": "uri_folder"}},
@@ -56,7 +56,7 @@ def pack_and_train(version: str, scale: int = 2) -> dict[str, Any]:
 
 
 def test_a_step_reads_the_default_artifacts_of_another(local: Local) -> None:
-    """As azureml-examples' hello-pipeline-default-artifacts.yml has it."""
+    """The pipeline is azureml-examples' hello-pipeline-default-artifacts.yml."""
     jobs = {
         "write": step("echo hello > ./outputs/world", outputs={"artifacts": None}),
         "read": step(
@@ -198,7 +198,7 @@ def test_cancelling_ends_the_whole_tree(local: Local, tmp_path: Path) -> None:
         "tree",
         {"nested": {"type": "pipeline", "component": str(tmp_path / "inner.yml")}},
     )
-    # The workspace makes it a moment later.
+    # The workspace creates the job of the nested step asynchronously.
     until(lambda: local.ask_arm("GET", "jobs/tree_nested_deep?api-version=2024-10-01").ok)
     local.wait_for("tree_nested_deep", "Running")
     local.cancel("tree")
@@ -283,7 +283,7 @@ def test_a_component_that_does_not_exist_is_refused(local: Local) -> None:
         submit(local, "refused-pipeline", {"a": {"component": "azureml:absent:1"}})
 
 
-def test_a_pipeline_goes_on_when_the_workspace_is_killed(local: Local, tmp_path: Path) -> None:
+def test_a_pipeline_continues_after_the_workspace_was_killed(local: Local, tmp_path: Path) -> None:
     fields = pack_and_train("killed")
     wait = f"echo x >> {tmp_path}/starts; until [ -e {tmp_path}/go ]; do sleep 0.05; done; "
     fields["jobs"]["pack"]["command"] = wait + fields["jobs"]["pack"]["command"]

@@ -1,4 +1,4 @@
-"""When processes are killed, jobs and their outputs survive, and no process is left."""
+"""Jobs and their outputs survive killed processes, and no process remains."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from localazure.machinelearning.processes import FOLDER_VARIABLE
 
 WORKSPACE_DATABASE = "machinelearning/workspace.db"
 
-# Counts in its output, one line a start, and ends only when it has been started twice. It runs
-# below a shell, in a session of its own, as torchrun's workers do.
+# Writes one line per start to its output, and ends only after its second start. The process in a
+# new session is like torchrun's workers, which leave the process group.
 TRAIN = (
     "echo start $RANK >> ${{outputs.state}}/starts.$RANK; "
     "setsid sleep 600 & "
@@ -55,7 +55,7 @@ def processes(local: Local, name: str) -> list[psutil.Process]:
     folder = local.environment.state.resolve() / "machinelearning" / "jobs" / name
     found: list[psutil.Process] = []
     for process in psutil.process_iter():
-        with suppress(psutil.Error):  # it may end at any time
+        with suppress(psutil.Error):  # the process may end at any time
             mark = process.environ().get(FOLDER_VARIABLE)
             is_alive = process.status() != psutil.STATUS_ZOMBIE
             if mark is not None and Path(mark) == folder and is_alive:
@@ -64,7 +64,7 @@ def processes(local: Local, name: str) -> list[psutil.Process]:
 
 
 def command_line(process: psutil.Process) -> list[str]:
-    """Nothing of one that has ended meanwhile."""
+    """The command line of a process; empty if the process has ended."""
     with suppress(psutil.Error):
         return process.cmdline()
     return []
@@ -79,7 +79,7 @@ def runner(local: Local, name: str) -> psutil.Process:
 
 
 def assert_resumed(local: Local, name: str) -> None:
-    """It went on where it was: in the same outputs, with the same logs, and cleaned up."""
+    """Assert that the second attempt continued outputs and logs, and that no process remains."""
     local.wait_for(name, "Completed")
     for rank in range(2):
         assert local.read_blob("landing", f"{name}/starts.{rank}") == f"start {rank}\n".encode() * 2
@@ -92,7 +92,7 @@ def preempt(local: Local, compute: str, node: int) -> requests.Response:
 
 
 def errors(local: Local, compute: str) -> list[str]:
-    """Codes of what keeps a cluster from growing."""
+    """The error codes of a cluster that cannot grow."""
     answer = local.ask_arm("GET", f"computes/{compute}?api-version=2023-08-01-preview")
     found = answer.json()["properties"]["properties"]["errors"] or []
     return [each["error"]["code"] for each in found]
@@ -100,7 +100,7 @@ def errors(local: Local, compute: str) -> list[str]:
 
 @contextmanager
 def restarting(part: PartProcess, signum: signal.Signals) -> Generator[None]:
-    """End a part, and start it again after the block."""
+    """End a part, and restart it after the block."""
     part.end(signum)
     try:
         yield
@@ -117,7 +117,7 @@ def test_a_preempted_job_is_queued_again(local: Local) -> None:
 
 def test_a_plan_of_faults_preempts_a_node(local: Local) -> None:
     def attempts() -> int:
-        """No request shows them: a job that is queued again looks like a new one."""
+        """Read the database: in the API, a job that is queued again looks like a new job."""
         with closing(sqlite3.connect(local.environment.state / WORKSPACE_DATABASE)) as database:
             (attempt,) = database.execute(
                 "SELECT attempt FROM job WHERE name = 'unlucky'"

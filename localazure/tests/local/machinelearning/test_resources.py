@@ -24,7 +24,7 @@ from localazure.runtime.environment import STORAGE_ACCOUNT
 
 
 def details(local: Local, name: str) -> dict[str, Any]:
-    """A cluster as GET shows it; the SDK's entity leaves the nodes out."""
+    """A cluster's run-time properties from GET; the SDK's entity does not have the nodes."""
     response = local.ask("GET", local.ml.compute.get(name).id)
     return response.json()["properties"]["properties"]
 
@@ -56,7 +56,7 @@ def test_a_token_needs_the_identity_header(local: Local) -> None:
 
 def test_python_itself_trusts_the_certificate(local: Local) -> None:
     url = f"{local.environment.azure_ml_url}/metadata/endpoints?api-version=2019-05-01"
-    # Its own context: urllib keeps that of the process's first request.
+    # Pass a new context: urllib caches the context of the process's first request.
     context = ssl.create_default_context()
     with urllib.request.urlopen(url, timeout=10, context=context) as answer:
         assert json.loads(answer.read())[0]["name"] == "LocalCloud"
@@ -69,7 +69,7 @@ def test_datastores(local: Local) -> None:
     assert names >= {"workspaceblobstore", "workspaceartifactstore", "landing"}
     landing = local.ml.datastores.get("landing", include_secrets=True)
     assert landing.account_name == STORAGE_ACCOUNT
-    # The SDK asks for a secret that expires: a SAS.
+    # The SDK requests a secret that expires, which is a SAS.
     assert "sig=" in landing.credentials.sas_token
     landing.name, landing.container_name = "second", "second"
     local.ml.datastores.create_or_update(landing)
@@ -178,7 +178,7 @@ def test_a_cluster_stops_growing_at_the_quota(local: Local) -> None:
     until(lambda: details(local, "scarce")["errors"])
     assert details(local, "scarce")["errors"][0]["error"]["code"] == "ClusterCoreQuotaReached"
     assert local.status("hungry") == "Queued"
-    # The SDK's entities have some fields as they were sent.
+    # vars: the SDK's entities keep some fields under their wire names.
     usages = {each.name["value"]: vars(each) for each in local.ml.compute.list_usage()}
     scarce_usage = usages["standard_nc24scarce"]
     assert (scarce_usage["currentValue"], scarce_usage["limit"]) == (0, 24)

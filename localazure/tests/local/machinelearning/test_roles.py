@@ -1,4 +1,4 @@
-"""The roles of the app's identity on the workspace, as the SDK meets them."""
+"""The SDK's operations with different roles of the app's identity on the workspace."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def ask_for_token(local: Local, **client: str) -> requests.Response:
     )
 
 
-def test_each_role_that_is_missing_stops_what_it_is_for(local: Local, grant: Grant) -> None:
+def test_each_missing_role_blocks_its_operations(local: Local, grant: Grant) -> None:
     grant(SCIENTIST)
     register_data(local, "roles-scientist")
     with pytest.raises(HttpResponseError, match="workspaces/computes/write") as refused:
@@ -75,7 +75,7 @@ def test_a_token_of_a_clock_that_was_behind_is_expired(local: Local, grant: Gran
 
     with fault(local, fault="clockSkew", seconds=-2 * 86400):
         of_the_past = issued()
-        assert status(of_the_past) == 200  # who issues and who checks have one clock
+        assert status(of_the_past) == 200  # issuer and checker share the clock
     assert status(of_the_past) == 401
     assert status(issued()) == 200
 

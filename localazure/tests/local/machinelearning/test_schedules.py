@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from azure.ai.ml.entities._load_functions import load_schedule  # what the CLI calls
+from azure.ai.ml.entities._load_functions import load_schedule  # the CLI uses it, too
 from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
 
 from harness.local_workspace import Local
 from harness.waiting import until
 
-# As the published examples have it, with a pipeline in the file beside it.
+# The published examples have the same form: the pipeline is in a separate file.
 SCHEDULE = """
 name: nightly
 display_name: Every night
@@ -38,7 +38,7 @@ jobs:
 
 
 def test_the_life_of_a_schedule(local: Local, tmp_path: Path) -> None:
-    """Created from YAML it starts a job; a restart keeps it; only once disabled it is deleted."""
+    """It is created from YAML, starts a job, survives a restart, is disabled, then deleted."""
     (tmp_path / "pipeline.yml").write_text(PIPELINE)
     (tmp_path / "schedule.yml").write_text(SCHEDULE)
     schedules = local.ml.schedules
@@ -48,7 +48,7 @@ def test_the_life_of_a_schedule(local: Local, tmp_path: Path) -> None:
     assert (created.is_enabled, created.provisioning_state) == (True, "Succeeded")
     assert created.trigger.time_zone == "Pacific Standard Time"
 
-    # It has no start time, so that its first job starts at once.
+    # Without a start time, the first job starts immediately.
     found: list[Any] = until(
         lambda: list(local.ml.jobs.list(scheduled_job_name="nightly")), what="job of the schedule"
     )

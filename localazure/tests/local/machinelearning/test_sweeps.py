@@ -7,7 +7,7 @@ import pytest
 
 from harness.local_workspace import ENVIRONMENT, Local
 
-# Writes what MLflow's client would write: importing MLflow takes seconds in each trial.
+# Writes the same file as MLflow's client, whose import would take seconds in each trial.
 LOG = (
     'log() { echo "1 $1 0" >> "$(ls -d ${MLFLOW_TRACKING_URI#file://}/*/$MLFLOW_RUN_ID)'
     '/metrics/accuracy"; }\n'

@@ -1,4 +1,4 @@
-"""The workspace's tables, without a workspace."""
+"""Fixtures with the workspace's tables, without a workspace."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def test_any_text_is_an_address_or_refused(text: str) -> None:
             address = parse_uri(start + text)
         except ArmError:
             continue
-        except ValueError:  # urlsplit: not a URL at all
+        except ValueError:  # urlsplit: not a URL
             continue
         if isinstance(address, DatastorePath | BlobPath):
             assert ".." not in address.path.split("/")

@@ -9,7 +9,7 @@ from localazure.machinelearning.blobs import retry_while_unavailable
 
 
 def retry(action: Callable[[], object], pauses: list[float], **limits: float) -> object:
-    """Pauses take no time: they are kept in the list."""
+    """Retry without waiting; record the pauses in the list."""
     return retry_while_unavailable(action, sleep=pauses.append, clock=lambda: sum(pauses), **limits)
 
 

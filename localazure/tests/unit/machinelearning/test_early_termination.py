@@ -30,7 +30,7 @@ def ends(policy: Policy, goal: Goal, trials: dict[str, Trial]) -> frozenset[str]
 
 
 def test_bandit_with_a_factor_as_in_the_documentation() -> None:
-    """The best at interval 10 is 0.8: with a factor of 0.2, below 0.66 is ended."""
+    """The best value at interval 10 is 0.8; with slack factor 0.2, the limit is 0.8 / 1.2."""
     policy = Policy(kind=PolicyKind.BANDIT, evaluation_interval=10, slack_factor=0.2)
     trials = {
         "best": ended(*[0.1] * 9, 0.8),

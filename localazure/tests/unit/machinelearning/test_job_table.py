@@ -1,4 +1,4 @@
-"""The rows of jobs, and the events of their states."""
+"""Rows of jobs, and the events of their states."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def jobs(connection: sqlite3.Connection) -> JobTransaction:
 
 
 def run(jobs: JobTransaction, end: JobStatus, parent: str | None = None) -> str:
-    """A job that goes through its states to this end; its name."""
+    """Insert a job, move it through its states to this end, and return its name."""
     name = f"job-{end}"
     jobs.insert(NewJob(name=name, parent=parent), {"properties": {}})
     before = JobStatus.CANCEL_REQUESTED if end is JobStatus.CANCELED else JobStatus.FINALIZING
@@ -38,7 +38,7 @@ def run(jobs: JobTransaction, end: JobStatus, parent: str | None = None) -> str:
 
 
 def told(connection: sqlite3.Connection) -> list[tuple[str, str | None]]:
-    """Type and status of each event."""
+    """The type and the status of each event."""
     events = [json.loads(row["body"]) for row in connection.execute("SELECT body FROM event")]
     return [
         (event["eventType"].rpartition(".")[2], event["data"].get("runStatus")) for event in events
@@ -53,7 +53,7 @@ def told(connection: sqlite3.Connection) -> list[tuple[str, str | None]]:
         (JobStatus.CANCELED, []),
     ],
 )
-def test_as_on_azure_only_two_ends_have_an_event(
+def test_only_completed_and_failed_jobs_have_an_event(
     jobs: JobTransaction, end: JobStatus, expected: list[tuple[str, str | None]]
 ) -> None:
     run(jobs, end)

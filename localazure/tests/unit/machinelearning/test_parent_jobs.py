@@ -1,4 +1,4 @@
-"""Sweeps and pipelines in the tables, with a clock of the test's own."""
+"""Sweeps and pipelines in the tables, with a simulated clock."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WORKSPACE = (
 
 
 class Tables:
-    """A workspace's tables, and jobs that end when the test says so."""
+    """A workspace's tables, with jobs that end when the test ends them."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
@@ -43,7 +43,7 @@ class Tables:
         self.jobs.insert(check_job(self.query, name, properties), {"properties": properties})
 
     def advance(self, **values: tuple[float, ...]) -> ParentStep:
-        """One pass; trials that have ended have logged the values."""
+        """Make one pass, with these metrics of trials; the metrics of ended trials are complete."""
         names = [row["name"] for row in self.connection.execute("SELECT name FROM job")]
         ended = frozenset(name for name in names if self.job(name).ended_at is not None)
         metrics = TrialMetrics(ended=ended, values=values)
@@ -102,7 +102,7 @@ def sweep(**changes: Any) -> dict[str, Any]:
 
 
 def pipeline(tables: Tables, **settings: Any) -> dict[str, Any]:
-    """`pack`, and `train` on its output."""
+    """A pipeline with the step `pack`, and the step `train` that reads its output."""
     run = {"command": "run", "environment": "azureml:torch:1"}
     output = {"o": {"type": "uri_folder"}}
     pack = tables.register("pack", **run, outputs=output)
@@ -150,7 +150,7 @@ def test_a_sweep_ends_at_its_timeout(tables: Tables) -> None:
     assert tables.job("s").error_code == "JobTimedOut"
 
 
-def test_a_policy_is_asked_every_second_and_orders_an_end_once(tables: Tables) -> None:
+def test_a_policy_is_applied_every_second_and_ends_a_trial_once(tables: Tables) -> None:
     policy = {"policyType": "Bandit", "slackAmount": 0.1}
     tables.submit("s", sweep(earlyTermination=policy))
     tables.settle()

@@ -84,7 +84,7 @@ def test_a_failure_cancels_what_runs_and_then_fails_the_pipeline() -> None:
     assert after({**steps, "train": JobStatus.CANCELED}).status is JobStatus.FAILED
 
 
-def test_with_continue_on_step_failure_the_others_go_on() -> None:
+def test_with_continue_on_step_failure_the_other_steps_continue() -> None:
     steps = {"pack": JobStatus.COMPLETED, "report": JobStatus.FAILED, "train": JobStatus.COMPLETED}
     assert after(steps, goes_on=True) == PipelineStep(start=("evaluate",))
     ended = {**steps, "evaluate": JobStatus.COMPLETED}

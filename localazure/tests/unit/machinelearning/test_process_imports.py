@@ -1,4 +1,4 @@
-"""What the workspace and the processes of jobs load: each start, and each job, pays for it."""
+"""The imports of the workspace's and the jobs' processes, which each start must load."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-# Each takes 20 ms to 400 ms of CPU.
+# Each import takes 20 ms to 400 ms of CPU.
 HEAVY = {
     "aiohttp",
     "azure",

@@ -1,4 +1,4 @@
-"""Inputs on the web."""
+"""Public inputs on the web."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from localazure.machinelearning.public_inputs import RETRIES, fetch_public
 HOST = "data.blob.core.windows.net"
 
 
-def test_a_host_that_cannot_be_reached_is_given_up_after_few_tries(
+def test_an_unreachable_host_fails_after_a_few_retries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The SDK's own retries take a minute: a sweep of twenty trials would wait for each of them."""
+    """The SDK's default retries take a minute, in each of a sweep's trials."""
     tries: list[object] = []
     resolve = socket.getaddrinfo
 

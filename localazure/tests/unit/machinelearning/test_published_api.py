@@ -1,4 +1,4 @@
-"""The check against published specifications, with a specification of the test's own."""
+"""The check against published specifications, with a specification made for the test."""
 
 from __future__ import annotations
 

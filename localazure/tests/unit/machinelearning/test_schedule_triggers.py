@@ -1,4 +1,4 @@
-"""Times of schedules, against the examples of Azure's documentation and the calendar."""
+"""Times of schedules, from the examples in Azure's documentation and from the calendar."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def cron(expression: str, **fields: Any) -> dict[str, Any]:
 
 
 def recurrence(frequency: str, interval: int = 1, **fields: Any) -> dict[str, Any]:
-    empty = {"hours": [], "minutes": []}  # as the SDK sends it for no pattern
+    empty = {"hours": [], "minutes": []}  # the SDK sends this without a pattern
     return {
         "triggerType": "Recurrence",
         "frequency": frequency,
@@ -47,7 +47,7 @@ def times(trigger: Trigger, count: int, since: datetime = CREATED) -> list[str]:
         (cron("15 16 1 1 1"), ["08-10T16:15:00", "08-17T16:15:00"]),
         (cron("0 * * * *", startTime="2026-08-07T12:00:00"), ["08-07T12:00:00", "08-07T13:00:00"]),
         (cron("0 * * * *", endTime="2026-08-07T11:00:00"), ["08-07T11:00:00"]),
-        # A recurrence counts from its creation, or from its start.
+        # A recurrence counts from its start time, or else from its creation.
         (recurrence("minute", 5), ["08-07T10:07:30", "08-07T10:12:30"]),
         (recurrence("Day", startTime="2022-07-10T10:00:00Z"), ["08-08T10:00:00", "08-09T10:00:00"]),
         (
@@ -66,12 +66,12 @@ def times(trigger: Trigger, count: int, since: datetime = CREATED) -> list[str]:
             ),
             ["08-17T09:00:00", "08-21T09:00:00", "08-31T09:00:00"],
         ),
-        # A month without its day is skipped.
+        # A month without the day is skipped.
         (
             recurrence("month", schedule={"hours": [0], "minutes": [0], "monthDays": [31]}),
             ["08-31T00:00:00", "10-31T00:00:00"],
         ),
-        # Berlin has no 2:30 on 28 March 2027.
+        # Berlin has no 2:30 on 28 March 2027: clocks change.
         (
             cron("30 2 * * *", startTime="2027-03-27T00:00:00", timeZone="W. Europe Standard Time"),
             ["03-27T01:30:00", "03-28T01:30:00", "03-29T00:30:00"],

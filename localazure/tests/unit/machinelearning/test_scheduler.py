@@ -108,7 +108,7 @@ def test_a_preempted_node_is_removed_with_its_attempt() -> None:
 
 
 class Scheduling(RuleBasedStateMachine):
-    """Jobs come and end, clusters change, nodes are lost, time passes: the rules always hold."""
+    """Jobs start and end, clusters change, nodes are lost, time passes: the rules always hold."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -189,7 +189,7 @@ class Scheduling(RuleBasedStateMachine):
         assert sum(node.cluster in {"a", "b"} for node in self.nodes) <= 3
 
     def teardown(self) -> None:
-        """Left alone, every job that fits is served in the end, and the clusters are empty."""
+        """Without further changes, every job that fits runs, and the clusters become empty."""
         for name, entry in self.clusters.items():
             self.clusters[name] = replace(entry, max_nodes=max(entry.max_nodes, entry.min_nodes))
         for _ in range(4 * (len(self.waiting) + len(self.running)) + 8):

@@ -1,4 +1,4 @@
-"""Schedules in the tables, with a clock of the test's own."""
+"""Schedules in the tables, with a simulated clock."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ JOB = {
 
 
 class Schedules:
-    """The tables, at a time that the test sets."""
+    """The tables, with a clock that the test sets."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
@@ -57,7 +57,7 @@ class Schedules:
         return JobTransaction(self.connection, "/workspace", self.now)
 
     def at(self, seconds: float) -> float | None:
-        """Run the loop at so many seconds after nine. Returns its next time, likewise."""
+        """Start the due jobs; the time and the returned next time are in seconds after nine."""
         self.now = NINE + seconds
         wake_at = start_due_jobs(self.transaction)
         return None if wake_at is None else wake_at - NINE
@@ -93,7 +93,7 @@ def test_without_a_start_time_the_first_job_starts_at_once_and_the_next_at_its_t
     assert properties["inputs"]["at"]["value"] == "2026-08-07T10:00:00+00:00"
 
 
-def test_a_time_that_passed_while_nothing_ran_is_made_up_only_after_a_restart(
+def test_a_missed_time_is_made_up_only_after_a_short_restart(
     schedules: Schedules,
 ) -> None:
     schedules.put(startTime="2022-07-10T10:00:00")
@@ -102,13 +102,13 @@ def test_a_time_that_passed_while_nothing_ran_is_made_up_only_after_a_restart(
     assert schedules.jobs == ["100000Z"]
 
 
-def test_a_disabled_schedule_starts_nothing_and_goes_on_when_it_is_enabled(
+def test_a_disabled_schedule_starts_no_job_until_it_is_enabled(
     schedules: Schedules,
 ) -> None:
     schedules.put(startTime="2022-07-10T10:00:00")
     schedules.put(is_enabled=False, startTime="2022-07-10T10:00:00")
     assert schedules.at(2.5 * HOUR) is None
-    schedules.put()  # it is not new, and so starts nothing at once
+    schedules.put()  # an existing schedule starts no job immediately
     assert schedules.at(2.5 * HOUR) == 3 * HOUR
     assert schedules.jobs == []
 
@@ -141,7 +141,7 @@ def test_a_source_job_gives_what_the_definition_lacks(schedules: Schedules) -> N
         schedules.put(job={"jobType": "Command", "sourceJobId": f"{WORKSPACE}/jobs/absent"})
 
 
-def test_a_job_that_can_no_longer_run_is_there_as_failed(schedules: Schedules) -> None:
+def test_a_job_that_can_no_longer_run_is_inserted_as_failed(schedules: Schedules) -> None:
     schedules.put()
     resource = get_resource(schedules.query, "schedules", "hourly")
     assert resource is not None

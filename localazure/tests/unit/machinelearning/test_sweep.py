@@ -56,12 +56,12 @@ def test_trials_start_as_others_end() -> None:
     ("last", "status"),
     [(JobStatus.COMPLETED, JobStatus.COMPLETED), (JobStatus.FAILED, JobStatus.FAILED)],
 )
-def test_it_ends_with_its_last_trial(last: JobStatus, status: JobStatus) -> None:
+def test_a_sweep_ends_with_its_last_trial(last: JobStatus, status: JobStatus) -> None:
     trials = [trial(0, JobStatus.FAILED), trial(1, JobStatus.CANCELED), trial(2, last)]
     assert next_step(SWEEP, JobStatus.RUNNING, trials) == SweepStep(status=status)
 
 
-def test_a_cancelled_one_waits_for_its_trials() -> None:
+def test_a_cancelled_sweep_waits_for_its_trials() -> None:
     trials = [trial(0, JobStatus.COMPLETED), trial(1, JobStatus.RUNNING)]
     assert next_step(SWEEP, JobStatus.CANCEL_REQUESTED, trials) == SweepStep(cancel=("s_1",))
     trials[1] = trial(1, JobStatus.CANCELED)

@@ -35,7 +35,7 @@ def test_a_file_that_changed_between_two_scans_is_uploaded_later(
     for path in (*plan.uploads, *plan.deletions):
         assert previous.get(path) == current.get(path)
     assert not {path for path in plan.uploads if synced.get(path) == current[path]}
-    # A file that did not change for two scans is uploaded.
+    # A file that did not change between two scans is uploaded.
     again = plan_sync(synced=synced, previous=current, current=current, is_final=False)
     assert again == plan_sync(synced=synced, previous=current, current=current, is_final=True)
 

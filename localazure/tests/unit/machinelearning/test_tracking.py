@@ -8,7 +8,7 @@ import pytest
 from localazure.machinelearning.tracking import ensure_run, read_metric, tracking_environment
 
 
-def test_runs_of_an_experiment_are_made_once_and_kept(tmp_path: Path) -> None:
+def test_runs_of_an_experiment_are_created_once(tmp_path: Path) -> None:
     ensure_run(tmp_path, "digits", "run-1", now=1.5)
     ensure_run(tmp_path, "digits", "run-2", now=2)
     (experiment,) = tmp_path.iterdir()
@@ -37,7 +37,7 @@ def test_mlflow_names_the_registry_that_is_not_covered(
         client.create_registered_model("digits")
 
 
-def test_a_metric_is_read_in_the_order_of_logging_without_what_is_no_number(tmp_path: Path) -> None:
+def test_a_metric_is_read_in_the_order_of_logging_without_invalid_values(tmp_path: Path) -> None:
     assert read_metric(tmp_path, "digits", "run-1", "accuracy") == ()
     ensure_run(tmp_path, "digits", "run-1", now=1)
     (experiment,) = tmp_path.iterdir()

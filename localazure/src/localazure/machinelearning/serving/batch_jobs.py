@@ -28,7 +28,7 @@ DEPLOYMENT_PROPERTY: Final = "azureml.deploymentname"
 APPEND_ROW: Final = "AppendRow"
 SUMMARY_ONLY: Final = "SummaryOnly"
 
-# Not imported: mlflow is needed by the jobs of such models only.
+# A path, not an import: only jobs of MLflow models need mlflow.
 MLFLOW_BATCH_SCRIPT = Path(__file__).parent / "scripts" / "mlflow_batch.py"
 _FILE_NAME = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9._ -]{0,254}$")
 _MAX_FILES = 2**31 - 1
@@ -37,19 +37,19 @@ _INPUT_TYPES = {"UriFile": "uri_file", "UriFolder": "uri_folder"}
 
 @dataclass(frozen=True, kw_only=True)
 class BatchSettings:
-    """How a deployment scores; the defaults are Azure's."""
+    """The settings of a deployment; the defaults are Azure's."""
 
     mini_batch_size: int = 10
-    """Files of one call of `run`."""
+    """The number of files in one call of `run`."""
     max_concurrency_per_instance: int = 1
     instance_count: int = 1
     output_action: str = APPEND_ROW
     output_file_name: str = "predictions.csv"
     error_threshold: int = -1
-    """Files that may fail; -1: any number."""
+    """The number of files that may fail; -1 allows any number."""
     max_retries: int = 3
     timeout_seconds: float = 30.0
-    """Of one call of `run`."""
+    """The limit for one call of `run`."""
     environment_variables: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @classmethod
@@ -65,14 +65,14 @@ class BatchSettings:
         ).overridden(deployment)
 
     def overridden(self, document: dict[str, Any]) -> Self:
-        """With what a deployment, or a request, says otherwise.
+        """Return the settings with the overrides of a deployment or a request.
 
         Raises:
             ArmError: 400, a value is not valid.
         """
         retry: dict[str, Any] = document.get("retrySettings") or {}
         timeout: str | None = retry.get("timeout") or None
-        # A deployment has resources, and the ARM id of its compute; a request has compute.
+        # A deployment has `resources` and the ARM id of its compute; a request has `compute`.
         compute: Any = document.get("compute")
         own: Any = compute if isinstance(compute, dict) else {}
         resources: dict[str, Any] = document.get("resources") or own
@@ -99,14 +99,14 @@ class BatchSettings:
 def component_spec(
     source: Source, properties: dict[str, Any], settings: BatchSettings
 ) -> dict[str, Any]:
-    """The component of a deployment's step, as `componentSpec` has it."""
+    """The `componentSpec` of a deployment's step."""
     code = (properties.get("codeConfiguration") or {}).get("codeId")
     return {
         "type": "command",
         "is_deterministic": False,
         "command": _command(source, settings),
         "code": code if source.code is not None else None,
-        # MLflow models bring their environment.
+        # An MLflow model comes with its own environment.
         "environment": properties.get("environmentId") or "azureml:mlflow-model:1",
         "environment_variables": dict(settings.environment_variables),
         "resources": {"instance_count": settings.instance_count},
@@ -119,7 +119,7 @@ def component_spec(
 
 
 def _command(source: Source, settings: BatchSettings) -> str:
-    """The driver over the input's files, with what a scoring script finds in its environment."""
+    """The command that runs the driver on the input, with a scoring script's environment."""
     script = MLFLOW_BATCH_SCRIPT if source.code is None else Path(source.scoring_script)
     rows = f"${{{{outputs.score}}}}/{settings.output_file_name}"
     driver = minibatches.shell_command(
@@ -141,7 +141,7 @@ def _command(source: Source, settings: BatchSettings) -> str:
         f'export AZUREML_MODEL_DIR="${FOLDER_VARIABLE}/azureml-models"',
     ]
     if source.model is not None:
-        # It contains the model's folder or file, under its own name.
+        # This folder contains the model's folder or file, under its own name.
         name = shlex.quote(PurePosixPath(source.model.path).name or "model")
         lines += [
             'mkdir -p "$AZUREML_MODEL_DIR"',
@@ -151,7 +151,7 @@ def _command(source: Source, settings: BatchSettings) -> str:
 
 
 def component_version(spec: dict[str, Any]) -> str:
-    """The version of a component by its content: equal ones are one."""
+    """A component's version, derived from its content: equal components share a version."""
     return hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -166,14 +166,14 @@ def job_properties(
     """The pipeline job of a scoring request, without the driver's own settings.
 
     Args:
-        endpoint: its name.
-        deployment: its name.
-        properties: of the deployment.
-        request: `properties` of the request's body.
-        component: ARM id of the step's component.
+        endpoint: the endpoint's name.
+        deployment: the deployment's name.
+        properties: the deployment's properties.
+        request: the `properties` of the request's body.
+        component: the ARM id of the step's component.
 
     Raises:
-        ArmError: 400, the request has no input that is covered.
+        ArmError: 400, the request has no covered input.
     """
     name, given = _input(request)
     outputs: dict[str, Any] = request.get("outputData") or {}
@@ -212,7 +212,7 @@ def model_of(properties: dict[str, Any]) -> str | None:
 
 
 def requested_file_name(request: dict[str, Any]) -> str | None:
-    """The name of the output file, where the request names the file instead of a folder."""
+    """The name of the output file; None unless the request's output is a file."""
     for output in (request.get("outputData") or {}).values():
         if output.get("jobOutputType") == "UriFile" and output.get("uri"):
             return PurePosixPath(output["uri"]).name

@@ -1,8 +1,8 @@
-"""The data collector: keeps what deployments were asked, and what they answered, as JSON lines.
+"""The data collector: stores requests and responses of deployments as JSON lines.
 
 A deployment's `data_collector` names its collections. `request` and `response` are the bodies of
-its scoring requests and answers; the others are what its script gives to `azureml-ai-monitoring`,
-which sends it to a process beside the container: here, to a port of its own for each deployment.
+scoring requests and responses; a script logs other collections with `azureml-ai-monitoring`, which
+sends them to a sidecar process: here, to a separate port for each deployment.
 
 https://learn.microsoft.com/azure/machine-learning/how-to-collect-production-data
 """
@@ -39,7 +39,7 @@ FOLDER = "modelDataCollector"
 REQUEST, RESPONSE = "request", "response"
 LOG_PATH = "/modeldata/log"
 FLUSH_SECONDS = 1.0
-# A larger payload is stored beside the JSON lines on Azure.
+# Azure stores a larger payload beside the JSON lines; localazure drops it.
 LARGEST_PAYLOAD_BYTES = 4 * 1024 * 1024
 MOST_WAITING_BYTES = 64 * 1024 * 1024
 _TYPE = "azureml.inference."
@@ -56,22 +56,22 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class CollectorSettings:
-    """The collections that a deployment has switched on."""
+    """The enabled collections of a deployment."""
 
     sampling_rates: Mapping[str, float]
-    """By collection that is enabled: the part of its payloads that is kept, at most 1."""
+    """Enabled collection → the fraction of its payloads that is stored, at most 1."""
     data_ids: Mapping[str, str]
-    """By collection: the data asset whose folder it is kept in. The SDK registers one for each."""
+    """Collection → the data asset with its folder. The SDK registers one asset per collection."""
     rolling_rate: str
-    """How often a new folder begins: a key of `_FOLDER_BY_ROLLING_RATE`."""
+    """The interval between new folders: a key of `_FOLDER_BY_ROLLING_RATE`."""
 
     def folder_at(self, moment: datetime) -> str:
-        """The folder below a collection's that holds what was collected at a moment."""
+        """The folder for data of a moment, relative to the collection's folder."""
         return moment.strftime(_FOLDER_BY_ROLLING_RATE[self.rolling_rate])
 
 
 def collector_settings(properties: Mapping[str, Any]) -> CollectorSettings:
-    """Parse `dataCollector` of a deployment's properties; without one, nothing is collected.
+    """Parse `dataCollector` in a deployment's properties; without it, nothing is collected.
 
     Raises:
         ArmError: 400, the rolling rate is not known.
@@ -96,18 +96,18 @@ def collector_settings(properties: Mapping[str, Any]) -> CollectorSettings:
 
 @dataclass
 class _Listener:
-    """A port that takes what one deployment's script collects."""
+    """A port that receives the data that one deployment's script collects."""
 
     port: int
     deployment: Deployment
-    """Its newest generation."""
+    """The newest generation of the deployment."""
     stack: contextlib.AsyncExitStack
 
 
 class DataCollector:
-    """Collects for all deployments, and appends it to blobs. Use as an async context manager.
+    """Collects data of all deployments and appends it to blobs. An async context manager.
 
-    What was collected in the last second is lost with the process.
+    A crash of the process loses the data of the last second.
     """
 
     def __init__(self, workspace: Workspace) -> None:
@@ -133,9 +133,9 @@ class DataCollector:
         self._store.close()
 
     async def environment_of(self, deployment: Deployment, config: Path) -> dict[str, str]:
-        """The environment variables by which `azureml-ai-monitoring` finds its configuration.
+        """The environment variables with which `azureml-ai-monitoring` finds its configuration.
 
-        The configuration is written to a file. Without collections there are no variables.
+        Write the configuration to a file. Without collections, there are no variables.
         """
         rates = collector_settings(deployment.properties).sampling_rates
         if not rates:
@@ -154,9 +154,9 @@ class DataCollector:
     def collect_payload(
         self, deployment: Deployment, path: str, body: bytes, answer: bytes, *, draw: float
     ) -> None:
-        """Keep a scoring request and its answer, where both are JSON and the deployment says so.
+        """Store a scoring request and its response, as far as they are JSON and collected.
 
-        Payloads are sampled by `draw`, a random number, at least 0 and below 1.
+        `draw`, a random number in [0, 1), decides whether a payload is sampled.
         """
         rates = collector_settings(deployment.properties).sampling_rates
         correlation = str(uuid.uuid4())
@@ -169,13 +169,13 @@ class DataCollector:
             self._append(deployment, collection, moment, payload, event)
 
     async def forget(self, deployment: Deployment) -> None:
-        """Close the port of a deployment that was deleted."""
+        """Close the port of a deleted deployment."""
         listener = self._listeners.pop(deployment.key, None)
         if listener is not None:
             await listener.stack.aclose()
 
     async def _listen(self, deployment: Deployment) -> int:
-        """The port that takes what a deployment's script collects."""
+        """Open the port of a deployment's script, if it is not open, and return it."""
         listener = self._listeners.get(deployment.key)
         if listener is None:
             listener = _Listener(free_ports(1)[0], deployment, contextlib.AsyncExitStack())
@@ -189,7 +189,7 @@ class DataCollector:
         return listener.port
 
     async def _log(self, listener: _Listener, request: web.Request) -> web.Response:
-        """Keep what a script collected; `azureml-ai-monitoring` sends it with these headers."""
+        """Store data of a script, which `azureml-ai-monitoring` sends with these headers."""
         headers = request.headers
         if request.content_type != "application/json":
             raise web.HTTPUnsupportedMediaType
@@ -216,7 +216,7 @@ class DataCollector:
         payload: bytes,
         event: Mapping[str, Any],
     ) -> None:
-        """Put a line into the queue. Payloads that are no JSON, or too large, are dropped."""
+        """Queue a line. Drop a payload that is not JSON or that is too large."""
         try:
             data = json.loads(payload) if len(payload) <= LARGEST_PAYLOAD_BYTES else None
         except ValueError:
@@ -255,7 +255,7 @@ class DataCollector:
             await self._flush()
 
     async def _flush(self) -> None:
-        """Append what waits to its blobs; what storage does not take now is kept for later."""
+        """Append the queued lines to their blobs; keep lines that storage does not accept now."""
         for target, waiting in list(self._waiting.items()):
             lines = bytes(waiting[:LARGEST_PAYLOAD_BYTES])
             try:
@@ -269,7 +269,7 @@ class DataCollector:
                 del self._waiting[target]
 
     def _write(self, target: BlobPath, lines: bytes) -> int:
-        """Append lines to a blob, and return how many bytes of them are in it now."""
+        """Append lines to a blob, and return how many of their bytes the blob now has."""
         if target not in self._blobs:
             self._store.ensure_container(target)
             self._blobs[target] = AppendBlob(self._store, target)

@@ -1,8 +1,7 @@
-"""Provisions deployments and keeps their processes running.
+"""Provisions deployments, and keeps their processes running.
 
-What is to run is in the tables before it takes effect. A deployment that was Creating, Updating or
-Succeeded when the part was killed is started again by the next start; its processes died with the
-part.
+The tables have the desired state before it takes effect. The processes of deployments end with
+this part; its next start starts all deployments that were Creating, Updating or Succeeded.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ from localazure.sqlite.query import Query
 
 READY_SECONDS = 300.0
 MLFLOW_MODEL = "mlflow_model"
-# Not imported: mlflow is needed by the deployments of such models only.
+# A path, not an import: only deployments of MLflow models need mlflow.
 MLFLOW_SCRIPT = Path(__file__).parent / "scripts" / "mlflow_score.py"
 RESTART_PAUSES_SECONDS = (0.2, 1.0, 5.0, 10.0)
 STORAGE_RETRY_SECONDS = 1.0
@@ -58,11 +57,11 @@ logger = logging.getLogger(__name__)
 
 
 class _Failed(Exception):
-    """A deployment cannot be provisioned; the arguments are code and message."""
+    """A deployment cannot be provisioned; the arguments are the error's code and message."""
 
 
 class Deployments:
-    """The processes of all deployments. Use as an async context manager."""
+    """The processes of all deployments. An async context manager."""
 
     def __init__(
         self,
@@ -93,15 +92,15 @@ class Deployments:
             await self._end_serving(key)
 
     def provision(self, deployment: Deployment) -> None:
-        """Start the processes of a deployment that was PUT, or that has to run again.
+        """Start the processes of a deployment, after a PUT or a restart of the part.
 
-        The processes of its generation before serve until the new ones are ready.
+        The processes of the previous generation serve until the new processes are ready.
         """
         before = self._tasks.pop(deployment.key, None)
         self._tasks[deployment.key] = asyncio.create_task(self._run(deployment, before))
 
     async def remove(self, deployment: Deployment) -> None:
-        """End the processes of a deployment that was deleted, and delete its files."""
+        """End the processes of a deleted deployment, and delete its files."""
         task = self._tasks.pop(deployment.key, None)
         if task is not None:
             task.cancel()
@@ -112,7 +111,7 @@ class Deployments:
         await asyncio.to_thread(shutil.rmtree, folder.root, ignore_errors=True)
 
     def instances(self, endpoint: str, deployment: str) -> Sequence[Instance]:
-        """The processes that can take requests now."""
+        """The processes that can serve requests now."""
         found = self._serving.get((endpoint.lower(), deployment.lower()), [])
         return [instance for instance in found if instance.is_alive]
 
@@ -128,7 +127,7 @@ class Deployments:
             logger.warning("deployment %s/%s: %s", deployment.endpoint, deployment.name, message)
             await self._finish(deployment, (code, message))
             return
-        except Exception:  # the edge of the task: logged, and shown as Azure shows its own faults
+        except Exception:  # log it; the deployment fails with Azure's code for internal errors
             logger.exception("deployment %s/%s", deployment.endpoint, deployment.name)
             await self._finish(deployment, ("InternalServerError", "a defect of localazure"))
             return
@@ -143,7 +142,7 @@ class Deployments:
         )
 
     async def _finish(self, deployment: Deployment, error: tuple[str, str] | None) -> None:
-        """Set the result. Its event comes first: after a crash in between, it is sent again."""
+        """Enqueue the event, then store the result: a crash in between repeats the event."""
         now = self._workspace.clock()
         current = get_deployment(self._database.read, deployment.endpoint, deployment.name)
         is_new = deployment.state is not DeploymentState.SUCCEEDED
@@ -167,7 +166,7 @@ class Deployments:
         """Download the files and start all processes; return when all are ready.
 
         Raises:
-            _Failed: it will not succeed.
+            _Failed: the deployment cannot be provisioned.
         """
         if deployment.state is not DeploymentState.SUCCEEDED:
             await asyncio.sleep(self._workspace.configuration.provisioning_seconds)
@@ -224,7 +223,7 @@ class Deployments:
                 await asyncio.sleep(STORAGE_RETRY_SECONDS)
             else:
                 break
-        # Absolute where it is none of the deployment's files.
+        # The scoring script has an absolute path if it is one of localazure's.
         if not (folder.code / source.scoring_script).is_file():
             raise _Failed(
                 "BadArgument", f"the code has no scoring script {source.scoring_script!r}"
@@ -233,12 +232,12 @@ class Deployments:
     async def _keep_running(
         self, deployment: Deployment, folder: DeploymentFolder, source: Source, number: int
     ) -> None:
-        """Start a process again whenever it ends."""
+        """Restart a process whenever it ends."""
         failures = 0
         while True:
             await self._serving[deployment.key][number].process.wait()
             pause = RESTART_PAUSES_SECONDS[min(failures, len(RESTART_PAUSES_SECONDS) - 1)]
-            logger.warning("deployment %s/%s: a process ended; started again", *deployment.key)
+            logger.warning("deployment %s/%s: a process ended and is restarted", *deployment.key)
             await asyncio.sleep(pause)
             instance = await self._start_instance(deployment, folder, source)
             self._serving[deployment.key][number] = instance
@@ -255,10 +254,10 @@ class Deployments:
 
 
 def resolve_source(query: Query, name: str, properties: dict[str, Any]) -> Source:
-    """Where the code and the model of an online or batch deployment are, by its properties.
+    """Resolve the locations of an online or batch deployment's code and model.
 
     Raises:
-        ArmError: something is missing, not there, or not covered.
+        ArmError: a field is missing, a reference does not exist, or the model is not covered.
     """
     code, model = properties.get("codeConfiguration") or {}, properties.get("model")
     asset = None if model is None else parse_asset(model, kind="models")

@@ -1,4 +1,4 @@
-"""The processes of a deployment: their folder, command line and environment, start and end."""
+"""The processes of a deployment: folder, command line, environment, start and end."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class InstanceEndedError(RuntimeError):
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Where a deployment's files are."""
+    """The locations of a deployment's files."""
 
     code: BlobPath | None
-    """None: the scoring script is one of localazure."""
+    """None if the scoring script is one of localazure's."""
     scoring_script: str
-    """Relative to the code folder; absolute where it is one of localazure."""
+    """Relative to the code folder; absolute if it is one of localazure's."""
     model: BlobPath | None
 
 
@@ -57,7 +57,7 @@ class DeploymentFolder:
         self.root = machine_learning / "online" / deployment.endpoint / deployment.name
         self._generation = self.root / str(deployment.generation)
         self.code = self._generation / "code"
-        """The code folder, and the working directory."""
+        """The code folder; also the working directory."""
         self.model = self._generation / "model"
         """AZUREML_MODEL_DIR: it contains the model's folder or file, under its own name."""
         self.collector_config = self._generation / "data-collector.json"
@@ -65,10 +65,10 @@ class DeploymentFolder:
         self.root.mkdir(parents=True, exist_ok=True)
 
     def download(self, source: Source) -> None:
-        """Fetch code and model anew.
+        """Download code and model to empty folders.
 
         Raises:
-            SourceNotFoundError: there are no blobs.
+            SourceNotFoundError: the code or the model has no blobs.
             BlobError: storage is unavailable.
         """
         shutil.rmtree(self._generation, ignore_errors=True)
@@ -92,13 +92,13 @@ class DeploymentFolder:
                 log.write(f"model: {count} files\n")
 
     def remove_other_generations(self) -> None:
-        """Delete what earlier PUTs of the deployment left."""
+        """Delete the files of the deployment's earlier generations."""
         for folder in self.root.iterdir():
             if folder.is_dir() and folder != self._generation:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def tail(self, name: str, lines: int) -> str:
-        """The last lines of a log; empty where there is none yet."""
+        """The last lines of a log; empty if the log does not exist."""
         try:
             text = (self.root / name).read_text(errors="replace")
         except FileNotFoundError:
@@ -113,7 +113,7 @@ class Instance:
     process: Process
     port: int
     requests: int = 0
-    """How many it works on now."""
+    """The number of requests in progress."""
 
     @property
     def url(self) -> str:
@@ -126,10 +126,10 @@ class Instance:
         return self.process.returncode is None
 
     async def wait_until_ready(self, session: aiohttp.ClientSession) -> None:
-        """Wait until it answers.
+        """Wait until the process responds to a probe.
 
         Raises:
-            InstanceEndedError: it has ended.
+            InstanceEndedError: the process has ended.
         """
         while self.is_alive:
             try:
@@ -142,7 +142,7 @@ class Instance:
         raise InstanceEndedError(f"exit code {self.process.returncode}")
 
     async def end(self) -> None:
-        """End it, and wait for that."""
+        """End the process, and wait until it has ended."""
         await end(self.process, within_seconds=END_SECONDS)
 
 
@@ -153,7 +153,7 @@ async def start_instance(
     folder: DeploymentFolder,
     source: Source,
 ) -> Instance:
-    """Start one process; it is not ready yet."""
+    """Start one process, without waiting until it is ready."""
     (port,) = free_ports(1)
     script = folder.code / source.scoring_script
     variables: dict[str, Any] = deployment.properties.get("environmentVariables") or {}
@@ -174,7 +174,7 @@ async def start_instance(
     with (folder.root / SERVER_LOG).open("ab") as log:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            # -P: the server's own folder is no place for the script's imports.
+            # -P keeps the server's own folder off the script's sys.path.
             "-P",
             scoring_server.__file__,
             "--entry_script",

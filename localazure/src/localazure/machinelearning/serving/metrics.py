@@ -17,7 +17,7 @@ from localazure.machinelearning.errors import invalid
 from localazure.machinelearning.serving.request_counts import MinuteCounts
 
 Counted = tuple[str, int, MinuteCounts]
-"""Deployment, minute (epoch seconds), requests."""
+"""Deployment, minute (epoch seconds), and counts of its requests."""
 
 _CONDITION = re.compile(r"^\s*(?P<dimension>\w+)\s+eq\s+'(?P<value>[^']*)'\s*$", re.IGNORECASE)
 _DIMENSIONS = ("deployment", "statusCode", "statusCodeClass", "modelStatusCode")
@@ -50,10 +50,10 @@ _METRICS = {
 
 
 def parse_filter(text: str) -> dict[str, str]:
-    """Dimension → value, or `*` for a series of each value, of a `$filter`.
+    """Parse a `$filter`: dimension → value, or `*` for one series per value.
 
     Raises:
-        ArmError: 400, it is not `dimension eq 'value'`, joined by `and`.
+        ArmError: 400, the filter is not `dimension eq 'value'`, joined by `and`.
     """
     conditions: dict[str, str] = {}
     for part in re.split(r"\s+and\s+", text, flags=re.IGNORECASE) if text.strip() else ():
@@ -69,10 +69,10 @@ def parse_filter(text: str) -> dict[str, str]:
 
 
 def parse_timespan(text: str) -> tuple[float, float]:
-    """First and last of `2026-11-22T14:00:00Z/2026-11-22T15:00:00Z`, epoch seconds.
+    """Parse `2026-11-22T14:00:00Z/2026-11-22T15:00:00Z` to start and end, epoch seconds.
 
     Raises:
-        ArmError: 400, it is none.
+        ArmError: 400, the text is not a time span.
     """
     first, _, last = text.partition("/")
     try:
@@ -86,10 +86,10 @@ def parse_timespan(text: str) -> tuple[float, float]:
 def describe_metric(
     resource_id: str, name: str, conditions: dict[str, str], counted: Sequence[Counted]
 ) -> dict[str, Any]:
-    """A metric of the answer: a series for each combination of the values of `*` dimensions.
+    """A metric in the response: a series per combination of values of the `*` dimensions.
 
     Raises:
-        ArmError: 400, there is no such metric, or it has no such dimension.
+        ArmError: 400, the metric does not exist, or does not have the dimension.
     """
     metric = _METRICS.get(name)
     if metric is None:
@@ -131,7 +131,7 @@ def describe_metric(
 def _parts(
     deployment: str, counts: MinuteCounts, *, by_status: bool
 ) -> list[tuple[dict[str, str], MinuteCounts]]:
-    """The requests of one minute by all dimensions; latencies are not kept by status."""
+    """The requests of one minute by all dimensions; latencies are not recorded by status."""
     if not by_status:
         return [({"deployment": deployment}, counts)]
     parts: list[tuple[dict[str, str], MinuteCounts]] = []

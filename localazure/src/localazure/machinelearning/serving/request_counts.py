@@ -1,7 +1,7 @@
 """Counts and latencies of an endpoint's requests, by deployment and minute. Pure.
 
-Latencies are kept as a histogram whose buckets grow by `GROWTH`, so that a percentile is within
-that factor of the true one, however many requests there are.
+Latencies are kept in a histogram whose buckets grow by the factor `GROWTH`: a percentile is within
+this factor of its true value, for any number of requests.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class MinuteCounts:
     """The requests to one deployment in one minute."""
 
     statuses: Counter[tuple[int, int]] = field(default_factory=Counter[tuple[int, int]])
-    """(status that the client got, status that the model answered) → requests."""
+    """(status of the response to the client, status of the model) → number of requests."""
     latencies: Counter[int] = field(default_factory=Counter[int])
-    """Bucket → requests."""
+    """Bucket → number of requests."""
     total_ms: float = 0.0
 
     def add(self, status: int, model_status: int, milliseconds: float) -> None:
@@ -33,7 +33,7 @@ class MinuteCounts:
         self.total_ms += milliseconds
 
     def merge(self, other: MinuteCounts) -> None:
-        """Add the requests of another one."""
+        """Add the counts of another object."""
         self.statuses.update(other.statuses)
         self.latencies.update(other.latencies)
         self.total_ms += other.total_ms
@@ -43,7 +43,7 @@ class MinuteCounts:
         return self.total_ms / self.latencies.total() if self.latencies else None
 
     def percentile_ms(self, percent: float) -> float | None:
-        """The latency that so many percent of the requests do not exceed; None without requests."""
+        """The latency that this percentage of requests does not exceed; None without requests."""
         wanted = self.latencies.total() * percent / 100
         seen = 0
         for bucket in sorted(self.latencies):
@@ -53,7 +53,7 @@ class MinuteCounts:
         return None
 
     def to_document(self) -> dict[str, Any]:
-        """Plain JSON types."""
+        """Convert to plain JSON types."""
         return {
             "statuses": [[*key, count] for key, count in self.statuses.items()],
             "latencies": [[bucket, count] for bucket, count in self.latencies.items()],
@@ -71,10 +71,10 @@ class MinuteCounts:
 
 
 def bucket_of(milliseconds: float) -> int:
-    """The histogram's bucket of a latency."""
+    """The histogram bucket of a latency."""
     return max(0, math.ceil(math.log(max(milliseconds, SMALLEST_MS) / SMALLEST_MS, GROWTH)))
 
 
 def minute_of(moment: float) -> int:
-    """The minute of a time, both epoch seconds."""
+    """The start of a time's minute, both in epoch seconds."""
     return int(moment) // MINUTE_SECONDS * MINUTE_SECONDS

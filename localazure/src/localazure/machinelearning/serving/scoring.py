@@ -1,7 +1,7 @@
-"""The scoring proxy: authenticates, splits and mirrors the requests of an endpoint, counts them.
+"""The scoring proxy: authenticates, splits, mirrors and counts an endpoint's requests.
 
-Statuses are those of managed online endpoints: what the model answers with another status than 200
-is 424 for the client, with the model's own in a header.
+Statuses are those of managed online endpoints: if the model returns another status than 200, the
+client receives 424, with the model's status in a header.
 https://learn.microsoft.com/azure/machine-learning/how-to-troubleshoot-online-endpoints#http-status-codes
 """
 
@@ -53,7 +53,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to a scoring request."""
+    """The response to a scoring request."""
 
     status: int
     body: bytes
@@ -61,7 +61,7 @@ class Answer:
 
 
 class Scoring:
-    """Answers the scoring requests of all endpoints. Use as an async context manager.
+    """Handles the scoring requests of all endpoints. An async context manager.
 
     The clock gives epoch seconds.
     """
@@ -103,10 +103,10 @@ class Scoring:
     async def answer(
         self, endpoint_name: str, path: str, authorization: str, wanted: str | None, body: bytes
     ) -> Answer:
-        """Answer a request to a path below an endpoint, such as `/score`.
+        """Respond to a request to a path below an endpoint, such as `/score`.
 
-        `authorization` is the value of the header. `wanted` is the deployment that the caller asks
-        for, past the traffic rules.
+        `authorization` is the value of the header. `wanted` is the deployment that the caller
+        selects; it overrides the traffic rules.
         """
         endpoint = get_endpoint(self._database.read, endpoint_name)
         if endpoint is None:
@@ -127,7 +127,7 @@ class Scoring:
         return await self._score(deployment, path, body)
 
     async def flush(self) -> None:
-        """Write the counts to the tables."""
+        """Write the counted requests to the tables."""
         counts, self._counts = self._counts, {}
         if counts:
             now = self._clock()
@@ -150,7 +150,7 @@ class Scoring:
         return True
 
     def _mirror(self, endpoint: Endpoint, name: str | None, path: str, body: bytes) -> None:
-        """Send a copy of a request, whose answer is dropped."""
+        """Send a copy of a request, and drop the response."""
         if name is None or len(self._mirrors) >= MIRRORS_AT_ONCE:
             return
         deployment = get_deployment(self._database.read, endpoint.name, name)
@@ -172,7 +172,7 @@ class Scoring:
         return answer
 
     async def _send(self, deployment: Deployment, path: str, body: bytes) -> tuple[Answer, int]:
-        """The answer, and the model's own status (0 where it gave none)."""
+        """Return the response, and the model's status (0 without a response of the model)."""
         settings = deployment.properties.get("requestSettings") or {}
         limit = settings.get("maxConcurrentRequestsPerInstance") or DEFAULT_CONCURRENCY
         instances = self._deployments.instances(deployment.endpoint, deployment.name)
@@ -209,7 +209,7 @@ class Scoring:
     async def _flush_often(self) -> None:
         while True:
             await asyncio.sleep(FLUSH_SECONDS)
-            with contextlib.suppress(Exception):  # a full disk must not end the only loop
+            with contextlib.suppress(Exception):  # such as a full disk: the loop must not end
                 await self.flush()
 
 

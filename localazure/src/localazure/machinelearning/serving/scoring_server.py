@@ -1,9 +1,9 @@
 """Serves a scoring script over HTTP: the process of one instance of a deployment.
 
 The command line, the routes and the script's contract are those of `azureml-inference-server-http`:
-`init()` once, then `run(data)` with the body of each request as text; what it returns becomes the
-answer as JSON. The port is open when `init()` has returned. Only the standard library is used, so
-that the script finds nothing but its own modules and those of the interpreter.
+`init()` once, then `run(data)` with the body of each request as text; the response is its result as
+JSON. The port opens after `init()` has returned. The server uses only the standard library, so
+that a script can import only its own modules and those of the interpreter.
 
 https://learn.microsoft.com/azure/machine-learning/how-to-inference-server-http
 """
@@ -25,7 +25,7 @@ Run = Callable[[str], Any]
 
 
 def main() -> None:
-    """Load the script, call `init()`, serve until the process is ended."""
+    """Load the script, call `init()`, and serve until the process is ended."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--entry_script", type=Path, required=True)
     parser.add_argument("--port", type=int, required=True)
@@ -40,7 +40,7 @@ def load(script: Path) -> Run:
     """Import a scoring script and call its `init()`.
 
     Raises:
-        Exception: whatever the script raises; it has no `run`, say.
+        Exception: any exception of the script; AttributeError if it has no `init` or `run`.
     """
     sys.path.insert(0, str(script.parent))
     spec = importlib.util.spec_from_file_location("entry_module", script)
@@ -54,11 +54,11 @@ def load(script: Path) -> Run:
 
 
 def handler(run: Run) -> type[BaseHTTPRequestHandler]:
-    """The request handler of a script."""
+    """Create the request handler class for a script."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        # Headers and body are two writes: the second would wait 40 ms for the first's ACK.
+        # Headers and body are two writes: with Nagle's algorithm, the second could wait 40 ms.
         disable_nagle_algorithm = True
 
         def do_GET(self) -> None:
@@ -88,7 +88,7 @@ def handler(run: Run) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base's name
-            if self.path != "/":  # probes would fill the log
+            if self.path != "/":  # do not log health probes
                 super().log_message(format, *args)
 
     return Handler

@@ -46,13 +46,13 @@ MIGRATIONS = (
     """,
 )
 
-# 93 days, as Azure Monitor keeps metrics.
+# Azure Monitor keeps metrics for 93 days.
 # https://learn.microsoft.com/azure/azure-monitor/essentials/data-platform-metrics
 RETENTION_SECONDS = 93 * 86_400
 
 
 class DeploymentState(StrEnum):
-    """`DeploymentProvisioningState` of Azure ML, as far as a deployment goes through it here."""
+    """The values of Azure ML's `DeploymentProvisioningState` that a deployment has here."""
 
     CREATING = "Creating"
     UPDATING = "Updating"
@@ -65,7 +65,7 @@ CHANGING = frozenset({DeploymentState.CREATING, DeploymentState.UPDATING})
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint(Stored):
-    """An online endpoint as it was PUT, and its keys."""
+    """An online endpoint: the document of its PUT, and its keys."""
 
     name: str
     primary_key: str
@@ -74,12 +74,12 @@ class Endpoint(Stored):
 
 @dataclass(frozen=True, kw_only=True)
 class Deployment(Stored):
-    """A deployment as it was PUT, and how far its provisioning is."""
+    """A deployment: the document of its PUT, and its provisioning state."""
 
     endpoint: str
     name: str
     generation: int
-    """Counts the PUTs: each starts new processes."""
+    """The number of PUTs; each PUT starts new processes."""
     state: DeploymentState
     error_code: str
     error_message: str
@@ -91,12 +91,12 @@ class Deployment(Stored):
 
     @property
     def instance_count(self) -> int:
-        """How many processes serve it: `sku.capacity`."""
+        """The number of processes: `sku.capacity`."""
         return int((self.document.get("sku") or {}).get("capacity") or 1)
 
     @property
     def key(self) -> tuple[str, str]:
-        """Endpoint and name in lower case."""
+        """The names of endpoint and deployment in lower case."""
         return self.endpoint.lower(), self.name.lower()
 
 
@@ -114,7 +114,7 @@ def list_endpoints(query: Query) -> list[Endpoint]:
 def put_endpoint(
     connection: sqlite3.Connection, name: str, document: Mapping[str, Any], *, now: float
 ) -> Endpoint:
-    """Create or replace, within a transaction; an endpoint that is there keeps its keys."""
+    """Create or replace an endpoint, within a transaction; an existing one keeps its keys."""
     written = connection.execute(
         """
         INSERT INTO endpoint VALUES (?, ?, ?, ?, ?, ?)
@@ -138,7 +138,7 @@ def _new_key() -> str:
 
 
 def delete_endpoint(connection: sqlite3.Connection, name: str) -> bool:
-    """Delete an endpoint with its deployments, within a transaction; whether it was there."""
+    """Delete an endpoint and its deployments, within a transaction; return if it existed."""
     connection.execute("DELETE FROM deployment WHERE endpoint = ?", (name,))
     return connection.execute("DELETE FROM endpoint WHERE name = ?", (name,)).rowcount > 0
 
@@ -150,7 +150,7 @@ def get_deployment(query: Query, endpoint: str, name: str) -> Deployment | None:
 
 
 def list_deployments(query: Query, endpoint: str | None = None) -> list[Deployment]:
-    """The deployments of an endpoint, or of all; oldest first."""
+    """The deployments of one endpoint or of all endpoints; oldest first."""
     if endpoint is None:
         rows = query("SELECT * FROM deployment ORDER BY created_at", ())
     else:
@@ -166,7 +166,7 @@ def put_deployment(
     *,
     now: float,
 ) -> Deployment:
-    """Create or replace, within a transaction: it is Creating, or Updating."""
+    """Create or replace a deployment, within a transaction; it is Creating or Updating."""
     written = connection.execute(
         """
         INSERT INTO deployment
@@ -189,9 +189,9 @@ def finish_provisioning(
     error: tuple[str, str] | None,
     now: float,
 ) -> None:
-    """Set the result of a generation unless a newer one is there, within a transaction.
+    """Store the result of a generation unless there is a newer one, within a transaction.
 
-    The error, if it failed, is code and message.
+    `error` is code and message, or None after success.
     """
     state = DeploymentState.SUCCEEDED if error is None else DeploymentState.FAILED
     which = (deployment.endpoint, deployment.name, deployment.generation)
@@ -203,7 +203,7 @@ def finish_provisioning(
 
 
 def delete_deployment(connection: sqlite3.Connection, endpoint: str, name: str) -> None:
-    """Delete within a transaction."""
+    """Delete a deployment, within a transaction."""
     connection.execute("DELETE FROM deployment WHERE endpoint = ? AND name = ?", (endpoint, name))
 
 
@@ -213,7 +213,7 @@ def add_counts(
     *,
     now: float,
 ) -> None:
-    """Add requests to those of their minutes, and drop the oldest, within a transaction."""
+    """Add counts to their minutes, and delete expired minutes, within a transaction."""
     for (endpoint, deployment, minute), part in counts:
         merged = MinuteCounts()
         for row in connection.execute(
@@ -233,9 +233,9 @@ def add_counts(
 def read_counts(
     query: Query, endpoint: str, *, first: float, last: float
 ) -> list[tuple[str, int, MinuteCounts]]:
-    """Deployment, minute and requests of an endpoint, oldest first.
+    """Deployment, minute and counts of an endpoint's requests, oldest first.
 
-    Its minutes begin from `first` on, and before `last`, both epoch seconds.
+    The minutes start at or after `first` and before `last`, both epoch seconds.
     """
     rows = query(
         "SELECT * FROM request_minute WHERE endpoint = ? AND minute >= ? AND minute < ? "

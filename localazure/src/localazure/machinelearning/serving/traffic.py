@@ -1,4 +1,4 @@
-"""How an endpoint's requests are divided among its deployments. Pure.
+"""Divides an endpoint's requests among its deployments. Pure.
 
 https://learn.microsoft.com/azure/machine-learning/how-to-safely-rollout-online-endpoints
 """
@@ -19,11 +19,11 @@ def parse_traffic(
     """The traffic and the mirror traffic of an endpoint, in percent by deployment.
 
     Args:
-        properties: of the endpoint's document; `traffic` and `mirrorTraffic` may be missing.
-        deployments: names of those that the endpoint has, in lower case.
+        properties: the endpoint's properties; `traffic` and `mirrorTraffic` may be missing.
+        deployments: the names of the endpoint's deployments, in lower case.
 
     Raises:
-        ArmError: 400, a rule of Azure ML's is broken.
+        ArmError: 400, the values violate one of Azure ML's rules.
     """
     traffic = _percentages(properties, "traffic", deployments)
     mirror = _percentages(properties, "mirrorTraffic", deployments)
@@ -41,18 +41,18 @@ def parse_traffic(
 
 
 def choose(traffic: Mapping[str, int], draw: float) -> str | None:
-    """The deployment that a request goes to; None where no deployment has traffic.
+    """Choose the deployment for a request; None if no deployment has traffic.
 
     Args:
         traffic: percent by deployment, 100 in all.
-        draw: a random number, at least 0 and below 1.
+        draw: a random number in [0, 1).
     """
     shares = [name for name, percent in traffic.items() for _ in range(percent)]
     return shares[int(draw * len(shares))] if shares else None
 
 
 def choose_mirror(mirror: Mapping[str, int], draw: float) -> str | None:
-    """The deployment that a copy of a request goes to, if any; arguments as for `choose`."""
+    """Choose the deployment for a copy of a request, or None; the arguments of `choose`."""
     return next((name for name, share in mirror.items() if draw * WHOLE_PERCENT < share), None)
 
 

@@ -30,7 +30,7 @@ SOURCE = Source(
 FILE = "azureml://datastores/workspaceblobstore/paths/scored/all.csv"
 
 
-def test_settings_are_the_deployments_unless_the_request_says_otherwise() -> None:
+def test_a_request_overrides_the_settings_of_its_deployment() -> None:
     settings = BatchSettings.of(DEPLOYMENT)
     assert settings.timeout_seconds == 90
     assert (settings.max_retries, settings.mini_batch_size) == (3, 10), "the defaults"

@@ -25,7 +25,7 @@ def test_without_traffic_no_deployment_is_chosen() -> None:
 
 
 @given(st.integers(0, 50))
-def test_so_many_percent_of_requests_are_mirrored(percent: int) -> None:
+def test_the_given_percentage_of_requests_is_mirrored(percent: int) -> None:
     mirrored = [choose_mirror({"green": percent}, draw / DRAWS) for draw in range(DRAWS)]
     assert mirrored.count("green") == pytest.approx(percent * DRAWS / 100, abs=1)
 

@@ -1,1 +1,1 @@
-"""Scoring scripts of localazure. In a folder of their own: it becomes the first of `sys.path`."""
+"""Scoring scripts of localazure, in a separate folder, because it is put on `sys.path`."""

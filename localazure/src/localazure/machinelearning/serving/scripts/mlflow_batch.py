@@ -1,4 +1,4 @@
-"""The scoring script of MLflow models in batch deployments without one.
+"""The scoring script for MLflow models in batch deployments without a script.
 
 Each file is one table: csv, tsv, parquet, json or jsonl. A result is `[file, prediction]`.
 https://learn.microsoft.com/azure/machine-learning/how-to-mlflow-batch
@@ -31,7 +31,7 @@ def init() -> None:
     """Load the model.
 
     Raises:
-        FileNotFoundError: it is not an MLflow model.
+        FileNotFoundError: the folder has no MLflow model.
     """
     found = sorted(_files(Path(os.environ["AZUREML_MODEL_DIR"])))
     if not found:
@@ -40,10 +40,10 @@ def init() -> None:
 
 
 def run(mini_batch: list[str]) -> list[list[Any]]:
-    """A result for each row of each file.
+    """Return a result for each row of each file.
 
     Raises:
-        ValueError: a file is none of the covered kinds.
+        ValueError: the type of a file is not covered.
         MlflowException: the data does not fit the model's signature.
     """
     (model,) = _loaded
@@ -59,5 +59,5 @@ def run(mini_batch: list[str]) -> list[list[Any]]:
 
 
 def _files(folder: Path) -> list[Path]:
-    # The model's own folder is a link, which rglob does not follow.
+    # The model's folder is a link, and rglob does not follow links.
     return [each for top in folder.iterdir() for each in top.resolve().rglob(MODEL_FILE)]

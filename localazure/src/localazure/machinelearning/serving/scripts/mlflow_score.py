@@ -1,7 +1,7 @@
-"""The scoring script of MLflow models that have none.
+"""The scoring script for MLflow models without a script.
 
-Request: `{"input_data": …}`, a table as `{"columns", "index"?, "data"}`, an array as a list, or
-arrays by name. Answer: the predictions.
+Request: `{"input_data": …}` with a table `{"columns", "index"?, "data"}`, an array as a list, or
+arrays by name. Response: the predictions.
 https://learn.microsoft.com/azure/machine-learning/how-to-deploy-mlflow-models#input-data-types
 """
 
@@ -26,7 +26,7 @@ def init() -> None:
     """Load the model.
 
     Raises:
-        FileNotFoundError: it is not an MLflow model.
+        FileNotFoundError: the folder has no MLflow model.
     """
     folder = Path(os.environ["AZUREML_MODEL_DIR"])
     found = sorted(folder.rglob(MODEL_FILE))
@@ -36,7 +36,7 @@ def init() -> None:
 
 
 def run(data: str) -> Any:
-    """The model's predictions.
+    """Return the model's predictions.
 
     Raises:
         ValueError: the request has no `input_data`.
