@@ -1,4 +1,4 @@
-"""Fixtures of more than one room of the handlers."""
+"""Fixtures for tests of several packages of the handlers."""
 
 from tests.local.handlers.world_with_messaging import namespace, quiet_queues, world
 from tests.local.handlers.zone_on_storage import storage, storage_part, zone

@@ -1,4 +1,4 @@
-"""The app's clients on a real broker, storage and Event Grid, each a process; and a receiver."""
+"""The app's clients with processes for Service Bus, storage, Event Grid, and an HTTP receiver."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SECRET = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 WAIT_SECONDS = 5.0
 ALERT_SECONDS = 30.0
 OF_QUEUES = ("collect", "give_back", "sweep")
-"""The steps of reconciliation that concern the queues."""
+"""The steps of reconciliation on queues."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Posted:
 
 @dataclass
 class HttpReceiver:
-    """A loopback receiver: keeps what it gets, answers what it is told to for a path."""
+    """A loopback HTTP server that records requests; `answers` has the responses for paths."""
 
     port: int = 0
     posted: list[Posted] = field(default_factory=list[Posted])
@@ -88,7 +88,7 @@ def http_receiver(tls: ssl.SSLContext | None = None) -> Generator[HttpReceiver]:
             self.end_headers()
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
-            """Quiet."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         if tls is not None:
@@ -105,7 +105,7 @@ def http_receiver(tls: ssl.SSLContext | None = None) -> Generator[HttpReceiver]:
 
 @dataclass
 class Namespace:
-    """The namespace of `infra/local/Config.json`, seen from outside."""
+    """The Service Bus namespace of `infra/local/Config.json`, for reading its messages."""
 
     clients: Clients
     kept: dict[tuple[str, bool], ServiceBusReceiver] = field(
@@ -113,21 +113,21 @@ class Namespace:
     )
 
     def take(self, entity: str) -> list[ServiceBusReceivedMessage]:
-        """Everything on an entity; waits for the first message.
+        """Receive all messages of an entity; waits for the first one.
 
-        It leaves the receiver no credit, which would lock the messages that others wait for.
+        The limit of 1 leaves no link credit behind, which would lock messages of later receivers.
         """
         return _take(self._receiver(entity), 1) + self.take_present(entity)
 
     def take_present(self, entity: str, *, dead: bool = False) -> list[ServiceBusReceivedMessage]:
-        """What the app has put on an entity, or in its dead-letter queue; waits for no more."""
+        """Receive the messages that are on an entity now, or in its dead-letter queue."""
         self.clients.background.wait_until_idle()
         found = self.peek(entity, dead=dead)
         active = [each for each in found if each.state == ServiceBusMessageState.ACTIVE]
         return _take(self._receiver(entity, dead=dead), len(active)) if active else []
 
     def take_alert(self, kind: str, about: str) -> ServiceBusReceivedMessage:
-        """The one alert of a kind that says `about`; those of earlier tests may come before it."""
+        """Wait for the alert of a kind that contains `about`; other tests' alerts are skipped."""
         deadline = time.monotonic() + ALERT_SECONDS
         found: list[ServiceBusReceivedMessage] = []
         while not found:
@@ -166,7 +166,7 @@ class World:
     receiver: HttpReceiver
 
     def lend_to(self, clients: Clients) -> None:
-        """Have clients with other settings use the connections that are open."""
+        """Make clients with other settings use the open connections."""
         lent = ("blobs", "message_queues", "service_bus")
         vars(clients).update({name: getattr(self.clients, name) for name in lent})
 
@@ -191,7 +191,7 @@ def namespace(world: World) -> Namespace:
 
 @pytest.fixture
 def quiet_queues(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The queues have tests of their own, and each look at them opens six receivers."""
+    """Skip the steps on queues: they open six receivers, and have their own tests."""
 
     def nothing(*_: object) -> int:
         return 0

@@ -1,4 +1,4 @@
-"""A pipeline of its own for every test: real storage behind the local part, nothing else."""
+"""A new pipeline for every test, on localazure's storage part."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _NUMBERS = itertools.count()
 
 @pytest.fixture(scope="session")
 def storage_part(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
-    """Without Event Grid: events stay in the part's outbox."""
+    """The storage part without Event Grid: events stay in its outbox."""
     state = tmp_path_factory.mktemp("landing")
     lake = {"name": LAKE, "isHnsEnabled": True, "containers": ["landing", WORKSPACE_CONTAINER]}
     (state / "storage.json").write_text(json.dumps({"accounts": [lake]}))
@@ -66,7 +66,7 @@ def storage(storage_part: Environment) -> Settings:
 
 @dataclass
 class Zone:
-    """A landing zone and the records about it, seen from outside."""
+    """A landing zone with its records, and steps of orchestrators and uploaders on it."""
 
     clients: Clients
     pipeline: Pipeline
@@ -111,7 +111,7 @@ class Zone:
     def close_batch(
         self, at: datetime | None = None, *, partition: str | None = None, **facts: Any
     ) -> Dataset:
-        """Do the orchestrator's steps for a settled zone, except the training; see `record`."""
+        """Freeze the settled zone and record the batch, without training; see `record`."""
         return self.record(self.freeze(at, partition=partition), **facts)
 
     def record(
@@ -124,7 +124,7 @@ class Zone:
     ) -> Dataset:
         """Do the orchestrator's steps for a frozen batch, except the training.
 
-        With an `outcome` it takes that for granted and claims nothing.
+        A given `outcome` is recorded without a claim.
         """
         batch = f"landing@{dataset.frozen_at.isoformat()}"
         if outcome is None and dataset.blobs:
@@ -163,7 +163,7 @@ class Zone:
         return dataset
 
     def refuse(self, dataset: Dataset, **reasons: str) -> None:
-        """The trainer finds files bad, and writes so to its run's error.json."""
+        """Quarantine files that the trainer has refused in its run's error.json."""
         run = self.run_of(dataset)
         files = [{"path": path, "reason": reason} for path, reason in reasons.items()]
         error = {"type": "DataRejected", "message": "bad files", "files": files}
@@ -181,7 +181,7 @@ class Zone:
             ),
         )
         request = QuarantineFiles(pipeline=self.pipeline.name, run=run, dataset=dataset)
-        for _ in range(2):  # the second time as after a crash before the checkpoint
+        for _ in range(2):  # twice, as after a crash before the checkpoint
             quarantine_files(self.clients, request)
 
     def rules(self, section: str, **values: Any) -> None:
@@ -202,7 +202,7 @@ class Zone:
         return EventGridEvent(**fields | changes)
 
     def message(self, path: str, etag: str, **changes: Any) -> ServiceBusMessage:
-        """The same event as Event Grid brings it to the queue: a CloudEvent."""
+        """The same event in Event Grid's message on the queue: a CloudEvent."""
         event = self.event(path, etag)
         document: dict[str, Any] = {
             "specversion": "1.0",
@@ -216,7 +216,7 @@ class Zone:
         return queued(json.dumps(document | changes))
 
     async def explain(self, path: str, *, model: str | None = None) -> dict[str, Any]:
-        """The answer for a blob by its URL, which has a signature."""
+        """Explain a blob by a URL with a shared access signature."""
         url = f"{self.clients.blobs.url}landing/{self.blob(path)}?sv=1&sig=x"
         query = {"blob": url} | ({} if model is None else {"model": model})
         answer = await ask(explain, self.clients, None, self.pipeline, query=query)
@@ -225,7 +225,7 @@ class Zone:
 
 
 def queued(body: str) -> ServiceBusMessage:
-    """A message as the trigger's converter makes it, as far as handlers read it."""
+    """A fake of the trigger's message, with the attributes that handlers read."""
     message: Any = SimpleNamespace(message_id="m1", get_body=body.encode)
     return message
 

@@ -1,4 +1,4 @@
-"""`landfall check` on the app itself, and on copies of it that are broken."""
+"""`landfall check` on a copy of the app, with and without errors in it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HISTORY = HISTORIES / "landing-started.json"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The app with one recorded history, as it is deployed."""
+    """A copy of the app's deployed files, with one recorded history."""
     for name in ("handlers", "orchestrations", "pipelines", "replay_guard"):
         shutil.copytree(APP_FOLDER / name, tmp_path / name)
     for name in ("function_app.py", "host.json"):
@@ -35,7 +35,7 @@ def check(folder: Path, histories: str = "recorded") -> tuple[int, dict[str, Any
     return done.exit_code, {each["name"]: each for each in json.loads(done.output)["checks"]}
 
 
-def test_what_is_right_is_counted_and_what_is_wrong_is_named(folder: Path) -> None:
+def test_valid_files_are_counted_and_errors_are_named(folder: Path) -> None:
     code, checks = check(folder)
     assert code == 0, checks
     assert "pipelines in " in checks["pipelines"]["finding"]

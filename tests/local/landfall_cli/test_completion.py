@@ -1,4 +1,4 @@
-"""The shell completes commands: in a real bash, as docs/operators.md installs it."""
+"""Shell completion of commands in bash, installed as in docs/operators.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The findings of doctor and their remedies, by the answers of a real HTTP server."""
+"""Findings and remedies of `landfall doctor`, for different answers of an HTTP server."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ class Handler(JsonHandler, BaseHTTPRequestHandler):
 
 
 def examined(changes: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-    """The exit code, and each check by its name."""
+    """Run doctor on changed answers; return its exit code, and name → check."""
     handler = type("Changed", (Handler,), {"answers": HEALTHY | changes})
     with serving(handler) as url:
         done = CliRunner().invoke(app, ["--url", url, "--key", "k", "--json", "doctor"])
     return done.exit_code, {each["name"]: each for each in json.loads(done.output)["checks"]}
 
 
-def test_where_all_is_well_every_check_is_good() -> None:
+def test_in_a_healthy_app_every_check_is_good() -> None:
     code, checks = examined({})
     assert code == 0
     assert list(checks) == CHECKS

@@ -1,4 +1,4 @@
-"""landfall rollouts: what people see of the API's documents, and what their decisions send."""
+"""landfall rollouts: the output for the API's documents, and the requests of decisions."""
 
 from __future__ import annotations
 

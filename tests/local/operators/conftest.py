@@ -1,4 +1,4 @@
-"""The app on the laptop's runtime, with runs of every kind: what operators look at."""
+"""The app on localazure with runs in every state, for the API, the command line and the page."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ from tests.replay.situations import SITUATIONS
 if TYPE_CHECKING:
     from playwright.async_api import Browser, ConsoleMessage, Page
 
-# A run without quota, one that fails twice, and one that pays for its nodes.
+# A run without quota, one that fails twice, and one with a cost in its queue.
 PLAYED = ("no-quota", "hopeless", "admitted")
-# Each test changes only its own runs, so that tests may come in any order.
+# Each test changes only its own runs, so that the order of tests does not matter.
 HELD = "shrunk"
-"""Its second batch waits to be released."""
+"""A pipeline whose second batch is held."""
 HELD_BY_PAUSE = "without-quota-paused"
-"""It was paused before its first batch landed."""
+"""A pipeline that was paused before its first batch landed."""
 IN_QUEUE = "over-budget"
-"""Its run waits for money."""
+"""A pipeline whose run waits for the budget of its queue."""
 IN_QUEUE_TOO = "over-budget-too"
-"""As `IN_QUEUE`, until somebody cancels the run."""
+"""The same as `IN_QUEUE`; a test cancels its run."""
 DISCARDED = ("without-quota-1", "without-quota-2")
-"""Their dead letters are discarded."""
+"""Pipelines whose dead letters are discarded by tests."""
 FAILING = ("no-quota", "without-quota-3")
-"""Their runs give up again each time that they are redriven."""
+"""Pipelines whose runs fail again after each redrive."""
 FUZZED = "without-quota-fuzzed"
-"""Drawn requests are about it."""
+"""The pipeline for generated requests."""
 WITHOUT_QUOTA = (*DISCARDED, *FAILING[1:], FUZZED)
-"""Copies of `no-quota`, whose runs gave up: older data of one pipeline would be superseded."""
-# A zone that waits for its marker.
+"""Copies of `no-quota`, because in one pipeline newer data would supersede the older runs."""
+# A pipeline whose zone waits for its marker.
 WAITING = "marked"
-# A run may have to fail on a busy machine first.
+# Long enough for a run to fail on a busy machine.
 LIMIT_SECONDS = 180
-# Its job runs for longer than the tests: until somebody cancels it.
+# A pipeline whose job runs until a test cancels it.
 BUSY = "cancelled"
 
 
 @dataclass(frozen=True)
 class Laptop:
-    """The app, seen over HTTP."""
+    """A client of the app over HTTP."""
 
     url: str
     key: str
@@ -60,32 +60,32 @@ class Laptop:
     http: aiohttp.ClientSession
 
     async def get(self, path: str, **headers: str) -> tuple[int, Any, Mapping[str, str]]:
-        """Status, document and headers of an answer."""
+        """Get a resource; return status, document and headers."""
         given = {"x-functions-key": self.key, **headers}
         async with self.http.get(self.url + path, headers=given) as answer:
             text = await answer.text()
             return answer.status, json.loads(text) if text else None, answer.headers
 
     async def post(self, path: str, **body: Any) -> tuple[int, Any]:
-        """Status and document of the answer to an action."""
+        """Post an action; return status and document."""
         given = {"x-functions-key": self.key}
         async with self.http.post(self.url + path, headers=given, json=body) as answer:
             return answer.status, await answer.json()
 
     async def command(self, *arguments: str) -> Result:
-        """Run the command line in a thread: the app answers from this one's loop."""
+        """Run the command line in a thread; this thread's event loop serves the app."""
         given = ["--url", self.url, "--key", self.key, *arguments]
         return await asyncio.to_thread(CliRunner().invoke, app, given)
 
     async def wake_up(self, run: str) -> None:
-        """Have a run look at its job now; it is not told when a job has been cancelled."""
+        """Make a run poll its job now, because no event reports a cancelled job."""
         path = f"/runtime/webhooks/durabletask/instances/{run}/raiseEvent/wake_up"
         given = {"x-functions-key": self.system_key}
         async with self.http.post(self.url + path, headers=given, json={}):
-            """It may have ended."""
+            """The status is ignored: the run may have ended."""
 
     async def until(self, path: str, holds: Callable[[Any], Any]) -> Any:
-        """Wait until something holds of a document; returns what it is."""
+        """Poll a document until `holds` returns a true value, and return that value."""
 
         last: Any = None
 
@@ -101,7 +101,7 @@ class Laptop:
             raise
 
     async def dead_letters(self, count: int, *of: str) -> list[dict[str, Any]]:
-        """Wait until there are so many, of some pipelines if they are named."""
+        """Wait for at least `count` dead letters, of runs whose ids begin with one of `of`."""
 
         def enough(found: Any) -> list[dict[str, Any]] | None:
             letters = [
@@ -115,7 +115,7 @@ class Laptop:
 
 
 async def two_batches(scene: Scene) -> None:
-    """Two models, of which the second one is the better."""
+    """Train two models; the second one is better."""
     await scene.land("1", "2", accuracy=0.7)
     await scene.landed()
     await scene.land("3", accuracy=0.9)
@@ -123,7 +123,7 @@ async def two_batches(scene: Scene) -> None:
 
 
 async def hold(scene: Scene) -> None:
-    """Train on a batch, and have the next one held."""
+    """Train on a batch, then land one that is held."""
     await scene.land("1", "2", "3", "4", accuracy=0.7)
     await scene.landed()
     await scene.delete("2", "3")
@@ -132,7 +132,7 @@ async def hold(scene: Scene) -> None:
 
 
 async def hold_by_pause(scene: Scene) -> None:
-    """Have the first batch held, for the pipeline is paused."""
+    """Land the first batch while the pipeline is paused, so that it is held."""
     reason = json.dumps({"by": "ada", "reason": "wrong upload"})
     await scene.post(f"api/pipelines/{scene.pipeline}/pause", body=reason)
     await scene.land("1")
@@ -140,13 +140,13 @@ async def hold_by_pause(scene: Scene) -> None:
 
 
 async def be_busy(scene: Scene) -> None:
-    """Have a job run until somebody cancels it."""
+    """Start a job that runs until it is cancelled."""
     await scene.land("1", seconds=1000)
     await scene.running()
 
 
 async def wait_in_queue(scene: Scene) -> None:
-    """Have a run wait that may not be paid for."""
+    """Start a run that waits in its queue, because the budget does not suffice."""
     await scene.land("1")
     await scene.until("retraining", is_in("waiting_for_nodes"))
 
@@ -158,7 +158,7 @@ async def laptop(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Lap
     for name in (*WITHOUT_QUOTA, HELD_BY_PAUSE):
         copy_pipeline(options.app, "no-quota", name)
     copy_pipeline(options.app, IN_QUEUE, IN_QUEUE_TOO)
-    # None waits for the nodes of another.
+    # Each pipeline has its own cluster, so that no run waits for another's nodes.
     for file in options.app.glob("pipelines/*/pipeline.yml"):
         text = file.read_text("utf-8")
         file.write_text(text.replace("cluster: cpu\n", f"cluster: {file.parent.name}\n"))
@@ -203,7 +203,7 @@ async def browser() -> AsyncGenerator[Browser]:
 
 @pytest_asyncio.fixture(loop_scope="package")
 async def page(laptop: Laptop, browser: Browser) -> AsyncGenerator[Page]:
-    """The page with its key, in a browser profile of its own."""
+    """The page with its key, in a new browser context."""
     async with await browser.new_context(viewport={"width": 1280, "height": 860}) as context:
         page = await context.new_page()
         problems: list[str] = []
@@ -212,7 +212,7 @@ async def page(laptop: Laptop, browser: Browser) -> AsyncGenerator[Page]:
             problems.append(str(error))
 
         def note_message(message: ConsoleMessage) -> None:
-            # Chromium notes every answer that is no success; some tests bring them about.
+            # Chromium logs every response with an error status; some tests provoke them.
             if message.type == "error" and "Failed to load resource" not in message.text:
                 problems.append(message.text)
 
@@ -220,5 +220,5 @@ async def page(laptop: Laptop, browser: Browser) -> AsyncGenerator[Page]:
         page.on("console", note_message)
         await page.goto(f"{laptop.url}/api/ui#key={laptop.key}")
         yield page
-    # Also what the content security policy refuses.
+    # Violations of the content security policy are among the problems.
     assert problems == []

@@ -1,4 +1,4 @@
-"""Steps of an engineer on the page, and pictures of it."""
+"""Steps of a user on the page, and screenshots."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from playwright.async_api import Locator, Page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-# With LANDFALL_SCREENSHOTS=<folder> the pictures of the docs are made anew; the others go there.
+# LANDFALL_SCREENSHOTS=<folder> renews the screenshots of the docs, and writes others to the folder.
 PICTURES = (
     Path(os.environ["LANDFALL_SCREENSHOTS"]) if "LANDFALL_SCREENSHOTS" in os.environ else None
 )
@@ -22,7 +22,7 @@ IMAGES = PICTURES and APP_FOLDER / "docs" / "images"
 
 
 async def act(page: Page, action: str, why: str, button: Locator | None = None) -> Locator:
-    """Press a button, enter who and why; the dialog, with what the API answered."""
+    """Press a button, enter name and reason; return the dialog with the API's answer."""
     await (button or page.get_by_role("button", name=action, exact=True)).click()
     dialog = page.get_by_role("dialog")
     await dialog.get_by_label("Who are you?").fill("ada")
@@ -33,7 +33,7 @@ async def act(page: Page, action: str, why: str, button: Locator | None = None) 
 
 
 async def answered(dialog: Locator) -> dict[str, Any]:
-    """The API's answer, as the dialog of an action shows it."""
+    """The API's answer, from the dialog of an action."""
     return json.loads(str(await dialog.locator("pre").text_content()))
 
 
@@ -60,11 +60,11 @@ async def fits(page: Page) -> bool:
 
 
 async def picture(page: Page, name: str, folder: Path | None) -> None:
-    """Take a picture of the whole page, where pictures are asked for."""
+    """Take a screenshot of the whole page, unless `folder` is None."""
     if folder is not None:
         await page.screenshot(path=folder / f"{name}.png", full_page=True)
 
 
 def row(page: Page | Locator, text: Any) -> Locator:
-    """The row of a table that has this text."""
+    """The table rows that contain a text."""
     return page.locator("tbody tr").filter(has_text=text)

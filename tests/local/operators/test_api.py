@@ -1,4 +1,4 @@
-"""The HTTP API over HTTP: every answer is what the OpenAPI document says."""
+"""The HTTP API over HTTP: every answer conforms to the OpenAPI document."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page in a real Chromium: every screen, and actions that do what they say."""
+"""The operators' page in Chromium: every screen, and the effects of actions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SCREENS = (
     "traces",
     "actions",
 )
-# What the colours decide; the other rules see the same page in both schemes.
+# The rules about colors; the other rules give the same result for both color schemes.
 COLOUR_RULES: Final = {"runOnly": ["color-contrast", "link-in-text-block"]}
 SCHEMES: Final[Any] = (("light", None), ("dark", COLOUR_RULES))
 
@@ -101,11 +101,11 @@ async def test_help_and_dialogs_need_no_mouse(laptop: Laptop, page: Page) -> Non
         dialog = page.get_by_role("dialog", name=name)
         await dialog.wait_for()
         inside = "element => element.contains(document.activeElement)"
-        for _ in range(5):  # the focus does not leave it
+        for _ in range(5):  # the focus stays in the dialog
             assert await dialog.evaluate(inside), name
             await page.keyboard.press("Tab")
             if await page.evaluate("document.activeElement === document.body"):
-                await page.keyboard.press("Tab")  # past the browser's own bars
+                await page.keyboard.press("Tab")  # skip the browser's own controls
         await page.keyboard.press("Escape")
         await dialog.wait_for(state="detached")
     await open_screen(page, "runs")
@@ -117,7 +117,7 @@ async def test_help_and_dialogs_need_no_mouse(laptop: Laptop, page: Page) -> Non
     assert (await laptop.get(f"/api/pipelines/{WAITING}"))[1]["paused"] is None
 
 
-# Headless Chromium has no tab that is hidden: the page is told so as the browser tells it.
+# Headless Chromium hides no tabs: this script sets the property and the event of a hidden page.
 HIDE = """hidden => {
   Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
   document.dispatchEvent(new Event("visibilitychange"));
@@ -145,7 +145,7 @@ async def test_a_hidden_page_rests_and_asks_at_once_when_it_is_seen(page: Page) 
 
 
 def recorded_rollouts() -> dict[str, dict[str, Any]]:
-    """Rollouts as the API shows them, by id: recorded ones, each as it was at the end or before."""
+    """Id → the API's document of a rollout, from recorded histories; at the end, or in between."""
     found: dict[str, dict[str, Any]] = {}
     for name, state in (("finished", "finished"), ("rolled-back", "baking"), ("rolled-back", None)):
         history = json.loads((HISTORIES / f"rollout-{name}.json").read_text("utf-8"))

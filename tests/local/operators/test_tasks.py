@@ -1,7 +1,7 @@
-"""The ten tasks of docs/operators.md, each by the command line alone and by the page alone.
+"""The ten tasks of docs/operators.md, each with the command line only and with the page only.
 
-The command line's are the very commands of that script. On the page it is clicks and keys, as the
-script says. What came of it is asked of the API.
+For the command line, the commands are read from that script. On the page, the tests click and type
+as the script says. The API shows the result.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from tests.local.operators.page_steps import (
 if TYPE_CHECKING:
     from playwright.async_api import Page
 
-# Under a minute, without the start of the app and the browser.
+# Each task takes less than a minute; func_only excludes the start of the app and the browser.
 pytestmark = [
     pytest.mark.asyncio(loop_scope="package"),
     pytest.mark.timeout(60, func_only=True),
@@ -65,7 +65,7 @@ SCRIPT = (APP_FOLDER / "docs" / "operators.md").read_text("utf-8")
 COMMANDS = dict(
     re.findall(r"^### (\d+)\. .*?\n```console\n(.*?)```", SCRIPT, re.DOTALL | re.MULTILINE)
 )
-# They ask before they act.
+# Commands that ask for confirmation.
 ACTIONS = {
     "pause",
     "resume",
@@ -80,12 +80,12 @@ ACTIONS = {
 
 
 def commands(task: int) -> list[str]:
-    """The commands of a task, as the script has them."""
+    """The commands of a task in the script."""
     return [line.removeprefix("$ landfall ") for line in COMMANDS[str(task)].splitlines()]
 
 
 async def run(laptop: Laptop, line: str, exits: int = 0, /, **names: str) -> Any:
-    """Run one command; the document that it prints."""
+    """Run one command; return the document that it prints."""
     arguments = shlex.split(Template(line).substitute(names))
     if ACTIONS & set(arguments[:2]):
         arguments.append("--yes")
@@ -95,7 +95,7 @@ async def run(laptop: Laptop, line: str, exits: int = 0, /, **names: str) -> Any
 
 
 async def do(laptop: Laptop, task: int, **names: str) -> list[Any]:
-    """Run the commands of a task, one after another; the documents that they print."""
+    """Run the commands of a task in order; return the documents that they print."""
     return [await run(laptop, line, 0, **names) for line in commands(task)]
 
 
@@ -104,7 +104,7 @@ async def runs_of(laptop: Laptop, pipeline: str) -> list[Any]:
 
 
 async def has_run(laptop: Laptop, pipeline: str, version: str) -> None:
-    """Wait for a run on a dataset version; it may wait for the nodes of another."""
+    """Wait for a run on a dataset version; it may first wait for nodes."""
     await laptop.until(
         f"/api/runs?pipeline={pipeline}",
         lambda found: version in {each["dataset_version"] for each in found["runs"]},
@@ -112,7 +112,7 @@ async def has_run(laptop: Laptop, pipeline: str, version: str) -> None:
 
 
 async def follows(laptop: Laptop, failed: str, following: str) -> None:
-    """Wait until a run has begun as the next attempt of one that failed."""
+    """Wait until `following` has begun as the next attempt of the run `failed`."""
     begun = await laptop.until(f"/api/runs/{following}", lambda found: found.get("links"))
     assert begun["redriven_from"] == begun["previous_attempt"] == failed
     _, first, _ = await laptop.get(f"/api/runs/{failed}")
@@ -232,7 +232,7 @@ async def test_4_command_redrive_all_that_failed_by_quota(laptop: Laptop) -> Non
     (letter, *_) = await laptop.dead_letters(1, "no-quota")
     listed, redriven = await do(laptop, 4)
     assert "QuotaExceeded" in {each["reason"] for each in listed["dead_letters"]}
-    # Of the other pipelines without quota they are redriven, too.
+    # The runs of the other pipelines without quota are redriven, too.
     (following,) = (each for each in redriven["redriven"] if each.startswith("no-quota-"))
     await follows(laptop, letter["run"], following)
 
@@ -300,7 +300,7 @@ async def test_6_page_is_my_file_in_the_model(page: Page) -> None:
     await page.keyboard.press("Enter")
     table = page.get_by_role("table", name="Models that saw it")
     await table.get_by_role("link", name="version 2", exact=True).click()
-    # And the other way round: from a model to its blobs.
+    # In the other direction: from a model to its blobs.
     await page.get_by_role("img", name="Lineage: dataset").wait_for()
     await picture(page, "model", PICTURES)
     await page.get_by_role("link", name="1", exact=True).click()
@@ -317,7 +317,7 @@ async def test_7_command_roll_the_champion_back(laptop: Laptop) -> None:
     assert (listed["champion"], back) == ("2", {"champion": "1", "changed": True})
     again = await run(laptop, f"{rollback} 2", PIPELINE="batches")
     assert again == {"champion": "1", "changed": False}
-    await run(laptop, rollback, 5, PIPELINE="batches")  # nothing is before version 1
+    await run(laptop, rollback, 5, PIPELINE="batches")  # there is no version before 1
     await run(laptop, promote, 4, PIPELINE="batches", VERSION="9")
     forward = await run(laptop, promote, PIPELINE="batches", VERSION="2")
     assert forward == {"champion": "2", "changed": True}

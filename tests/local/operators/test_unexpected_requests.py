@@ -1,4 +1,4 @@
-"""Requests that are drawn from the OpenAPI document: no answer is a fault, each is as described."""
+"""Requests generated from the OpenAPI document: every answer conforms to it, and none is a 5xx."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.local.operators.conftest import FUZZED, Laptop
 if TYPE_CHECKING:
     from schemathesis import Case
 
-# The laptop takes tens of milliseconds for an answer.
+# Few, because each answer takes tens of milliseconds.
 EXAMPLES = 6
 CHECKS = [
     "not_a_server_error",
@@ -31,22 +31,22 @@ pytestmark = [pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300
 
 @dataclass(frozen=True)
 class Known:
-    """What is there when the first request is drawn."""
+    """Objects that exist when the first request is generated."""
 
     schema: Any
-    """The OpenAPI document, as schemathesis has it."""
+    """The OpenAPI document, parsed by schemathesis."""
     checks: Any
-    """What it checks of each answer."""
+    """The checks that schemathesis makes on each answer."""
     run: str
     letter: dict[str, Any]
-    """A dead letter that the drawn requests may do anything to."""
+    """A dead letter that generated requests may redrive or discard."""
     letters: frozenset[int]
-    """The ids of all of them."""
+    """The ids of all dead letters."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="package")
 async def known(laptop: Laptop) -> Known:
-    # Not at the top: every worker collects this file, and the import takes a second.
+    # Not imported at the top: every worker collects this file, and the import takes a second.
     schemathesis: Any = pytest.importorskip(
         "schemathesis", reason="schemathesis is not installed: pip install schemathesis"
     )
@@ -82,9 +82,9 @@ async def test_no_request_is_a_fault_and_every_answer_is_as_described(
     }
 
     def spare(body: Any) -> Any:
-        """The body, which leaves alone what other tests look at."""
+        """Change a body so that it does not affect the dead letters of other tests."""
         given = body if isinstance(body, dict) else {}
-        if name == "redrive":  # without a run it is of every dead letter
+        if name == "redrive":  # without a run, all dead letters would be redriven
             return given | {"run": known.letter["run"]}
         if isinstance(given.get("ids"), list):
             return given | {"ids": [each for each in given["ids"] if each not in known.letters]}
@@ -106,12 +106,12 @@ async def test_no_request_is_a_fault_and_every_answer_is_as_described(
         ],
     )
     def send(case: Case[Any], *, is_known: bool) -> None:
-        if is_known:  # it asks for what is there
+        if is_known:  # request existing objects
             case.path_parameters.update(
                 {name: value for name, value in ids.items() if name in case.path_parameters}
             )
         body = spare(case.body)
-        if body is not case.body:  # where none was drawn there is no media type, either
+        if body is not case.body:  # a request without a body has no media type, either
             case.body, case.media_type = body, "application/json"
         response = case.call(base_url=laptop.url, headers={"x-functions-key": laptop.key})
         case.validate_response(response, checks=known.checks)

@@ -1,4 +1,4 @@
-"""Requests to the functions behind routes, as function_app makes them."""
+"""Call the functions behind routes in the way of function_app."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def ask(
     now: datetime | None = None,
     **path: str,
 ) -> Answer:
-    """The answer of a route's function; `path` has the parts of the path."""
+    """Call a route's function and return its answer; `path` has the variables of the path."""
     request = Request(
         clients=clients,
         pipelines={each.name: each for each in pipelines},

@@ -1,4 +1,4 @@
-"""An Azure ML workspace and a container in memory, as far as the activities ask for them."""
+"""Fakes in memory of the parts of an Azure ML workspace and a container that activities use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from handlers.configuration.settings import Settings
 
 
 def refusal(status: int, message: str) -> HttpResponseError:
-    """The SDK's error for an answer with this status."""
+    """The SDK's error for a response with this status."""
     kind = {404: ResourceNotFoundError, 409: ResourceExistsError}.get(status, HttpResponseError)
     error = kind(message)
     error.status_code = status
@@ -25,7 +25,7 @@ def refusal(status: int, message: str) -> HttpResponseError:
 
 @dataclass
 class Resources:
-    """One kind of resource. The next calls to create one can be made to fail in any way."""
+    """One kind of resource; the next calls that create one can fail in chosen ways."""
 
     key: Callable[[Any], tuple[str, ...]]
     store: dict[tuple[str, ...], Any] = field(default_factory=dict[tuple[str, ...], Any])
@@ -37,7 +37,7 @@ class Resources:
         return len(self.puts)
 
     def refuse_next(self, status: int, message: str) -> None:
-        """Have the next call refused, after those that are to fail already."""
+        """Refuse the next call after those that have a fault already."""
 
         def refuse(_: Any) -> None:
             raise refusal(status, message)
@@ -45,7 +45,7 @@ class Resources:
         self.faults.append(refuse)
 
     def create_before_next(self, other: Any) -> None:
-        """Have another process create a resource of the same name just before the next call."""
+        """Create a resource of the same name just before the next call, like another process."""
 
         def conflict(_: Any) -> None:
             self.store[self.key(other)] = other
@@ -54,7 +54,7 @@ class Resources:
         self.faults.append(conflict)
 
     def die_after_next(self) -> None:
-        """Have the process die as soon as the next resource is there."""
+        """Raise KeyboardInterrupt after the next resource is created, as if the process died."""
 
         def die(resource: Any) -> None:
             self.store[self.key(resource)] = resource
@@ -119,7 +119,7 @@ class Jobs(Resources):
             self.cancel_faults.pop(0)(name)
         self.cancelled.append(name)
 
-    # Any: `list` is this class's own method here.
+    # Any, because `list` is a method in this class.
     def _get_run_children(self, name: str) -> Any:
         return self.children.get(name, [])
 
@@ -135,14 +135,14 @@ def vary(job: Any, status: str) -> Any:
 
 
 def a_job(name: str, status: str, tags: Mapping[str, str] | None = None, **more: Any) -> Any:
-    """A job as `jobs.get` gives it."""
+    """A job with the attributes of the result of `jobs.get`."""
     usual = {"type": "command", "studio_url": f"https://ml/{name}", "code": "/codes/c"}
     more = {"id": f"/jobs/{name}", **usual} | more
     return SimpleNamespace(name=name, status=status, tags=tags, **more)
 
 
 class Operation:
-    """A long-running operation that ends when it is waited for, if it ever does."""
+    """A long-running operation that ends in `wait`; without `end`, it never ends."""
 
     def __init__(self, end: Callable[[], Any] | None) -> None:
         self._end = end
@@ -180,7 +180,7 @@ class Workspace:
 
 
 class Container:
-    """Blobs in memory."""
+    """A container with its blobs in memory."""
 
     def __init__(self) -> None:
         self.blobs: dict[str, bytes] = {}
@@ -205,7 +205,7 @@ class Container:
     def download_blob(self, name: str) -> Any:
         if name not in self.blobs:
             error: Any = refusal(404, "not found")
-            # As azure-storage-blob adds it to the error.
+            # azure-storage-blob adds this attribute to the error.
             error.error_code = "BlobNotFound" if self.exists else "ContainerNotFound"
             raise error
         data = self.blobs[name]
@@ -222,7 +222,7 @@ class Container:
         ]
 
     def walk_blobs(self, *, name_starts_with: str, delimiter: str) -> list[Any]:
-        """Folders alone: what is asked for here has no blobs beside them."""
+        """List only folders: the listed levels contain no blobs."""
         rest = [
             name.removeprefix(name_starts_with)
             for name in self.list_blob_names(name_starts_with=name_starts_with)
@@ -268,7 +268,7 @@ class Blob:
 
 @dataclass
 class World:
-    """Clients of the handlers, and what stands behind them."""
+    """Clients of the handlers, and the fakes that they use."""
 
     clients: Clients
     workspace: Workspace
@@ -279,7 +279,7 @@ class World:
 def make_world(settings: Mapping[str, str] | None = None) -> World:
     world = World(Clients(Settings(settings or {})), Workspace(), Container(), Container())
     containers = {"azureml-blobstore": world.results}
-    # Where functools.cached_property keeps what it made.
+    # functools.cached_property keeps its values here.
     vars(world.clients).update(
         ml=world.workspace,
         records=world.records,

@@ -1,4 +1,4 @@
-"""azure.ai.ml is loaded once, up here: its own schemas warn of the next marshmallow."""
+"""Imports azure.ai.ml once, without the deprecation warnings of its marshmallow schemas."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ with warnings.catch_warnings():
 
 @pytest.fixture
 def world() -> World:
-    """An empty workspace, and clients of it without settings."""
+    """An empty workspace and its clients, without settings."""
     return make_world()

@@ -1,4 +1,4 @@
-"""A durable task hub in memory, as far as the handlers ask the durable client for it."""
+"""A durable task hub in memory, with the methods of the durable client that handlers use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PAGE_INSTANCES = 100
 
 
 class TaskHub:
-    """Stands in for DurableOrchestrationClient: the same methods, and the same refusals."""
+    """A fake of DurableOrchestrationClient with the same errors."""
 
     def __init__(self, started_at: datetime = STARTED_AT) -> None:
         self.started_at = started_at
@@ -24,7 +24,7 @@ class TaskHub:
         self.raised: list[tuple[str, str]] = []
         self.started: list[str] = []
         self.hidden_once: set[str] = set()
-        """Instances that the next look misses: somebody starts them right after it."""
+        """Instances that the next read of their status misses, as if they were started after it."""
 
     def add(
         self,
@@ -68,7 +68,7 @@ class TaskHub:
         runtime_status: list[OrchestrationRuntimeStatus],
         instance_id_prefix: str,
     ) -> list[DurableOrchestrationStatus]:
-        """As on Azure Storage: in order of id, and only the first page."""
+        """Like on Azure Storage: sorted by id, and only the first page."""
         self.queries += 1
         wanted = {status.value for status in runtime_status}
         found = [

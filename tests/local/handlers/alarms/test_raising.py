@@ -1,4 +1,4 @@
-"""Alarms on real storage, each alert on a real topic."""
+"""Alarms with storage and a Service Bus topic for the alerts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Watch:
     namespace: Namespace
 
     def round(self, *, hours: float = 0) -> tuple[list[str], list[str]]:
-        """Evaluate at a time; which alarms began, and which are over."""
+        """Evaluate the alarms at a time; return the kinds that began, and those that ended."""
         at = NOW + hours * HOUR
         changes = raise_alarms(self.clients, {self.pipeline.name: self.pipeline}, now=at)
         return [each.kind for each in changes.began], [each.kind for each in changes.ended]
@@ -52,12 +52,12 @@ class Watch:
         add_to_record(self.clients, RunRecord(status=status, started_at=NOW))
 
     def alerts(self) -> list[tuple[str, str]]:
-        """Kind and alarm of every alert about the pipeline since the last call."""
+        """(kind, alarm) of every alert about the pipeline since the last call."""
         self.clients.background.wait_until_idle()
         return [
             (str(message.subject), json.loads(str(message))["data"]["alarm"])
             for message in self.namespace.take_present("ops-alerts")
-            if self.pipeline.name in str(message)  # an alert of another test may come late
+            if self.pipeline.name in str(message)  # a late alert may be of another test
         ]
 
 
@@ -160,7 +160,7 @@ async def test_a_secret_of_key_vault_is_an_alarm_until_it_has_a_new_version(watc
         return await handle_job_events(watch.clients, {}, hub, [event], now=at)
 
     watch.pipeline = watch.pipeline.model_copy(update={"alarms": Alarms()})
-    for _ in range(2):  # it is delivered twice
+    for _ in range(2):  # the event is delivered twice
         assert await raised("SecretNearExpiry", 0) == 0
         began, ended = watch.round()
         assert (began, ended) in ((["credential-expires"], []), ([], []))

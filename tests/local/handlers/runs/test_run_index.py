@@ -53,9 +53,9 @@ def test_a_run_is_found_under_the_state_that_it_is_in_and_no_other(zone: Zone) -
     assert listed(zone, states=["registering"]) == ["digits-0001-1"]
     record(zone, 1, "registering", "queued")
     record(zone, 1, "registering", "queued", "failed", error=LONG)
-    for _ in range(2):  # the second time as after a crash before the checkpoint
+    for _ in range(2):  # twice, as after a crash before the checkpoint
         record(zone, 1, "registering", "queued", "failed", error=LONG)
-    record(zone, 1, "registering", "queued")  # what comes late takes nothing back
+    record(zone, 1, "registering", "queued")  # a late record does not replace the final state
     assert listed(zone, states=["registering", "queued", "running"]) == []
     assert listed(zone, states=["failed"]) == listed(zone) == ["digits-0001-1"]
     (run,) = list_runs(zone.clients.records, limit=10).runs
@@ -83,7 +83,7 @@ def test_pages_have_every_run_once_newest_first_while_new_ones_come(zone: Zone) 
 
 
 def test_a_busy_pipeline_is_read_on_beside_quiet_ones(zone: Zone) -> None:
-    """The first listing of each has 5 entries: those of the busy one are not enough."""
+    """The first listing of each pipeline has 5 entries, which are too few for the busy pipeline."""
     for number, pipeline in enumerate(("digits", "letters", "signs")):
         record(zone, number, "registering", pipeline=pipeline)
     for number in range(3, 20):
@@ -115,7 +115,7 @@ def test_runs_are_filtered_by_the_time_of_their_creation(
 
 
 def test_a_page_costs_the_same_however_many_runs_there_are(zone: Zone) -> None:
-    """Requests and entries read, of the first page: 3 runs or 40, it asks for limit + 1."""
+    """With 3 runs and with 40, the first page takes two requests, and reads `limit` + 1 entries."""
     for total in (3, 40):
         for number in range(total):
             record(zone, number, "registering")

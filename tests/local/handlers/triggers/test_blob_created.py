@@ -29,7 +29,7 @@ SECOND = timedelta(seconds=1)
 
 
 async def handle(zone: Zone, hub: Any, *events: Delivered) -> Decisions:
-    """Call the function of either trigger: of the queue, or of Event Grid itself."""
+    """Handle events of either trigger: of the queue, or of Event Grid."""
     pipelines = {zone.pipeline.name: zone.pipeline}
     return await handle_blob_events(zone.clients, pipelines, hub, events, now=NOW)
 
@@ -62,7 +62,7 @@ async def test_the_first_event_opens_a_landing_and_the_next_are_merged(zone: Zon
     assert hub.started == [instance(zone)]
     request = LandingRequest.from_dict(hub.documents[instance(zone)]["input"])
     assert request == LandingRequest(pipeline=zone.pipeline, opened_by="event")
-    assert hub.raised == []  # the landing still has to read the newest event's time
+    assert hub.raised == []  # no wake-up: the landing has not read the newest event's time yet
 
     (entry,) = kept(zone, "1.png")
     assert entry == Entry(
@@ -77,7 +77,7 @@ async def test_the_first_event_opens_a_landing_and_the_next_are_merged(zone: Zon
     )
 
 
-async def test_both_doors_decide_alike(zone: Zone) -> None:
+async def test_both_triggers_decide_alike(zone: Zone) -> None:
     hub = TaskHub()
     assert await handle(zone, hub, zone.message("1.png", "0x1")) == {"opened": 1}
     assert await handle(zone, hub, zone.event("2.png", "0x2")) == {"merged": 1}
@@ -110,7 +110,7 @@ async def test_blocks_that_are_handled_at_the_same_time_keep_the_newest_event(zo
 
 
 async def test_an_event_that_the_last_listing_saw_opens_nothing(zone: Zone) -> None:
-    """Late copies of events reopened a landing for a batch that was trained on."""
+    """Otherwise late copies of events would open a landing for a batch that was trained on."""
     etag = zone.land("1.png")
     zone.close_batch(NOW)
     hub = TaskHub()
@@ -185,7 +185,7 @@ async def test_what_cannot_be_understood_is_kept_as_rejected(
 
 
 @pytest.mark.parametrize("body", ["", "{", "[]", '{"specversion": "1.0"}', '{"id": 7}'])
-async def test_a_message_that_is_no_event_keeps_the_others_from_nothing(
+async def test_a_message_that_is_not_an_event_does_not_affect_the_others(
     zone: Zone, body: str
 ) -> None:
     hub = TaskHub()
@@ -210,7 +210,7 @@ async def test_a_marker_cuts_the_wait_short(zone: Zone) -> None:
         ("training", "Running", False),
     ],
 )
-async def test_a_landing_that_may_read_no_more_is_woken_and_others_are_left_alone(
+async def test_only_a_landing_that_may_not_read_again_is_woken(
     zone: Zone, phase: str, runtime_status: str, *, is_woken: bool
 ) -> None:
     hub = TaskHub()
@@ -221,7 +221,7 @@ async def test_a_landing_that_may_read_no_more_is_woken_and_others_are_left_alon
 
 
 class WatchingHub(TaskHub):
-    """Knows what the landing would read at the moment when its status is asked for."""
+    """Records the newest event's time in storage at each read of the landing's status."""
 
     def __init__(self, zone: Zone) -> None:
         super().__init__()
@@ -234,14 +234,14 @@ class WatchingHub(TaskHub):
 
 
 async def test_the_newest_event_is_kept_before_the_landing_is_asked_for(zone: Zone) -> None:
-    """Else a landing could close in between, having read neither event nor wake-up."""
+    """Otherwise a landing could close in between, without reading the event or a wake-up."""
     hub = WatchingHub(zone)
     await handle(zone, hub, zone.event("1.png", "0x1", event_time=NOW))
     assert set(hub.read) == {NOW}
 
 
 class EndingHub(TaskHub):
-    """The landing ends between the read of its status and the event, or without taking it."""
+    """A hub whose landing ends before the event is raised, or before it handles the event."""
 
     def __init__(self, *, takes_the_event: bool) -> None:
         super().__init__()
@@ -250,11 +250,11 @@ class EndingHub(TaskHub):
     async def raise_event(self, instance: str, event: str) -> None:
         self.documents[instance]["runtimeStatus"] = "Completed"
         if not self.takes_the_event:
-            await super().raise_event(instance, event)  # refuses
+            await super().raise_event(instance, event)  # raises, because the instance has ended
 
 
 @pytest.mark.parametrize("takes_the_event", [False, True])
-async def test_a_landing_that_ends_in_this_very_moment_is_followed_by_another(
+async def test_a_landing_that_ends_during_the_call_is_followed_by_another(
     zone: Zone, *, takes_the_event: bool
 ) -> None:
     hub = EndingHub(takes_the_event=takes_the_event)
@@ -263,7 +263,7 @@ async def test_a_landing_that_ends_in_this_very_moment_is_followed_by_another(
     assert hub.started == [instance(zone)]
 
 
-async def test_somebody_else_may_start_the_landing_first(zone: Zone) -> None:
+async def test_another_trigger_may_start_the_landing_first(zone: Zone) -> None:
     hub = TaskHub()
     hub.add(instance(zone), "landing", custom_status=a_landing(zone, "settling"))
     hub.hidden_once.add(instance(zone))

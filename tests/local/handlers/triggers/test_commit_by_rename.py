@@ -22,9 +22,9 @@ from tests.unit.handlers.durable_fake import TaskHub
 
 
 def emitted(state: Path, prefix: str) -> list[EventGridEvent]:
-    """The events of a zone, in order, which wait in the storage part's outbox."""
+    """The events of a zone in the outbox of the storage part, in order."""
     with closing(sqlite3.connect(state / "storage" / "outbox.db")) as database:
-        # An event replaces its intent soon after the answer.
+        # The storage part turns intents into events shortly after its response.
         until(lambda: database.execute("SELECT 1 FROM intents").fetchone() is None)
         rows = database.execute("SELECT body FROM events ORDER BY sequence").fetchall()
     events: list[dict[str, Any]] = [json.loads(body) for (body,) in rows]
@@ -57,13 +57,13 @@ async def test_what_spark_commits_by_rename_is_a_landing(
         landing.get_file_client(f"{task}/part-0.png").rename_file(f"landing/{prefix}7/part-0.png")
         landing.get_directory_client(task).rename_directory(f"landing/{prefix}8")
     events = emitted(storage_part.state, prefix)
-    # Event Grid's subscription leaves out DirectoryCreated, as infra/ has it.
+    # The Event Grid subscription in infra/ excludes DirectoryCreated.
     subscribed = [event for event in events if "DirectoryCreated" not in str(event.event_type)]
     assert [str(event.event_type).rpartition(".")[2] for event in subscribed] == [
         "BlobRenamed",
         "DirectoryRenamed",
     ]
-    zone.rules("source", include=["*.png"])  # the name of a directory matches no pattern
+    zone.rules("source", include=["*.png"])  # the directory's name does not match the pattern
     hub: Any = TaskHub()
     pipelines = {zone.pipeline.name: zone.pipeline}
     decisions = await handle_blob_events(

@@ -19,7 +19,7 @@ HOUR = timedelta(hours=1)
 
 
 def soon() -> datetime:
-    """After everything that was written by now."""
+    """A time after every write so far; Last-Modified has whole seconds."""
     return datetime.now(UTC) + timedelta(seconds=1)
 
 
@@ -125,7 +125,7 @@ async def test_a_file_whose_batch_is_long_gone_is_quarantined(zone: Zone) -> Non
     assert "no image" in found["reason"]
 
 
-async def test_a_marker_names_the_batch_that_it_made_whole(zone: Zone) -> None:
+async def test_a_marker_names_the_batch_that_it_completed(zone: Zone) -> None:
     zone.land("1.png")
     zone.land("_SUCCESS", b"")
     assert (await zone.explain("_SUCCESS"))["state"] == "pending"
@@ -164,7 +164,7 @@ async def test_a_partition_that_is_not_taken_is_left_out(zone: Zone) -> None:
     assert new["state"] == "run"
 
 
-async def test_copies_of_an_event_are_told_once(zone: Zone) -> None:
+async def test_copies_of_an_event_are_listed_once(zone: Zone) -> None:
     etag = zone.land("1.png")
     for _ in range(3):
         await deliver(zone, "1.png", etag)
@@ -172,7 +172,7 @@ async def test_copies_of_an_event_are_told_once(zone: Zone) -> None:
 
 
 class Registry:
-    """The workspace's models: one version for each dataset version, 7 the first."""
+    """A model registry with one version per dataset version; versions begin at 7."""
 
     def __init__(self, *dataset_versions: str) -> None:
         self.models = {
@@ -253,7 +253,7 @@ async def test_an_address_without_a_blob_is_400(zone: Zone) -> None:
     assert answer.document["where"] == "blob"
 
 
-async def test_a_place_that_nobody_watches_names_those_that_are_watched(zone: Zone) -> None:
+async def test_an_unwatched_address_names_the_watched_ones(zone: Zone) -> None:
     answer = await ask(zone, "elsewhere/1.png")
     assert (answer.status, answer.document["state"]) == (200, "unwatched")
     assert f"landing/{zone.pipeline.source.prefix}" in answer.document["reason"]

@@ -45,7 +45,7 @@ pytestmark = pytest.mark.usefixtures("quiet_queues")
 
 @dataclass
 class Scene(Zone):
-    """A pipeline of its own: real zone, records and queues; task hub and workspace in memory."""
+    """A new pipeline with a zone, records and queues; task hub and workspace are in memory."""
 
     hub: TaskHub
     workspace: Workspace
@@ -103,7 +103,7 @@ async def test_a_paused_zone_gets_no_landing_and_one_that_was_resumed_half_way_d
     pause(scene.clients, scene.pipeline.name, made)
     assert (await scene.reconcile()).landings_started == []
     scene.hold(scene.freeze(NOW))
-    # The process dies here: nothing was landed.
+    # The resumption ends here, as if the process died: no landing was started.
     begin_resumption(scene.clients, scene.pipeline.name, at=NOW)
     assert scene.landing in (await scene.reconcile()).landings_started
 
@@ -113,7 +113,7 @@ async def test_a_zone_that_was_never_listed_gets_a_landing(scene: Scene) -> None
     scene.land("1.png")
     assert (await scene.reconcile()).landings_started == [scene.landing]
     assert scene.hub.documents[scene.landing]["input"]["opened_by"] == "reconciliation"
-    assert (await scene.reconcile()).landings_started == []  # it is under way
+    assert (await scene.reconcile()).landings_started == []  # the landing is active
 
 
 async def test_a_zone_with_an_event_that_no_listing_saw_gets_a_landing(scene: Scene) -> None:
@@ -127,7 +127,7 @@ async def test_a_zone_with_an_event_that_no_listing_saw_gets_a_landing(scene: Sc
 
 @pytest.mark.parametrize(
     ("hours", "is_due"),
-    [([25], True), ([23], False), ([23, 25], False)],  # the last record is of an overtaken batch
+    [([25], True), ([23], False), ([23, 25], False)],  # 23, 25: the older record is written last
 )
 async def test_a_zone_is_listed_daily_whether_there_was_an_event_or_not(
     scene: Scene, hours: list[float], *, is_due: bool
@@ -185,7 +185,7 @@ async def test_zones_are_checked_side_by_side_and_a_fault_of_one_harms_no_other(
     def due(_clients: object, pipeline: Pipeline, *_: object, **__: object) -> list[None]:
         if pipeline == scene.pipeline:
             raise LookupError("the zone's container is gone")
-        together.wait(30)  # it returns when so many are asked for at the same time
+        together.wait(30)  # passes when this many pipelines are checked in parallel
         return [None]
 
     monkeypatch.setattr(reconciliation, "partitions_to_land", due)
@@ -205,7 +205,7 @@ async def test_every_partition_that_was_never_listed_gets_a_landing(scene: Scene
     scene.close_batch(NOW - timedelta(days=2), partition="2026-11-06", outcome="empty")
     scene.close_batch(
         NOW - timedelta(days=2), partition="2026-11-01", outcome="empty"
-    )  # old: no longer daily
+    )  # too old for the daily listing
     days = ("02", "03", "04", "06")
     assert (await scene.reconcile()).landings_started == [
         f"{scene.landing}_2026-11-{day}" for day in days
@@ -216,7 +216,7 @@ def claim(scene: Scene, *, age: timedelta = timedelta(0)) -> None:
     scene.claim(scene.request(age=age).dataset, batch_id(scene.landing, NOW))
 
 
-@pytest.mark.parametrize("days", [0, 3])  # also after the app was down for days
+@pytest.mark.parametrize("days", [0, 3])  # 3: the app was down for days
 async def test_a_claim_whose_run_never_came_to_be_gets_it_once(scene: Scene, days: float) -> None:
     age = timedelta(days=days)
     claim(scene, age=age)
@@ -249,13 +249,13 @@ async def test_a_run_whose_instance_was_purged_is_not_started_again(scene: Scene
     assert (await scene.reconcile()).runs_started == []
 
 
-async def test_an_old_claim_is_no_sign_of_a_loss(scene: Scene) -> None:
+async def test_an_old_claim_starts_no_run(scene: Scene) -> None:
     claim(scene, age=timedelta(days=31))
     assert (await scene.reconcile()).runs_started == []
 
 
 @pytest.mark.parametrize(("status", "times"), [("Completed", 1), ("Failed", 1), ("Running", 0)])
-async def test_a_run_whose_job_has_ended_is_told(scene: Scene, status: str, times: int) -> None:
+async def test_a_run_whose_job_has_ended_is_woken(scene: Scene, status: str, times: int) -> None:
     scene.add_run("Running", "running")
     scene.add_job(status)
     summary = await scene.reconcile()
@@ -276,7 +276,7 @@ async def test_a_claim_that_cannot_be_read_does_not_hide_the_others(scene: Scene
 
 
 async def test_runs_beyond_a_page_of_the_task_hub_are_looked_at(scene: Scene) -> None:
-    for number in range(250):  # ids that come first, and that there is nothing to do about
+    for number in range(250):  # their ids come first, and they need no repair
         started = NOW - timedelta(hours=2, seconds=number)
         scene.add_run("Running", "registering", run=f"aaa-{number:016x}-1", created=started)
     scene.add_run("Running", "running")
@@ -305,7 +305,7 @@ async def test_a_round_ends_in_time_and_the_longest_silent_runs_come_first(scene
     assert summary.faults == []
 
 
-async def test_messages_that_were_left_half_way_are_brought_on(
+async def test_messages_that_were_left_halfway_are_dead_lettered(
     scene: Scene, namespace: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in OF_QUEUES:
@@ -328,7 +328,7 @@ async def test_a_run_that_broke_is_closed_once(
     def die(*_: object) -> bool:
         raise KeyboardInterrupt
 
-    # The process dies after all was done and before it was recorded; then all is done again.
+    # The process dies before it records the end of the repair; the next round repeats it.
     with monkeypatch.context() as patch:
         patch.setattr(record_store, "create", die)
         with pytest.raises(KeyboardInterrupt):
@@ -350,7 +350,7 @@ async def test_a_run_that_broke_is_closed_once(
     ("state", "kind"),
     [("succeeded", "succeeded"), ("rejected", "failed"), ("retrying", "retrying")],
 )
-async def test_a_run_that_broke_before_its_end_was_told_is_told_of_once(
+async def test_a_run_that_broke_before_its_notification_is_notified_once(
     scene: Scene, namespace: Namespace, state: RunState, kind: str
 ) -> None:
     scene.add_run("Failed", state, document=RunInput(request=scene.request()).to_dict())
@@ -367,7 +367,7 @@ async def test_a_run_that_broke_before_its_end_was_told_is_told_of_once(
 @pytest.mark.parametrize(
     ("runtime_status", "state"), [("Completed", "succeeded"), (None, "failed"), ("Running", None)]
 )
-async def test_an_end_that_the_index_missed_is_made_up_for(
+async def test_an_end_that_is_missing_in_the_index_is_added(
     scene: Scene, runtime_status: str | None, state: RunState | None
 ) -> None:
     status = run_status(scene.run, "queued", NOW - timedelta(minutes=5))

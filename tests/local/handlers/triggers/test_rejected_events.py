@@ -1,4 +1,4 @@
-"""Events that cannot be understood: one alert for each cause, however many there are."""
+"""Events that cannot be parsed: one alert for each cause, for any number of events."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def handle(world: World, *bodies: str, at: datetime = NOW) -> None:
 
 
 async def alerts(world: World, namespace: Namespace, at: datetime) -> dict[str, dict[str, Any]]:
-    """The alerts of one round of reconciliation, by cause."""
+    """Reconcile once; return cause → alert."""
     vars(world.clients).setdefault("ml", Workspace())
     hub: Any = TaskHub()
     await reconcile(world.clients, {}, hub, now=at)
@@ -62,7 +62,7 @@ async def alerts(world: World, namespace: Namespace, at: datetime) -> dict[str, 
 async def test_many_events_of_one_cause_are_one_alert_and_another_cause_is_another(
     world: World, namespace: Namespace
 ) -> None:
-    for block in range(8):  # as the trigger brings them, from any number of instances
+    for block in range(8):  # one block per call of the trigger
         first = 50 * block
         await handle(world, *(an_event(first + each, "another") for each in range(50)))
     found = await alerts(world, namespace, NOW + HOUR)
@@ -72,14 +72,14 @@ async def test_many_events_of_one_cause_are_one_alert_and_another_cause_is_anoth
     assert [each["event_id"] for each in alert["examples"]] == ["event-0", "event-1", "event-2"]
     assert "'another' is not the one of connection DataStorage" in alert["examples"][0]["reason"]
 
-    # The events are kept where the alert says.
+    # The alert names the place of the events.
     subject = "/blobServices/default/containers/landing/blobs/digits/399.png"
     (entry,) = event_log.read(world.clients.records, UNREADABLE, subject, since=NOW, until=NOW)
     assert entry.event_id == "event-399"
     names = list(world.clients.records.list_blob_names(name_starts_with=alert["records"]))
     assert len(names) == 1
 
-    # The same cause goes on: no second alert within a day. Another cause is one of its own.
+    # The same cause causes no second alert within a day; other causes do.
     await handle(world, *(an_event(each, "another") for each in range(400, 410)), at=NOW + HOUR)
     await handle(world, "no event", at=NOW + HOUR)
     await handle(world, an_event(1, "another", "Microsoft.Storage.BlobTierChanged"), at=NOW + HOUR)
@@ -90,7 +90,7 @@ async def test_many_events_of_one_cause_are_one_alert_and_another_cause_is_anoth
     }
     assert await alerts(world, namespace, NOW + 3 * HOUR) == {}
 
-    # It still goes on after a day: operators are told again, of what came since.
+    # After a day, there is a second alert about the events since the first one.
     found = await alerts(world, namespace, NOW + timedelta(days=1) + HOUR)
     assert {cause: each["count"] for cause, each in found.items()} == {"other-account": 10}
     assert await alerts(world, namespace, NOW + timedelta(days=3)) == {}

@@ -19,7 +19,7 @@ RULES = Alarms(
 
 
 def facts(**changes: Any) -> PipelineFacts:
-    """A pipeline in which all is well."""
+    """Facts of a pipeline without any silence."""
     fields: dict[str, Any] = {
         "pipeline": "digits",
         "rules": RULES,
@@ -39,7 +39,7 @@ def waiting(state: RunState, minutes: float) -> WaitingRun:
     return WaitingRun(id="digits-a-1", state=state, since=NOW - timedelta(minutes=minutes))
 
 
-def test_where_all_is_well_no_alarm_is_due() -> None:
+def test_without_a_silence_no_alarm_is_due() -> None:
     assert due(facts(runs=[waiting("queued", 29)])) == []
 
 
@@ -66,7 +66,7 @@ def test_a_run_that_trains_does_not_wait() -> None:
     assert due(facts(runs=[waiting("running", 600), waiting("retrying", 600)])) == []
 
 
-def test_what_never_happened_is_missed_since_the_pipeline_is_watched() -> None:
+def test_a_silence_without_earlier_data_begins_with_the_first_round() -> None:
     never: dict[str, Any] = {
         "newest_data_at": None,
         "last_success_at": None,

@@ -18,7 +18,7 @@ from tests.unit.handlers.azure_ml_fake import make_world
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 EXPIRES = NOW + timedelta(days=30)
-# As the page on the schema has it, a blank at the end of a key and of a value included.
+# The sample of the schema's documentation, with its stray spaces in a key and in a value.
 PUBLISHED: dict[str, Any] = {
     "Id": "https://sample-kv.vault.azure.net/secrets/newsecret/ee059b2bb5bc48398a53b168c6cdcb10",
     "vaultName": "sample-kv",
@@ -50,14 +50,14 @@ def event(change: str = "SecretNearExpiry", **fields: Any) -> EventEnvelope:
     ],
 )
 @pytest.mark.parametrize("change", ["SecretNearExpiry", "SecretExpired"])
-def test_an_event_names_its_object_and_its_end(data: dict[str, Any], change: str) -> None:
+def test_an_event_names_its_object_and_its_expiry(data: dict[str, Any], change: str) -> None:
     found = parse_vault_event(event(change, data=data))
     assert (found.vault, found.kind, found.name) == ("sample-kv", "secret", "newsecret")
     assert (found.expires_at, found.changed_at) == (EXPIRES, NOW)
 
 
 @pytest.mark.parametrize("kind", ["Secret", "Key", "Certificate"])
-def test_a_new_version_has_no_end_yet(kind: str) -> None:
+def test_a_new_version_has_no_expiry_yet(kind: str) -> None:
     found = parse_vault_event(event(f"{kind}NewVersionCreated", data={**PUBLISHED, "exp": None}))
     assert (found.kind, found.expires_at) == (kind.lower(), None)
 

@@ -43,7 +43,7 @@ async def redrive(body: bytes = b"") -> Answer:
     return await ask(dead_letters.redrive, make_world().clients, body=body, now=NOW)
 
 
-async def test_redrive_tells_what_was_started(redriver: Redriver) -> None:
+async def test_redrive_returns_the_started_ids(redriver: Redriver) -> None:
     answer = await redrive(b'{"run": "digits-aa-2"}')
     assert (answer.status, answer.document) == (200, {"redriven": ["digits-aa-3"]})
     await redrive(b'{"maximum": 100}')

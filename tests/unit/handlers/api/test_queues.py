@@ -37,7 +37,7 @@ async def test_without_a_file_there_is_no_queue(tmp_path: Path) -> None:
     assert (await ask(list_queues, world.clients, query={"queue": "vision"})).status == 400
 
 
-async def test_who_holds_who_waits_and_what_was_spent(tmp_path: Path) -> None:
+async def test_queues_show_holding_and_waiting_runs_and_costs(tmp_path: Path) -> None:
     (tmp_path / "queues.yml").write_text(yaml.safe_dump(QUEUES.model_dump(mode="json")))
     world = make_world({"PIPELINES_FOLDER": str(tmp_path)})
     document = an_admission(

@@ -115,7 +115,7 @@ def test_an_end_is_never_taken_back() -> None:
     assert merge(ended, late).job_url == "https://ml/1"
 
 
-async def test_a_run_is_shown_with_its_way_and_metrics_when_its_instance_is_gone(
+async def test_a_run_is_shown_with_its_timeline_and_metrics_when_its_instance_is_gone(
     world: World,
 ) -> None:
     results = f"runs/{RUN}/results.json"
@@ -141,7 +141,7 @@ async def test_a_run_is_shown_with_its_way_and_metrics_when_its_instance_is_gone
     }
 
 
-async def test_the_instance_says_how_it_is_and_the_record_how_it_came_there() -> None:
+async def test_the_state_is_from_the_instance_and_the_timeline_from_the_record() -> None:
     world, hub = make_world(), TaskHub()
     keep(world, record(("registering", 0), ("queued", 5)))
     failure = Failure(type="QuotaExceeded", message="none left", permanent=True)
@@ -192,7 +192,7 @@ async def test_a_request_is_answered_by_its_landing() -> None:
     result = LandingResult(
         pipeline="digits", outcome="duplicate", run=RUN, dataset_version=DATASET.version
     )
-    # Some hosts give the output as text.
+    # Some hosts return the output as JSON in a string.
     hub.add(
         "request-digits-2",
         "landing",

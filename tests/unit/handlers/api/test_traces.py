@@ -77,7 +77,7 @@ def test_spans_that_are_their_own_ancestors_do_not_hang() -> None:
         ({"TRACE_QUERY_ENDPOINT": "file:///etc"}, TRACE, 503),
     ],
 )
-def test_what_cannot_be_asked_for_is_named(
+def test_a_trace_that_cannot_be_read_is_a_problem(
     settings: dict[str, str], trace: str, status: int
 ) -> None:
     found = asyncio.run(ask(get_trace, Clients(Settings(settings)), trace=trace))

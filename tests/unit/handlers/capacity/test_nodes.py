@@ -1,4 +1,4 @@
-"""A run asks for nodes, holds them, gives them back: over the records, with Azure ML in memory."""
+"""A run requests nodes, holds them and returns them; records and Azure ML are in memory."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def deploy(world: World, document: dict[str, Any]) -> None:
 
 
 class Compute:
-    """Quota and nodes, as the SDK has them."""
+    """A fake of the SDK's `compute` operations, with quota and nodes."""
 
     def __init__(self) -> None:
         self.used = {"standardNCSv3Family": 0, "lowPriorityCores": 0}
@@ -81,7 +81,7 @@ class Compute:
 
 
 class Background:
-    """A process that ends before it sends anything: messages stay in the outbox."""
+    """A background sender that sends nothing, so that messages stay in the outbox."""
 
     def submit(self, send: object) -> bool:
         return send is not None
@@ -105,7 +105,7 @@ def ask(world: World, run: str, *options: ComputeOption, **more: Any) -> Admitte
 
 
 def end(world: World, run: str, *, seconds: float | None = 1800, status: str = "Completed") -> None:
-    """The run's job has ended; it never started where `seconds` is None."""
+    """End the run's job after `seconds`; with None, the job never started."""
     world.workspace.jobs.store[(run,)] = a_job(run, status)
     ended = None if seconds is None else STARTED + timedelta(seconds=seconds)
     details = SimpleNamespace(
@@ -116,7 +116,7 @@ def end(world: World, run: str, *, seconds: float | None = 1800, status: str = "
 
 
 def keep_record(world: World, steps: tuple[RunStep, ...] = ()) -> None:
-    """The record of run a."""
+    """Write the record of run a."""
     status = RunStatus(
         id="a", pipeline="digits", attempt=1, dataset_version="v", state="running", since=STARTED
     )
@@ -240,7 +240,7 @@ def test_fewer_nodes_of_the_cluster_that_refused_more_are_another_option(world: 
     one = GPU.model_copy(update={"nodes": 1})
     assert ask(world, "a", GPU, one).option == GPU
     refusal = Refusal(cluster="gpu", nodes=2, message="no such nodes")
-    for _ in range(2):  # asking again changes nothing
+    for _ in range(2):  # the second request changes nothing
         assert ask(world, "a", GPU, one, refusals=(refusal,)).option == one
         assert [(each.run, each.nodes) for each in document(world).admitted] == [("a", 1)]
 
@@ -256,7 +256,7 @@ def test_an_option_whose_nodes_were_taken_away_too_often_is_skipped(world: World
     keep_record(world, steps)
     assert ask(world, "a", one, GPU).option == one
     end(world, "a")
-    for _ in range(2):  # the second call, after a crash, counts nothing again
+    for _ in range(2):  # the second call, as after a crash, counts no eviction twice
         return_nodes(world.clients, ReturnNodes(run="a"))
     assert [each.flavor for each in document(world).evictions] == ["spot", "spot"]
     assert ask(world, "b", one, GPU).option == GPU
@@ -323,7 +323,7 @@ def test_reconciliation_wakes_a_run_that_does_not_know_that_it_was_admitted(worl
     assert hub.raised == [("a-v-1", "wake_up")]
 
 
-def test_what_only_time_changes_is_not_written(world: World) -> None:
+def test_a_change_of_usage_alone_is_not_written(world: World) -> None:
     ask(world, "a")
     before = world.records.blobs[RECORD]
     found = load_queues(world.clients.settings.pipelines_folder)

@@ -1,4 +1,4 @@
-"""The speeds of a pipeline's last runs, as its records have them, put its options into order."""
+"""A pipeline's compute options are ranked by the recorded speeds of its last runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ended(
     pipeline: str = "digits",
     age: timedelta = timedelta(hours=1),
 ) -> None:
-    """A run that trained on four devices of that option."""
+    """Record an ended run that trained on four devices of an option."""
     at = TODAY - age
     run = f"{pipeline}-{option.cluster}-{at:%f}-{images_per_second:.0f}"
     status = RunStatus(
@@ -49,7 +49,7 @@ def ranked(world: World) -> RankedOptions:
     return rank_options(world.clients, request)
 
 
-def test_the_last_runs_say_which_option_pays(world: World) -> None:
+def test_the_last_runs_rank_the_options(world: World) -> None:
     assert ranked(world) == RankedOptions(options=(WIDE, TALL))
     ended(world, WIDE, 2000)
     ended(world, TALL, 4000, state="not_promoted")
@@ -57,7 +57,7 @@ def test_the_last_runs_say_which_option_pays(world: World) -> None:
     assert "50%" in (ranked(world).reason or "")
 
 
-def test_runs_of_another_pipeline_or_of_long_ago_and_failures_say_nothing(world: World) -> None:
+def test_runs_of_another_pipeline_old_runs_and_failures_are_ignored(world: World) -> None:
     ended(world, WIDE, 2000)
     ended(world, TALL, 4000, pipeline="other")
     ended(world, TALL, 5000, age=MEASURED_FOR + timedelta(hours=1))

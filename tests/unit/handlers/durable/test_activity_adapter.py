@@ -29,7 +29,7 @@ REQUEST = GetJob(job="digits-aa-1").to_dict()
 
 def test_contracts_go_in_and_a_tagged_outcome_comes_out() -> None:
     def look(clients: Clients, request: GetJob) -> Job:
-        """Look at a job."""
+        """Read a job."""
         assert clients is CLIENTS
         return Job(name=request.job, state="running", results_container="c")
 
@@ -38,13 +38,13 @@ def test_contracts_go_in_and_a_tagged_outcome_comes_out() -> None:
     assert parse_outcome(GetJob, json.loads(json.dumps(outcome))) == Job(
         name="digits-aa-1", state="running", results_container="c"
     )
-    assert (run.__name__, run.__doc__) == ("get_job", "Look at a job.")
-    # Azure Functions binds by the parameter's name.
+    assert (run.__name__, run.__doc__) == ("get_job", "Read a job.")
+    # Azure Functions binds by the name of the parameter.
     assert list(inspect.signature(run).parameters) == ["request_document"]
 
 
 class OfAnotherLibrary(PermanentError):
-    """A permanent error that contracts do not know by name."""
+    """A permanent error whose name the contracts do not know."""
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_everything_else_is_raised_for_the_retry_policy(
 def test_an_activity_that_hangs_fails_in_time_and_is_tried_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The thread is free again; functionTimeout would end the whole process."""
+    """Only this activity fails; the host's functionTimeout would end the whole process."""
     monkeypatch.setattr(GetJob, "LIMIT_SECONDS", 0.05)
     answer = threading.Event()
 
@@ -111,7 +111,7 @@ def test_no_activity_is_allowed_more_than_two_minutes() -> None:
 
 
 @pytest.mark.parametrize("document", [{}, {"job": 1}, {"job": "j", "more": 1}])
-def test_what_is_no_such_contract_is_no_better_when_it_is_tried_again(
+def test_an_invalid_request_is_a_permanent_failure(
     document: dict[str, Any],
 ) -> None:
     def never(_clients: Clients, _request: GetJob) -> Job:

@@ -39,12 +39,12 @@ async def test_what_a_status_says(runtime_status: str, *, live: bool, broken: bo
     assert (exists(status), is_live(status), is_broken(status)) == (True, live, broken)
 
 
-async def test_what_is_missing_neither_lives_nor_exists() -> None:
+async def test_a_missing_instance_neither_lives_nor_exists() -> None:
     for missing in (await TaskHub().get_status("a"), None):
         assert (exists(missing), is_live(missing)) == (False, False)
 
 
-async def test_who_lives_is_told_and_who_has_ended_is_not() -> None:
+async def test_a_live_instance_is_woken_and_an_ended_one_is_not() -> None:
     hub: Any = TaskHub()
     hub.add("a", "retraining")
     hub.add("b", "retraining", "Completed")
@@ -54,7 +54,7 @@ async def test_who_lives_is_told_and_who_has_ended_is_not() -> None:
     assert hub.raised == [("a", "wake_up")]
 
 
-async def test_a_word_that_does_not_reach_a_live_instance_is_a_fault() -> None:
+async def test_an_event_that_does_not_reach_a_live_instance_is_an_error() -> None:
     class Deaf(TaskHub):
         async def raise_event(self, instance: str, event: str) -> None:
             raise ConnectionError(instance, event)
@@ -97,7 +97,7 @@ async def test_instances_are_found_by_time_status_and_prefix() -> None:
     assert await find(hub, to=STARTED_AT) == ["digits-aa-1"]
 
 
-async def test_more_than_a_page_in_one_second_is_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_more_than_a_page_in_one_second_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     hub = TaskHub()
     for number in range(101):
         hub.add(f"run-{number:03}", "retraining", created=STARTED_AT)

@@ -45,7 +45,7 @@ def telemetry(exporter: InMemorySpanExporter) -> Telemetry:
 def test_a_span_is_sent_with_the_ids_and_times_that_it_was_given_each_time(
     telemetry: Telemetry, exporter: InMemorySpanExporter
 ) -> None:
-    for _ in range(2):  # as after a crash
+    for _ in range(2):  # twice, as after a crash
         telemetry.send([span(ROOT, None), span(ROOT.child("a"), ROOT, error="JobFailed")])
     telemetry.flush()
     root, child, *again = exporter.get_finished_spans()

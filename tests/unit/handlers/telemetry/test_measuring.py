@@ -26,7 +26,7 @@ Values = dict[tuple[str, ...], float]
 
 
 class DeadLetters:
-    """Service Bus, and a receiver of its three dead letters."""
+    """A Service Bus client and a receiver, with three dead letters."""
 
     fault: Exception | None = None
 
@@ -41,7 +41,7 @@ class DeadLetters:
         return range(3)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """There is nothing to close."""
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def world(reader: InMemoryMetricReader) -> World:
 
 
 def measured(world: World, reader: InMemoryMetricReader) -> Values:
-    """Each instrument with its attributes, and the value that is sent."""
+    """Measure; return (instrument, *attribute values) → the value that is sent."""
     measure(world.clients, ["digits", "signs"], now=NOW)
     data = reader.get_metrics_data()
     if data is None:
@@ -72,7 +72,7 @@ def measured(world: World, reader: InMemoryMetricReader) -> Values:
     return found
 
 
-def test_what_waits_what_is_dead_and_which_alarms_are_on_until_it_is_over(
+def test_waiting_runs_dead_letters_and_alarms_are_measured_until_they_end(
     world: World, reader: InMemoryMetricReader
 ) -> None:
     index_run(world.clients.records, run_record("queued"))
@@ -87,7 +87,7 @@ def test_what_waits_what_is_dead_and_which_alarms_are_on_until_it_is_over(
         **kinds,
         ("landfall.alarm.active", "no-data"): 1,
     }
-    # The alarm is over and the run has ended.
+    # The alarm and the run have ended.
     world.records.blobs[RECORD] = json.dumps(AlarmRecord().to_dict()).encode()
     index_run(world.clients.records, run_record("succeeded"))
     found = measured(world, reader)
@@ -109,7 +109,7 @@ def test_a_service_that_is_out_of_reach_costs_one_round(
     assert measured(world, reader)["landfall.dead_letter.count",] == 3
 
 
-def test_where_nothing_is_sent_nothing_is_asked(reader: InMemoryMetricReader) -> None:
+def test_without_telemetry_nothing_is_read(reader: InMemoryMetricReader) -> None:
     world = make_world()
     vars(world.clients).update(records=SimpleNamespace(), service_bus=SimpleNamespace())
     assert measured(world, reader) == {}

@@ -34,7 +34,7 @@ def test_a_batch_adds_how_long_it_took_to_settle() -> None:
     assert of_batch(batch_record(None)) == []
 
 
-def test_what_waits_is_as_old_as_the_one_that_waits_longest() -> None:
+def test_the_wait_age_is_that_of_the_longest_wait() -> None:
     def run(pipeline: str, state: str, seconds: int) -> dict[str, str]:
         since = (NOW - timedelta(seconds=seconds)).isoformat()
         return {"pipeline": pipeline, "state": state, "since": since}

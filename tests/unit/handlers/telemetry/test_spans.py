@@ -66,7 +66,7 @@ def test_events_that_join_a_batch_are_in_its_trace_and_linked() -> None:
     joined = accepted([event(1, UPLOAD.header), event(2)], batch.header)
     assert joined.context.trace_id == opened.context.trace_id
     assert (joined.parent, joined.links) == (batch, [UPLOAD])
-    # They come again after a crash: the span is still the one that the batch is below.
+    # After a crash, the opening event is redelivered: its span is still the parent of the batch's.
     again = accepted([event(0)], batch.header)
     assert (again.context, again.parent) == (opened.context, None)
 
@@ -196,7 +196,7 @@ def test_a_rollouts_steps_are_spans_below_it_one_after_the_other() -> None:
             steps={name: begun[name] for name in known},
         )
 
-    # Records come in the order of their names.
+    # Steps are read in the order of their names, not of their times.
     rollout, *steps = spans("live", "0", "1", "deploying", "testing")
     assert {step.parent for step in steps} == {rollout.context}
     assert len({step.context for step in steps}) == len(steps)
@@ -206,10 +206,10 @@ def test_a_rollouts_steps_are_spans_below_it_one_after_the_other() -> None:
     assert [step.attributes.get("landfall.rollout.step") for step in steps[3:]] == [1, 2]
     assert [step.ended_at for step in steps[:-1]] == [step.began_at for step in steps[1:]]
     assert steps[-1].ended_at == rollout.ended_at
-    # A guard broke in the first step: its span has the error.
+    # A guard failed in the first step: the span of the step has the error.
     _, *steps = spans("rolled_back", "0", "deploying", "testing")
     assert [step.error for step in steps] == [None, None, None, "rolled_back"]
-    # A person took it back after it was live.
+    # A person rolled the rollout back after it was live.
     back, *steps = spans("rolled_back", *names)
     assert [(step.name, step.began_at, step.error) for step in steps] == [
         ("live", begun["2"], "rolled_back")

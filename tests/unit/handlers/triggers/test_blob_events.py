@@ -53,7 +53,7 @@ def test_a_blob_event_is_parsed_with_its_etag_unquoted() -> None:
 def test_a_rename_is_an_event_of_the_new_name_and_has_no_etag_like_a_deletion(
     name: str, change: str
 ) -> None:
-    """As Spark commits in an account with a hierarchical namespace."""
+    """The event of a commit by Spark in an account with a hierarchical namespace."""
     data = {
         "api": "RenameFile",
         "sourceUrl": "https://landingaccount.dfs.core.windows.net/landing/digits/_temporary/0",
@@ -86,7 +86,7 @@ def test_an_event_that_cannot_be_trusted_is_refused(changes: dict[str, Any], wor
 
 
 @given(st.text())
-def test_a_path_that_is_let_through_has_no_way_out(path: str) -> None:
+def test_an_accepted_path_stays_in_its_folder(path: str) -> None:
     if not is_safe_path(path):
         return
     assert ".." not in path.split("/")

@@ -69,7 +69,7 @@ async def test_the_same_key_gets_the_same_answer_and_starts_nothing() -> None:
     second = await start(hub, keyed, headers={"Idempotency-Key": "key"}, message_id="m-2")
     assert first == second
     assert len(hub.started) == 1
-    other = await start(hub, message_id="m-2")  # without it, it is the message's id
+    other = await start(hub, message_id="m-2")  # the key is `webhook-id`
     assert other.document["id"] != first.document["id"]
     hub.documents[str(first.document["id"])]["runtimeStatus"] = "Completed"
     assert await start(hub, keyed) == first
@@ -77,7 +77,7 @@ async def test_the_same_key_gets_the_same_answer_and_starts_nothing() -> None:
 
 
 async def test_a_recorded_request_under_another_key_starts_nothing() -> None:
-    """The header is not signed: who records a request could put any key into it."""
+    """The header is not signed: an attacker could replay a request under another key."""
     hub = TaskHub()
     answer = await start(hub, headers={"Idempotency-Key": "another"})
     check_problem(answer, 400, "invalid-request", "not signed")

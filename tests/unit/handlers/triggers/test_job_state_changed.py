@@ -106,7 +106,7 @@ async def test_a_run_that_has_ended_and_the_job_of_another_system_are_left_alone
     assert hub.raised == []
 
 
-async def test_a_run_may_end_in_this_very_moment() -> None:
+async def test_a_run_may_end_during_the_call() -> None:
     class EndingHub(TaskHub):
         async def raise_event(self, instance: str, event: str) -> None:
             self.documents[instance]["runtimeStatus"] = "Completed"

@@ -1,4 +1,4 @@
-"""Signals of Azure ML's monitors: which pipeline they are of, and what they start."""
+"""Signals of Azure ML's monitors: finding their pipeline, and starting a landing."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_signal_is_of_the_pipeline_that_its_name_begins_with(
 
 
 @pytest.mark.parametrize("given", [None, [], {"runTags": None}, {"runTags": {"colour": "red"}}])
-def test_events_of_jobs_bring_no_signal(given: object) -> None:
+def test_job_events_contain_no_signal(given: object) -> None:
     assert parse_signal("digits-aa-1", given, PIPELINES) is None
 
 
@@ -70,7 +70,7 @@ async def test_a_signal_starts_one_landing_with_its_reason() -> None:
     )
 
 
-async def test_a_batch_that_is_under_way_is_the_answer() -> None:
+async def test_no_landing_starts_while_a_batch_is_active() -> None:
     hub: Any = TaskHub()
     hub.add("landing-digits", "landing")
     assert not await start_retraining(hub, PIPELINE, a_signal())

@@ -23,7 +23,7 @@ DOCUMENT = LandingRequest(pipeline=PIPELINE, opened_by="request", settled=True).
 
 @pytest.fixture
 def alerts(monkeypatch: pytest.MonkeyPatch) -> list[Message]:
-    """The alerts that were sent."""
+    """The list of sent alerts."""
     sent: list[Message] = []
 
     def send(_: Clients, alert: Message) -> None:

@@ -1,4 +1,4 @@
-"""The list of rollouts: newest first, as they are now or as they ended, one page at a time."""
+"""The list of rollouts: order, pages, and current or final states."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STEPS = [{"mirror": 20, "bake_minutes": 1}, {"traffic": 100, "bake_minutes": 1}]
 
 
 def request_rollout(world: World, hub: Any, pipeline: str, version: str, *, minutes: int) -> str:
-    """Have a rollout asked for, so many minutes after noon; its id."""
+    """Request a rollout, at a time in minutes after noon; return its id."""
     deploy = OnlineDeploy.model_validate(
         {"endpoint": f"{pipeline}-live", "instance_type": "Standard_DS3_v2", "steps": STEPS}
     )
@@ -78,7 +78,7 @@ def test_a_rollout_is_shown_as_it_is_now_or_as_it_ended(world: World) -> None:
     hub.add(rollout, "rollout", "Terminated", custom_status=baking.to_dict())
     (shown,) = listed(world, hub).rollouts
     assert (shown.state, shown.broken) == ("baking", True)
-    # Its instance is purged: it is shown as it ended.
+    # The instance is purged: the recorded end is shown.
     record_outcome(world.clients, rollout, "rolled_back")
     hub.documents.clear()
     (shown,) = listed(world, hub).rollouts

@@ -23,13 +23,13 @@ def test_where_keys_open_the_api_the_host_has_checked_them() -> None:
 
 
 @pytest.mark.parametrize("missing", SIGNED_IN)
-def test_who_is_not_signed_in_with_entra_may_not(missing: str) -> None:
+def test_callers_without_an_entra_sign_in_are_refused(missing: str) -> None:
     headers = {name: value for name, value in SIGNED_IN.items() if name != missing}
     assert status("GET", headers) == 401
     assert status("GET", headers | {"X-MS-CLIENT-PRINCIPAL-IDP": "github"}) == 401
 
 
-def test_headers_that_the_platform_does_not_guard_let_nobody_in() -> None:
+def test_without_app_service_authentication_headers_are_not_trusted() -> None:
     assert status("GET", SIGNED_IN, enabled="") == 503
 
 
