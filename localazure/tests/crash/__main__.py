@@ -1,9 +1,9 @@
-"""Kills the Functions host repeatedly and checks that nothing is lost: `make crash`.
+"""Kills the Functions host many times and checks that nothing is lost: `make crash`.
 
 In localazure/tests: `python -m crash [--kills N] [--seed N]`.
 
-All kills are drawn from the seed, so that a run can be repeated as far as processes are
-deterministic. The exit status is 1 if anything was lost, done twice or wrong; the state is then
+All kills depend on the seed, so a run can be repeated as far as processes are deterministic.
+The exit status is 1 if anything was lost, repeated or wrong; then the state is
 kept.
 """
 
@@ -40,7 +40,7 @@ async def campaign(kills: int, seed: int, folder: Path) -> Tally:
     async def play(number: int, share: int) -> None:
         async with at_once:
             if tally.faults:
-                return  # more state would not help to find the reason
+                return  # more rounds would not help to find the cause
             chance = random.Random(f"{seed}/{number}")
             await Round(folder / f"round-{number}", chance, share, tally, on_kill).run()
 

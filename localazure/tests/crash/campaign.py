@@ -1,4 +1,4 @@
-"""A round: one state folder, a sequence of hosts that are killed on it, and a last one."""
+"""A round: one state folder, a sequence of hosts that are killed, and a last host."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from localazure.functions.durable.store.store import Store
 from localazure.sqlite.crash_points import COMMIT_POINTS
 from localazure.sqlite.database import DatabaseUnusable
 
-# Points of the functions of `app/function_app.py`, beside those of the store.
+# Crash points in the functions of `app/function_app.py`, in addition to the store's.
 APP_POINTS: Final = ("activity:began", "activity:returned", "orchestrator", "entity")
 RANDOM: Final = "at any time"
 DRAINING: Final = "in a drain"
 KINDS: Final = (*COMMIT_POINTS, *APP_POINTS, RANDOM, RANDOM, DRAINING)
 
 DEADLINE_SECONDS: Final = 60.0
-# Half of the kills come soon after the start, while a host recovers the last one's state.
+# Half of the kills come soon after the start, while a host recovers its predecessor's state.
 _SOON_PASSES: Final = 4
 _LATE_PASSES: Final = 40
 _RANDOM_SECONDS: Final = 0.4
@@ -38,7 +38,7 @@ _DRAIN_SECONDS: Final = 0.03
 # SQLite's write-ahead log: https://www.sqlite.org/fileformat2.html#the_write_ahead_log
 _LOG_HEADER_BYTES: Final = 32
 _FRAME_BYTES: Final = 24 + 4096
-# As many frames are written back to the database (PRAGMA wal_autocheckpoint).
+# A checkpoint writes the log back after this number of frames (PRAGMA wal_autocheckpoint).
 _WRITTEN_BACK_FRAMES: Final = 1000
 
 
@@ -49,11 +49,11 @@ class Kill:
     kind: str
     passes: int = 0
     seconds: float = 0.0
-    """After the start of the process, or after SIGTERM for a kill in the drain."""
+    """Seconds after the start of the process, or after SIGTERM for a kill in the drain."""
 
 
 def draw_kills(chance: random.Random, count: int) -> list[Kill]:
-    """Equal numbers of all kinds of kills, in random order."""
+    """Draw equal numbers of all kinds of kills, in random order."""
     kinds = [KINDS[number % len(KINDS)] for number in range(count)]
     chance.shuffle(kinds)
     return [_draw(chance, kind) for kind in kinds]
@@ -76,7 +76,7 @@ class Tally:
     instances: int = 0
     activities: int = 0
     begun_again: int = 0
-    """How often an activity began again, because its end had not been recorded before the kill."""
+    """How often an activity began again, because its result was not recorded before the kill."""
     checks: int = 0
     power_losses: int = 0
     faults: list[str] = field(default_factory=list[str])
@@ -87,10 +87,10 @@ class Round:
 
     Args:
         path: a new folder.
-        chance: draws the kills.
-        kills: how many.
-        tally: counts them, and what is found.
-        on_kill: called after each one.
+        chance: the random numbers of the kills.
+        kills: the number of kills.
+        tally: counts kills and findings.
+        on_kill: called after each kill.
     """
 
     def __init__(
@@ -111,10 +111,10 @@ class Round:
         self._journal_read = 0
         self._closed_log = b""
         self._now = ""
-        """Names the kill in faults."""
+        """The name of the current kill in faults."""
 
     async def run(self) -> None:
-        """Kill hosts and check their state; then run one to the end and check all results."""
+        """Kill hosts and check their state; then let one finish all work and check all results."""
         for number, kill in enumerate(self._kills):
             self._now = f"kill {number} ({kill})"
             try:
@@ -179,10 +179,10 @@ class Round:
         self._check_power_loss(is_drained=is_drained)
 
     def _check_power_loss(self, *, is_drained: bool) -> None:
-        """Check a state after a loss of power: the disk has only the first commits."""
+        """Check the state after a power loss: the disk has only the first commits."""
         path = self._folder.database.with_name("durable.db-wal")
         log = path.read_bytes() if path.exists() else b""
-        # A log that is being written back is complete on disk: when it is full, or at the end.
+        # A log that a checkpoint writes back, when it is full or at the end, is complete on disk.
         if is_drained:
             self._closed_log = _salt(log)
         frames = _frames(log)
@@ -193,7 +193,7 @@ class Round:
             self._tally.power_losses += 1
 
     async def _run_host(self) -> None:
-        """The last host completes all work, drains, and leaves nothing pending."""
+        """Run the last host: it completes all work, drains, and leaves nothing pending."""
         host = HostProcess(self._folder)
         try:
             async with asyncio.timeout(DEADLINE_SECONDS):
@@ -242,10 +242,10 @@ class Round:
         return self._folder.path / "copy" / "durable.db"
 
     def _copy(self, cut: int | None = None) -> Store:
-        """A copy of the store, since reading it in place would recover it for the next host.
+        """Copy the store, because reading the original would recover it for the next host.
 
         Args:
-            cut: bytes of the write-ahead log to keep, None for all.
+            cut: the number of bytes of the write-ahead log to keep; None: all.
         """
         shutil.rmtree(self._copied.parent, ignore_errors=True)
         self._copied.parent.mkdir()
@@ -268,12 +268,12 @@ class Round:
 
 
 def _salt(log: bytes) -> bytes:
-    """The value that distinguishes a log from the one before it."""
+    """Return the value that distinguishes a log from its predecessor."""
     return log[16:24]
 
 
 def _frames(log: bytes) -> int:
-    """The number of valid frames of a log: those with the header's salt."""
+    """Return the number of valid frames of a log: those with the header's salt."""
     salt = _salt(log)
     count, place = 0, _LOG_HEADER_BYTES
     while len(log) >= place + _FRAME_BYTES and log[place + 8 : place + 16] == salt:

@@ -1,7 +1,7 @@
 """The client of the killed hosts: starts orchestrations, sends their events, counts results.
 
 It notices a kill only as a request without a response. The effect of a request with a response must
-be kept. A request without one may have had its effect; it is repeated if that is safe.
+be kept. A request without a response may have had an effect; it is repeated if that is safe.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ POLL_SECONDS: Final = 0.02
 _API: Final = "/runtime/webhooks/durabletask"
 _KEY: Final = {"code": KEYS.system}
 _LIVE: Final = "Pending,Running,Suspended"
-# While fewer than this are running, more are started, so that every kill hits work.
+# More instances are started while fewer than this run, so that each kill hits running work.
 MIN_UNDER_WAY: Final = len(SCENARIOS)
 
 
 class Refused(Exception):
-    """The host gave a wrong response."""
+    """The host's response is wrong."""
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Started:
 
     @property
     def is_served(self) -> bool:
-        """Whether the client has nothing more to do for it."""
+        """Whether the client has completed all steps of this orchestration."""
         return self.is_answered and self.steps_done == len(self.scenario.steps)
 
 
@@ -49,22 +49,22 @@ class Client:
     """One client of a sequence of hosts.
 
     Args:
-        prefix: of its instances' numbers, where other clients use the same task hub.
+        prefix: prefix of instance numbers, if other clients use the same task hub.
     """
 
     def __init__(self, prefix: str = "") -> None:
         self._prefix = prefix
         self.is_enough = False
-        """Set it to have `use` return, with no request under way."""
+        """Set this to make `use` return without open requests."""
         self.started: list[Started] = []
         self.signals_sent = 0
         self.signals_answered = 0
 
     async def use(self, base_url: str) -> None:
-        """Send work to the host until it stops responding, or it is enough.
+        """Send work to the host until it stops responding or `is_enough` is set.
 
         Raises:
-            Refused: it gave a wrong response.
+            Refused: the host's response is wrong.
         """
         try:
             async with aiohttp.ClientSession(base_url) as http:
@@ -78,7 +78,7 @@ class Client:
             return
 
     async def finish(self, base_url: str) -> None:
-        """Wait for the end of everything; start nothing new."""
+        """Complete all orchestrations without starting new ones."""
         async with aiohttp.ClientSession(base_url) as http:
             await self._take_up(http)
             while not all(one.is_served for one in self.started) or await self._under_way(http):
@@ -86,7 +86,7 @@ class Client:
                 await asyncio.sleep(POLL_SECONDS)
 
     async def _take_up(self, http: aiohttp.ClientSession) -> None:
-        """Repeat requests without a response, unless they had their effect."""
+        """Repeat start requests that had neither a response nor an effect."""
         for one in self.started:
             if not one.is_answered:
                 async with http.get(f"{_API}/instances/{one.instance_id}", params=_KEY) as reply:
@@ -127,7 +127,7 @@ class Client:
         return [take_next(one) for one in self.started if one.is_answered and not one.is_served]
 
     async def _mend(self, http: aiohttp.ClientSession, instance: str) -> bool:
-        """Rewind an instance if it has failed; whether it has completed."""
+        """Rewind an instance if it has failed; return whether it has completed."""
         async with http.get(_API + instance, params=_KEY) as reply:
             status = (await reply.json())["runtimeStatus"]
         if status == "Failed":
@@ -135,7 +135,7 @@ class Client:
         return status == "Completed"
 
     async def _signal(self, http: aiohttp.ClientSession) -> None:
-        self.signals_sent += 1  # the SDK, too, sends JSON within a JSON string
+        self.signals_sent += 1  # JSON within a JSON string, like the SDK
         await _post(http, "/entities/counter/client", "1", {202}, op="add")
         self.signals_answered += 1
 
@@ -151,12 +151,12 @@ async def _post(
     async with http.post(_API + path, params={**_KEY, **query}, json=body) as reply:
         if reply.status not in good and reply.status != 503:
             raise Refused(f"{path} was answered {reply.status}: {await reply.text()}")
-        if reply.status == 503:  # it is draining, and does not process this
+        if reply.status == 503:  # a draining host does not process this
             raise aiohttp.ServerDisconnectedError
 
 
 def final_faults(store: Store, clients: Sequence[Client]) -> list[str]:
-    """What is wrong with a store once everything that its clients started should have ended."""
+    """Return the faults of a store whose clients' orchestrations should all have ended."""
     found = inspect(store)
     started = [one for client in clients for one in client.started]
     expected = {one.instance_id: (one.scenario.status, one.scenario.output) for one in started}
@@ -176,6 +176,6 @@ def final_faults(store: Store, clients: Sequence[Client]) -> list[str]:
 
 
 async def status_of(http: aiohttp.ClientSession, method: str, path: str) -> int:
-    """The status of a request without a body."""
+    """Send a request without a body; return the status."""
     async with http.request(method, f"{_API}/{path}", params=_KEY) as reply:
         return reply.status

@@ -1,7 +1,7 @@
-"""One run of the Functions host, in a process of its own that may be killed at any time.
+"""One run of the Functions host, in a process that may be killed at any time.
 
-The process is forked from a server that has imported everything, so that it starts in milliseconds.
-It runs the whole host, from the HTTP server to SQLite.
+The process is forked from a server with all imports, so it starts in milliseconds. It runs the
+whole host, from the HTTP server to SQLite.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _processes.set_forkserver_preload([__name__, "localazure.functions.triggers.dura
 
 
 class Folder:
-    """A new folder with the host's state and what the functions write.
+    """A new folder with the host's state and the functions' files.
 
     Attributes:
         state: the host's state folder.
         database: the engine's store.
-        journal: of the activities.
-        marks: files of the activities that fail the first time.
-        release: a file that lets the activity `held` return.
+        journal: the activities' journal.
+        marks: the folder for marks of activities that fail the first time.
+        release: the file that lets the activity `held` return.
         log: the output of all runs.
     """
 
@@ -59,10 +59,10 @@ class HostProcess:
     """A host from its start to its end.
 
     Args:
-        folder: not used by another host.
-        label: the crash point at which it ends itself; None for no such point.
-        passes: the number of passes of the point at which it ends.
-        settings: app settings besides the folder's.
+        folder: the host's folder.
+        label: the crash point at which the host ends itself; None: none.
+        passes: the number of passes of the crash point until then.
+        settings: app settings in addition to the folder's.
     """
 
     def __init__(
@@ -88,36 +88,36 @@ class HostProcess:
 
     @property
     def base_url(self) -> str:
-        """Its address."""
+        """The host's URL."""
         return f"http://{LOOPBACK}:{self._port}"
 
     async def ready(self) -> bool:
-        """Wait until it is ready; False if it died before."""
+        """Wait until the host is ready. Returns False if it died before."""
         try:
             return await asyncio.to_thread(self._ready.recv_bytes) == b"ready"
         except EOFError:
             return False
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
         self._process.kill()
 
     def send(self, signum: signal.Signals) -> None:
-        """Another signal."""
+        """Send a signal."""
         assert self._process.pid is not None
         os.kill(self._process.pid, signum)
 
     @property
     def is_stopped(self) -> bool:
-        """Whether SIGSTOP has taken effect: on a busy machine that takes a while."""
+        """Whether SIGSTOP has taken effect, which takes some time on a busy machine."""
         return psutil.Process(self._process.pid).status() == psutil.STATUS_STOPPED
 
     def end(self) -> None:
-        """SIGTERM: it drains."""
+        """Send SIGTERM, so that the host drains."""
         self._process.terminate()
 
     async def wait(self) -> int:
-        """Wait for its end; the exit status, negative for a signal."""
+        """Wait for the host's end; return the exit status, negative for a signal."""
         await asyncio.to_thread(self._process.join)
         code = self._process.exitcode
         assert code is not None
@@ -144,7 +144,7 @@ async def _serve(state: Path, port: int, settings: dict[str, str], ready: Connec
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
-    # The other end is closed only by the death of the process that holds it.
+    # The other end closes only when the process that holds it dies.
     loop.add_reader(ready.fileno(), os._exit, 1)
     async with run_app(APP, port=port, state=state, keys=KEYS, app_settings=settings):
         ready.send_bytes(b"ready")

@@ -1,6 +1,6 @@
 """The invariants of a task hub's store after a kill, and at the end of a round.
 
-Reads a store without a writer. Each fault is a sentence.
+They read a store that no process writes. Each fault is a sentence.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from localazure.functions.durable.engine.history import Event, EventType
 from localazure.functions.durable.engine.instance import FINISHED, Instance, Status
 from localazure.functions.durable.store.store import Store
 
-# The event that ends a step, and the kinds of steps that it can end.
+# Events that end steps, with the kinds of steps that they can end.
 _ENDS: Final = {
     EventType.TASK_COMPLETED: EventType.TASK_SCHEDULED,
     EventType.TASK_FAILED: EventType.TASK_SCHEDULED,
@@ -32,9 +32,9 @@ class Snapshot:
 
     Attributes:
         faults: violations of the invariants.
-        ended: labels of activities whose success is recorded: they must never begin again.
-        instances: all of them, by id.
-        is_idle: no work is running and no message waits.
+        ended: labels of activities whose success is recorded; they must never begin again.
+        instances: all instances by id.
+        is_idle: whether no work runs and no message waits.
     """
 
     faults: list[str] = field(default_factory=list[str])
@@ -45,7 +45,7 @@ class Snapshot:
 
 @dataclass(frozen=True, kw_only=True)
 class UnderWay:
-    """The records of one execution besides its history."""
+    """The records of one execution, except for its history."""
 
     inbox: list[Event]
     activities: set[int]
@@ -53,7 +53,7 @@ class UnderWay:
     children: set[int]
     """Event ids of sub-orchestrations that have not finished."""
     asked: Counter[str]
-    """Request ids that wait for an entity."""
+    """Ids of requests that wait for an entity."""
 
 
 def inspect(store: Store) -> Snapshot:
@@ -143,7 +143,7 @@ def faults_of(instance: Instance, events: list[Event], under_way: UnderWay) -> l
 
 
 def _open_faults(number: int, step: Event, ends: int, under_way: UnderWay) -> list[str]:
-    """A step that has not ended has a pending record; one that has ended has none."""
+    """Check that each open step has a pending record, and that steps that have ended have none."""
     where = {
         EventType.TASK_SCHEDULED: under_way.activities,
         EventType.SUB_ORCHESTRATION_INSTANCE_CREATED: under_way.children,
@@ -157,7 +157,7 @@ def _open_faults(number: int, step: Event, ends: int, under_way: UnderWay) -> li
 def _answer_faults(
     steps: Iterable[Event], events: list[Event], under_way: UnderWay
 ) -> Iterable[str]:
-    """A call of an entity has one record: the entity's inbox, the answer, or the history."""
+    """Check that each call of an entity has one record: a request, a response, or history."""
     answers = Counter(
         event["Name"]
         for event in [*events, *under_way.inbox]
@@ -190,7 +190,7 @@ def _order_faults(instance: Instance, events: list[Event]) -> Iterable[str]:
 
 
 def labels_of_ended(events: Iterable[Event], inbox: Iterable[Event]) -> set[str]:
-    """Labels of the activities that have succeeded; those without one are not in the journal."""
+    """Return the labels of successful activities. Activities without labels write no journal."""
     scheduled = {
         event["EventId"]: event
         for event in events
@@ -205,7 +205,7 @@ def labels_of_ended(events: Iterable[Event], inbox: Iterable[Event]) -> set[str]
 
 
 def begun_after_their_end(lines: Iterable[str], ended: set[str]) -> list[str]:
-    """The labels among these that began (again) according to the journal's `lines`."""
+    """Return which of these labels began (again) according to the journal's `lines`."""
     begun = Counter(line.removeprefix("began ") for line in lines if line.startswith("began "))
     return sorted(begun.keys() & ended)
 
@@ -213,7 +213,7 @@ def begun_after_their_end(lines: Iterable[str], ended: set[str]) -> list[str]:
 def wrong_results(
     instances: Mapping[str, Instance], expected: Mapping[str, tuple[str, Any]]
 ) -> list[str]:
-    """Instances that are missing, or ended with another status or output than expected."""
+    """Return faults of instances that are missing or ended with an unexpected status or output."""
     faults: list[str] = []
     for instance_id, wanted in expected.items():
         instance = instances.get(instance_id)

@@ -11,11 +11,11 @@ class Scenario:
     """An orchestration of `app/function_app.py`.
 
     Attributes:
-        output: its result; what it throws away is None.
-        steps: what its client does, in order: an operation, or the name of an event to raise.
-            MEND rewinds it as often as it fails, until it has completed.
-        shared_additions: how often it adds 1 to the entity `@counter@all`.
-        status: in which it ends.
+        output: the expected output.
+        steps: the client's steps, in order: operations, or names of events to raise.
+            MEND rewinds the instance each time it fails, until it has completed.
+        shared_additions: how often the instance adds 1 to the entity `@counter@all`.
+        status: the expected final status.
     """
 
     output: Any
@@ -28,7 +28,7 @@ MEND: Final = "rewind"
 OPERATIONS: Final = frozenset({"suspend", "resume", "terminate"})
 PAYLOAD: Final = {"by": "client"}
 
-# The SDK hands an event's payload to the orchestrator as what it is in JSON text.
+# The SDK passes the parsed JSON of an event's payload to the orchestrator.
 SCENARIOS: Final[dict[str, Scenario]] = {
     "chain": Scenario(5),
     "fan_out": Scenario([[1, 2, 3, 4, 5, 6, 7, 8], 37]),

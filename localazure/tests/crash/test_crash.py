@@ -55,7 +55,7 @@ async def test_a_drain_waits_for_activities_and_records_their_end(tmp_path: Path
         second = HostProcess(folder)
         assert await second.ready()
         async with aiohttp.ClientSession(second.base_url) as http:
-            while await status_of(http, "GET", "instances/p") != 200:  # 202: it still runs
+            while await status_of(http, "GET", "instances/p") != 200:  # 202: still running
                 await asyncio.sleep(0.01)
         second.end()
         assert await second.wait() == 0

@@ -1,4 +1,4 @@
-"""The crash test detects faults: each kind is planted in a store."""
+"""The crash test detects each kind of fault in a store."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LIVE = dataclasses.replace(Instance.created(EXECUTION), status=Status.RUNNING, s
 STARTED = episode.begin(EXECUTION, AT, started=False, messages=[])
 WORK = json.dumps({"label": "i/0/0", "number": 0})
 ASKED = json.dumps({"op": "add", "signal": False, "id": "request"})
-# A running instance with a step of each sort that has not ended.
+# A running instance with an open step of each kind.
 EVENTS: list[Event] = [
     *STARTED,
     history.task_scheduled(AT, 0, name="step", input_json=WORK),

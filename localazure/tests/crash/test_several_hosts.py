@@ -1,4 +1,4 @@
-"""Two host processes on one task hub: one is killed, one is stopped beyond its leases."""
+"""Two host processes on one task hub: one is killed, or stopped until its leases expire."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEADLINE_SECONDS: Final = 120.0
 
 
 class Hub:
-    """Two hosts on a new task hub, each with a client and a journal of its own."""
+    """Two hosts on a new task hub, each with its own client and journal."""
 
     def __init__(self, path: Path) -> None:
         self.folder = Folder(path)
@@ -44,11 +44,11 @@ class Hub:
             return connection.execute(query).fetchall()
 
     def owners(self) -> Counter[str]:
-        """How many partitions each host owns."""
+        """The number of partitions that each host owns."""
         return Counter(owner for (owner,) in self.rows("SELECT owner FROM leases"))
 
     def under_way(self) -> list[list[tuple[Any, ...]]]:
-        """Everything that has not ended yet."""
+        """All rows of instances, messages, activities and timers that have not ended."""
         live = "status NOT IN ('Completed', 'Failed', 'Terminated')"
         return [
             self.rows(f"SELECT instance_id, status, started FROM instances WHERE {live}"),  # noqa: S608 - of two constants
@@ -58,7 +58,7 @@ class Hub:
         ]
 
     async def stop(self, number: int) -> None:
-        """SIGSTOP a host, but not within a transaction: SQLite's lock would be held by it."""
+        """Send SIGSTOP to a host outside transactions, in which it would hold SQLite's lock."""
         host = self.hosts[number]
         while True:
             host.send(signal.SIGSTOP)
@@ -75,11 +75,11 @@ class Hub:
                     return
 
     async def until_shared(self) -> None:
-        """Until each host has two partitions."""
+        """Wait until each host has two partitions."""
         await until(lambda: sorted(self.owners().values()) == [2, 2])
 
     async def use(self) -> list[asyncio.Task[None]]:
-        """Put each client to work on its host, until both have started something of each kind."""
+        """Let each client use its host; wait until both have started all kinds of instances."""
         uses = [
             asyncio.create_task(client.use(host.base_url))
             for client, host in zip(self.clients, self.hosts, strict=True)
@@ -88,14 +88,14 @@ class Hub:
         return uses
 
     async def finish_and_check(self, hosts: Sequence[HostProcess]) -> None:
-        """Each client has its work ended by a host; all results are right, and nothing is left."""
+        """Let hosts finish the clients' work; check all results, and that nothing is left."""
         await asyncio.gather(
             *(
                 client.finish(host.base_url)
                 for client, host in zip(self.clients, hosts, strict=True)
             )
         )
-        # Signals to entities are awaited by no instance.
+        # No instance waits for signals to entities.
         await until(lambda: not any(self.under_way()))
         for host in self.hosts:
             host.end()
@@ -123,7 +123,7 @@ async def hub(tmp_path: Path) -> AsyncGenerator[Hub]:
 
 @contextlib.asynccontextmanager
 async def in_time(hub: Hub) -> AsyncGenerator[None]:
-    """Both hosts with their share of the partitions; what is under way is shown at the deadline."""
+    """Wait for both hosts and their partitions; after the deadline, show the unfinished work."""
     try:
         async with asyncio.timeout(DEADLINE_SECONDS):
             for host in hub.hosts:
@@ -137,10 +137,10 @@ async def in_time(hub: Hub) -> AsyncGenerator[None]:
 async def test_a_killed_host_loses_nothing(hub: Hub) -> None:
     async with in_time(hub):
         uses = await hub.use()
-        await until(lambda: min(hub.began(0), hub.began(1)) >= 10)  # activities are spread
+        await until(lambda: min(hub.began(0), hub.began(1)) >= 10)  # both hosts run activities
         hub.hosts[0].kill()
-        await uses[0]  # it got no answer
-        # The work of both ends on the host that is left, that under way on the killed one included.
+        await uses[0]  # a request had no response
+        # The remaining host finishes the work of both, including that of the killed host.
         hub.clients[1].is_enough = True
         await uses[1]
         await hub.finish_and_check([hub.hosts[1]] * 2)
@@ -153,15 +153,15 @@ async def test_a_host_stopped_beyond_its_leases_is_fenced(hub: Hub) -> None:
         await hub.stop(0)
         await until(lambda: len(hub.owners()) == 1)
         stalled = hub.began(0)
-        # The other one works. Its client may start nothing new: enough may wait for the stopped
-        # one's.
+        # The other host works. Its client may start nothing, if enough instances wait for the
+        # stopped host.
         async with aiohttp.ClientSession(hub.hosts[1].base_url) as http:
             assert await status_of(http, "POST", "orchestrators/chain/meanwhile") == 202
-            while await status_of(http, "GET", "instances/meanwhile") != 200:  # 202: it still runs
+            while await status_of(http, "GET", "instances/meanwhile") != 200:  # 202: still running
                 await asyncio.sleep(0.02)
         hub.hosts[0].send(signal.SIGCONT)
         await hub.until_shared()
-        await until(lambda: hub.began(0) > stalled)  # it works again
+        await until(lambda: hub.began(0) > stalled)  # the host works again
         for client in hub.clients:
             client.is_enough = True
         await asyncio.gather(*uses)

@@ -1,4 +1,4 @@
-"""The one way in which tests start, kill, end and restart processes."""
+"""Starts, kills, stops and restarts processes for tests."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ END_SECONDS = 60.0
 
 @contextlib.contextmanager
 def _interruptible() -> Generator[None]:
-    """Processes that are started inside can be interrupted by SIGINT.
+    """Let SIGINT interrupt the processes that are started inside.
 
-    A shell without job control starts background processes with SIGINT ignored, and their children
-    inherit that (POSIX, Shell Command Language, 2.11).
+    A shell without job control makes background processes ignore SIGINT, and their children inherit
+    this (POSIX, Shell Command Language, 2.11).
     """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -32,13 +32,13 @@ def _interruptible() -> Generator[None]:
 
 
 class ChildProcess:
-    """A process with its output in a log file. As a context manager it leaves nothing running.
+    """A process with its output in a log file. As a context manager, it kills the process at exit.
 
     Args:
         command: the program and its arguments.
-        log: output is appended to it.
+        log: the file to which output is appended.
         folder: the working directory.
-        variables: of the environment, besides those of this process.
+        variables: environment variables to add to those of this process.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class ChildProcess:
         self._log_start_bytes = 0
 
     def start(self) -> None:
-        """Start it, again if it has ended. Its stdin is open until it is ended."""
+        """Start or restart the process. Its stdin stays open until `end`."""
         self._start({})
 
     def _start(self, variables: Mapping[str, str], pass_fds: Sequence[int] = ()) -> None:
@@ -90,11 +90,11 @@ class ChildProcess:
 
     @property
     def output(self) -> str:
-        """Its output since the last start."""
+        """The output since the last start."""
         return self.log.read_bytes()[self._log_start_bytes :].decode(errors="replace")
 
     def wait_for_output(self, text: str, seconds: float) -> None:
-        """Wait until its output has a text."""
+        """Wait until the output contains a text."""
 
         def has_text() -> bool:
             found = text in self.output
@@ -104,22 +104,22 @@ class ChildProcess:
         until(has_text, seconds, f"{text!r} in {self.log}")
 
     def send_signal(self, signum: signal.Signals) -> None:
-        """Send a signal, and do not wait."""
+        """Send a signal without waiting."""
         self.process.send_signal(signum)
 
     def kill(self) -> None:
-        """kill -9, and do not wait."""
+        """Send SIGKILL without waiting."""
         self.process.kill()
 
     def wait(self, seconds: float = END_SECONDS) -> int:
-        """Wait for its end; the exit status, negative for a signal."""
+        """Wait for the process's end; return the exit status, negative for a signal."""
         status = self.process.wait(seconds)
         assert self.process.stdin is not None
         self.process.stdin.close()
         return status
 
     def end(self, signum: signal.Signals = signal.SIGTERM) -> int:
-        """End it by a signal, unless it has ended, and wait; the exit status."""
+        """End the process with a signal, if it runs, and wait; return the exit status."""
         self.send_signal(signum)
         return self.wait()
 

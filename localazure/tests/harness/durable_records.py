@@ -10,7 +10,7 @@ from localazure.functions.durable.engine.instance import Execution
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 AT = "2026-01-01T00:00:00.000000Z"
-"""The same, as histories have it."""
+"""`NOW` in the format of histories."""
 
 _EXECUTION = Execution(
     instance_id="i",
@@ -23,5 +23,5 @@ _EXECUTION = Execution(
 
 
 def an_execution(**changes: Any) -> Execution:
-    """An execution of an orchestration without an input."""
+    """Return an execution of an orchestration without input."""
     return replace(_EXECUTION, **changes)

@@ -1,4 +1,4 @@
-"""A running workspace for tests: parts as processes, an SDK client, a topic."""
+"""A running workspace for tests: parts as processes, SDK clients, a topic."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ AZURE_ML = {
 
 @dataclass
 class EventGridTopic:
-    """The publish endpoint of a topic; it keeps the published events."""
+    """The publish endpoint of a topic, which keeps the published events."""
 
     port: int
     events: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
@@ -74,11 +74,11 @@ class EventGridTopic:
 
 @dataclass
 class Local:
-    """Everything that a test needs."""
+    """The parts and clients that a test uses."""
 
     environment: Environment
     ml: Any
-    """The MLClient; its entities are typed as wide unions, which say little here."""
+    """The MLClient, untyped because its entities have wide unions as types."""
     blobs: BlobServiceClient
     workspace: PartProcess
     storage: PartProcess
@@ -91,12 +91,12 @@ class Local:
         self.ml.compute.begin_create_or_update(cluster).result()
 
     def submit(self, name: str, text: str, **fields: Any) -> None:
-        """A command job."""
+        """Submit a command job."""
         job = command(name=name, command=text, environment=ENVIRONMENT, **fields)
         assert self.ml.jobs.create_or_update(job).name == name
 
     def submit_document(self, document: dict[str, Any]) -> None:
-        """A job as a YAML file has it."""
+        """Submit the job of a YAML document."""
         job: Any = load_job(io.StringIO(yaml.safe_dump(document)), relative_origin=__file__)
         assert self.ml.jobs.create_or_update(job).name == document["name"]
 
@@ -106,7 +106,7 @@ class Local:
         self.wait_for(name, "Canceled")
 
     def children(self, name: str) -> dict[str, str]:
-        """Name and status of each child of a job."""
+        """Return the names and statuses of a job's children."""
         return {job.name: job.status for job in self.ml.jobs.list(parent_job_name=name)}
 
     def read_blob(self, container: str, path: str) -> bytes:
@@ -117,7 +117,7 @@ class Local:
         return sorted(blob.name.removeprefix(prefix) for blob in found)
 
     def status(self, job: str) -> str:
-        """As the workspace has it: tests ask often, and the SDK takes long for an answer."""
+        """Read a job's status over HTTP, which is faster than the SDK."""
         answer = self.ask_arm("GET", f"jobs/{job}?api-version=2024-10-01")
         answer.raise_for_status()
         return answer.json()["properties"]["status"]
@@ -132,13 +132,13 @@ class Local:
         return until(reached, what=f"status of {job} among {statuses}")
 
     def ask(self, method: str, path: str) -> requests.Response:
-        """A request that the SDK has no call for."""
+        """Send a request for which the SDK has no method."""
         headers = {"Authorization": f"Bearer {self.token}"}
         url = self.environment.azure_ml_url + path
         return self.http.request(method, url, headers=headers, timeout=10)
 
     def ask_arm(self, method: str, path: str) -> requests.Response:
-        """The same below the workspace's id."""
+        """Send a request to a path below the workspace's id."""
         return self.ask(method, f"{workspace_id(self.environment)}/{path}")
 
     @cached_property
@@ -153,7 +153,7 @@ class Local:
         return "\n".join(self.read_blob("azureml", folder + name).decode() for name in names)
 
 
-# As MLflow describes it, the format's own form of a model: no MLflow is needed to write one.
+# A model in MLflow's file format, written without MLflow.
 # https://mlflow.org/docs/latest/api_reference/python_api/mlflow.pyfunc.html#filesystem-format
 _MLFLOW_MODEL = """
 flavors:
@@ -178,7 +178,7 @@ def write_mlflow_model(folder: Path) -> None:
 
 @contextmanager
 def fault(local: Local, **rule: object) -> Generator[None]:
-    """A rule of faults, of the workspace if it names no other part, in force meanwhile."""
+    """Apply a rule of faults while the context lasts, by default to the workspace."""
     state = local.environment.state
     rules = [{"part": "machinelearning", **rule}]
     put_in_force(state, Plan.model_validate({"seed": uuid.uuid4().int, "rules": rules}))

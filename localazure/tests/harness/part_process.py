@@ -1,4 +1,4 @@
-"""Parts of localazure as processes of their own, started as the supervisor starts them."""
+"""Parts of localazure as processes, started like by the supervisor."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class PartProcess(ChildProcess):
         self._ready = -1
 
     def start(self) -> None:
-        """Start it, and wait until it is ready."""
+        """Start the part, and wait until it is ready."""
         self.launch()
         self.wait_until_ready()
 
     def launch(self) -> None:
-        """Start it, and do not wait."""
+        """Start the part without waiting."""
         self._ready, announce = os.pipe()
         self._start({READY_FD_VARIABLE: str(announce)}, [announce])
         os.close(announce)
@@ -40,12 +40,12 @@ class PartProcess(ChildProcess):
 
 @contextmanager
 def running_parts(state: Path, *names: str) -> Generator[None]:
-    """Run parts that start and end side by side."""
+    """Run parts that start and stop in parallel."""
     parts = [PartProcess(name, state) for name in names]
     with ExitStack() as stack:
         for part in parts:
             part.launch()
-            stack.push(part)  # its end waits for it
+            stack.push(part)  # ExitStack waits for it at the end
         for part in parts:
             part.wait_until_ready()
         yield

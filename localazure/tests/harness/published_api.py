@@ -1,12 +1,12 @@
-"""Checks requests and answers against the OpenAPI (Swagger 2.0) that Microsoft publishes.
+"""Checks requests and responses against Microsoft's published OpenAPI (Swagger 2.0) documents.
 
-The documents are those of github.com/Azure/azure-rest-api-specs, in a folder of their own: the
-variable `AZURE_REST_API_SPECS` names it. An API version that is not there is checked against the
-newest one that has the operation.
+The documents are in a clone of github.com/Azure/azure-rest-api-specs; the environment variable
+`AZURE_REST_API_SPECS` is its path. A request of an API version that is missing there is checked
+against the newest version that has the operation.
 
-JSON Schema has no discriminators: a reference to a type with one becomes that type and, by the
-discriminator's value, the derived type. A null counts as absent, as it does for the SDKs. Fields
-that a type does not have are not reported: types that others extend are closed, too.
+JSON Schema has no discriminators: a reference to a type with a discriminator becomes this type and,
+by the discriminator's value, the derived type. Null is equivalent to a missing field, as in the
+SDKs. Unknown fields are not reported, because even base types of other types are closed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SPECIFICATIONS_VARIABLE = "AZURE_REST_API_SPECS"
 _PROVIDER = (
     "specification/machinelearningservices/resource-manager/Microsoft.MachineLearningServices"
 )
-# Not what is only local (`/admin`), nor other APIs at the same port (`/history`, metrics).
+# Without local requests (`/admin`) and other APIs at the same port (`/history`, metrics).
 _RECORDED = re.compile(
     r"^https://[^/]+/subscriptions/(?!.*OperationsStatus)[^?]*/Microsoft\.MachineLearningServices/"
     r"(?![^?]*/Microsoft\.Insights/)",
@@ -40,7 +40,7 @@ _RECORDED = re.compile(
 )
 _DERIVED = ".ByDiscriminator"
 
-# Side and field → why it may differ. localazure/docs/machine-learning.md has the same list.
+# Accepted differences: side and field → reason. Also in localazure/docs/machine-learning.md.
 ACCEPTED = {
     ("request", "properties.objective.goal"): "the SDK sends it in lower case",
     ("request", "properties.trigger.frequency"): "the SDK sends it in lower case",
@@ -52,7 +52,7 @@ ACCEPTED = {
 
 @dataclass(frozen=True)
 class Exchange:
-    """One request to ARM and its answer; a body that is not JSON is None."""
+    """One request to ARM and its response; None for a body that is not JSON."""
 
     method: str
     url: str
@@ -63,7 +63,7 @@ class Exchange:
 
 @contextmanager
 def recorded(exchanges: list[Exchange]) -> Generator[None]:
-    """Append what this process sends to Azure ML's part of ARM, while the context lasts."""
+    """Record this process's requests to Azure ML's part of ARM while the context lasts."""
     send = requests.Session.send
 
     def record(
@@ -98,19 +98,19 @@ class Operation:
     method: str
     path: re.Pattern[str]
     uri: str
-    """Of its document, with the JSON pointer to the operation."""
+    """The URI of its document, with the JSON pointer to the operation."""
     definition: dict[str, Any]
 
 
 @dataclass
 class PublishedApi:
-    """The documents below a folder."""
+    """The OpenAPI documents below a folder."""
 
     folder: Path
     _documents: dict[str, Resource[Any]] = field(default_factory=dict[str, Resource[Any]])
 
     def deviations(self, exchange: Exchange) -> Iterator[str]:
-        """Each difference from the specification: operation, path, field and the difference."""
+        """Yield the differences from the specification, with operation, path and field."""
         parts = urlsplit(exchange.url)
         version = parse_qs(parts.query).get("api-version", [""])[0]
         operation = self._find(exchange.method, parts.path, version)
@@ -142,7 +142,7 @@ class PublishedApi:
                 yield f"{where}: {side}: {name or 'body'}: {error.message[:300]}"
 
     def _find(self, method: str, path: str, version: str) -> Operation | None:
-        """The operation of that version, else of the newest one that has it."""
+        """Return the operation in this version, else in the newest version that has it."""
         found = [
             (each == version, each, operation)
             for each, operations in self._operations.items()
@@ -153,7 +153,7 @@ class PublishedApi:
 
     @cached_property
     def _operations(self) -> dict[str, list[Operation]]:
-        """API version → its operations."""
+        """Operations by API version."""
         operations: dict[str, list[Operation]] = {}
         for document in (self.folder / _PROVIDER).glob("*/20*/*.json"):
             for path, methods in json.loads(document.read_text()).get("paths", {}).items():
@@ -172,7 +172,7 @@ class PublishedApi:
         return operations
 
     def _document(self, uri: str) -> Resource[Any]:
-        """A document in which references to a type reach the types that are derived from it."""
+        """Return a document in which references to a type include its derived types."""
         if uri not in self._documents:
             contents: Any = json.loads(Path(unquote(urlsplit(uri).path)).read_text())
             definitions: dict[str, Any] = contents.get("definitions") or {}
@@ -191,7 +191,7 @@ class PublishedApi:
 
 
 def _any_of_derived(base: str, definitions: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a base type and, by the discriminator's value, of the derived types."""
+    """Return the schema of a base type and, by the discriminator's value, of the derived types."""
     discriminator = definitions[base]["discriminator"]
     reference = {"$ref": f"#/definitions/{base}"}
     branches = [
@@ -211,7 +211,7 @@ def _any_of_derived(base: str, definitions: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_derived(schema: Any, bases: set[str]) -> Any:
-    """The schema; references to a base type reach the types that are derived from it."""
+    """Return the schema; references to a type include its derived types."""
     if isinstance(schema, list):
         return [_with_derived(each, bases) for each in cast("list[Any]", schema)]
     if not isinstance(schema, dict):

@@ -1,7 +1,7 @@
-"""Random orchestrations: a small grammar of steps, functions that run them, expected results.
+"""Random orchestrations: a grammar of steps, functions that run them, and expected results.
 
-The reference model is a plain recursive function without a history. A plan is a list
-of steps; a step is its kind and its values, all JSON: a plan is an orchestration's input.
+The reference model is a recursive function without a history. A plan is a list of steps, which is
+the input of an orchestration. A step is a kind and values, all JSON.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RETRY = df.RetryOptions(1, ATTEMPTS)
 DAY = timedelta(days=1)
 NUMBERS = st.integers(0, 9)
 SIMPLE = st.tuples(st.just("activity"), NUMBERS)
-# Tasks that are awaited together. One event at most: they are named for their step.
+# Tasks that are awaited together. At most one is an event, because steps name their events.
 PARTS = st.one_of(
     SIMPLE,
     st.tuples(st.just("failing"), NUMBERS),
@@ -35,10 +35,10 @@ PARTS = st.one_of(
 
 
 def _numbered_alike(parts: list[Step]) -> bool:
-    """Not where one may fail while another has attempts left.
+    """Whether SDK and host number the steps alike: no task fails while another has attempts left.
 
-    The SDK goes on then and numbers its next step; the host goes on when all have ended, and
-    numbers those attempts before it (localazure/docs/durable-engine.md).
+    After a failure, the SDK continues and numbers its next step. The host continues when all tasks
+    have ended, and numbers their attempts first (localazure/docs/durable-engine.md).
     """
     values = {kind: rest for kind, *rest in parts}
     return "failing" not in values or values.get("retried", [0, 1])[1] == 1
@@ -68,7 +68,7 @@ MAX_PLACES = 4
 
 
 def model(steps: list[Step]) -> list[Any]:
-    """The result of an orchestration with these steps."""
+    """Return the expected result of an orchestration with these steps."""
     results: list[Any] = []
     for step in steps:
         kind, *values = step
@@ -100,7 +100,7 @@ def _result(kind: str, *values: Any) -> Any:
 
 
 def total_of(steps: list[Step]) -> int:
-    """The sum of all operations of the entity."""
+    """Return the expected sum of all operations of the entity."""
     total = 0
     for kind, *values in steps:
         match kind:
@@ -123,7 +123,7 @@ def total_of(steps: list[Step]) -> int:
 
 
 def _part(context: Context, place: str, kind: str, *values: Any) -> Any:
-    """The task of a step that consists of one."""
+    """Return the task of a step with a single task."""
     match kind:
         case "activity":
             return context.call_activity("add", values[0])
@@ -172,12 +172,12 @@ def _perform(context: Context, place: str, kind: str, *values: Any) -> Any:
 
 
 def _shown(kind: str, result: Any) -> Any:
-    """Timers and events have no result in the model: the result shows that they fired."""
+    """Return the kind of timers and events, which have no result in the model, else the result."""
     return kind if kind in ("timer", "event") else result
 
 
 def follow(context: Context) -> Any:
-    """The orchestrator: performs the steps of its input."""
+    """An orchestrator that performs the steps of its input."""
     plan: Any = context.get_input()
     results: list[Any] = []
     for number, (kind, *values) in enumerate(plan):
@@ -193,14 +193,14 @@ def follow(context: Context) -> Any:
 
 
 def stumble(context: Context) -> Any:
-    """Performs the steps of its input, and fails."""
+    """An orchestrator that performs the steps of its input, and fails."""
     results = yield from follow(context)
-    if results is not None:  # else it goes on in another execution
+    if results is not None:  # None: it continues as new
         raise ValueError("stumbled")
 
 
 def random_app() -> DurableApp:
-    """The functions that plans are performed with."""
+    """Return an app with the functions of plans."""
     app = DurableApp()
     attempts: dict[str, int] = {}
     app.orchestrator(follow)

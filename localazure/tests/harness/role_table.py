@@ -1,4 +1,4 @@
-"""The roles of the repository's own table, which a test takes away while the parts run."""
+"""Changes an app's role table while the parts run."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from harness.child_process import REPOSITORY
 TABLE: Final[dict[str, Any]] = json.loads((REPOSITORY / "infra" / "roles.json").read_text("utf-8"))
 
 Grant = Callable[..., None]
-"""Gives the app these roles, and no other."""
+"""Gives the app exactly these roles."""
 
 
 class RoleTable:
-    """The file of an app that the parts read their roles from, at first the repository's."""
+    """The role table of an app, at first a copy of the repository's."""
 
     def __init__(self, app: Path) -> None:
         self._file = app / "infra" / "roles.json"
@@ -26,11 +26,11 @@ class RoleTable:
         self.assign(TABLE["assignments"])
 
     def assign(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Replace the assignments; it counts at once."""
-        # Its size differs from the last one: two writes may have the same time.
+        """Replace the assignments, with immediate effect."""
+        # The size must change, because two writes may have the same time.
         padding = "\n" * next(self._writes)
         self._file.write_text(json.dumps({**TABLE, "assignments": list(rows)}) + padding)
 
     def remove(self) -> None:
-        """Delete the file: every identity may do everything again."""
+        """Delete the file, so that all identities have all permissions."""
         self._file.unlink()

@@ -17,11 +17,11 @@ from localazure.machinelearning.processes import FOLDER_VARIABLE
 from localazure.runtime.supervisor import READY_TIMEOUT_SECONDS
 
 START_TIMEOUT_SECONDS = 2 * READY_TIMEOUT_SECONDS
-"""Of the services, then of the host: `up` ends by itself when one of them takes longer."""
+"""For the services and then the host: `up` fails if one of them takes longer."""
 
 
 def processes_of(state: Path) -> list[psutil.Process]:
-    """All processes that work on a state folder, orphans and processes of jobs included."""
+    """Return all processes of a state folder, including orphans and processes of jobs."""
     found: list[psutil.Process] = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
@@ -34,7 +34,7 @@ def processes_of(state: Path) -> list[psutil.Process]:
 
 
 def still_running(processes: list[psutil.Process]) -> list[psutil.Process]:
-    """Those that have not ended; a zombie has."""
+    """Return the processes that have not ended. A zombie has ended."""
     running: list[psutil.Process] = []
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -44,7 +44,7 @@ def still_running(processes: list[psutil.Process]) -> list[psutil.Process]:
 
 
 class Runtime(ChildProcess):
-    """One `up`."""
+    """A `localazure up` process."""
 
     def __init__(self, app: Path, state: Path, *arguments: str) -> None:
         command = [
@@ -55,7 +55,7 @@ class Runtime(ChildProcess):
         self.state = state
 
     def part(self, name: str) -> psutil.Process | None:
-        """The process of a part, None while it has none."""
+        """Return the process of a part; None if it does not run."""
         for process in processes_of(self.state):
             with contextlib.suppress(psutil.Error):
                 if process.cmdline()[1:4] == ["-m", "localazure.runtime.part", name]:
@@ -63,18 +63,18 @@ class Runtime(ChildProcess):
         return None
 
     def processes(self) -> list[psutil.Process]:
-        """The supervisor, the parts, and all that they have started."""
+        """Return the processes of the supervisor, the parts and their children."""
         supervisor = psutil.Process(self.pid)
         return [supervisor, *supervisor.children(recursive=True)]
 
     def endpoints(self) -> dict[str, Any]:
-        """Content of `endpoints.json`, once everything is ready."""
-        # The file alone proves nothing: a runtime that was killed leaves it behind.
+        """Wait until all parts are ready; return the content of `endpoints.json`."""
+        # The file may be left over from a killed runtime.
         self.wait_for_output("ready; Ctrl-C ends it", START_TIMEOUT_SECONDS)
         return json.loads((self.state / "endpoints.json").read_text())
 
     def kill_everything(self) -> None:
-        """Kill -9 the supervisor, every part, Azurite, and every process of a job."""
+        """Send SIGKILL to the supervisor, all parts, Azurite, and all processes of jobs."""
         for process in (psutil.Process(self.pid), *processes_of(self.state)):
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
@@ -82,7 +82,7 @@ class Runtime(ChildProcess):
         self.wait_for_the_last(seconds=10)
 
     def wait_for_the_last(self, seconds: float) -> None:
-        """Until no process works on the state folder."""
+        """Wait until the state folder has no processes."""
         until(lambda: not processes_of(self.state), seconds, f"end of all on {self.state}")
 
     def __exit__(self, *exception: object) -> None:

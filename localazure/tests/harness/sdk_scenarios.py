@@ -1,7 +1,7 @@
-"""The scenarios of azure-functions-durable's own tests, which its wheel installs beside it.
+"""The scenarios of azure-functions-durable's own tests, which are part of its wheel.
 
-Each of these tests builds a history, has the SDK run an orchestrator on it and asserts what it
-answers. They run unmodified; their inputs to the SDK are recorded.
+Each of these tests builds a history, lets the SDK run an orchestrator on it, and checks the answer.
+They run unmodified; their inputs to the SDK are recorded.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Scenario:
         name: module and test of the SDK.
         document: the orchestrator-in document.
         orchestrator: the user's generator function.
-        answer: what the SDK returned, or the text of what it raised.
+        answer: the SDK's result, or the text of its exception.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Scenario:
 
 
 def scenarios() -> Iterator[Scenario]:
-    """All of them."""
+    """Yield all scenarios."""
     _make_importable()
     for name in _modules():
         module = importlib.import_module(name)
@@ -54,7 +54,7 @@ def scenarios() -> Iterator[Scenario]:
 
 
 def _make_importable() -> None:
-    """They call themselves `tests`, as ours do: the two folders are one package."""
+    """Merge the SDK's `tests` and ours into one package, because they have the same name."""
     package = importlib.import_module("tests")
     folder = str(metadata.distribution(DISTRIBUTION).locate_file("tests"))
     if folder not in package.__path__:
@@ -71,7 +71,7 @@ def _modules() -> list[str]:
 
 
 def _cases(test: Callable[..., None]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The arguments of each call of a test, by its `pytest.mark.parametrize`; ids as pytest's."""
+    """Yield the parameters of a test from `pytest.mark.parametrize`, with pytest's ids."""
     marks = [mark for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
     if not marks:
         yield "", {}
@@ -88,7 +88,7 @@ def _record(module: ModuleType, name: str, test: Callable[[], None]) -> list[Sce
 
     def recording(runner: Callable[..., Any]) -> Callable[..., Any]:
         def run(builder: Any, user_code: Any, *arguments: Any, **options: Any) -> Any:
-            decorated = getattr(user_code, "_function", None)  # a function of an app
+            decorated = getattr(user_code, "_function", None)  # a decorated function of an app
             function = decorated._func.orchestrator_function if decorated else user_code
             found.append(
                 Scenario(
@@ -106,13 +106,13 @@ def _record(module: ModuleType, name: str, test: Callable[[], None]) -> list[Sce
         runner: recording(getattr(module, runner)) for runner in _RUNNERS if hasattr(module, runner)
     }
     with mock.patch.dict(vars(module), patches), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the SDK warns of its own codec
+        warnings.simplefilter("ignore")  # the SDK warns about its own codec
         test()
     return found
 
 
 def answer_of(function: Callable[..., str], *arguments: Any, **named: Any) -> str:
-    """The result of an orchestrator's function, or its error as text: both are answers."""
+    """Return the result of an orchestrator's function, or its error as text."""
     try:
         return function(*arguments, **named)
     except Exception as error:  # noqa: BLE001 - the SDK raises Exception itself

@@ -1,4 +1,4 @@
-"""Senders and receivers of the unmodified SDK (sync), and what tests do with them."""
+"""Senders and receivers of the unmodified SDK (sync), with operations for tests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WAIT_SECONDS = 10.0
 
 
 class Handlers:
-    """Senders and receivers, opened once for all tests: closing each may take a second."""
+    """Senders and receivers, opened once for all tests because closing one may take a second."""
 
     def __init__(self, client: ServiceBusClient) -> None:
         self._client = client
@@ -63,7 +63,7 @@ def receive_one(
 
 
 def receive_all(receiver: ServiceBusReceiver, count: int) -> list[ServiceBusReceivedMessage]:
-    """Exactly `count` messages, completed."""
+    """Receive and complete exactly `count` messages."""
     found: list[ServiceBusReceivedMessage] = []
     while len(found) < count:
         batch = receiver.receive_messages(count - len(found), max_wait_time=WAIT_SECONDS)

@@ -1,4 +1,4 @@
-"""The Service Bus SDK in a hurry: all it does, with shorter pauses in between."""
+"""Shortens the pauses of the Service Bus SDK."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Awaitable
 from types import ModuleType, SimpleNamespace
 from typing import Final
 
-# Seconds. It sleeps after each of the nine frames that open a link, in the polls for the answer to
-# a request, and in the thread that keeps a connection alive, which a close waits for.
+# Seconds. The SDK sleeps after each of the nine frames that open a link, between polls for the
+# response to a request, and in the keep-alive thread, for which a close waits.
 SHORTER: Final = {0.05: 0.002, 1: 0.05}
 SLEEPERS: Final = ("_servicebus_sender", "_servicebus_receiver", "_pyamqp.client")
 ASYNC_SLEEPERS: Final = (
@@ -21,7 +21,7 @@ ASYNC_SLEEPERS: Final = (
 
 
 def shorten_pauses() -> None:
-    """Let links of this process open and close in milliseconds, in place of half a second each."""
+    """Make links in this process open and close in milliseconds instead of half a second."""
 
     def sleep(seconds: float) -> None:
         time.sleep(SHORTER.get(seconds, seconds))

@@ -23,7 +23,7 @@ def hello(req: func.HttpRequest) -> func.HttpResponse:
 
 @app.route("slow", auth_level=func.AuthLevel.ANONYMOUS)
 async def slow(req: func.HttpRequest) -> func.HttpResponse:
-    # Ends when a file exists, at the latest after 5 s: a host that drains waits for 8 s.
+    # Ends when a file exists, or after 5 s: a draining host waits for 8 s.
     logging.warning("slow has begun")
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(5):

@@ -1,4 +1,4 @@
-"""A task hub in this process: durable functions of a test in the host's own worker and engine."""
+"""A task hub in this process, with a test's durable functions and the host's worker and engine."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ KEYS = KeyRing(master="master-key", host="host-key", system="system key/with+odd
 TERMINAL = {"Completed", "Failed", "Terminated"}
 
 EARLY_EVENTS = pytest.mark.filterwarnings(
-    # The SDK warns of an event that comes before its wait.
+    # The SDK warns about an event that arrives before its wait.
     "ignore:Potential duplicate Task completion:UserWarning"
 )
 
 
 class DurableApp(df.DFApp):
-    """A function app that keeps what was invoked."""
+    """A function app that records its invocations."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class DurableApp(df.DFApp):
 
     @cached_property
     def _definitions(self) -> list[Definition]:
-        """The SDK indexes an app once only."""
+        """Cached, because the SDK can index an app only once."""
         return decorated_app.index(self, Path("function_app.py"))
 
     def count(self, name: str) -> int:
@@ -77,15 +77,15 @@ class DurableApp(df.DFApp):
         host_json: Mapping[str, Any] | None = None,
         app_settings: Mapping[str, str] | None = None,
     ) -> AsyncGenerator[DurableFunctions]:
-        """Load the functions as the host does, and have the engine run them.
+        """Load the functions like the host, and let the engine run them.
 
         Args:
-            folder: of the task hub's database and of the plan of faults.
-            drain_seconds: how long functions may go on at the end.
-            base_url: where the routes of the engine are reached.
-            clock: the engine's.
-            host_json: its `extensions.durableTask`.
-            app_settings: of the app.
+            folder: the folder with the task hub's database and the plan of faults.
+            drain_seconds: how long functions may continue at the end.
+            base_url: the base URL of the engine's routes.
+            clock: the engine's clock.
+            host_json: the `extensions.durableTask` of host.json.
+            app_settings: the app's settings.
         """
         app, settings = self, app_settings or {}
 
@@ -129,7 +129,7 @@ class DurableApp(df.DFApp):
 
 
 def simple_app() -> DurableApp:
-    """Its orchestrators take one step each; a test adds those that it is about."""
+    """An app whose orchestrators have one step each. Tests add their own orchestrators."""
     app = DurableApp()
 
     @app.activity
@@ -157,7 +157,7 @@ def simple_app() -> DurableApp:
 
 
 class PushedClock:
-    """The wall clock, which a test may push forward."""
+    """The wall clock, which a test may set forward."""
 
     def __init__(self) -> None:
         self.offset = timedelta()
@@ -168,7 +168,7 @@ class PushedClock:
 
 @dataclass
 class RunningHub:
-    """A task hub that answers HTTP, with a client of it."""
+    """A task hub with an HTTP server and a client."""
 
     extension: DurableExtension
     client: Any
@@ -178,8 +178,8 @@ class RunningHub:
 
     async def until(
         self, instance_id: str, *statuses: str, history: bool = False
-    ) -> Any:  # the SDK declares its status as optional throughout
-        """Poll until an instance has one of these states (by default: any final one)."""
+    ) -> Any:  # the SDK declares statuses as optional
+        """Poll until an instance has one of these statuses (by default: any final status)."""
         wanted = set(statuses) or TERMINAL
 
         async def reached() -> Any:
@@ -201,7 +201,7 @@ class RunningHub:
 async def running(
     app: DurableApp, folder: Path, *, drain_seconds: float = 5.0, **settings: Any
 ) -> AsyncGenerator[RunningHub]:
-    """Serve an app's task hub on a free port; the settings are those of `DurableApp.started`."""
+    """Serve an app's task hub on a free port, with the settings of `DurableApp.started`."""
     (port,) = free_ports(1)
     clock, url = PushedClock(), f"http://127.0.0.1:{port}"
     runner: web.AppRunner | None = None

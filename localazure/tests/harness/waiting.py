@@ -1,4 +1,4 @@
-"""Waits for other processes, and for what does not notify a test: polls."""
+"""Waits for conditions by polling."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 
 Answer = TypeVar("Answer")
 
-# Most questions are requests, which cost both sides milliseconds, or go through all processes.
+# Most conditions send requests, which cost both sides milliseconds, or search all processes.
 POLL_SECONDS = 0.1
 ASYNC_POLL_SECONDS = 0.02
 WAIT_SECONDS = 40.0
@@ -21,7 +21,7 @@ def until(
     seconds: float = WAIT_SECONDS,
     what: str = "answer",
 ) -> Answer:
-    """The first answer to a question that is true; an empty one is not."""
+    """Poll until the answer to a question is truthy; return it."""
     deadline = time.monotonic() + seconds
     while not (answer := question()):
         assert time.monotonic() < deadline, f"no {what} within {seconds:g} s"
@@ -30,7 +30,7 @@ def until(
 
 
 async def eventually(question: Callable[[], Any], seconds: float = WAIT_SECONDS) -> Any:
-    """The first answer to a question that is true; it may be awaitable."""
+    """Poll until the answer to a question, which may be awaitable, is truthy; return it."""
     async with asyncio.timeout(seconds):
         while True:
             answer = question()

@@ -1,4 +1,4 @@
-"""The distribution as its user has it: a built wheel, installed into an environment of its own."""
+"""The distribution as users get it: a built wheel, installed into a virtual environment."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ANSWER_SECONDS: Final = 30.0
 
 
 def build_wheel(folder: Path) -> Path:
-    """The wheel, built from the sources as `make dist` does."""
+    """Build the wheel from the sources, like `make dist`."""
     source = str(REPOSITORY / "localazure")
     _run(sys.executable, "-m", "build", "--wheel", source, "--outdir", str(folder))
     (wheel,) = folder.glob("*.whl")
@@ -41,7 +41,7 @@ class Installed:
     """A virtual environment.
 
     Args:
-        folder: where it is made.
+        folder: the folder of the environment.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -54,10 +54,10 @@ class Installed:
 
     @classmethod
     def by_links(cls, folder: Path, wheel: Path) -> Self:
-        """An environment with a wheel, and with links to what it requires in this environment.
+        """Create an environment with a wheel and links to its requirements in this environment.
 
-        An installer would take half a minute of processor time to fetch, unpack and compile the
-        same files. As after an install nothing is there that the wheel does not require.
+        An installer would need half a minute of processor time to fetch, unpack and compile the
+        same files. As after an installation, only the wheel's requirements are there.
         """
         _run(sys.executable, "-m", "venv", "--without-pip", str(folder))
         made = cls.__new__(cls)
@@ -84,15 +84,15 @@ class Installed:
 
     @property
     def localazure(self) -> Path:
-        """The console script."""
+        """The path of the console script."""
         return self._folder / "bin" / "localazure"
 
     def install(self, *requirements: str, without_pins: Sequence[str] = ()) -> None:
         """Install packages under the repository's constraints.
 
         Args:
-            requirements: as pip takes them.
-            without_pins: packages that the constraints do not apply to.
+            requirements: requirements in pip's form.
+            without_pins: packages without constraints.
         """
         pins = CONSTRAINTS.read_text()
         for name in without_pins:
@@ -106,7 +106,7 @@ class Installed:
         _run(*installer, "-c", str(constraints), *requirements)
 
     def metadata(self, script: str) -> str:
-        """The output of a line of Python in this environment."""
+        """Run a line of Python in this environment; return its output."""
         return _run(
             str(self.python), "-P", "-c", f"from importlib import metadata; {script}"
         ).strip()
@@ -115,7 +115,7 @@ class Installed:
 def _link_required(
     requiring: Distribution, extras: Iterable[str], site: Path, linked: set[str]
 ) -> None:
-    """Link the files of all that a distribution requires, directly or not, into a folder."""
+    """Link the files of all direct and indirect requirements of a distribution into a folder."""
     for requirement in map(Requirement, requiring.requires or ()):
         marker = requirement.marker
         if marker is not None and not any(marker.evaluate({"extra": extra}) for extra in extras):
@@ -128,7 +128,7 @@ def _link_required(
         for file in found.files or ():
             link, target = site / file, Path(str(found.locate_file(file)))
             if ".." in file.parts or "__pycache__" in file.parts or link.exists():
-                continue  # a script, bytecode, or required twice
+                continue  # a script, bytecode, or a file that was linked before
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(target)
             cache = link.parent / "__pycache__"
@@ -139,7 +139,7 @@ def _link_required(
 
 def _run(*command: str) -> str:
     environment = {**os.environ, "PYTHONPATH": ""}
-    # Earlier tests may have set this process to trust the local certificate authority only.
+    # Earlier tests may have made this process trust only the local certificate authority.
     for variable in ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"):
         environment.pop(variable, None)
     if links := environment.get("PIP_FIND_LINKS"):
@@ -150,13 +150,13 @@ def _run(*command: str) -> str:
 
 
 class Host:
-    """`localazure start` in an app's folder, asked over HTTP."""
+    """A `localazure start` in an app's folder, with requests over HTTP."""
 
     def __init__(self, port: int) -> None:
         self.url = f"http://127.0.0.1:{port}"
 
     def get(self, path: str, body: object = None) -> Any:
-        """The answer: JSON, or else text; with a body the request is a POST."""
+        """Send a GET, or a POST with a body; return the response as JSON, else as text."""
         data = None if body is None else json.dumps(body).encode()
         url = path if path.startswith("http") else self.url + path
         with urllib.request.urlopen(url, data, timeout=ANSWER_SECONDS) as response:
@@ -166,11 +166,11 @@ class Host:
         return text
 
     def start(self, orchestrator: str, given: object = None) -> str:
-        """Start an orchestration by the app's route; its status URL."""
+        """Start an orchestration by the app's route; return its status URL."""
         return self.get(f"/api/start/{orchestrator}", given)["statusQueryGetUri"]
 
     def outcome(self, status_url: str) -> Any:
-        """The output of an orchestration that completes."""
+        """Wait until an orchestration completes; return its output."""
         final = {"Completed", "Failed", "Terminated"}
         status = until(
             lambda: (found := self.get(status_url))["runtimeStatus"] in final and found,
@@ -183,7 +183,7 @@ class Host:
 
 @contextlib.contextmanager
 def started(installed: Installed, app: Path, log: Path) -> Generator[Host]:
-    """A host on an app's folder, started by the environment's console script."""
+    """Run a host on an app's folder, with the environment's console script."""
     (port,) = free_ports(1)
     host = Host(port)
     command = [installed.localazure, "start", "--port", str(port)]

@@ -1,4 +1,4 @@
-"""Attacks every port of the local cloud, one kind of traffic after the other: `make hostile`.
+"""Attacks all ports of the local cloud with one kind of traffic after the other: `make hostile`.
 
 In localazure/tests: `python -m hostile [--seconds N] [--seed N]`.
 
@@ -21,7 +21,7 @@ from hostile.siege import MOST_GROWTH_MIB, SERVICE_BUS, Assault, Siege
 from hostile.traffic import KINDS
 from localazure.runtime.environment import Environment
 
-# Until the parts hold as much as such traffic takes at a time.
+# Until the memory of the parts includes the buffers of such traffic.
 WARM_UP_SECONDS = 15.0
 MAX_SHOWN_FAULTS = 10
 
@@ -32,7 +32,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="of each kind")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    logging.disable(logging.WARNING)  # asyncio and the SDKs log each connection that is cut off
+    logging.disable(logging.WARNING)  # asyncio and the SDKs log each aborted connection
     with tempfile.TemporaryDirectory(prefix="localazure-hostile-") as folder:
         app = make_app(Path(folder) / "app")
         (app / "infra" / "local" / "Config.json").write_text(SERVICE_BUS)
@@ -44,7 +44,7 @@ def main() -> int:
 
 
 async def _run(siege: Siege, seconds: float) -> int:
-    for kind, script in KINDS.items():  # what is loaded and kept once is no growth
+    for kind, script in KINDS.items():  # memory for lazily loaded modules does not count as growth
         await siege.assault(kind, script, WARM_UP_SECONDS)
     bad = 0
     for kind, script in KINDS.items():

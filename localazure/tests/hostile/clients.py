@@ -1,4 +1,4 @@
-"""Well-behaved clients, one for each port, that go on while hostile ones attack."""
+"""Well-behaved clients, one for each port, that keep working while hostile ones attack."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from localazure.runtime.identity import STORAGE_AUDIENCE
 
 QUEUE = "work"
 OPERATION_SECONDS = 20.0
-"""A well-behaved client is served within this time, also on a busy machine."""
+"""The limit for an operation of a well-behaved client, also on a busy machine."""
 PAUSE_SECONDS = 0.05
 
 Operation = Callable[[], Awaitable[None]]
@@ -51,7 +51,7 @@ async def clients(environment: Environment) -> AsyncGenerator[dict[str, Operatio
     }
     async with contextlib.AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        # Each request on a connection of its own: a server that accepts none is noticed.
+        # Each request has a new connection, to detect a server that accepts none.
         http = await enter(
             aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True, ssl=tls))
         )
@@ -69,7 +69,7 @@ async def clients(environment: Environment) -> AsyncGenerator[dict[str, Operatio
             return asks(url, method="POST", headers=publisher, json=[event])
 
         def lists_tables(scheme: str, port: int) -> Operation:
-            """No SDK for tables is installed: an answer to a request without a signature."""
+            """Expect a refusal without a signature, because no SDK for tables is installed."""
             return asks(f"{scheme}://{local}:{port}/{STORAGE_ACCOUNT}/Tables", 403)
 
         async def storage(service: Any, scheme: str, port: int) -> Any:
@@ -100,7 +100,7 @@ async def clients(environment: Environment) -> AsyncGenerator[dict[str, Operatio
             "azurite_blob": await blob_client("http", ports.azurite_blob),
             "azurite_queue": await queue_client("http", ports.azurite_queue),
             "azurite_table": lists_tables("http", ports.azurite_table),
-            # Without a signature no account is named.
+            # Without a signature, the request names no account.
             "blob_by_host": asks(f"http://{local}:{ports.blob_by_host}/landing", 400),
             "blob_tls": await blob_client("https", ports.blob_tls),
             "queue_tls": await queue_client("https", ports.queue_tls),
@@ -134,7 +134,7 @@ async def _send_and_receive(bus: str) -> None:
 
 
 async def go_on(operation: Operation, served: Served) -> None:
-    """Carry out an operation again and again, until cancelled; keep what failed."""
+    """Repeat an operation until canceled; record failures."""
     while True:
         began = time.monotonic()
         try:

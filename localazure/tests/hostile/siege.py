@@ -1,4 +1,4 @@
-"""Attacks every port of a running localazure while well-behaved clients go on."""
+"""Attacks all ports of a running localazure while well-behaved clients keep working."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class Assault:
     kind: str
     connections: int
     served: Mapping[str, Served]
-    """By port."""
+    """The outcomes of well-behaved clients by port."""
     grown_mib: Mapping[str, float]
-    """By part, and by part and program for its children: memory after, less that before."""
+    """The growth of memory by part; for child processes, by part and program."""
     died: tuple[str, ...]
 
     @property
     def operations(self) -> int:
-        """Of all well-behaved clients."""
+        """The number of operations of all well-behaved clients."""
         return sum(each.operations for each in self.served.values())
 
     @property
@@ -53,12 +53,12 @@ class Assault:
 
 
 class Siege:
-    """The parts under attack, and the clients of both sorts.
+    """The parts under attack, with hostile and well-behaved clients.
 
     Args:
-        runtime: `localazure up`, ready, on an app with the queue of the clients.
-        environment: that it has made.
-        chance: draws what is sent.
+        runtime: a ready `localazure up` on an app with the clients' queue.
+        environment: the runtime's environment.
+        chance: the random numbers of the traffic.
     """
 
     def __init__(self, runtime: Runtime, environment: Environment, chance: random.Random) -> None:
@@ -67,7 +67,7 @@ class Siege:
         self._parts = {name: runtime.part(name) for name in (*SERVICES, FUNCTIONS)}
 
     async def assault(self, kind: str, script: Script, seconds: float) -> Assault:
-        """Attack all ports in one way for a time."""
+        """Attack all ports with one kind of traffic for a time."""
         targets = self._targets()
         sent = Sent()
         async with clients(self._environment) as operations:
@@ -80,7 +80,7 @@ class Siege:
                 for _ in range(CONNECTIONS_PER_PORT)
             ]
             await _work([*sound, *hostile], seconds, served.values())
-            await asyncio.sleep(0.5)  # the servers see the ends of the connections
+            await asyncio.sleep(0.5)  # for the servers to notice that the connections closed
             after = self._memory_mib()
         return Assault(
             kind,
@@ -104,7 +104,7 @@ class Siege:
         return [Target("service_bus_tls", AMQPS_PORT, is_amqp=True, tls=tls, host=host), *targets]
 
     def _memory_mib(self) -> dict[str, float]:
-        """Resident memory of each part that still is the process it was, and of its children."""
+        """Resident memory of each part whose process has not ended, and of its children."""
         found: dict[str, float] = {}
         for name, process in self._parts.items():
             if process is not None and process.is_running():
@@ -119,7 +119,7 @@ class Siege:
 async def _work(
     work: Iterable[Coroutine[Any, Any, None]], seconds: float, served: Collection[Served]
 ) -> None:
-    """Work for a time, and until every client has carried out an operation."""
+    """Run tasks for a time, and until each client has completed an operation."""
     tasks = [asyncio.create_task(each) for each in work]
     enough = time.monotonic() + seconds
     last = enough + OPERATION_SECONDS
@@ -131,7 +131,7 @@ async def _work(
 
 
 async def _end(tasks: Collection[asyncio.Task[None]]) -> None:
-    """Cancel tasks, again where a client or asyncio itself has swallowed a cancellation."""
+    """Cancel tasks; repeat if a client or asyncio has suppressed the cancellation."""
     deadline = time.monotonic() + OPERATION_SECONDS
     pending: Collection[asyncio.Task[None]] = tasks
     while pending:
@@ -141,4 +141,4 @@ async def _end(tasks: Collection[asyncio.Task[None]]) -> None:
         done, pending = await asyncio.wait(pending, timeout=1.0)
         for task in done:
             if not task.cancelled():
-                task.result()  # raises what the task has raised
+                task.result()  # raises the task's exception

@@ -1,4 +1,4 @@
-"""Traffic that no sound client sends, of four kinds. Each connection plays one script."""
+"""Four kinds of traffic that no correct client sends. Each connection runs one script."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from localazure.servicebus.amqp.frames import (
 
 CONNECT_SECONDS = 5.0
 HOLD_SECONDS = 3.0
-"""How long a half-open or a slow connection lasts before its client begins another one."""
+"""How long a half-open or slow connection lasts before its client opens another one."""
 BYTE_SECONDS = 0.05
-"""Pause of a slow sender after each byte."""
+"""The pause of a slow sender after each byte."""
 ANSWER_SECONDS = 0.3
 FLOOD_BYTES = 1024 * 1024
 PAUSE_SECONDS = 0.05
-"""Between two connections: what is shown is that nothing breaks, not how much load is served."""
+"""The pause between two connections: the test is for robustness, not for load."""
 PIECE_BYTES = 64 * 1024
 
 TLS_CLIENT_HELLO = bytes.fromhex("1603010200010001fc0303")
-"""Its first bytes; 501 more are announced."""
+"""The first bytes of a ClientHello that announces 501 more."""
 POST = b"POST /%s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n"
 CHUNKED = b"PUT /landing/x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
 AMQP_OPENING = (
@@ -56,7 +56,7 @@ class Target:
 
 
 class Wire:
-    """One connection of a hostile client, which does not care how it ends."""
+    """One connection of a hostile client, which ignores errors at its end."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -65,7 +65,7 @@ class Wire:
     @classmethod
     @contextlib.asynccontextmanager
     async def to(cls, target: Target, *, in_tls: bool) -> AsyncGenerator[Wire]:
-        """Connect; at the end the connection is cut off."""
+        """Connect; at the end, abort the connection."""
         tls = target.tls if in_tls else None
         async with asyncio.timeout(CONNECT_SECONDS):
             reader, writer = await asyncio.open_connection(
@@ -80,7 +80,7 @@ class Wire:
         """Send.
 
         Raises:
-            ConnectionResetError: the server has closed.
+            ConnectionResetError: the server has closed the connection.
         """
         if self._reader.at_eof() or self._writer.is_closing():
             raise ConnectionResetError
@@ -88,7 +88,7 @@ class Wire:
         await self._writer.drain()
 
     async def read(self, seconds: float = ANSWER_SECONDS) -> None:
-        """Read what comes until the server closes, for a time at most."""
+        """Read until the server closes the connection, or until a timeout."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while await self._reader.read(PIECE_BYTES):
@@ -99,7 +99,7 @@ Script = Callable[[Wire, Target, random.Random], Awaitable[None]]
 
 
 async def garbage(wire: Wire, target: Target, chance: random.Random) -> None:
-    """Random bytes, bare or behind something that the server understands."""
+    """Send random bytes, alone or after a valid beginning."""
     openings: list[bytes] = [b"", TLS_CLIENT_HELLO]
     if target.is_amqp:
         openings += [
@@ -107,7 +107,7 @@ async def garbage(wire: Wire, target: Target, chance: random.Random) -> None:
             SASL_HEADER,
             AMQP_OPENING,
             AMQP_OPENING + struct.pack(">IBBH", 0xFFFF, 2, 0, 0),
-            # Lists in lists, as deep as a frame allows.
+            # Nested lists, as deep as a frame allows.
             AMQP_OPENING + struct.pack(">IBBH", 8 + 60_000, 2, 0, 0) + b"\x00" * 60_000,
             AMQP_OPENING + encode_frame(p.Flow(0, 1, 0, 2**32 - 1, handle=2**32 - 1)),
             # A map that announces four billion elements.
@@ -128,10 +128,10 @@ async def garbage(wire: Wire, target: Target, chance: random.Random) -> None:
 
 
 async def half_open(wire: Wire, target: Target, chance: random.Random) -> None:
-    """Begin a request and say no more; or ask for much and never read the answers."""
+    """Begin a request without completing it; or send many requests and never read the responses."""
     begun = chance.choice([b"", TLS_CLIENT_HELLO, *_begun(target)])
     await wire.send(begun)
-    if chance.random() < 1 / 4:  # the server must not keep answers without a limit
+    if chance.random() < 1 / 4:  # the server must limit the responses that it buffers
         if target.is_amqp:
             await wire.send(AMQP_OPENING)
             await _flood(wire, encode_frame(p.Flow(0, 1, 0, 1, echo=True)) * 1000)
@@ -147,7 +147,7 @@ def _begun(target: Target) -> list[bytes]:
 
 
 async def slow(wire: Wire, target: Target, chance: random.Random) -> None:
-    """Send what is sound, a byte at a time."""
+    """Send valid requests byte by byte."""
     if target.is_amqp:
         content = AMQP_OPENING
     else:
@@ -160,7 +160,7 @@ async def slow(wire: Wire, target: Target, chance: random.Random) -> None:
 
 
 async def huge_headers(wire: Wire, target: Target, chance: random.Random) -> None:
-    """Headers, addresses and frames of megabytes."""
+    """Send headers, URLs and frames of megabytes."""
     if target.is_amqp:
         await wire.send(AMQP_OPENING + struct.pack(">IBBH", 2**32 - 1, 2, 0, 0))
         await _flood(wire, b"\xff" * PIECE_BYTES)
@@ -193,15 +193,15 @@ KINDS: dict[str, Script] = {
 
 @dataclass
 class Sent:
-    """Counts of hostile operations so far."""
+    """The numbers of hostile operations so far."""
 
     connections: int = 0
 
 
 async def attack(script: Script, target: Target, chance: random.Random, sent: Sent) -> None:
-    """Play a script again and again, each time on a new connection, until cancelled."""
+    """Repeat a script, each time on a new connection, until canceled."""
     while True:
-        # Where the server speaks TLS, half of them do, too: the others fail in the handshake.
+        # If the server uses TLS, half of the connections do; the others fail in the handshake.
         in_tls = target.tls is not None and chance.random() < 1 / 2
         with contextlib.suppress(OSError, TimeoutError):
             async with Wire.to(target, in_tls=in_tls) as wire:

@@ -95,7 +95,7 @@ def _locations(document: Any) -> list[tuple[str | int, ...]]:
 
 @given(DOCUMENTS)
 def test_every_value_is_on_the_line_on_which_json_writes_it(document: Any) -> None:
-    # With an indent, json begins each value on a new line, in the order of a walk in depth.
+    # With an indent, json writes each value on a new line, in depth-first order.
     text = json.dumps(document, indent=1)
     opening = [
         number

@@ -12,7 +12,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 PROJECT = Path(__file__).parents[2]
-# Installed by a distribution of which the package imports another module.
+# Installed as requirements of a distribution that pyproject.toml declares.
 PART_OF = {"pydantic_core": "pydantic"}
 
 
@@ -26,7 +26,7 @@ def imported_modules() -> Iterator[str]:
 
 
 def modules_of(distribution: str) -> set[str]:
-    """The modules that an installed distribution has files of."""
+    """The modules with files in an installed distribution."""
     files = [file for file in metadata.files(distribution) or () if file.suffix == ".py"]
     modules = {".".join(file.with_suffix("").parts).removesuffix(".__init__") for file in files}
     return modules | {module for module, owner in PART_OF.items() if owner == distribution}

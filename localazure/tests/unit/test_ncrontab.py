@@ -25,7 +25,7 @@ from localazure.ncrontab import NCrontab
         ("0 0 0 * january SUNDAY", "2026-08-07T10:00:00", "2027-01-03T00:00:00"),
         ("0 50/3 * * * *", "2026-08-08T10:57:00", "2026-08-08T10:59:00"),
         ("1,2,5-7 * * * * *", "2026-08-08T10:00:02.5", "2026-08-08T10:00:05"),
-        # A range that runs backwards is swapped; day and weekday must both match.
+        # The ends of a descending range are swapped; day and weekday must both match.
         ("0 0 17-9 * * *", "2026-08-08T17:30:00", "2026-08-09T09:00:00"),
         ("0 0 0 13 * 5", "2026-08-08T00:00:00", "2026-11-13T00:00:00"),
         # Rare dates.
@@ -91,7 +91,7 @@ def _field(lowest: int, highest: int) -> st.SearchStrategy[str]:
 
 
 def _allows(text: str, value: int, highest: int) -> bool:
-    """The definition of a field, written the other way round: is this value in it?"""
+    """Check whether a field allows a value, independently of the parser."""
     for item in text.split(","):
         body, _, step = item.partition("/")
         if body == "*":
@@ -127,7 +127,7 @@ def test_it_is_the_first_moment_that_every_field_allows(
 
     assert found > now
     assert fits(found)
-    # Nothing earlier: neither in the last minute before it, nor at any minute of that day.
+    # No earlier time fits: no second of the minute before, and no minute of that day.
     earlier = found - timedelta(seconds=1)
     for _ in range(60):
         assert earlier <= now or not fits(earlier)

@@ -1,4 +1,4 @@
-"""The tests that the pages name exist."""
+"""The tests that pages mention exist."""
 
 from __future__ import annotations
 

@@ -132,4 +132,4 @@ def _make_server_certificate(files: Certificates, host: str, now: dt.datetime) -
     )
     write_atomically(files.server_key, issued.private_key_pem.bytes())
     write_atomically(files.server, issued.cert_chain_pems[0].bytes(), mode=0o644)
-    write_atomically(files.server_end, str(end.timestamp()))  # last: a crash voids both
+    write_atomically(files.server_end, str(end.timestamp()))  # last: without it, both are renewed

@@ -1,11 +1,11 @@
-"""The orchestrations under test: one of each kind, each with one right result.
+"""The orchestrations under test: one of each kind, each with one correct result.
 
-Every activity has a label of its own (instance, execution's number and step) and notes in a journal
-when it began and when it returned; it may die between any two of these.
+Each activity has a unique label (instance, number of the execution, step) and writes to a journal
+when it begins and when it returns. The process may die between any two of these.
 """
 
 # pyright: basic
-# Written as an app's author would, not for the strict checker.
+# Written like an app, without the types that the strict checker wants.
 # ruff: noqa: ANN001, ANN201, ANN202 - the same
 
 import asyncio
@@ -74,7 +74,7 @@ def never(work: dict) -> int:
 
 @app.activity_trigger(input_name="work")
 async def held(work: dict) -> int:
-    """Waits until it is released from outside."""
+    """Waits until the test releases it."""
     note("began", work["label"])
     while not RELEASE.exists():
         await asyncio.sleep(0.01)
@@ -103,7 +103,7 @@ def labelled(context, place: str, number: int, generation: int = 0) -> dict:
 
 
 def orchestration(function):
-    """Register an orchestration that has a crash point at the end of what it decides."""
+    """Register an orchestration with crash points at its beginning and end."""
 
     def deciding(context):
         crash_point("orchestrator")
@@ -159,7 +159,7 @@ def approval(context):
 
 @orchestration
 def suspended(context):
-    """Is suspended and resumed from outside while it waits."""
+    """Waits; the client suspends and resumes it meanwhile."""
     go = yield context.wait_for_external_event("go")
     return [go, (yield context.call_activity("step", labelled(context, "gone", 1)))]
 
@@ -228,7 +228,7 @@ def retried(context):
 
 @orchestration
 def mended(context):
-    """Fails with its sub-orchestration, and is rewound from outside."""
+    """Fails with its sub-orchestration; the client rewinds it."""
     beside = context.call_activity("step", labelled(context, "beside", 1))
     inner = context.call_sub_orchestrator("failing_once", None, f"{context.instance_id}-child")
     return (yield context.task_all([beside, inner]))
@@ -242,7 +242,7 @@ def failing_once(context):
 
 @orchestration
 def mixed(context):
-    """Everything at once."""
+    """Uses all kinds of steps at once."""
     numbers = yield context.task_all(
         [
             context.call_activity("step", labelled(context, "0", 1)),
@@ -257,7 +257,7 @@ def mixed(context):
 
 @orchestration
 def stopped(context):
-    """Is terminated from outside, with a sub-orchestration under way."""
+    """Waits for a sub-orchestration; the client terminates it."""
     yield context.call_activity("step", labelled(context, "0", 1))
     yield context.call_sub_orchestrator("waiting", None, f"{context.instance_id}-child")
 

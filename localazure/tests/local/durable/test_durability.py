@@ -1,6 +1,6 @@
-"""Durability: the changes that wait for the disk, and those that do not (docs/decisions/0008)."""
+"""Durability: the effects that wait for the disk, and those that do not (docs/decisions/0008)."""
 
-# The engine's insides are the subject.
+# The test accesses the engine's internals.
 # pyright: reportPrivateUsage=false
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def make_app(gate: asyncio.Event) -> DurableApp:
 
 
 def hold_the_disk(hub: RunningHub) -> threading.Event:
-    """Nothing becomes durable until the event is set."""
+    """Block the writing thread until the returned event is set."""
     release = threading.Event()
 
     def wait(_: sqlite3.Connection) -> None:
@@ -60,7 +60,7 @@ async def test_an_instance_goes_on_while_the_disk_is_slow(tmp_path: Path) -> Non
             gate.set()
             await eventually(lambda: app.count("double") == 3)
             await eventually(lambda: app.count("chain") == 5)
-            # Nothing is acknowledged before it is durable.
+            # The client sees only durable results.
             assert (await hub.client.get_status("one")).runtime_status.value == "Running"
             assert not start.done()
         finally:
@@ -127,7 +127,7 @@ async def test_the_ends_of_a_fan_out_gather(tmp_path: Path) -> None:
         await eventually(lambda: app.count("gated") == width)
         for gate in gates:
             gate.set()
-            for _ in range(5):  # enough for an end to be taken before the next one comes
+            for _ in range(5):  # long enough to consume each result before the next one
                 await asyncio.sleep(0)
         assert (await hub.until("one")).output == "done"
     assert app.count("wide") < width / 2

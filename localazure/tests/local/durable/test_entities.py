@@ -1,6 +1,6 @@
 """Entities: the SDK's client, orchestrators and entity functions against the running engine."""
 
-# The worker is watched.
+# The test observes the worker.
 # pyright: reportPrivateUsage=false
 
 from __future__ import annotations

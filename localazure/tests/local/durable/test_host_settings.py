@@ -1,6 +1,6 @@
 """Versions, limits, HTTP calls and an unreliable worker."""
 
-# The worker is made to fail.
+# The test makes the worker fail.
 # pyright: reportPrivateUsage=false
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Limits through the SDK: Azure's refusals are refusals here."""
+"""Azure's limits, tested with the SDK."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.task_hub import DurableApp, running
 from localazure import limits
 
 Context = df.DurableOrchestrationContext
-# For a whole megabyte aiohttp warns the SDK's client, which is no concern here.
+# aiohttp warns about request bodies over 1 MB, which this test sends.
 LIMIT_BYTES = 100_000
 
 

@@ -1,4 +1,4 @@
-"""Managing instances: with the SDK's client, and over the public HTTP API."""
+"""Instance management with the SDK's client and over the public HTTP API."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_start_on_a_live_id_and_on_a_finished_one(hub: RunningHub) -> None
 async def test_starts_of_one_id_at_the_same_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, provider: str
 ) -> None:
-    """With Azure Storage both report success and one input wins; the scheduler decides."""
+    """With Azure Storage, both report success and one input is used; the scheduler refuses one."""
     create, both = Store.create, asyncio.Barrier(2)
 
     async def create_together(store: Store, execution: Execution) -> None:
@@ -89,7 +89,7 @@ async def test_terminate_reaches_sub_orchestrations(tmp_path: Path) -> None:
         await eventually(lambda: app.count("waiting") == 1)
         await hub.client.terminate("outer", "enough of it")
         outer_status, inner_status = await hub.until("outer"), await hub.until("inner")
-        await hub.client.terminate("outer", "again")  # 410, which the SDK takes for done
+        await hub.client.terminate("outer", "again")  # 410, which the SDK treats as success
         with pytest.raises(Exception, match="No instance"):
             await hub.client.terminate("nobody", "x")
     for status in (outer_status, inner_status):
@@ -111,7 +111,7 @@ async def test_a_suspended_instance_stays_suspended_over_a_restart(tmp_path: Pat
 
 
 async def test_rewind_runs_the_failed_step_again(tmp_path: Path) -> None:
-    """All in one transaction: else a child may end while its parent has still failed."""
+    """A rewind is one transaction: otherwise a child could end while its parent is still failed."""
     app = simple_app()
     broken = True
 
@@ -140,10 +140,10 @@ async def test_rewind_runs_the_failed_step_again(tmp_path: Path) -> None:
         answers = await asyncio.gather(
             *(hub.client.rewind("out", "extinguished") for _ in range(2)), return_exceptions=True
         )
-        # The second one finds it running: that is its asker's affair and no failure of the store.
+        # The second rewind finds a running instance, which is an error only for its client.
         assert sum(answer is None for answer in answers) == 1
         assert (await hub.until("out", "Completed")).output == [2, 10, *range(30)]
-        assert app.count("double") == 2  # what had succeeded was not done again
+        assert app.count("double") == 2  # the successful activity did not run again
         with pytest.raises(Exception, match="only supported on failed"):
             await hub.client.rewind("out", "again")
         with pytest.raises(Exception, match="No instance"):
@@ -151,7 +151,7 @@ async def test_rewind_runs_the_failed_step_again(tmp_path: Path) -> None:
 
 
 async def test_a_rewind_takes_up_what_was_under_way(tmp_path: Path) -> None:
-    """Code that is not deterministic fails an instance with steps under way; then it is mended."""
+    """An instance fails with open steps: its code is not deterministic. Then the code is fixed."""
     app = simple_app()
     gate, is_broken = asyncio.Event(), True
 
@@ -187,7 +187,7 @@ async def test_a_rewind_takes_up_what_was_under_way(tmp_path: Path) -> None:
         assert "Non-Deterministic" in (await hub.until("c")).output
         gate.set()
         await hub.client.raise_event("in", "in", 2)
-        await hub.until("in")  # its parent does not hear of it
+        await hub.until("in")  # its failed parent gets no message
         is_broken = False
         await hub.client.rewind("c", "mended")
         hub.clock.offset += timedelta(days=2)

@@ -1,6 +1,6 @@
 """Finished instances leave nothing in memory."""
 
-# The engine's insides are the subject.
+# The test accesses the engine's internals.
 # pyright: reportPrivateUsage=false
 
 from __future__ import annotations
@@ -107,6 +107,6 @@ async def test_an_instance_stays_while_its_episode_runs(
     monkeypatch.setattr(DurableFunctions, "_invoke", invoke_when_released)
     async with running(make_app(), tmp_path) as hub:
         slow = await hub.client.start_new("again")
-        assert (await hub.run("stumbling")).runtime_status.value == "Failed"  # takes its place
+        assert (await hub.run("stumbling")).runtime_status.value == "Failed"  # replaces the old
         released.set()
         assert (await hub.until(slow)).runtime_status.value == "Completed"

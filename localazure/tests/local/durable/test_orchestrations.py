@@ -1,4 +1,4 @@
-"""The SDK's own client and orchestrators against the running engine."""
+"""The SDK's client and orchestrators with the running engine."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_external_event_waits_and_is_buffered(tmp_path: Path) -> None:
 
 
 async def test_reused_event_task_with_fresh_timers(tmp_path: Path) -> None:
-    """One wait yielded in several task_any: the SDK names it in the first one only."""
+    """A task in several task_any: the SDK lists it only in the first one."""
     app = simple_app()
 
     @app.orchestrator

@@ -1,9 +1,9 @@
-"""Random orchestrations against a reference model, with crashes and failures at any commit.
+"""Random orchestrations compared with a model, with crashes and failures at any commit.
 
-A crash is the end of a dispatcher with everything that it has in memory: its store fails every
-transaction from a drawn one on, and another dispatcher takes up the same file. A failure is that of
-a single transaction (a full disk), which the dispatcher itself must get over. After each of them
-the store is looked through as after the kills of `localazure/tests/crash`.
+In a crash, all transactions of a store fail from a random one on; its dispatcher is discarded, and
+another one opens the same file. In a failure, a single transaction fails (a full disk), and the
+dispatcher must recover. After each of them, the store is checked as after the kills in
+`localazure/tests/crash`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ pytestmark = EARLY_EVENTS
 
 
 class Crash(sqlite3.OperationalError):
-    """The process is gone: nothing is committed any more."""
+    """The process has crashed: all later transactions fail."""
 
 
 class FullDisk(sqlite3.OperationalError):
@@ -48,10 +48,10 @@ class FullDisk(sqlite3.OperationalError):
 
 
 class UnreliableDatabase(Database):
-    """Fails the transactions with these numbers, once they are run; and crashes."""
+    """Fails the transactions with the numbers `failing` when they run, and crashes."""
 
     lives = -1
-    """So many more transactions are taken; below zero: all of them."""
+    """The number of transactions before the crash; negative: no crash."""
     failing: ClassVar[set[int]] = set()
     handed_in = 0
 
@@ -74,19 +74,19 @@ class UnreliableDatabase(Database):
 
 
 async def raise_events(hub: TaskHub, store: Store) -> None:
-    """Raise every event that an instance could wait for, once; early ones are buffered."""
+    """Raise each event that an instance could wait for, once; early ones are buffered."""
     for instance in store.query():
         if instance.status not in LIVE or not instance.started:
             continue
         history = "".join(store.history(instance.execution.execution_id))
         for number in range(MAX_PLACES):
             if f'"Name":"{number}"' not in history:
-                with contextlib.suppress(Exception):  # it may have crashed or finished meanwhile
+                with contextlib.suppress(Exception):  # after a crash or the instance's end
                     await hub.raise_event(instance.execution.instance_id, f"{number}", "1")
 
 
 async def live(app: DurableApp, plan: list[Step], folder: Path) -> tuple[Any, Any] | None:
-    """Run a plan, or go on with it: its output and the entity's total; None after a crash."""
+    """Start or continue a plan; return its output and the entity's total, or None after a crash."""
     try:
         async with app.started(folder, drain_seconds=0) as functions, asyncio.timeout(20):
             hub = functions.extension._api._hub  # pyright: ignore[reportPrivateUsage]
@@ -108,7 +108,7 @@ async def live(app: DurableApp, plan: list[Step], folder: Path) -> tuple[Any, An
 
 
 async def live_through(plan: list[Step], lives: list[int], folder: Path) -> tuple[Any, Any]:
-    """Run a plan with a crash after so many transactions, again and again."""
+    """Run a plan with crashes after the given numbers of transactions."""
     app = random_app()
     for crashes, transactions in enumerate([*lives, -1]):
         UnreliableDatabase.lives = transactions
@@ -119,7 +119,7 @@ async def live_through(plan: list[Step], lives: list[int], folder: Path) -> tupl
 
 
 def check(folder: Path) -> None:
-    """After any sequence of events, nothing is lost, doubled or left behind."""
+    """Check that the store has lost, duplicated or left over nothing."""
     store = Store(folder / "hub.db")
     try:
         assert not inspect(store).faults

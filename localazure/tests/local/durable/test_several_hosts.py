@@ -13,7 +13,7 @@ from harness.task_hub import KEYS, DurableApp, RunningHub, running, simple_app
 from localazure.functions.configuration.several_hosts import INSTANCE_ID
 from localazure.runtime.environment import HOSTS, LEASE_SECONDS
 
-# Longer than a test lasts: what is taken over here was given back.
+# Longer than a test: hosts take over only released leases.
 LEASE = "300"
 
 
@@ -47,7 +47,7 @@ def host(app: DurableApp, folder: Path, name: str) -> AbstractAsyncContextManage
 async def test_a_start_that_waits_is_answered_by_either_host(tmp_path: Path) -> None:
     app = make_app()
     async with host(app, tmp_path, "one") as one, host(app, tmp_path, "two") as two:
-        # All partitions are the first host's: the second one has not renewed since it came.
+        # The first host has all partitions: the second one has not renewed since its start.
         for hub in (one, two):
             async with hub.http.post(
                 f"{hub.base_url}/runtime/webhooks/durabletask/orchestrators/chain",

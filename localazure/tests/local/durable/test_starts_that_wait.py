@@ -1,4 +1,4 @@
-"""Starts that answer when the instance has ended: the public HTTP API's create-and-wait."""
+"""The public HTTP API's create-and-wait: a start that responds when the instance has ended."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from harness.task_hub import DurableApp, RunningHub, running, simple_app
 
 Context = df.DurableOrchestrationContext
-# A poll once a minute would come after the tests' own limit.
+# With a poll once per minute, the tests would time out.
 LONG = ("3600", "60")
 
 

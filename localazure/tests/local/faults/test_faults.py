@@ -1,4 +1,4 @@
-"""Faults as the SDKs meet them: running parts, one plan after the other put in force."""
+"""Faults with the SDKs and running parts; each test sets a plan."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ Force = Callable[..., None]
 @pytest.fixture
 def force(running: Environment) -> Iterator[Force]:
     def put(*rules: dict[str, Any]) -> None:
-        # Each plan has a seed, and so a size, of its own: it is noticed within the same tick.
+        # Seeds make plans differ in size, so that parts notice a change within one clock tick.
         seed = uuid.uuid4().int
         put_in_force(running.state, Plan.model_validate({"seed": seed, "rules": rules}))
 
@@ -77,12 +77,12 @@ def bus(running: Environment) -> Iterator[ServiceBusClient]:
     connection = running.service_bus_connection_string
     with ServiceBusClient.from_connection_string(connection, retry_total=0) as client:
         yield client
-    gc.collect()  # sockets that the SDK forgot are this test's, and not a later one's
+    gc.collect()  # so that warnings about unclosed SDK sockets appear in this test
 
 
 @contextlib.contextmanager
 def receiving(running: Environment, queue: str) -> Generator[Callable[[int], list[str]]]:
-    """Takes the next messages of a queue, at least so many."""
+    """Receives at least `count` messages of a queue."""
     connection = running.service_bus_connection_string
     with (
         ServiceBusClient.from_connection_string(connection) as client,
@@ -107,7 +107,7 @@ def test_storage_is_busy_and_says_when_to_come_back(force: Force, landing: Conta
         landing.upload_blob("busy", b"x")
     response: Any = refused.value.response
     assert response.headers["Retry-After"] == "3"
-    assert list(landing.list_blob_names(name_starts_with="busy")) == []  # reads go on
+    assert list(landing.list_blob_names(name_starts_with="busy")) == []  # reads still work
 
 
 @pytest.mark.parametrize(("fault", "is_written"), [("reset", False), ("lostAnswer", True)])
@@ -149,7 +149,7 @@ def test_service_bus_is_busy(force: Force, bus: ServiceBusClient) -> None:
         assert receiver.peek_messages() == []
 
 
-# The SDK forgets the socket of a connection that was cut off.
+# The SDK does not close the socket of an aborted connection.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_the_sdk_sends_twice_after_a_lost_acknowledgement(
     force: Force, running: Environment
@@ -189,14 +189,14 @@ def test_event_grid_refuses_a_publisher(force: Force, running: Environment) -> N
 def test_an_event_comes_doubled_or_never(
     force: Force, running: Environment, fault: str, count: int
 ) -> None:
-    # The first attempt, not the retry.
+    # The fault affects the first attempt, not the retry.
     force({"part": "eventgrid", "operation": "deliver/sub", "fault": fault, "firstTimes": 1})
     with receiving(running, "events") as take:
         first = publish(running)
         found = take(count)
         second = publish(running)
         found += take(1)
-    # Nothing of the first event came in between.
+    # The first event was not delivered once more.
     assert [json.loads(event)["data"] for event in found] == [first] * count + [second]
 
 
@@ -241,6 +241,6 @@ def test_a_wrong_clock_of_event_grid_dates_its_answers(force: Force, running: En
 
 
 def test_a_wrong_clock_of_service_bus_ends_tokens(force: Force, bus: ServiceBusClient) -> None:
-    force({"part": "servicebus", "fault": "clockSkew", "seconds": 7200})  # the SDK's last an hour
+    force({"part": "servicebus", "fault": "clockSkew", "seconds": 7200})  # the SDK's last 1 h
     with pytest.raises(ServiceBusAuthenticationError), bus.get_queue_sender("work") as sender:
         sender.send_messages(ServiceBusMessage("never"))

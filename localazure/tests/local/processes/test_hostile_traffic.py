@@ -1,4 +1,4 @@
-"""`make hostile` in small: one part, and the kind of traffic that leaves the most behind."""
+"""`make hostile` with one part and the kind of traffic that leaves the most garbage."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hostile.traffic import Sent, Target, attack, huge_headers
 from localazure.runtime.environment import Environment
 
 CONNECTIONS = 600
-"""Without collections in time, they leave some 60 MiB; with them, 28 to 39 MiB."""
+"""Without timely collections, some 60 MiB remain; with them, 28 to 39 MiB."""
 LANES = 10
 MOST_GROWTH_BYTES = 48 * 2**20
 

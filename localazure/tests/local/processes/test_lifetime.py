@@ -20,7 +20,7 @@ time.sleep(600)
 async def test_a_child_that_ends_by_itself_meanwhile_has_its_own_status(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """However the two meet: asyncio warns of a status that somebody else has taken."""
+    """`end` may race with the child's exit: asyncio warns if other code collected the status."""
     statuses: set[int | None] = set()
     for _ in range(TIMES):
         child = await asyncio.create_subprocess_exec("/bin/sh", "-c", "exit 3")
@@ -38,4 +38,4 @@ async def test_a_child_that_ignores_sigterm_is_killed() -> None:
     await child.stdout.readline()
     assert not await end(child, within_seconds=0.1)
     assert child.returncode == -signal.SIGKILL
-    assert await end(child, within_seconds=0.1)  # there is nothing left to do
+    assert await end(child, within_seconds=0.1)  # the child has already ended

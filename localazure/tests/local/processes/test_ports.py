@@ -14,7 +14,7 @@ LINUX_ONLY = pytest.mark.skipif(
 
 def test_a_server_that_names_a_drawn_port_can_listen_on_it() -> None:
     (port,) = free_ports(1)
-    # As Python's servers do: with SO_REUSEADDR. Twice, as after a restart.
+    # Python's servers set SO_REUSEADDR. Twice, as after a restart.
     for _ in range(2):
         with socket.create_server((LOOPBACK, port)), socket.create_connection((LOOPBACK, port)):
             pass
@@ -36,7 +36,7 @@ def test_two_servers_can_have_one_port_at_drawn_addresses() -> None:
 
 @LINUX_ONLY
 def test_the_kernel_assigns_no_drawn_port() -> None:
-    """Of the half of the range that the kernel gives to listeners, 64 ports: 1 in 200 draws."""
+    """64 ports are 1 in 200 of the half of the range from which the kernel assigns ports."""
     drawn = free_ports(64)
     assert len(set(drawn)) == 64
     others = set[int]()

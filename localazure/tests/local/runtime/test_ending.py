@@ -1,4 +1,4 @@
-"""The end of a runtime leaves no process; the next runtime continues with its state."""
+"""A stopped runtime leaves no process; the next runtime continues with its state."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def test_parts_end_in_seconds_after_their_supervisor_and_the_next_up_waits_for_t
         until(lambda: "slow has begun" in log.read_text(), 30, "begin of the invocation")
         killed.kill()
         killed.wait()
-        # At once, while a part drains: two sets would fight for ports and databases.
+        # Start the next one while a part drains: it must wait for the ports and databases.
         with Runtime(app, state) as successor:
-            # On a slow machine the old parts end before the successor looks for them.
+            # On a slow machine, the old parts end before the next runtime checks the lock.
             waiting = f"process {killed.pid} was killed; waiting"
             until(lambda: waiting in successor.output or "is ready" in successor.output, 60, "line")
             release.touch()
@@ -51,7 +51,7 @@ def test_parts_end_in_seconds_after_their_supervisor_and_the_next_up_waits_for_t
             assert not still_running(processes)
             assert again == endpoints
             assert answer.result() == b"done"
-            # It too is killed, while its parts have nothing to do.
+            # The next one is killed, too, with idle parts.
             successor.kill()
             successor.wait()
             successor.wait_for_the_last(seconds=15)

@@ -1,5 +1,5 @@
-"""A running runtime: its endpoints, its sockets, a second one on the same state, dying parts,
-and its end."""
+"""A running runtime: its endpoints and sockets, a second one on the same state, parts that die,
+and its shutdown."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_a_part_that_dies_is_started_again(
     assert hello(endpoints, endpoints["functions"]["function_key"]) == (200, b"hello")
 
 
-# The last test: it ends what the others share.
+# The last test: it stops the runtime that the others share.
 def test_ctrl_c_ends_every_process(runtime: Runtime) -> None:
     processes = runtime.processes()
     assert any("azurite" in " ".join(process.cmdline()) for process in processes)

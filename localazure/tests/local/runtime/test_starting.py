@@ -26,7 +26,7 @@ from localazure.storage import service as storage
 
 
 def command(*arguments: str, module: str = "localazure") -> tuple[int, str]:
-    """Exit status and stderr of a process that is to fail."""
+    """Run a process that must fail; return its exit status and stderr."""
     done = subprocess.run(
         [sys.executable, "-m", module, *arguments],
         cwd=REPOSITORY,
@@ -41,7 +41,7 @@ def command(*arguments: str, module: str = "localazure") -> tuple[int, str]:
 
 
 def refusal(app: Path, state: Path, *arguments: str) -> str:
-    """The error of `up`, run in this process."""
+    """Run `up` in this process; return its error."""
     with pytest.raises(SystemExit) as ended:
         main(["up", "--app", str(app), "--state", str(state), *arguments])
     assert isinstance(ended.value.code, str)  # the interpreter prints it and exits with 1
@@ -49,7 +49,7 @@ def refusal(app: Path, state: Path, *arguments: str) -> str:
 
 
 def free_base() -> int:
-    """A port base all of whose ports are free just now."""
+    """Return a port base whose ports are all free now."""
     for base in range(20000, 30000, 100):
         try:
             for offset, _ in LISTENERS.values():
@@ -97,7 +97,7 @@ def test_malformed_app_settings_are_named_with_their_file(app: Path, tmp_path: P
 def test_a_broken_app_ends_up_and_its_log_is_shown(
     app: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervisor, "SERVICES", ("telemetry", "servicebus"))  # the lightest
+    monkeypatch.setattr(supervisor, "SERVICES", ("telemetry", "servicebus"))  # the smallest parts
     (app / "function_app.py").write_text("import azure.functions\n\nlanding = undefined_name\n")
     state = tmp_path / "state"
     said = refusal(app, state, "--port-base", "0")
@@ -115,7 +115,7 @@ async def test_the_log_of_the_last_start_only_is_shown(app: Path, tmp_path: Path
     environment.save()
     said: list[str] = []
     async with lock_state(environment.state, said.append) as lock:
-        part = PartProcess("servicebus", environment.state, lock)  # the one that starts fastest
+        part = PartProcess("servicebus", environment.state, lock)  # the part that starts fastest
         for name in ("first_name", "second_name"):
             environment.service_bus_config.write_text(json.dumps({name: 1}))
             with pytest.raises(StartError) as error:

@@ -16,7 +16,7 @@ from localazure.runtime.supervisor import Options, running
 async def test_the_services_run_with_the_files_of_the_config_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(supervisor, "SERVICES", ("storage",))  # of all, the one that is asked
+    monkeypatch.setattr(supervisor, "SERVICES", ("storage",))  # the service that the test calls
     folder, config = tmp_path / "folder", tmp_path / "elsewhere"
     folder.mkdir()
     config.mkdir()

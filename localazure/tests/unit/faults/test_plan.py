@@ -73,7 +73,7 @@ def test_a_decision_is_repeated_and_is_a_rule_about_the_operation(
 
 
 def decided(some: Plan, operation: str, numbers: int, elapsed: float = 0.0) -> list[bool]:
-    """Whether each of so many requests of storage fails."""
+    """Whether each of the first `numbers` requests of storage fails."""
     return [
         some.decide(Part.STORAGE, operation, number, elapsed, OF_REQUESTS) is not None
         for number in range(numbers)

@@ -18,7 +18,7 @@ def resident_bytes() -> int:
 async def test_garbage_of_few_and_large_objects_is_collected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Too few objects for Python to begin a collection by itself."""
+    """Make garbage with too few objects to trigger a collection by Python."""
     monkeypatch.setattr(memory, "CHECK_SECONDS", 0.001)
     async with memory.kept_low():
         before = most = resident_bytes()

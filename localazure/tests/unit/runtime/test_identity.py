@@ -41,7 +41,7 @@ def test_a_token_is_a_json_web_token() -> None:
         "iat": 1000,
         "exp": expires_on,
     }
-    other = jwt.encode(claims, key, "HS256")  # as another library writes it
+    other = jwt.encode(claims, key, "HS256")  # in another library's encoding
     assert ISSUER.check(other, now=1001) == "cluster"
 
 

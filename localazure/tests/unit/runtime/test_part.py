@@ -25,7 +25,7 @@ def environment(tmp_path: Path) -> Environment:
 
 @pytest.fixture
 def lifeline(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pipe]:
-    """Standard input, as the supervisor gives it: nothing to read until the supervisor is gone."""
+    """Standard input as set by the supervisor: a pipe without data until the supervisor dies."""
     reader, writer = os.pipe()
     with io.FileIO(reader) as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
@@ -36,7 +36,7 @@ def lifeline(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pipe]:
 
 @pytest.fixture
 def ready(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """The supervisor's end of the pipe over which a part tells that it is ready."""
+    """The supervisor's end of the pipe on which a part reports that it is ready."""
     reader, writer = os.pipe()
     monkeypatch.setenv(READY_FD_VARIABLE, str(writer))
     yield reader
@@ -44,7 +44,7 @@ def ready(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 
 
 class Part:
-    """A part that does nothing but come and go."""
+    """A part that only starts and stops."""
 
     def __init__(self) -> None:
         self.story: list[str] = []
@@ -117,7 +117,7 @@ async def test_a_part_that_is_ready_too_late_says_so(
     environment: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader, writer = os.pipe()
-    os.close(reader)  # the supervisor has stopped waiting
+    os.close(reader)  # as after the supervisor's timeout
     monkeypatch.setenv(READY_FD_VARIABLE, str(writer))
     with pytest.raises(StartError, match="after its supervisor had stopped waiting"):
         await live(Part().serve, environment)

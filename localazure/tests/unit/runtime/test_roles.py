@@ -33,7 +33,7 @@ def read(path: Path) -> RoleAssignments:
 
 def test_a_change_of_the_table_counts_at_once(path: Path) -> None:
     assignments = read(path)
-    assert assignments.roles("app", "x") is None  # without a table nothing is known
+    assert assignments.roles("app", "x") is None  # the table does not exist yet
     write(
         path, row("app", "A", "x"), row("app", "B", "x"), row("app", "C", "y"), row("z", "D", "x")
     )
@@ -41,7 +41,7 @@ def test_a_change_of_the_table_counts_at_once(path: Path) -> None:
     write(path, row("app", "B", "x"))
     assert assignments.roles("app", "x") == {"B"}
     path.write_text("{")
-    assert assignments.roles("app", "x") == {"B"}  # it became invalid, which changes nothing
+    assert assignments.roles("app", "x") == {"B"}  # an invalid table changes nothing
     path.unlink()
     assert assignments.roles("app", "x") is None
 

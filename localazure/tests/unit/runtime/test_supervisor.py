@@ -1,4 +1,4 @@
-"""The supervisor's decisions; tests/local/runtime tests its processes."""
+"""The supervisor's decisions. tests/local/runtime tests its processes."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ STARTS, FAILS = True, False
 
 
 class DyingPart(PartProcess):
-    """A part whose starts go as told, and which dies as soon as it runs.
+    """A part whose starts succeed or fail as listed, and which dies at once after each start.
 
-    Once the list is empty it lives on.
+    After the last listed start, it keeps running.
     """
 
     def __init__(self, state: Path, starts: list[bool]) -> None:
@@ -54,7 +54,7 @@ class Pauses(list[float]):
 
 
 async def keep_running(part: DyingPart, said: list[str], pauses: Pauses) -> None:
-    """Keep it running until it has been started as often as its list says."""
+    """Keep the part running until all its listed starts have happened."""
     keeping = asyncio.create_task(supervisor.keep_part_running(part, said.append, pauses.sleep))
     while part.starts:
         await asyncio.sleep(0)
@@ -108,7 +108,7 @@ async def test_a_restart_that_failed_is_tried_again(
 async def test_a_part_that_recovered_begins_with_the_first_pause_again(
     tmp_path: Path, pauses: Pauses, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervisor, "HEALTHY_AFTER_SECONDS", -1.0)  # it is healthy at once
+    monkeypatch.setattr(supervisor, "HEALTHY_AFTER_SECONDS", -1.0)  # each start counts as recovered
     part = DyingPart(tmp_path, [STARTS] * 8)
     await keep_running(part, said, pauses)
     assert set(pauses) == {supervisor.RESTART_PAUSES_SECONDS[0]}
@@ -139,7 +139,7 @@ async def test_a_state_folder_has_one_owner(tmp_path: Path, said: list[str]) -> 
 async def test_a_successor_waits_for_the_parts_of_an_owner_that_was_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
 ) -> None:
-    # A part inherits the lock through a descriptor of its own.
+    # A part inherits the lock with its own file descriptor.
     async with lock_state(tmp_path, said.append) as lock:
         inherited = os.dup(lock)
     monkeypatch.setattr(supervisor, "is_alive", _nobody)

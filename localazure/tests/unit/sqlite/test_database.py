@@ -27,7 +27,7 @@ MIGRATIONS = ("CREATE TABLE notes (id INTEGER PRIMARY KEY, word TEXT NOT NULL UN
 
 
 class RefusedError(Exception):
-    """An error within a transaction of these tests."""
+    """An error in a transaction of these tests."""
 
 
 @pytest.fixture
@@ -57,13 +57,13 @@ def refuse(_: sqlite3.Connection) -> None:
 
 
 def words(path: Path) -> list[str]:
-    """As another process would read them: what is committed, in the order of writing."""
+    """Read the committed words, as another process would, in the order of writing."""
     with contextlib.closing(connect(path)) as connection:
         return [row["word"] for row in connection.execute("SELECT word FROM notes ORDER BY id")]
 
 
 class Gate:
-    """A transaction that holds the writing thread, so that what follows shares one commit."""
+    """A transaction that blocks the writing thread, so that later ones share one commit."""
 
     def __init__(self) -> None:
         self._is_open = threading.Event()
@@ -102,7 +102,7 @@ async def test_a_burst_shares_one_commit_in_the_order_of_its_calls(
     results = await asyncio.gather(*tasks)
     assert results[1:] == list(range(1, 201))
     assert words(path) == [str(number) for number in range(200)]
-    assert gate.commits <= 2  # at most the first one's own, and one for all later ones
+    assert gate.commits <= 2  # at most one for the first transaction, and one for all others
 
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -239,13 +239,13 @@ def test_a_failed_start_releases_the_file(path: Path) -> None:
 async def test_patient_transactions_share_the_next_commit(database: Database, path: Path) -> None:
     gate = Gate()
     gate.open()
-    await database.write(gate)  # counts from here on
+    await database.write(gate)  # counts commits from here
     before = gate.commits
     patient = [database.submit(note(str(number)), is_patient=True) for number in range(5)]
     assert await database.write(note("5")) == 6
     assert all(future.done() for future in patient)
     assert words(path) == [str(number) for number in range(6)]
-    assert gate.commits - before <= 2  # the writer may have started with the first of them
+    assert gate.commits - before <= 2  # the writer may already have started the first one
 
 
 async def test_a_patient_transaction_is_committed_after_its_delay(
@@ -279,7 +279,7 @@ async def test_a_commit_that_fails_breaks_its_lanes(database: Database, path: Pa
 
     def drop_out(connection: sqlite3.Connection) -> None:
         connection.execute("INSERT INTO notes (word) VALUES ('gone')")
-        connection.execute("ROLLBACK")  # what SQLite itself does when the disk is full
+        connection.execute("ROLLBACK")  # like SQLite when the disk is full
         raise sqlite3.OperationalError("disk full")
 
     with pytest.raises(sqlite3.OperationalError, match="disk full"):

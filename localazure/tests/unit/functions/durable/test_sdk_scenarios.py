@@ -1,9 +1,9 @@
-"""The histories of the SDK's own tests, gone through by the local engine.
+"""The local engine reproduces the histories of the SDK's own tests.
 
-Of each history only what comes from outside is taken: the start, ends of tasks, events. Episode by
-episode the SDK answers to it, once as it is and once through the host's wrapper, and the engine
-draws the steps itself. They must be the ones that the history records, under the same ids, and at
-the last the SDK must come to the answer that it gave to the history as it was.
+Of each history, only inputs are used: the start, ends of tasks, events. In each episode, the SDK
+runs the orchestrator, once directly and once with the host's wrapper, and the engine derives the
+steps. They must be the steps that the history records, with the same ids, and the SDK's last answer
+must be its answer to the original history.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ MADE_BY_THE_ENGINE = STEPS | {
     EventType.ORCHESTRATOR_COMPLETED,
     EventType.EXECUTION_COMPLETED,
 }
-# Histories that no host writes. With each one, what is wrong with it.
+# Histories that no host writes, with what is wrong in each.
 GO_ON_AFTER_THE_END = {
-    "test_create_timer::test_timers_can_be_cancelled": "a cancelled timer holds no instance",
+    "test_create_timer::test_timers_can_be_cancelled": "a canceled timer keeps no instance running",
     "test_create_timer::test_timers_can_be_cancelled_replayV2": "the same",
-    "test_retries::test_redundant_completion_doesnt_get_processed[1]": "a task ends once more",
+    "test_retries::test_redundant_completion_doesnt_get_processed[1]": "a task ends twice",
     "test_retries::test_retries_can_fail": "steps of an orchestrator whose first step failed it",
 }
 CONTRADICT_THE_ORCHESTRATOR = {
@@ -46,12 +46,12 @@ CONTRADICT_THE_ORCHESTRATOR = {
         "passed as the parameter is_played"
     ),
 }
-# As many as azure-functions-durable 1.7.0 has. Should there be fewer, they were not found.
+# The number in azure-functions-durable 1.7.0, to notice scenarios that were not found.
 EXPECTED_SCENARIOS = 110
 
 
 class AllFunctions(KnownFunctions):
-    """An app that has every function."""
+    """An app that has functions of all names."""
 
     def resolve(self, kind: str, name: str) -> str | None:
         del kind
@@ -59,7 +59,7 @@ class AllFunctions(KnownFunctions):
 
 
 class Retelling:
-    """A scenario told again to SDK and engine, episode by episode."""
+    """A scenario repeated with SDK and engine, episode by episode."""
 
     def __init__(self, scenario: Scenario) -> None:
         self._plain = Orchestrator.create(scenario.orchestrator)
@@ -72,7 +72,7 @@ class Retelling:
         self.answer = ""
         self.effects: Effects | None = None
         self.left_over: list[list[Event]] = []
-        """Episodes that an instance which has ended does not see."""
+        """Episodes in the scenario's history after the instance has ended."""
 
     @property
     def is_over(self) -> bool:
@@ -91,7 +91,7 @@ class Retelling:
                 if event["EventType"] not in MADE_BY_THE_ENGINE
             ]
             if number and not messages:
-                continue  # nothing has happened: the engine has no such episode
+                continue  # the engine has no episodes without messages
             self._episode(recorded[0]["Timestamp"], messages)
             calls += self._new_calls()
 
@@ -143,7 +143,7 @@ def _execution(document: dict[str, Any]) -> Execution:
 
 
 def _episodes(events: list[dict[str, Any]]) -> list[list[Event]]:
-    """Split at each OrchestratorStarted, which opens an episode."""
+    """Split a history at each OrchestratorStarted, with which an episode starts."""
     told: list[list[Event]] = []
     for event in events:
         if event["EventType"] == EventType.ORCHESTRATOR_STARTED:
@@ -153,14 +153,14 @@ def _episodes(events: list[dict[str, Any]]) -> list[list[Event]]:
 
 
 def _as_answer(event: Event, calls: deque[str]) -> Event:
-    """The answer of an entity names the request, whose id the engine has drawn itself."""
+    """Replace the request id in an entity's response by the id that the engine assigned."""
     if event["EventType"] == EventType.EVENT_RAISED and event["Name"] == "0000":
         return {**event, "Name": calls.popleft()}
     return event
 
 
 def _state(answer: str) -> dict[str, Any]:
-    """An answer in either replay schema: the older one groups actions by yield."""
+    """Parse an answer of any replay schema: the older one groups actions by yield."""
     text = answer.rpartition(decision.OUT_OF_PROC_MARK)[2]
     state: dict[str, Any] = json.loads(text)
     state.pop("schemaVersion", None)
@@ -168,7 +168,7 @@ def _state(answer: str) -> dict[str, Any]:
 
 
 def _leaves(actions: list[Any]) -> list[tuple[int, Any, Any]]:
-    """Kind, name and input of what is asked for, whatever holds it together."""
+    """Kind, name and input of all actions, without their groups."""
     found: list[tuple[int, Any, Any]] = []
     for action in actions:
         if isinstance(action, list):
@@ -181,7 +181,7 @@ def _leaves(actions: list[Any]) -> list[tuple[int, Any, Any]]:
 
 
 def _steps(events: list[dict[str, Any]]) -> dict[int, tuple[int, str | None]]:
-    """Sort and name of each step, by its id."""
+    """Event type and name of each step, by event id."""
     return {
         event["EventId"]: (event["EventType"], event.get("Name"))
         for event in events
@@ -189,7 +189,7 @@ def _steps(events: list[dict[str, Any]]) -> dict[int, tuple[int, str | None]]:
     }
 
 
-# Not as parameters: every worker would run all of the SDK's tests to know them.
+# A fixture, because each test worker would run all SDK tests to collect parameters.
 @pytest.fixture(scope="module")
 def found() -> dict[str, Scenario]:
     return {scenario.name: scenario for scenario in scenarios()}
@@ -200,7 +200,7 @@ def test_the_scenarios_are_there(found: dict[str, Scenario]) -> None:
     assert found.keys() >= GO_ON_AFTER_THE_END.keys() | CONTRADICT_THE_ORCHESTRATOR.keys()
 
 
-# The SDK warns of its own codec, and some of its orchestrators catch their own end.
+# The SDK warns about its own codec, and some of its orchestrators catch GeneratorExit.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:azure.durable_functions")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_the_scenarios_of_the_sdk_go_the_same_way(

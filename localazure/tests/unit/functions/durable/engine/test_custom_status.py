@@ -1,4 +1,4 @@
-"""The limit of a custom status: 16 KB of UTF-16, as the real extension counts it."""
+"""The limit of a custom status: 16 KB of UTF-16, as in the real extension."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from localazure.functions.durable.engine.custom_status import oversize_error
 
-LARGEST_TEXT = 16 * 1024 // 2 - 2  # two bytes a character, less the quotes
+LARGEST_TEXT = 16 * 1024 // 2 - 2  # two bytes per character, minus two quotes
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ LARGEST_TEXT = 16 * 1024 // 2 - 2  # two bytes a character, less the quotes
     [
         ("x" * LARGEST_TEXT, True),
         ("x" * (LARGEST_TEXT + 1), False),
-        ("ü" * LARGEST_TEXT, True),  # json.dumps writes six characters for it
+        ("ü" * LARGEST_TEXT, True),  # six characters in the output of json.dumps
         ("😀" * (LARGEST_TEXT // 2), True),
         ("😀" * (LARGEST_TEXT // 2 + 1), False),
         ([1] * ((16 * 1024 // 2 - 1) // 2), True),  # spaces do not count

@@ -1,4 +1,4 @@
-"""Which instance ids Azure takes."""
+"""The instance ids that Azure accepts."""
 
 from __future__ import annotations
 

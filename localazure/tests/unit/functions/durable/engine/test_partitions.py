@@ -19,7 +19,7 @@ def test_the_hash_is_fnv_1a_of_the_id() -> None:
 
 
 class Hosts:
-    """Leases, and hosts that renew and take them in turn."""
+    """Leases, and hosts that take turns to renew and take them."""
 
     def __init__(self, partitions: int) -> None:
         self.now_us = 1
@@ -58,7 +58,7 @@ def test_hosts_end_with_equal_shares_whatever_the_order_of_their_renewals(
     assert max(shares) - min(shares) <= 1
     before = some.leases
     for name in names:
-        assert to_take(before, name, some.now_us) == []  # and nothing goes to and fro
+        assert to_take(before, name, some.now_us) == []  # and the leases no longer move
 
 
 def test_a_dead_hosts_partitions_are_taken_when_its_lease_is_over() -> None:

@@ -1,4 +1,4 @@
-"""The replay of actions against history, and the episodes made of it."""
+"""The replay of actions against history, and the resulting episodes."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ def all_of(*actions: dict[str, Any]) -> dict[str, Any]:
 
 
 class Story:
-    """An orchestration told episode by episode."""
+    """An orchestration that runs episode by episode."""
 
     def __init__(self) -> None:
         self.past: list[Event] = []
         self.cursor = ReplayCursor()
 
     def episode(self, *messages: Event, **decided: Any) -> Effects:
-        """The episode's effects: whether replay goes on or begins anew makes no difference."""
+        """Run an episode. A continued replay must have the same effects as a full one."""
         anew, gone_on = (
             episode.conclude(
                 EXECUTION,
@@ -234,7 +234,7 @@ def test_a_step_that_cannot_be_begun_fails_the_orchestration(
 
 
 def test_a_wait_named_once_lets_nothing_run_ahead() -> None:
-    """A retry and a wait run at the same time; ids are drawn in the order of the SDK."""
+    """A retry and a wait run at the same time; ids are assigned in the SDK's order."""
     story = Story()
     actions = [any_of(retried(3), waiting("e"), timer())]
     story.episode(actions=actions)  # ids 0 and 1
@@ -288,7 +288,7 @@ def test_a_failure_without_a_document_is_told_as_it_is() -> None:
     story = Story()
     story.episode(actions=[activity()])
     effects = story.episode(completed(0), error=found.error, is_document=found.is_document)
-    # Not that the actions of the first episode are missing.
+    # The error is not that the actions of the first episode are missing.
     assert effects.status is Status.FAILED
     assert "failed: ValueError: no x" in str(effects.events)
 

@@ -1,4 +1,4 @@
-"""Which part of a failed history is undone."""
+"""The events that a rewind removes from a failed history."""
 
 from __future__ import annotations
 

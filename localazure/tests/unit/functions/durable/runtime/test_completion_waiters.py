@@ -24,5 +24,5 @@ async def test_who_no_longer_waits_leaves_nothing_behind() -> None:
     await asyncio.gather(gone, return_exceptions=True)
     waiters.notify("one")
     await staying
-    waiters.notify("one")  # nobody waits for it any more
+    waiters.notify("one")  # without waiters
     assert vars(waiters) == vars(CompletionWaiters())

@@ -1,4 +1,4 @@
-"""Keyed work: limits, repetition, failure and the end."""
+"""Work by key: limits, repetition, failure and stop."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def test_one_at_a_time_for_each_key_and_so_many_in_all() -> None:
 
     queue = WorkQueue("test", 2, work)
     for key in "abcaba":
-        queue.request(key)  # what runs already, runs once more afterwards
+        queue.request(key)  # running work runs once more afterwards
     await asyncio.sleep(0)
     queue.request("a")
     while running or len(done) < 5:

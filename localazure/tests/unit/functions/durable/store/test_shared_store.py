@@ -1,4 +1,4 @@
-"""Several stores on one file: fencing, arrivals, claims. Time is the test's."""
+"""Several stores on one file: fencing, arrivals, claims. Tests set the time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LEASE = timedelta(seconds=30)
 
 
 class Hub:
-    """Hosts' stores on one file, and the clock of all."""
+    """The stores of several hosts on one file, with one clock."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -36,7 +36,7 @@ class Hub:
         sharing = Sharing(host=host, lease=LEASE)
         store = SharedStore(self.path, sharing, partition_count, lambda: self.now)
         self.stores.append(store)
-        store.on_failure = lambda _: store.renew()  # as the engine does
+        store.on_failure = lambda _: store.renew()  # like the engine
         await store.prepare()
         return store
 
@@ -49,7 +49,7 @@ class Hub:
 
 
 async def settled(store: SharedStore) -> None:
-    """All that was submitted is durable or refused, and its callbacks have run."""
+    """Wait until all transactions are durable or refused and their callbacks have run."""
     await store.purge([])
     await asyncio.sleep(0)
 
@@ -105,7 +105,7 @@ async def test_two_hosts_share_the_partitions_and_see_only_their_own(hub: Hub) -
     assert [message.target for message in one.arrived().messages] == [
         name for name in names if one.owns(name)
     ]
-    assert not one.arrived().messages  # each comes once
+    assert not one.arrived().messages  # each arrives once
 
 
 async def test_a_host_that_was_away_for_longer_than_its_lease_is_fenced(hub: Hub) -> None:
@@ -146,7 +146,7 @@ async def test_what_follows_a_fenced_write_is_not_written_either(hub: Hub) -> No
     futures = [stalled.commit(first_turn(one)) for one in (lost, later)]
     results = await asyncio.gather(*futures, return_exceptions=True)
     assert all(isinstance(result, Exception) for result in results)
-    assert stalled.generation == generation + 1  # the engine begins anew, once
+    assert stalled.generation == generation + 1  # the engine reloads, once
     assert other.history(lost.execution_id) == other.history(later.execution_id) == []
 
 
@@ -164,7 +164,7 @@ async def test_an_activity_is_claimed_by_one_host_and_by_another_after_its_lease
     hub.now += LEASE / 2
     again = await two.claim_activities(9)
     assert {each.event_id for each in again} == {each.event_id for each in by_one}
-    # Both end it; the first end counts, and its orchestration hears of it once.
+    # Both record a result; the first one counts, and the orchestration gets one message.
     for store, is_first in ((two, True), (one, False)):
         end = store.message("instance", history.task_completed("", 0, "1"), begun.execution_id)
         assert await store.complete_activity(again[0].event_id, end) is is_first

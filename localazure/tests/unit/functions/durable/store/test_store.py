@@ -113,7 +113,7 @@ async def test_an_id_is_free_again_once_its_instance_has_finished(store: Store) 
     await store.commit(turn(store, Status.COMPLETED))
     await store.create(replace(execution(), execution_id="next"))
     assert store.history("e0") == []
-    assert await store.purge(["i0"]) == 0  # it is live again
+    assert await store.purge(["i0"]) == 0  # the instance is live again
     fenced = store.message("i0", history.task_completed(AT, 0, None), "e0")
     with pytest.raises(InstanceFinished):
         await store.post(fenced)
