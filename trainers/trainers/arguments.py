@@ -1,6 +1,6 @@
-"""Options as fields of a dataclass: the annotation names the values, the field the rest.
+"""A command line as a dataclass: each field is an option, its annotation defines the valid values.
 
-argparse refuses other values, and reports the reason.
+argparse refuses other values and reports the reason.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from itertools import pairwise
 from typing import Annotated, Any, Literal, TypeVar
 
 OWN = "package.module:factory"
-"""How a user's own is named."""
+"""The form of the dotted path of a user's own factory, for help texts."""
 _Options = TypeVar("_Options")
 
 
 def option(default: Any, text: str | None = None, *, is_positional: bool = False) -> Any:
-    """A field that is an option; `text` is for `--help`, the default `...` if it is needed."""
+    """A dataclass field for an option. `text` is for `--help`; `...` marks a required option."""
     return dataclasses.field(
         default=dataclasses.MISSING if default is ... else default,
         metadata={"help": text, "is_positional": is_positional},
@@ -32,8 +32,8 @@ def parse_options(
 ) -> _Options:
     """Parse a command line; exits with status 2 and a usage message if it is wrong.
 
-    `options` is a dataclass whose fields are the options, `program` a module, as `trainers.train`.
-    `arguments` are those of the process by default.
+    `options` is a dataclass whose fields are the options, `program` a module like `trainers.train`.
+    The default of `arguments` is the process's own command line.
     """
     parser = argparse.ArgumentParser(
         prog=f"python -m {program}",
@@ -53,7 +53,7 @@ def parse_options(
 
 
 def _values(kind: Any) -> dict[str, Any]:
-    """The argparse arguments for an annotation; `X | None` is an option for an X."""
+    """Return the argparse arguments for an annotation. `X | None` is handled as X."""
     is_optional = typing.get_origin(kind) in {types.UnionType, typing.Union}
     if is_optional:
         kind = next(part for part in typing.get_args(kind) if part is not type(None))
@@ -67,7 +67,7 @@ def _values(kind: Any) -> dict[str, Any]:
 def _checked(
     kind: Callable[[str], Any], is_valid: Callable[[Any], bool], wanted: str
 ) -> Callable[[str], Any]:
-    """Read an option's text; refuse values that are not as wanted."""
+    """Return a parser that refuses invalid values of an option. `wanted` is for its message."""
 
     def value(text: str) -> Any:
         read = kind(text)
@@ -95,12 +95,12 @@ RisingEpochs = Annotated[
 
 
 def is_dotted(name: str) -> bool:
-    """Whether it names a user's own factory, as `package.module:factory`."""
+    """Whether the name is the dotted path of a user's own factory, `package.module:factory`."""
     return ":" in name
 
 
 def name_among(*names: str, prefix: str = "") -> Callable[[str], str]:
-    """One of these names, one that begins with the prefix, or a user's own factory."""
+    """Return a parser for one of these names, a name with the prefix, or a user's own factory."""
     prefixes = (prefix,) if prefix else ()
     return _checked(
         str,

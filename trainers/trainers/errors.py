@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-EX_DATAERR = 65  # sysexits.h: the input data was incorrect in some way
-EX_STOPPED = 128 + signal.SIGTERM  # what a shell reports for a process that SIGTERM ended
+EX_DATAERR = 65  # EX_DATAERR of sysexits.h: incorrect input data
+EX_STOPPED = 128 + signal.SIGTERM  # as shells report a process that SIGTERM ended
 EX_FAILURE = 1
-EX_HUNG = 124  # what timeout(1) reports for a program that took too long
+EX_HUNG = 124  # as timeout(1) reports a timeout
 
-# Of error.json, some 10 MB: the next run may leave these files out, so the list should be complete.
+# About 10 MB of error.json. The next run may leave the listed files out: better list all of them.
 LISTED_PROBLEMS = 50_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileProblem:
-    """One file of the dataset, by its path in the manifest, and what is wrong with it."""
+    """A file of the dataset, by its path in the manifest, and the reason why it is bad."""
 
     path: str
     reason: str
@@ -27,8 +27,8 @@ class FileProblem:
 class TrainingError(Exception):
     """A typed failure: its class name is the `type` in error.json.
 
-    Its message names what, where, and how to fix it. `problems` are the files concerned, of which
-    the first `LISTED_PROBLEMS` are kept; `total_problems` is their number if it is an excerpt.
+    The message says what failed, where, and how to fix it. `problems` are the bad files; the first
+    `LISTED_PROBLEMS` are kept. `total_problems` is their number, if `problems` is an excerpt.
     """
 
     exit_code: ClassVar[int] = EX_FAILURE
@@ -58,11 +58,11 @@ class DataChanged(TrainingError):
 
 
 class TrainingDiverged(TrainingError):
-    """The loss is no longer a finite number."""
+    """The loss, or a weight, is not a finite number."""
 
 
 class ModelUnreadable(TrainingError):
-    """A model folder is missing, damaged, or of a format that this version does not know."""
+    """A model folder is missing, damaged, or in an unknown format."""
 
 
 class InitialModelMismatch(TrainingError):
@@ -70,28 +70,28 @@ class InitialModelMismatch(TrainingError):
 
 
 class LaunchInvalid(TrainingError):
-    """The environment or the command line does not describe a run that can start."""
+    """The run cannot start with this environment and this command line."""
 
 
 class CheckpointUnwritable(TrainingError):
-    """A checkpoint could not be written. The one before it is still there."""
+    """A checkpoint could not be written. The one before it is still valid."""
 
 
 class PeerFailed(TrainingError):
-    """Another rank died, does not answer, or failed with an exception that has no class here."""
+    """Another rank died, does not respond, or failed with an exception that is no TrainingError."""
 
 
 class OutOfMemory(TrainingError):
-    """A device or the machine has too little memory for what the settings ask for."""
+    """A device or the machine has too little memory for the settings."""
 
 
 class TrainingHung(TrainingError):
-    """No step was done for too long. The stacks of all ranks show where each of them waits."""
+    """No progress for too long. The stack files of all ranks show where each rank waits."""
 
     exit_code = EX_HUNG
 
 
 class Stopped(TrainingError):
-    """SIGTERM came. A checkpoint is saved, so that the next start goes on from here."""
+    """SIGTERM stopped the run after it saved a checkpoint, from which the next start resumes."""
 
     exit_code = EX_STOPPED

@@ -3,13 +3,13 @@
     python -m trainers.evaluate --model DIR --data DIR --manifest DIR_OR_FILE
     python -m trainers.evaluate --model DIR --dataset coco --annotations FILE --data DIR ...
 
-Prints one JSON object: the scores of the task (accuracy; of a detector average_precision, box_ap,
+Prints one JSON object: the scores of the task (accuracy; for detectors average_precision, box_ap,
 mask_ap and so on), loss (null if the model lacks a class of the data), held_out_samples,
-quarantined_files, dataset_version. Exit code 65 if the data differs from the manifest or is not
+quarantined_files, dataset_version. Exit codes: 65 if the data differs from the manifest or is not
 fit to learn from; 1 for any other failure.
 
-The content of an image decides whether it is held out (see `trainers.data.samples.Decoded`), so
-two models can be compared on held-out images whichever dataset version each was trained on.
+The content of an image decides whether it is held out (see `trainers.data.samples.Decoded`). So
+two models can be compared on held-out images even if their dataset versions differ.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ def evaluate(
     coordinates: RankCoordinates | None = None,
     progress: Callable[[], object] = lambda: None,
 ) -> Evaluation:
-    """Score `model` on held-out samples, each rank a part of them.
+    """Score `model` on held-out samples, of which each rank scores a part.
 
-    `coordinates` are this rank's, if ranks share the network; by default each rank holds all of it.
-    `progress` is called after each pass.
+    `coordinates` are those of this rank; by default each rank has the whole network. `progress` is
+    called after each pass.
 
     Raises:
-        LaunchInvalid: the model cannot do the dataset's task.
+        LaunchInvalid: the model does not fit the dataset's task.
     """
     dataset.task.check(model)
     held_out = HeldOut(
@@ -65,12 +65,12 @@ def evaluate_champion(
 ) -> Evaluation:
     """Score the model in `folder` on the held-out images of `dataset`, in that model's format.
 
-    `image_format` and `architecture` are of the challenger. A champion may name no other dotted
-    path than the latter.
+    `image_format` and `architecture` are the challenger's. If the champion's architecture is a
+    dotted path, it must be this `architecture`.
 
     Raises:
-        ModelUnreadable: there is no model of ours in the folder.
-        LaunchInvalid: the champion is of another kind than the dataset.
+        ModelUnreadable: the folder does not contain a model of these trainers.
+        LaunchInvalid: the champion does not fit the dataset's task.
         DataChanged: a file changed since the dataset was read.
     """
 
@@ -95,7 +95,7 @@ class Options(DataOptions):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line above, in one process."""
+    """Run the command line above, in one process."""
     options = parse_options(Options, "trainers.evaluate", __doc__ or "", arguments)
     world = World.join(Launch(), timeout_seconds=0)
     try:

@@ -1,4 +1,4 @@
-"""From any exception to a typed failure, to error.json and to an exit code."""
+"""Convert exceptions to typed failures, error.json and exit codes."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from trainers.parallelism.world import World, is_loss_of_peer
 from trainers.reports.error_file import write_failure
 from trainers.settings import Settings
 
-# Only the text of a plain RuntimeError distinguishes these: of the CPU's allocator, of CUDA's
-# allocations on host and device, and of its libraries; ...
+# torch raises a plain RuntimeError for these, so only the text distinguishes them: failures of the
+# CPU's allocator, of CUDA's allocations on host and device, and of CUDA's libraries.
 _ALLOCATION_FAILED = re.compile(
     "DefaultCPUAllocator: (can't allocate|not enough) memory"
     "|CUDA error: out of memory|CU(BLAS|DNN|SOLVER)_STATUS_ALLOC_FAILED"
 )
-# ... of a kernel without a deterministic form, and of cuBLAS without its workspace.
+# The same, for a kernel without a deterministic form and cuBLAS without a fixed workspace.
 _NOT_DETERMINISTIC = re.compile(
     r"^(?P<kernel>\S+) does not have a deterministic implementation|uses CuBLAS and you have CUDA"
 )
 
 
 def report_failure(error: Exception, settings: Settings, world: World | None) -> int:
-    """Write a failure to stderr and to error.json; returns the exit code of the process."""
+    """Write a failure to stderr and to error.json; return the exit code of the process."""
     if not isinstance(error, TrainingError):
         traceback.print_exception(error)
     return write_failure(settings.output_dir, typed_failure(error, settings, world))
 
 
 def typed_failure(error: Exception, settings: Settings, world: World | None) -> Exception:
-    """The typed failure that an exception of torch stands for; `error` itself if there is none.
+    """Return the typed failure for an exception of torch; `error` itself if there is none.
 
-    The message names the options to change. `world` is None if the ranks did not find each other.
+    The message names the options to change. `world` is None if the ranks could not connect.
     """
     if isinstance(error, TrainingError):
         return error
@@ -59,7 +59,7 @@ def typed_failure(error: Exception, settings: Settings, world: World | None) -> 
 
 
 def _out_of_memory(error: Exception, settings: Settings, world: World) -> OutOfMemory:
-    """The error with advice. Options that keep the result come first, those that change it last."""
+    """Return the error with advice. Options that keep the result come first."""
     on_device = -(-settings.batch_size // rank_coordinates(settings, world).data_ranks)
     at_once = -(-on_device // settings.accumulate)
     size = settings.image_size

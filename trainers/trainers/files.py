@@ -1,4 +1,4 @@
-"""Files that are complete or absent, whenever the process dies."""
+"""Atomic writes: a file is complete or absent, even if the process dies."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ TEMPORARY_SUFFIX = ".tmp"
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write `content` to `path`: to a temporary file beside it, then fsync and rename.
+    """Write `content` to a temporary file beside `path`, fsync it, and rename it to `path`.
 
-    Rename replaces atomically (POSIX rename(2)); the folder's fsync makes the rename last. On a
+    The rename replaces atomically (POSIX rename(2)); the fsync of the folder makes it durable. On a
     blob mount a file appears at close and the rename is a copy by the service, so a reader there
     should verify the content: see `trainers.checkpointing.checkpoints`.
 
     Raises:
-        OSError: it cannot be written; no part of it remains.
+        OSError: the file cannot be written; no part of it remains.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
@@ -31,7 +31,7 @@ def write_atomically(path: Path, content: bytes) -> None:
             os.fsync(stream.fileno())
         temporary.replace(path)
     except BaseException:
-        temporary.unlink(missing_ok=True)  # a partial file would take room on a full disk
+        temporary.unlink(missing_ok=True)  # a partial file would take space on a full disk
         raise
     folder = os.open(path.parent, os.O_RDONLY)
     try:
@@ -43,20 +43,20 @@ def write_atomically(path: Path, content: bytes) -> None:
 def write_json_atomically(path: Path, value: object) -> None:
     """Write `value` as indented JSON, atomically.
 
-    Characters that UTF-8 cannot encode, as undecodable bytes of a file's name, become escapes.
+    Characters that UTF-8 cannot encode, such as undecodable bytes of a file name, become escapes.
 
     Raises:
-        OSError: as `write_atomically`.
+        OSError: the file cannot be written; no part of it remains.
     """
     text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
     write_atomically(path, text.encode(errors="backslashreplace"))
 
 
 def check_writable(folder: Path, option: str) -> None:
-    """Create the folder that an option names, and write a file in it, before hours of work.
+    """Create an option's folder and write a trial file, to fail at the start and not after hours.
 
     Raises:
-        LaunchInvalid: it cannot be written to.
+        LaunchInvalid: the folder is not writable.
     """
     trial = folder / f"{secrets.token_hex(4)}{TEMPORARY_SUFFIX}"
     try:

@@ -1,4 +1,4 @@
-"""The inputs of a training: its options, checked, its data and the model that it starts from."""
+"""Check and read the inputs of a training: options, data and initial model."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from trainers.warm_start import InitialModel, read_initial_model
 def read_inputs(settings: Settings, world: World) -> tuple[Dataset, InitialModel | None]:
     """Check the options, configure the device, then read the data and, if any, the initial model.
 
-    Every rank does so. Nothing here needs a process group, so that a failure ends all ranks with
-    the same error.
+    Every rank calls it, before there is a process group, so that a failure of one rank ends all
+    ranks with the same error.
 
     Raises:
         LaunchInvalid: options do not fit each other, the ranks or the device, or a folder is not

@@ -1,4 +1,4 @@
-"""The loop: from the newest checkpoint to the last step."""
+"""The training loop, from the newest checkpoint to the last step."""
 
 from __future__ import annotations
 
@@ -36,10 +36,9 @@ from trainers.warm_start import InitialModel
 
 @contextlib.contextmanager
 def stop_requests() -> Generator[list[int]]:
-    """The SIGTERMs that come inside the block, as of a cancelled job or a launcher that shuts down.
+    """Collect SIGTERMs inside the block, for example of a canceled job or a launcher's shutdown.
 
-    Before and after it SIGTERM ends the process at once: there is nothing to save that is not
-    saved.
+    Outside the block SIGTERM ends the process at once: there is no unsaved state.
     """
     came: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, _: came.append(number))
@@ -50,7 +49,7 @@ def stop_requests() -> Generator[list[int]]:
 
 
 class Run:
-    """The state of training: model, optimizer and the number of steps done."""
+    """The state of training: model, optimizer, and the number of completed steps."""
 
     def __init__(
         self,
@@ -97,15 +96,15 @@ class Run:
             batches.take,
             world.device,
             steps=self.steps,
-            # Others are numbers of samples, which the host needs.
+            # Other labels are numbers of samples, which the host needs.
             moves_labels=self.task.labels_are_classes,
         )
         self.optimizer = build_optimizer(
             settings,
             self.parallel.network.parameters(),
-            # torch's multi-tensor kernels take tensors of one kind only.
+            # torch's multi-tensor kernels cannot mix plain tensors and DTensors.
             foreach=False if self.parallel.has_mixed_tensors else None,
-            # One kernel for all parameters; it takes plain tensors only.
+            # A fused update is one kernel for all parameters; it takes plain tensors only.
             fused=True if world.device.type == "cuda" and self.parallel.is_whole else None,
         )
         self.identity = RunIdentity(
@@ -124,10 +123,10 @@ class Run:
         self.speed = Speed(devices=world.size, device_type=world.device.type)
         self.curve = LearningCurve()
         self.track: Track = lambda step, numbers: None  # noqa: ARG005  # its parameters
-        """Takes the steps done, and numbers by name, while the run goes on."""
+        """Is called with the number of completed steps and metrics by name, during the run."""
 
     def resume(self) -> None:
-        """Go on from the newest checkpoint, if there is one."""
+        """Load the newest checkpoint, if there is one."""
         step, notes = self.saver.resume(self.parallel.network, self.optimizer)
         self.parallel.start_engine(self.optimizer)
         if not step:
@@ -138,10 +137,10 @@ class Run:
         self.log(f"resumed from step {step}")
 
     def fit(self, stop: Sequence[int]) -> None:
-        """Train to the last step, saving as it goes; `stop` is of `stop_requests`.
+        """Train to the last step and save checkpoints; `stop` comes from `stop_requests`.
 
         Raises:
-            Stopped: SIGTERM came to a rank; the state is saved.
+            Stopped: a rank received SIGTERM; the state is saved.
             TrainingDiverged: the loss is not finite.
         """
         self.parallel.module.train()
@@ -156,7 +155,7 @@ class Run:
         self.saver.finish()
 
     def _step(self, stop: Sequence[int]) -> StepStatus | None:
-        """One step; its status on all ranks, if they synchronise in it."""
+        """Do one step; return the status over all ranks, if they synchronize in it."""
         loss = self._batch_loss()
         wait_for_status = None
         if self.synchronisation.is_due(self.step + 1) or self._has_consequences(self.step + 1):
@@ -166,23 +165,23 @@ class Run:
             group["lr"] = learning_rate(self.settings, self.step, self.order.steps_per_epoch)
         self.parallel.step(self.optimizer)
         self.step += 1
-        # After the update: until the data of the next step are there, the host waits here, and the
-        # device would have nothing to do.
+        # Not before the update is queued: the host waits here for the next step's data, while the
+        # device works on the queue.
         with self.speed.waiting_for_data():
             self.feed.prefetch(self.step)
         return None if wait_for_status is None else wait_for_status()
 
     def _has_consequences(self, step: int) -> bool:
-        """Whether a log line, a checkpoint or an evaluation follows: ranks synchronise then."""
+        """Whether the step needs a synchronization for a log line, checkpoint or evaluation."""
         settings = self.settings
         intervals = settings.log_every, settings.checkpoint_every, self._evaluate_every
         return step == self.steps or any(step % every == 0 for every in intervals)
 
     def _after_step(self, status: StepStatus) -> None:
-        """Log, stop, evaluate and save, as far as each is due.
+        """Log, stop, evaluate and save, if due.
 
         Raises:
-            Stopped: a rank was asked to stop; the state is saved.
+            Stopped: a rank received SIGTERM; the state is saved.
             TrainingDiverged: the loss is not finite.
         """
         settings, step = self.settings, self.step
@@ -198,13 +197,13 @@ class Run:
             self._save()
             self.saver.finish()
             raise Stopped(f"stopped by SIGTERM after step {step}, which is saved")
-        if step % self._evaluate_every == 0 and step < self.steps:  # there the caller evaluates
+        if step % self._evaluate_every == 0 and step < self.steps:  # the caller evaluates the last
             self.evaluate()
         if step % settings.checkpoint_every == 0 or step == self.steps:
             self._save()
 
     def evaluate(self) -> Evaluation:
-        """Score the network on the held-out images, spread over the ranks as in training."""
+        """Score the network on the held-out images, distributed over the ranks as in training."""
         self.parallel.unify_buffers()
         self.parallel.module.eval()
         evaluation = evaluate(
@@ -222,7 +221,7 @@ class Run:
         return evaluation
 
     def trained(self) -> Model | None:
-        """The whole model in the CPU's memory of rank 0; None on other ranks."""
+        """Return the whole model in the CPU's memory on rank 0; None on other ranks."""
         state = self.parallel.whole_state()
         if not self.world.is_first:
             return None
@@ -231,7 +230,7 @@ class Run:
         return whole
 
     def _batch_loss(self) -> Tensor:
-        """Forward and backward passes of the step's batch; this rank's part of its mean loss."""
+        """Do the step's forward and backward passes; return this rank's part of the mean loss."""
         self._seed_draws()
         self.optimizer.zero_grad()
         loss = torch.zeros((), device=self.world.device)
@@ -242,7 +241,7 @@ class Run:
         return loss
 
     def _passes(self) -> list[Samples]:
-        """This rank's share of the step's batch, in as many parts as there are passes."""
+        """Return this rank's share of the step's batch, split into passes."""
         share, count = self.feed.take(self.step), self.settings.accumulate
         return [
             Samples(inputs=share.inputs[number::count], labels=share.labels[number::count])
@@ -250,10 +249,10 @@ class Run:
         ]
 
     def _seed_draws(self) -> None:
-        """Seed what a network draws by itself, as dropout does, so that a resumed run draws alike.
+        """Seed the network's random draws, such as dropout, so that a resumed run repeats them.
 
-        torch.manual_seed would also record the stack for kinds of devices that the machine lacks:
-        0.13 ms a step.
+        torch.manual_seed would take 0.13 ms a step: it also records the stack for devices that the
+        machine lacks.
         """
         seed = stream_seed(self.settings.seed, self.step, self.parallel.coordinates.random_stream)
         torch.default_generator.manual_seed(seed)
@@ -261,7 +260,7 @@ class Run:
             torch.cuda.manual_seed(seed)
 
     def _pass(self, samples: Samples, *, last: bool) -> Tensor:
-        """One forward and backward pass; see `_loss` for what it returns."""
+        """Do one forward and backward pass; return the loss as `_loss` defines it."""
         arguments, targets = self.task.prepare(samples, self.world.device)
         if self.augment is not None:
             inputs, targets = self.augment(arguments[0], targets)
@@ -269,17 +268,17 @@ class Run:
         return self.parallel.forward_backward(arguments, targets, last=last)
 
     def _loss(self, output: Any, targets: Any) -> Tensor:
-        """The part of some samples in the batch's mean loss, times the number of data ranks.
+        """Return the samples' part of the batch's mean loss, times the number of data ranks.
 
-        Gradients are averaged over the data ranks. With this factor unequal parts weigh by their
-        size, and the gradient is that of the global batch.
+        Gradients are averaged over the data ranks. The factor makes unequal shares weigh by their
+        size, so that the average is the gradient of the global batch.
         """
         loss = self.task.loss(output, targets, label_smoothing=self.settings.label_smoothing)
         return loss * (self.parallel.coordinates.data_ranks / self.settings.batch_size)
 
     def _save(self) -> None:
         if self.step == self.saved_step:
-            return  # a committed checkpoint is not overwritten; at step 0 there is nothing to save
+            return  # never overwrite a committed checkpoint; nothing to save at step 0
         self._check_weights()
         self.parallel.unify_buffers()
         notes = self.curve.to_bytes() if self.world.is_first else b""
@@ -288,12 +287,12 @@ class Run:
         self.saved_step = self.step
 
     def _check_weights(self) -> None:
-        """Keep weights that are not finite out of the checkpoints: raises TrainingDiverged.
+        """Raise TrainingDiverged if a weight is not finite, so that no checkpoint contains it.
 
         The gradients of a step may be infinite although its loss is finite.
         """
         weights = [local(weight.detach()) for weight in self.parallel.network.parameters()]
-        # A sum is not finite if a part is not. One number leaves the device, not all the weights.
+        # The sum is not finite if a weight is not; only one number is copied from the device.
         total = sum((weight.sum() for weight in weights), torch.zeros((), device=self.world.device))
         self._check_finite("the sum of all weights", self.world.sum(total.reshape(1)).item())
 

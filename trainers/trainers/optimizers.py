@@ -1,6 +1,6 @@
-"""The optimizer of a run, and its learning rate as a pure function of the step.
+"""The optimizer of a run, and its learning rate.
 
-So checkpoints do not contain the rate.
+The rate is a pure function of the step, so that checkpoints do not contain it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from trainers.plugins import make
 from trainers.settings import SGD, Settings
 
 # Without warm-up, large batches diverge or stall early (arXiv 1706.02677, section 2.2).
-_WARM_UP_PART = 0.1  # of the run
-_DECAY = 0.1  # of a step schedule: arXiv 1512.03385, section 3.4
+_WARM_UP_PART = 0.1  # the fraction of the run's steps
+_DECAY = 0.1  # the factor of a step schedule: arXiv 1512.03385, section 3.4
 
 
 def build_optimizer(
@@ -28,9 +28,9 @@ def build_optimizer(
     foreach: bool | None = None,
     fused: bool | None = None,
 ) -> Optimizer:
-    """The optimizer that `--optimizer` names, with the rate, decay and momentum of the options.
+    """Build the optimizer of `--optimizer`, with the rate, decay and momentum of the options.
 
-    `foreach` and `fused` are torch's kernels for an update; None: torch chooses.
+    `foreach` and `fused` select torch's kernels for an update; None: torch chooses.
 
     Raises:
         LaunchInvalid: the dotted path cannot be imported, or returns no optimizer.
@@ -54,10 +54,10 @@ def build_optimizer(
 
 
 def learning_rate(settings: Settings, step: int, steps_per_epoch: int) -> float:
-    """The rate of a step: linear warm-up, then half a cosine down to 0, or steps, or the peak.
+    """Return the rate of a step, which counts from 0.
 
-    The warm-up is a tenth of the run by default. With a larger global batch, the same epochs have
-    fewer steps. Steps are counted from 0.
+    After a linear warm-up, by default a tenth of the run, the rate follows half a cosine down to 0,
+    decays in steps, or stays at the peak, as `--schedule` says.
 
     Source: arXiv 1608.03983 (cosine), arXiv 1706.02677 (warm-up, steps).
     """

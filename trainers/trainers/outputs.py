@@ -1,10 +1,10 @@
-"""The results of a run: its metrics, and the files of its output folder, each complete or absent.
+"""The results of a run: its metrics, and the files of its output folder, all written atomically.
 
 | file | holds |
 |---|---|
 | model/ | the model, see `trainers.serving.model_folder` |
 | report.json | for people: classes, confusions, speed, learning curve, quarantined files |
-| metrics.json | flat: name → number; written last, as the sign that all of them are there |
+| metrics.json | a flat object, name → number; written last: it marks the results as complete |
 | error.json | on failure only, see `trainers.reports.error_file` |
 | stacks-rank-<n>.txt | after a hang only, see `trainers.parallelism.watchdog` |
 """
@@ -24,13 +24,13 @@ from trainers.reports.speed import peak_memory_bytes
 from trainers.serving.model_folder import Model, save_model
 from trainers.tasks.task import Evaluation
 
-# Packages that a model's results depend on.
+# The packages on whose versions a model's results depend.
 _PACKAGES = ("torch", "numpy", "pillow", "safetensors")
 _OF_DETECTORS = ("torchvision", "faster-coco-eval")
 
 
 def metrics_of(run: Run, evaluation: Evaluation) -> dict[str, float]:
-    """Flat numbers about a run. Speed is of the steps since the last start."""
+    """Return the content of metrics.json. The speed is that of the steps since the last start."""
     return {
         **evaluation.metrics(),
         "train_samples": len(run.dataset.train),
@@ -77,7 +77,7 @@ def write_outputs(
 
 
 def code_version() -> str:
-    """The SHA-256 (hex) of the trainers' source files, by name: a job's code has no history."""
+    """Return the SHA-256 (hex) of the trainers' source files: a job's code has no Git commit."""
     package, digest = Path(__file__).parent, hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
         content = path.read_bytes()

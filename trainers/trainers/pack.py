@@ -4,11 +4,11 @@
     torchrun --nproc-per-node 8 -m trainers.pack SOURCE TARGET ...
     mpirun -np 8 python -m trainers.pack SOURCE TARGET ...
 
-A shard is there whole or not at all, and the same files make the same bytes. Start the command
-again after a crash: shards that are done are kept. index.json comes last; it is what counts.
+Shards are written atomically, and the same files make the same bytes. Start the command again after
+a crash: complete shards are kept. index.json is written last, and marks the folder as complete.
 
-Ranks need no connection: each packs its part, then what the others have not packed yet. So the
-death of a rank does not stop the rest.
+Ranks need no connection: each packs its part, then the shards that the others have not packed yet.
+So the death of a rank does not stop the others.
 
 Exit codes: 0; 65 the data is unusable (DataRejected, DataChanged); 1 any other failure.
 """
@@ -39,9 +39,9 @@ from trainers.files import TEMPORARY_SUFFIX, check_writable, write_atomically
 from trainers.parallelism.launch import Launch
 from trainers.reports import error_file
 
-# Raise it when the same files make other shards.
+# Increase it when the code changes the shards that it makes from the same files.
 _LAYOUT = 2
-# Another rank may be writing a younger file; a crash left an older one.
+# Older temporary files are remains of a crash; another rank may still write a newer one.
 _STALE_SECONDS = 3600.0
 
 
@@ -62,7 +62,7 @@ class Options:
 
 @dataclass(frozen=True, kw_only=True)
 class ShardTask:
-    """One shard to be made."""
+    """A shard to make: its name, its format, and the files in it."""
 
     name: str
     storage: str
@@ -70,18 +70,18 @@ class ShardTask:
 
     @property
     def identity(self) -> str:
-        """A hash of its files and of how it is made."""
+        """A hash of the files and the format: a shard with another one is packed again."""
         entries = [[entry.path, entry.size, entry.md5 or entry.etag] for entry in self.entries]
         made_from = [_LAYOUT, self.name, self.storage, entries]
         return hashlib.sha256(json.dumps(made_from).encode()).hexdigest()
 
 
 def pack(options: Options, launch: Launch) -> ShardIndex:
-    """Pack this rank's part and what is left of the others', and write the index.
+    """Pack this rank's part and the remaining shards of the others, and write the index.
 
     Raises:
         DataRejected, DataChanged: see `trainers.data.samples`.
-        LaunchInvalid: the source is not a folder; the target is in it, or cannot be written to.
+        LaunchInvalid: the source is not a folder; the target is in the source, or not writable.
     """
     source, target = options.source.resolve(), options.target.resolve()
     samples.check_folder(source)
@@ -110,7 +110,7 @@ def pack(options: Options, launch: Launch) -> ShardIndex:
 def plan(
     manifest: Manifest, *, storage: str, shard_images: int, shard_bytes: int
 ) -> list[ShardTask]:
-    """Cut the manifest's files into shards of at most so many images and bytes, of one or more."""
+    """Divide the manifest's files into shards of limited size, with at least one image each."""
     parts: list[list[Entry]] = []
     room = 0
     for entry in samples.in_order(manifest.entries):
@@ -126,9 +126,9 @@ def plan(
 
 
 def in_order_of_rank(tasks: list[ShardTask], launch: Launch) -> list[ShardTask]:
-    """All tasks: the rank's own part first, the others backwards, from another one on each rank.
+    """Return all tasks, the rank's own first. The others are reversed, with a start per rank.
 
-    So ranks that help a slow one seldom make the same shard at the same time. If they do, they
+    So ranks that help a slow rank seldom make the same shard at the same time. If they do, they
     write the same bytes.
     """
     first = len(tasks) * launch.rank // launch.size
@@ -149,10 +149,10 @@ def _pack_all(source: Path, target: Path, tasks: Sequence[ShardTask]) -> dict[st
 
 
 def pack_shard(source: Path, target: Path, task: ShardTask) -> Shard:
-    """Make a shard of the files in `source`, unless it is in `target` already; returns its record.
+    """Make a shard of files in `source`, unless `target` already has it; return its record.
 
     Raises:
-        DataChanged: files differ from the manifest, and no shard is written.
+        DataChanged: files differ from the manifest; the shard is not written.
         OSError: a folder cannot be read or written.
     """
     if (shard := Shard.read(target, task.name, task.identity)) is not None:
@@ -188,16 +188,16 @@ def _groups(found: Sequence[Decoded[Row]]) -> list[list[Row]]:
 
 
 def _remove_others(target: Path, tasks: Sequence[ShardTask]) -> None:
-    """Remove the index and the shards of other plans, and temporary files that a crash left."""
+    """Remove the index and shards of other plans, and the temporary files of crashed ranks."""
     kept = {name for task in tasks for name in (task.name, record_path(target, task.name).name)}
     try:
         shards = ShardIndex.read(target).shards
         if [shard.identity for shard in shards] == [task.identity for task in tasks]:
             kept.add(INDEX_NAME)
     except TrainingError:
-        pass  # an index that cannot be read is no longer one
+        pass  # an unreadable index is removed
     for path in (target / INDEX_NAME, *target.glob("shard-*")):
-        with contextlib.suppress(FileNotFoundError):  # of another rank that writes or removes it
+        with contextlib.suppress(FileNotFoundError):  # another rank may remove it
             is_written = path.suffix == TEMPORARY_SUFFIX and (
                 time.time() - path.stat().st_mtime < _STALE_SECONDS
             )
@@ -206,7 +206,7 @@ def _remove_others(target: Path, tasks: Sequence[ShardTask]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line above; returns the exit code."""
+    """Run the command line above; return the exit code."""
     options = parse_options(Options, "trainers.pack", __doc__ or "", arguments)
     try:
         launch = Launch.from_environment(os.environ)

@@ -1,4 +1,4 @@
-"""Models, datasets, optimizers, augmentations: built in, or a user's own by its dotted path.
+"""Models, datasets, optimizers and augmentations: built in, or a user's own by dotted path.
 
 | option | built in | `package.module:factory` is called with | and returns |
 |---|---|---|---|
@@ -9,18 +9,18 @@ classes= | a module: images (B, channels, H, W), -1 to 1, to logits (B, classes)
 a `trainers.data.dataset.Dataset`, which names its task |
 | --optimizer | sgd, adamw | the parameters, lr=, weight_decay= | a `torch.optim.Optimizer`; its \
 rate is set at each step |
-| --augment | | num_classes= | a function of inputs and labels on the device, of a rank's share of \
-a batch, to others: `torchvision.transforms.v2:MixUp` |
+| --augment | | num_classes= | a function from inputs and labels, a rank's share of a batch on the \
+device, to other inputs and labels: `torchvision.transforms.v2:MixUp` |
 
 A model may have further methods:
 
 | method | returns | for |
 |---|---|---|
 | `blocks()` | its repeated parts | --parallel fsdp gathers one at a time; \
---checkpoint-activations computes them again in the backward pass |
-| `pipeline_parts()` | submodules that make its forward pass one after the other | \
---pipeline-parallel gives each stage a run of them |
-| attribute `computes_own_loss` | true: in training it is called with images and targets, and \
+--checkpoint-activations recomputes them in the backward pass |
+| `pipeline_parts()` | submodules whose sequence is the forward pass | \
+--pipeline-parallel gives each stage consecutive ones |
+| attribute `computes_own_loss` | true: in training, the model takes images and targets, and \
 returns losses by name | detection, see `trainers.detection` |
 | `tensor_parallel_plan(ranks)` | a plan for torch's `parallelize_module`; it may raise \
 `LaunchInvalid` | --tensor-parallel |
@@ -53,7 +53,7 @@ TIMM = "timm/"
 
 
 def build_network(architecture: str, *, channels: int, classes: int) -> nn.Module:
-    """An untrained network; its weights follow torch's global seed.
+    """Build an untrained network; its weights depend on torch's global seed.
 
     Raises:
         KeyError: there is no such architecture.
@@ -80,11 +80,11 @@ def _of_timm(architecture: str, *, channels: int, classes: int) -> nn.Module:
 
 
 def load_dataset(name: str, request: DatasetRequest) -> Dataset:
-    """The dataset of that name.
+    """Load the dataset of the request.
 
     Raises:
         LaunchInvalid: the dotted path cannot be imported, or returns no dataset.
-        DataRejected, DataChanged: see `trainers.data.folder.load_folder`; or images of a user's
+        DataRejected, DataChanged: see `trainers.data.folder.load_folder`; or the images of a user's
             own dataset do not fit the command line.
     """
     dataset = make(DATASETS.get(name, name), Dataset, request)
@@ -94,10 +94,10 @@ def load_dataset(name: str, request: DatasetRequest) -> Dataset:
 
 
 def _check(name: str, dataset: Dataset, image_format: ImageFormat) -> None:
-    """Refuse a user's own dataset that the network would fail at, by the first image of each side.
+    """Refuse a user's own dataset if the first image of a side does not fit the network.
 
     Raises:
-        DataRejected: a side is empty, or images have other channels or another size, are not bytes,
+        DataRejected: a side is empty, or its images have the wrong channels or size, are not bytes,
             or lack a label.
     """
     train, held_out = dataset.train, dataset.held_out
@@ -119,21 +119,21 @@ def _check(name: str, dataset: Dataset, image_format: ImageFormat) -> None:
 
 
 def build_augmentation(path: str | None, classes: int) -> Augmentation | None:
-    """The augmentation that `--augment` names, if one is given.
+    """Build the augmentation of `--augment`; None without the option.
 
     Raises:
-        LaunchInvalid: the dotted path cannot be imported, or returns nothing that can be called.
+        LaunchInvalid: the dotted path cannot be imported, or does not return a callable.
     """
     kind: Any = Callable
     return None if path is None else make(path, kind, num_classes=classes)
 
 
 def make(path: str, kind: type[_Made], *arguments: Any, **named: Any) -> _Made:
-    """Return the result of the factory that `package.module:factory` names.
+    """Call the factory of a dotted path, `package.module:factory`, and return its result.
 
     Raises:
-        LaunchInvalid: no such module, no such name in it, it cannot be called, or it returns
-            something else.
+        LaunchInvalid: the module or the name in it does not exist, or the name is not a factory
+            that returns the expected type.
     """
     module_name, _, name = path.partition(":")
     try:

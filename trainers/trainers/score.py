@@ -2,13 +2,12 @@
 
 In the deployment, `code_configuration: {code: <the project folder trainers>,
 scoring_script: trainers/score.py}`. The server calls `init` once and `run` for each request:
-`{"images": ["<base64 of a PNG, JPEG, WebP or BMP file>", …]}`, and if wanted `"score_threshold"`
-for a detector (0.5). The answer is `{"predictions": […]}`, see `trainers.serving.scoring`, or, with
-status 400, `{"error": {"type", "message"}}`.
+`{"images": ["<base64 of a PNG, JPEG, WebP or BMP file>", …]}`, for a detector optionally with
+`"score_threshold"` (default 0.5). The response is `{"predictions": […]}`, see
+`trainers.serving.scoring`, or, with status 400, `{"error": {"type", "message"}}`.
 
-AZUREML_MODEL_DIR names a folder with one model folder in it, however deep. LANDFALL_ARCHITECTURE is
-the dotted path of your own network, if the model is of one. Weights are safetensors: nothing is
-unpickled.
+AZUREML_MODEL_DIR is a folder with one model folder at any depth. If the model has a network of your
+own, LANDFALL_ARCHITECTURE is its dotted path. Weights are safetensors: nothing is unpickled.
 
 Source: learn.microsoft.com, "Deploy machine learning models to online endpoints" (scoring script).
 """
@@ -23,7 +22,7 @@ import sys
 from pathlib import Path
 from typing import Any, cast
 
-# The server loads this file by its path.
+# The server loads this file by its path, so that the package is not importable yet.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
@@ -40,7 +39,7 @@ def init() -> None:
     """Load the model.
 
     Raises:
-        ModelUnreadable: AZUREML_MODEL_DIR holds no model of ours, or several.
+        ModelUnreadable: AZUREML_MODEL_DIR does not contain exactly one model of these trainers.
     """
     root = Path(os.environ["AZUREML_MODEL_DIR"])
     found = sorted(path.parent for path in root.rglob(DESCRIPTION_NAME))
@@ -54,7 +53,7 @@ def init() -> None:
 
 
 def run(body: str | bytes) -> Any:
-    """Answer a request; bytes may be an image file itself."""
+    """Answer a request: JSON, or the bytes of one image file."""
     try:
         return {"predictions": _state["scorer"].predict(*read_request(body))}
     except RequestInvalid as error:
@@ -62,10 +61,10 @@ def run(body: str | bytes) -> Any:
 
 
 def read_request(body: str | bytes) -> tuple[list[bytes], object]:
-    """The image files of a request, and its `score_threshold` as it is given.
+    """Return the image files of a request, and its unchecked `score_threshold`.
 
     Raises:
-        RequestInvalid: the body is neither JSON as above nor an image file.
+        RequestInvalid: the body is neither JSON of the form above nor an image file.
     """
     if isinstance(body, bytes) and not body.lstrip().startswith(b"{"):
         return [body], None
@@ -87,7 +86,7 @@ def read_request(body: str | bytes) -> tuple[list[bytes], object]:
 
 
 def _refused(answer: dict[str, Any]) -> Any:
-    """With the status of a bad request, where the server is Azure's."""
+    """Return the response with status 400 if the server is Azure's, else the JSON alone."""
     try:
         from azureml_inference_server_http.api.aml_response import (  # noqa: PLC0415  # pyright: ignore[reportMissingImports]  # there only
             AMLResponse,

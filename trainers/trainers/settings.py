@@ -1,7 +1,7 @@
-"""The command line of `trainers.train` as one frozen dataclass: a field declares an option.
+"""The command line of `trainers.train` as a frozen dataclass: each field is an option.
 
-Checks of rank coordinates are in `trainers.parallelism.mesh`, those of a DeepSpeed config in
-`trainers.parallelism.deepspeed`.
+`trainers.parallelism.mesh` checks the rank coordinates, `trainers.parallelism.deepspeed` the config
+of DeepSpeed.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from trainers.parallelism.devices import DeviceChoice
 from trainers.plugins import ARCHITECTURES, TIMM
 
 SGD = "sgd"
-# Without the options: of SGD, and of the others.
+# The defaults of learning rate and weight decay, for SGD and for other optimizers.
 _RATES, _DECAYS = (0.1, 1e-3), (5e-4, 1e-2)
-_STEP_TIMEOUT_PART = 0.8  # of --peer-timeout-seconds
+_STEP_TIMEOUT_PART = 0.8  # a fraction of --peer-timeout-seconds
 
-# Settings that decide the weights. A checkpoint of others is not resumed from.
+# The settings that determine the weights. Checkpoints with other values are not resumed from.
 _DECISIVE = (
     *("model", "image_size", "image_mode", "epochs", "batch_size", "optimizer"),
     *("peak_learning_rate", "schedule", "warm_up_epochs", "decay_epochs", "momentum"),
@@ -49,7 +49,7 @@ _DECISIVE = (
 
 
 def model_folder(text: str) -> Path | None:
-    """A model folder, or None for the literal `none`: Landfall passes it without a champion."""
+    """Parse a model folder, or `none`, which Landfall passes if there is no champion."""
     return None if text == "none" else Path(text)
 
 
@@ -58,7 +58,7 @@ ModelFolder = Annotated[Path, model_folder]
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(DataOptions):
-    """The command line of `trainers.train`; see there."""
+    """The options of `trainers.train`."""
 
     output_dir: Path = option(..., "where model, metrics or error are left")
     checkpoint_dir: Path = option(..., "kept between attempts")
@@ -132,24 +132,24 @@ class Settings(DataOptions):
 
     @property
     def image_format(self) -> ImageFormat:
-        """The images that the model takes."""
+        """The format of the model's input images."""
         return ImageFormat(size=self.image_size, mode=self.image_mode)
 
     @property
     def dataset_request(self) -> DatasetRequest:
-        """The dataset options, for a single rank."""
+        """The request for the dataset, for a single rank."""
         return self.request(
             self.image_format, shuffle_window=self.shuffle_window, batch_size=self.batch_size
         )
 
     @property
     def longest_step_seconds(self) -> float:
-        """The limit of a step. Below the peers' timeout, so that a hang is reported as one."""
+        """The watchdog's limit for a step, below the peers' timeout: the watchdog reports hangs."""
         return self.step_timeout_seconds or _STEP_TIMEOUT_PART * self.peer_timeout_seconds
 
     @property
     def peak_learning_rate(self) -> float:
-        """The highest rate of the schedule, scaled linearly to this global batch if that is asked.
+        """The highest rate of the schedule, with the scaling of --scale-learning-rate-from.
 
         Source: arXiv 1706.02677, section 2.1.
         """
@@ -162,13 +162,13 @@ class Settings(DataOptions):
         return _DECAYS[self.optimizer != SGD] if self.weight_decay is None else self.weight_decay
 
     def fingerprint(self) -> str:
-        """A hash of the settings that decide the weights."""
+        """Return a hash of the settings that determine the weights."""
         decisive = {name: getattr(self, name) for name in _DECISIVE}
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
 
 def parse_settings(description: str, arguments: Sequence[str] | None = None) -> Settings:
-    """Parse the command line; exits with status 2 and a usage message if it is wrong."""
+    """Parse the command line; exit with status 2 and a usage message if it is invalid."""
     return parse_options(Settings, "trainers.train", description, arguments)
 
 
@@ -176,7 +176,7 @@ def check_options(settings: Settings, ranks: int) -> None:
     """Refuse options that would be ignored, or would fail after hours.
 
     Raises:
-        LaunchInvalid: the first such combination, and what to change.
+        LaunchInvalid: names the first such combination and what to change.
     """
     epochs, warm_up = settings.epochs, settings.warm_up_epochs or 0
     last_decay = max(settings.decay_epochs, default=0.0)

@@ -1,8 +1,7 @@
-"""The span of a training, below the span of the run that submitted its job.
+"""The OpenTelemetry span of a training, a child of the span of the run that submitted its job.
 
-It is sent where the job has `TRACEPARENT` and `OTEL_EXPORTER_OTLP_ENDPOINT`, as Landfall sets them,
-and `opentelemetry-exporter-otlp-proto-http` is installed; else nothing happens. One that was killed
-leaves none.
+It is sent if the job has `TRACEPARENT` and `OTEL_EXPORTER_OTLP_ENDPOINT`, which Landfall sets, and
+`opentelemetry-exporter-otlp-proto-http` is installed. A killed training sends none.
 https://opentelemetry.io/docs/specs/otel/context/env-carriers/
 """
 
@@ -24,7 +23,7 @@ SEND_LIMIT_SECONDS = 5.0
 def traced(
     name: str, environment: Mapping[str, str], attributes: Mapping[str, str | int]
 ) -> Generator[None]:
-    """Send a span of what happens inside; an exception is on it, and goes on."""
+    """Send a span for the block. An exception is recorded on the span and propagates."""
     provider = _provider(environment)
     if provider is None:
         yield
@@ -39,11 +38,11 @@ def traced(
         with tracer.start_as_current_span(name, context=parent, attributes=dict(attributes)):
             yield
     finally:
-        provider.shutdown()  # sends it: the process ends without further notice
+        provider.shutdown()  # sends the span: the process ends without exit handlers
 
 
 def _provider(environment: Mapping[str, str]) -> TracerProvider | None:
-    """An exporter of spans to the environment's endpoint; None if there is none."""
+    """Create the exporter to the environment's endpoint; None if it is not configured."""
     if not (environment.get(PARENT) and environment.get(ENDPOINT)):
         return None
     try:

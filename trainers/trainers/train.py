@@ -2,9 +2,9 @@
 
     python -m trainers.train --data DIR --manifest DIR_OR_FILE --output-dir DIR --checkpoint-dir DIR
 
-Start the same command again after a crash: it goes on from the newest checkpoint. Exit codes: 0; 65
-the data is at fault; 124 no progress for too long; 143 stopped by SIGTERM; 1 any other failure,
-which error.json in the output folder names. Launchers, options, guarantees: docs/trainers.md.
+After a crash, start the same command again: it resumes from the newest checkpoint. Exit codes: 0;
+65 the data is at fault; 124 no progress for too long; 143 stopped by SIGTERM; 1 any other failure.
+error.json in the output folder names it. Launchers, options, guarantees: docs/trainers.md.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from trainers.tracing import traced
 
 
 def train(settings: Settings, world: World) -> None:
-    """Read, train, evaluate, write the results: the same on every rank. Rank 0 logs and writes."""
+    """Read, train, evaluate and write the results. Every rank calls it; rank 0 logs and writes."""
 
     def log(line: str) -> None:
         if world.is_first:
             sys.stdout.write(line + "\n")
-            sys.stdout.flush()  # people and programs read it while the run goes on
+            sys.stdout.flush()  # readers see it during the run
 
     dataset, initial = world.run_on_all_ranks("inputs", lambda: read_inputs(settings, world))
     log(f"dataset {dataset.summary()}; {world.size} ranks on {world.device.type}")
@@ -79,7 +79,7 @@ def train(settings: Settings, world: World) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line above; returns the exit code."""
+    """Run the command line above; return the exit code."""
     settings = parse_settings(__doc__ or "", arguments)
     world: World | None = None
     try:
@@ -101,5 +101,5 @@ if __name__ == "__main__":
     exit_code = main()
     sys.stdout.flush()
     sys.stderr.flush()
-    # Not sys.exit: a process group with a dead peer may block in its destructor.
+    # Not sys.exit: the destructor of a process group with a dead peer may block.
     os._exit(exit_code)

@@ -1,14 +1,14 @@
-"""Training begins with given weights, not with random ones.
+"""Warm starts: training that begins with given weights instead of random ones.
 
-| option | names | has to fit |
+| option | value | must match |
 |---|---|---|
-| --initial-model | a model folder of ours, as the champion's | architecture, channels, classes |
-| --pretrained | a .safetensors file, or a folder with one, as a model asset | half of the tensors |
+| --initial-model | a model folder, such as the champion's | architecture, channels, classes |
+| --pretrained | a .safetensors file, or a folder with one (a model asset) | half of the tensors |
 
-`--initial-model` goes before `--pretrained`: the first run of a pipeline takes the published
-weights, later ones the champion's. A checkpoint of the same run goes before both. A checkpoint of a
-run with other initial weights is skipped: the hash of the weights is part of
-`trainers.checkpointing.checkpoints.RunIdentity`.
+`--initial-model` takes precedence over `--pretrained`: the first run of a pipeline starts from
+published weights, later runs from the champion's. A checkpoint of the same run takes precedence
+over both. Checkpoints of a run with other initial weights are skipped: the hash of the weights is
+part of `trainers.checkpointing.checkpoints.RunIdentity`.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ from trainers.errors import InitialModelMismatch, ModelUnreadable
 from trainers.serving.model_folder import DESCRIPTION_NAME, WEIGHTS_NAME, load_model
 from trainers.settings import Settings
 
-_NAMED = 5  # of those that differ, in an error's message
+_NAMED = 5  # the most names in an error message
 
 
 @dataclass(frozen=True, kw_only=True)
 class InitialModel:
-    """Weights that a run starts from, on the CPU, and where they come from."""
+    """The initial weights of a run, on the CPU, and their origin."""
 
     weights: Mapping[str, Tensor]
     weights_sha256: str
-    """Hex; of the file."""
+    """The SHA-256 of the file, in hex."""
     dataset_version: str | None = None
-    """Its training data, as its description names it."""
+    """The dataset version in model.json; None if the weights are not of a model folder."""
     classes: tuple[str, ...] | None = None
-    """None if the weights are of no model of ours, so that the last layer may be another."""
+    """None for weights of --pretrained, whose last layer may have another shape."""
 
     def check_classes(self, classes: Sequence[str]) -> None:
         """Compare the model's classes with those of the data.
 
         Raises:
-            InitialModelMismatch: they differ. A class that is new has no weights in the model.
+            InitialModelMismatch: they differ. The model has no weights for a new class.
         """
         if self.classes is None or self.classes == tuple(classes):
             return
@@ -62,10 +62,10 @@ class InitialModel:
         )
 
     def copy_weights(self, network: nn.Module) -> str:
-        """Give a network the weights of the same names and shapes; returns a line for the log.
+        """Copy the weights whose names and shapes match; return a line for the log.
 
         Raises:
-            InitialModelMismatch: fewer than half of the network's tensors are among them.
+            InitialModelMismatch: fewer than half of the network's tensors match.
         """
         own = network.state_dict()
         fitting = {
@@ -84,16 +84,16 @@ class InitialModel:
         return line
 
     def lineage(self) -> dict[str, Any]:
-        """For model.json and report.json."""
+        """Return the origin of the weights, for model.json and report.json."""
         return {"weights_sha256": self.weights_sha256, "dataset_version": self.dataset_version}
 
 
 def read_initial_model(settings: Settings) -> InitialModel | None:
-    """The weights of `--initial-model`, else of `--pretrained`; None without these options.
+    """Read the weights of `--initial-model`, else of `--pretrained`; None without these options.
 
     Raises:
-        ModelUnreadable: the folder holds no model of ours, or no weights.
-        InitialModelMismatch: it is of another architecture or takes other channels.
+        ModelUnreadable: the folder contains no model of these trainers, or no weights.
+        InitialModelMismatch: the model has another architecture or other channels.
     """
     folder = settings.initial_model
     if folder is None:

@@ -1,1 +1,1 @@
-"""The state of a run on disk: saved, verified, loaded."""
+"""Save, verify and load the state of a run."""

@@ -1,13 +1,13 @@
-"""Checkpoints: complete or ignored, and loaded only by the run that they belong to.
+"""Checkpoints. Incomplete ones are ignored; a run loads only its own.
 
 A checkpoint is a folder and a file beside it, written in this order:
 
     step-00000040-1f0c2d9a/        the state, see `trainers.checkpointing.sharded_state`
     step-00000040-1f0c2d9a.json    the commit record: step, run, and the SHA-256 of each file
 
-Without its record a checkpoint does not exist; with another hash it is corrupt. This also holds
-where rename is not atomic, as on a mounted blob container. The eight digits are of the run's
-fingerprint: they separate runs with other settings.
+A checkpoint without a record is ignored. A file whose hash differs from the record is corrupt.
+Both rules also hold where rename is not atomic, as on a mounted blob container. The eight hex
+digits are the start of the run's fingerprint: they separate runs with different settings.
 """
 
 from __future__ import annotations
@@ -22,39 +22,39 @@ from pathlib import Path
 
 from trainers.files import TEMPORARY_SUFFIX, write_json_atomically
 
-# The newest, and one to fall back on should it be damaged.
+# The newest checkpoint, and the one before it in case the newest is damaged.
 KEPT = 2
 _FORMAT = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunIdentity:
-    """The inputs of a run. It resumes only from checkpoints of the same inputs."""
+    """The inputs of a run. A run resumes only from checkpoints with the same inputs."""
 
     dataset_version: str
     data_fingerprint: str
     settings_fingerprint: str
     network_fingerprint: str  # the code behind a dotted path may change
     seed: int
-    initial_weights: str = ""  # SHA-256 of those of a warm start; empty for random ones
+    initial_weights: str = ""  # SHA-256 of a warm start's weights; empty for random weights
 
     def fingerprint(self) -> str:
-        """A hash of all of it."""
+        """Return the SHA-256 of all fields, in hex."""
         return hashlib.sha256(json.dumps(dataclasses.asdict(self)).encode()).hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """A committed checkpoint: the steps done, and the SHA-256 (hex) of each file by its name."""
+    """A committed checkpoint: the number of completed steps, and file name → SHA-256 in hex."""
 
     step: int
     files: Mapping[str, str]
 
 
 class CheckpointFolder:
-    """The checkpoints of one run in a folder that may hold others'.
+    """The checkpoints of one run, in a folder that may also hold those of other runs.
 
-    Rank 0 commits and lists; every rank writes to `content` and reads from it.
+    Rank 0 commits and lists. Every rank writes to and reads from the folder that `content` returns.
     """
 
     def __init__(self, folder: Path, identity: RunIdentity, log: Callable[[str], None]) -> None:
@@ -64,14 +64,14 @@ class CheckpointFolder:
         self._log = log
 
     def content(self, step: int) -> Path:
-        """Where the state after `step` steps is."""
+        """Return the folder for the state after `step` steps."""
         return self._record(step).with_suffix("")
 
     def commit(self, checkpoint: Checkpoint) -> None:
-        """Write the record. One older checkpoint of this run is kept, all others are removed.
+        """Write the record; remove all checkpoints of this run but this one and the one before.
 
-        Later ones are removed, too: this run skipped them when it resumed from an earlier one, and
-        would take them for the newest.
+        Checkpoints of later steps are removed, too: the run skipped them as damaged when it
+        resumed, and the next start would try them first.
         """
         about = dataclasses.asdict(self._identity) | dataclasses.asdict(checkpoint)
         newest = self._record(checkpoint.step)
@@ -80,7 +80,7 @@ class CheckpointFolder:
         kept = {record.stem for record in [each for each in mine if each <= newest][:KEPT]}
         for record in mine:
             if record.stem not in kept:
-                record.unlink(missing_ok=True)  # first, so that none is left without its content
+                record.unlink(missing_ok=True)  # first: no record without content
         for path in self._folder.glob(f"step-*-{self._suffix}*"):
             if path.name.endswith(TEMPORARY_SUFFIX):
                 path.unlink(missing_ok=True)
@@ -89,7 +89,7 @@ class CheckpointFolder:
         self._log(f"checkpoint step {checkpoint.step}")
 
     def committed(self) -> list[Checkpoint]:
-        """The checkpoints of this run, newest first. Logs each skipped one with the reason."""
+        """The checkpoints of this run, newest first. Logs each invalid one with the reason."""
         found: list[Checkpoint] = []
         for record in sorted(self._folder.glob("step-*.json"), reverse=True):
             outcome = self._read(record)
@@ -100,7 +100,7 @@ class CheckpointFolder:
         return found
 
     def damage(self, checkpoint: Checkpoint, *, part: int = 0, parts: int = 1) -> str | None:
-        """Verify every `parts`-th file of a checkpoint; returns the damage, or None."""
+        """Verify every `parts`-th file of a checkpoint; return what is damaged, or None."""
         for name in sorted(checkpoint.files)[part::parts]:
             try:
                 if sha256_of(self.content(checkpoint.step) / name) != checkpoint.files[name]:
@@ -110,7 +110,7 @@ class CheckpointFolder:
         return None
 
     def skip(self, name: str, reason: str) -> None:
-        """Log that the checkpoint of this name is not used."""
+        """Log that the checkpoint of this name is skipped."""
         self._log(f"warning: checkpoint {name} skipped: {reason}")
 
     def _record(self, step: int) -> Path:
@@ -136,6 +136,6 @@ class CheckpointFolder:
 
 
 def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file, in hex."""
+    """Return the SHA-256 of a file, in hex."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,7 +1,7 @@
-"""Saves checkpoints while training goes on: it waits for the copy in memory, not for the storage.
+"""Asynchronous checkpoints: training waits for the copy in memory, not for the storage.
 
-One save is in progress at a time. It uses a process group of its own, so that its messages never
-mix with those of the training.
+At most one save is in progress. Saves use their own process group, so that their collectives
+cannot interleave with those of the training.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from trainers.errors import CheckpointUnwritable
 from trainers.files import write_atomically
 from trainers.parallelism.world import World
 
-# Rank 0's notes beside the tensors: one of the checkpoint's files, with its hash in the record.
+# Rank 0's notes. They are a file of the checkpoint, so that the record has their hash.
 _NOTES_NAME = "notes.json"
-# A failed write makes torch report an unexpected position in its file, from this source file.
+# torch reports a failed write as a RuntimeError whose message names this source file.
 _TORCHS_WRITER = "inline_container"
 
 
@@ -42,12 +42,12 @@ class Saver:
     def start(
         self, step: int, network: nn.Module, optimizer: Optimizer, notes: bytes = b""
     ) -> None:
-        """Copy the tensors of network and optimizer, and write them while training goes on.
+        """Copy the tensors of network and optimizer, then write them in the background.
 
-        `step` is the number of steps done; `resume` returns it, and the notes of rank 0, if any.
+        `step` is the number of completed steps. `resume` returns it and rank 0's `notes`.
 
         Raises:
-            CheckpointUnwritable: as `finish`, of the save before this one.
+            CheckpointUnwritable: the previous save failed, see `finish`.
         """
         self.finish()
         now = sharded_state.state_of(network, optimizer)
@@ -58,17 +58,17 @@ class Saver:
         """Wait until the last save is done.
 
         Raises:
-            CheckpointUnwritable: there was no room or permission for it.
-            Exception: any other failure of it.
+            CheckpointUnwritable: the storage had no space, or refused the write.
+            Exception: the save failed for another reason.
         """
         if self._work is not None:
             self._work.result()
 
     def resume(self, network: nn.Module, optimizer: Optimizer) -> tuple[int, bytes]:
-        """Load the newest undamaged checkpoint; returns its steps and, on rank 0, its notes.
+        """Load the newest undamaged checkpoint; return its step and, on rank 0, its notes.
 
-        Without one, 0 steps. Rank 0 lists, since mounts of one folder on several machines may lag
-        behind each other; every rank verifies a part of the files.
+        The step is 0 if there is none. Only rank 0 lists the folder, since its mounts on several
+        machines may show different states. Every rank verifies a part of the files.
         """
         mine = self._folder.committed() if self._world.is_first else []
         for checkpoint in self._world.gather(mine)[0]:

@@ -1,9 +1,9 @@
-"""The state of training as files: each rank writes its own part, any number of ranks reads them.
+"""The state of training as files: each rank writes its own part, any number of ranks can load them.
 
-Written and read by torch.distributed.checkpoint, so that FSDP loads what DDP saved, and the other
-way round. It holds tensors only, under flat names: `model.<name>` and `optimizer.<key>.<parameter's
-name>`. The index, which that library pickles, is read by an unpickler that knows the index's
-classes and nothing else.
+The files are those of torch.distributed.checkpoint, so that FSDP can load what DDP saved and the
+reverse. They hold tensors only, under flat names: `model.<name>` and `optimizer.<key>.<parameter's
+name>`. torch pickles the index of the files; our unpickler accepts only the classes that such an
+index contains.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _OPTIMIZER = "optimizer."
 
 State = dict[str, Any]
 
-# The classes in an index of tensors. A further one is a change of torch: review it before adding
-# it.
+# The classes in an index of tensors. If a new torch version needs another class, review the class
+# before you add it.
 _INDEX_CLASSES = {
     "collections": {"OrderedDict"},
     "pathlib": {"PosixPath"},
@@ -53,7 +53,7 @@ _INDEX_CLASSES = {
 
 
 def state_of(network: nn.Module, optimizer: Optimizer) -> State:
-    """The tensors themselves, not copies. Learning rates follow from settings and step."""
+    """Return the tensors themselves, not copies. Learning rates follow from settings and step."""
     state: State = {_MODEL + name: tensor for name, tensor in network.state_dict().items()}
     for name, parameter in network.named_parameters():
         for key, value in optimizer.state[parameter].items():
@@ -63,7 +63,7 @@ def state_of(network: nn.Module, optimizer: Optimizer) -> State:
 
 
 def fingerprint(network: nn.Module) -> str:
-    """A hash of the names, shapes and types of a network's tensors, without their values."""
+    """Return a hash of the names, shapes and types of a network's tensors, without their values."""
     tensors = [
         [name, list(tensor.shape), str(tensor.dtype)]
         for name, tensor in network.state_dict().items()
@@ -73,11 +73,11 @@ def fingerprint(network: nn.Module) -> str:
 
 
 def staged(state: State, into: State | None = None) -> State:
-    """A copy in the CPU's memory, which training does not change.
+    """Copy the state to the CPU's memory, where training does not change it.
 
-    The copy of CUDA tensors is in pinned memory: the device writes all of them without the host,
-    which waits once at the end. An earlier copy that is no longer needed is overwritten if its
-    tensors have the same shapes: allocating so much memory takes longer than copying.
+    CUDA tensors are copied to pinned memory asynchronously; the host waits once, at the end. `into`
+    is an earlier copy that the caller no longer needs: it is overwritten if its tensors have the
+    same shapes, since the allocation would take longer than the copy.
     """
     if into is None or _shapes(into) != _shapes(state):
         on_cuda = any(local(value).is_cuda for value in state.values())
@@ -94,17 +94,17 @@ def _shapes(state: State) -> dict[str, tuple[torch.Size, torch.dtype]]:
 
 
 def local(tensor: Tensor) -> Tensor:
-    """The part that this rank has."""
+    """Return this rank's part of a tensor."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def write(folder: Path, state: State, group: dist.ProcessGroup | None) -> None:
     """Write this rank's part, and on rank 0 the index. A collective call of all ranks.
 
-    Files in the folder are overwritten. The group is of all ranks, by Gloo; None in a world of one.
+    Files in the folder are overwritten. `group` is a Gloo group of all ranks; None for one rank.
 
     Raises:
-        Exception: the failure of the first rank that failed, as OSError.
+        Exception: the failure of the first rank that failed, such as OSError.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with _failures_as_they_are():
@@ -122,8 +122,8 @@ def read(
     """Load a checkpoint of any number of ranks. A collective call of all ranks.
 
     Raises:
-        pickle.UnpicklingError: the index holds a class that is not in `_INDEX_CLASSES`.
-        Exception: any other failure of the first rank that failed.
+        pickle.UnpicklingError: the index contains a class that is not in `_INDEX_CLASSES`.
+        Exception: another failure of the first rank that failed.
     """
     reader = _Reader(folder)
     stored = reader.read_metadata().state_dict_metadata
@@ -144,7 +144,7 @@ def read(
 
 
 def _create_optimizer_state(network: nn.Module, optimizer: Optimizer) -> None:
-    """Let the optimizer make its tensors by a step without gradients; weights are read later."""
+    """Make the optimizer create its state by a step with zero gradients; the load overwrites it."""
     for parameter in network.parameters():
         parameter.grad = torch.zeros_like(parameter)
     optimizer.step()
@@ -153,11 +153,11 @@ def _create_optimizer_state(network: nn.Module, optimizer: Optimizer) -> None:
 
 @contextlib.contextmanager
 def _failures_as_they_are() -> Generator[None]:
-    """Raise the first failure in a CheckpointException, which is not a subclass of Exception."""
+    """Replace a CheckpointException, which is no Exception, with the first failure in it."""
     with warnings.catch_warnings():
-        # A world of one has no process group.
+        # torch warns that one rank has no process group.
         warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)
-        # A killed run left files of the same step, or a checkpoint that was skipped as corrupt.
+        # A killed run may have left files of this step, or its checkpoint was skipped as corrupt.
         warnings.filterwarnings("ignore", "Detected an existing checkpoint", UserWarning)
         try:
             yield
@@ -167,7 +167,7 @@ def _failures_as_they_are() -> Generator[None]:
 
 class _IndexUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        if module == "pathlib._local":  # pathlib's name for it in Python 3.13, and there alone
+        if module == "pathlib._local":  # the module of PosixPath in Python 3.13 only
             module = "pathlib"
         if name not in _INDEX_CLASSES.get(module, ()):
             raise pickle.UnpicklingError(f"a checkpoint's index does not hold {module}.{name}")

@@ -1,1 +1,1 @@
-"""Training data: where samples are stored, how they are read, in which order."""
+"""Training data: datasets and their storage formats, decoding, and the order of the samples."""

@@ -1,7 +1,7 @@
-"""A rank's share of each global batch: prepared, and copied to its device, during earlier steps.
+"""Prefetching: a rank's share of each global batch is read and copied during earlier steps.
 
-On CUDA, copies run in a stream of their own. The device waits for the copy of the step's own share;
-the host does not. Source: docs.pytorch.org, "CUDA semantics" (streams; pinned memory).
+On CUDA, copies run in a separate stream. The device waits for the copy of a step's share; the host
+does not. Source: docs.pytorch.org, "CUDA semantics" (streams; pinned memory).
 """
 
 from __future__ import annotations
@@ -16,38 +16,38 @@ from torch import Tensor
 from trainers.data.images import Samples, SampleSource
 from trainers.data.order import Order, shifted
 
-# Beyond the one in use, so that training does not wait for an occasional slow read.
+# Steps to prepare in advance, so that training does not wait for an occasional slow read.
 _STEPS_AHEAD = 2
 
 
 @dataclass(eq=False)
 class Batches:
-    """The shares of one rank, in the order of the steps.
+    """One rank's shares of the batches, in the order of the steps.
 
-    One thread reads, decodes and shifts. Decoders and torch's kernels release Python's lock, so
-    that it runs beside the steps.
+    One thread reads, decodes and shifts the samples. It runs in parallel with the steps, since
+    decoders and torch's kernels release Python's lock.
     """
 
     source: SampleSource
     order: Order
     share: Callable[[Tensor], Tensor]
-    """A rank's part of a batch, from `trainers.parallelism.mesh.RankCoordinates`."""
+    """Returns the rank's part of a batch: `trainers.parallelism.mesh.RankCoordinates.share`."""
     shift_pixels: int
-    """How far images are moved at most."""
+    """The largest random shift of an image, in pixels."""
     steps: int
-    """Of the whole run; later ones are not prepared."""
+    """The number of steps of the whole run: no share beyond them is prepared."""
     pin_memory: bool = False
-    """Whether shares are in pinned memory, from which CUDA devices copy without the host."""
+    """Whether to put shares into pinned memory, from which CUDA copies asynchronously."""
 
     def __post_init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="batches")
         self._made: dict[int, Future[Samples]] = {}
 
     def take(self, step: int) -> Samples:
-        """The share of `step`: bytes in the CPU's memory.
+        """Return the share of `step`, in the CPU's memory.
 
         Raises:
-            Exception: reading failed.
+            Exception: the samples cannot be read.
         """
         wanted = range(step, max(step + 1, min(step + 1 + _STEPS_AHEAD, self.steps)))
         self._made = {
@@ -67,25 +67,25 @@ class Batches:
 
 @dataclass(eq=False)
 class DeviceFeed:
-    """The shares of one rank, on its device."""
+    """One rank's shares of the batches, on its device."""
 
     shares: Callable[[int], Samples]
-    """Gives the share of a step on the CPU; in pinned memory if `device` is CUDA."""
+    """Returns the share of a step in the CPU's memory, which must be pinned if `device` is CUDA."""
     device: torch.device
     steps: int
-    """Of the whole run; later ones are not copied."""
+    """The number of steps of the whole run: no share beyond them is copied."""
     moves_labels: bool
-    """Whether the device receives the labels, too."""
+    """Whether to copy the labels to the device, too."""
 
     def __post_init__(self) -> None:
         self._stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
         self._next: tuple[int, Samples] | None = None
 
     def take(self, step: int) -> Samples:
-        """The share of `step`.
+        """Return the share of `step`.
 
         Raises:
-            Exception: reading it failed.
+            Exception: the samples cannot be read.
         """
         if self._stream is None:
             return self._moved(self.shares(step))
@@ -96,14 +96,14 @@ class DeviceFeed:
         computing.wait_stream(self._stream)
         for tensor in (samples.inputs, samples.labels):
             if tensor.device == self.device:
-                # The allocator may not give its memory to the next copy before the step is done.
+                # The allocator must not reuse the memory for the next copy before the step is done.
                 tensor.record_stream(computing)
         return samples
 
     def prefetch(self, step: int) -> None:
-        """Begin the copy for `step`; on CUDA, wait until the share is read.
+        """Start the copy for `step` on CUDA, as soon as the share is read; do nothing on a CPU.
 
-        Call it when all work of the step before it is queued.
+        Blocks until the share is read: first queue all work of the step before.
         """
         if self._stream is not None and self._next is None and step < self.steps:
             self._next = step, self._copied(step, self._stream)

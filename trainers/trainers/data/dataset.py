@@ -1,4 +1,4 @@
-"""A run's request for data, and a dataset version that is ready to learn from."""
+"""The options that name a dataset, and a loaded dataset version."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trainers.errors import FileProblem
 from trainers.tasks.classification import Classification
 from trainers.tasks.task import Task
 
-# Imported on use: shards need packages that the others do without.
+# Imported on use: shards need packages that the other kinds do not.
 DATASETS = {
     "folder": "trainers.data.folder:load_folder",
     "shards": "trainers.data.shards:load_shards",
@@ -26,7 +26,7 @@ DATASETS = {
 
 @dataclass(frozen=True, kw_only=True)
 class DataOptions:
-    """The options that name a dataset, alike for training and evaluation."""
+    """The options that name a dataset. Training and evaluation share them."""
 
     dataset: Annotated[str, name_among(*DATASETS)] = option(
         "folder", f"{', '.join(DATASETS)}, or {OWN}"
@@ -41,14 +41,14 @@ class DataOptions:
     max_bad_fraction: Fraction = option(0.01, "of files that may be bad")
 
     def request(self, image_format: ImageFormat, **further: Any) -> DatasetRequest:
-        """The request that they make; `further` fields of it are those of the run."""
+        """Return the request for these options; `further` are its other fields."""
         mine = {field.name: getattr(self, field.name) for field in fields(DataOptions)}
         return DatasetRequest(**mine, image_format=image_format, **further)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetRequest(DataOptions):
-    """The options of a dataset, of which each kind uses some, and what the run adds."""
+    """The arguments of a dataset's loader: the options, and values of the run. No kind uses all."""
 
     image_format: ImageFormat
     shuffle_window: int = SHUFFLE_WINDOW
@@ -58,21 +58,21 @@ class DatasetRequest(DataOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """A dataset version, ready to learn from."""
+    """A loaded dataset version: samples to train on, held-out samples, and the task."""
 
     version: str
     classes: tuple[str, ...]
     train: SampleSource
     held_out: SampleSource
     held_out_as: Callable[[ImageFormat], SampleSource]
-    """The held-out images for a model that takes another format, as a champion may."""
+    """Returns the held-out images in the format of another model, such as the champion."""
     fingerprint: str
-    """Changes whenever a sample does, or their order: no checkpoint of other data is resumed."""
+    """A hash of the samples and their order. Checkpoints with another one are not resumed from."""
     quarantined: tuple[FileProblem, ...] = ()
     task: Task = field(default_factory=Classification)
 
     def summary(self) -> str:
-        """One line for the log."""
+        """Return one line for the log."""
         return (
             f"{self.version}: {len(self.train)} images to train on, {len(self.held_out)} held out, "
             f"{len(self.classes)} classes, {len(self.quarantined)} quarantined"

@@ -1,4 +1,4 @@
-"""A dataset in a folder of labelled folders of images: read once, at the start, into memory."""
+"""A dataset of images in one folder per label. All images are read into memory at the start."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from trainers.errors import FileProblem, LaunchInvalid
 
 
 def load_folder(request: DatasetRequest) -> Dataset:
-    """Read all that the request's manifest lists.
+    """Read all files of the request's manifest.
 
     Raises:
-        LaunchInvalid: the request names no folder or no manifest, or one that is not there.
+        LaunchInvalid: the request lacks the folder or the manifest, or one of them does not exist.
         DataChanged: files are missing, or differ from the manifest in size or MD5.
         DataRejected: the manifest is malformed, more than the allowed fraction of the files are not
             labelled images, or the rest cannot be learned from.
@@ -63,9 +63,9 @@ def read_images(
     *,
     check: Callable[[Entry], object] = lambda _: None,
 ) -> tuple[list[Decoded[np.ndarray]], list[FileProblem]]:
-    """Read each entry as `decode_all` does: bytes of shape (C, H, W).
+    """Read each entry's image, bytes of shape (C, H, W); see `trainers.data.samples.decode_all`.
 
-    `check` raises ValueError with the reason if an entry is no sample.
+    `check` raises ValueError with the reason if an entry is not a sample.
     """
 
     def image(entry: Entry, content: bytes) -> np.ndarray:
@@ -76,10 +76,10 @@ def read_images(
 
 
 def files_of(request: DatasetRequest) -> tuple[Path, Manifest]:
-    """The folder of files, and the manifest that lists them.
+    """Return the data folder, and the manifest that lists its files.
 
     Raises:
-        LaunchInvalid: the request names no folder or no manifest, or one that is not there.
+        LaunchInvalid: the request lacks the folder or the manifest, or one of them does not exist.
         DataRejected: the manifest is malformed.
     """
     if request.data is None or request.manifest is None:

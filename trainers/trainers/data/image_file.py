@@ -1,4 +1,4 @@
-"""An image file's bytes to pixels, or the reason why not."""
+"""Decode image files to pixels; refuse unreadable ones with the reason."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Literal
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-# The formats that a camera or an annotation tool writes; Pillow knows many odd ones.
+# The formats that cameras and annotation tools write. Pillow reads many more.
 _FORMATS = ("PNG", "JPEG", "WEBP", "BMP")
-# Pillow's mode and its channels.
+# Pillow's mode, and its number of channels.
 _PILLOW_MODES = {"grey": ("L", 1), "rgb": ("RGB", 3)}
-# Conversion to 8 bits would clip these, not scale them.
+# Pillow clips these when it converts them to 8 bits, instead of scaling them.
 _DEEP_MODES = frozenset({"I", "F", "I;16", "I;16L", "I;16B", "I;16N"})
-_MAX_PIXELS = 89_478_485  # what Pillow warns from, a quarter of a gibibyte of RGB
+_MAX_PIXELS = 89_478_485  # Pillow warns above this; 256 MiB of RGB
 ImageMode = Literal["grey", "rgb"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageFormat:
-    """The images that a model takes: squares of `size` pixels, in grey or RGB."""
+    """The input images of a model: squares of `size` pixels, in grey or RGB."""
 
     size: int
     mode: str
@@ -35,7 +35,7 @@ class ImageFormat:
 
 
 def decode(content: bytes, image_format: ImageFormat) -> np.ndarray:
-    """Decode an image file to unsigned bytes of shape (C, H, W), resized if need be.
+    """Decode an image file to unsigned bytes of shape (C, H, W), resized if necessary.
 
     Raises:
         ValueError: it is not a readable image; the text is the reason.
@@ -44,7 +44,7 @@ def decode(content: bytes, image_format: ImageFormat) -> np.ndarray:
 
 
 def decode_sized(content: bytes, image_format: ImageFormat) -> tuple[np.ndarray, tuple[int, int]]:
-    """The same, and the width and height that the image has in the file."""
+    """Decode as `decode` does; also return the width and height of the image in the file."""
     size = (image_format.size, image_format.size)
     with _opened(content) as image:
         was, converted = image.size, image.convert(_PILLOW_MODES[image_format.mode][0])
@@ -55,7 +55,7 @@ def decode_sized(content: bytes, image_format: ImageFormat) -> tuple[np.ndarray,
 
 
 def check(content: bytes) -> None:
-    """Decode an image file, and keep nothing of it.
+    """Decode an image file to check that it is readable; discard the pixels.
 
     Raises:
         ValueError: it is not a readable image; the text is the reason.
@@ -72,7 +72,7 @@ def _opened(content: bytes) -> Generator[Image.Image]:
         with Image.open(io.BytesIO(content), formats=_FORMATS) as image:
             if image.mode in _DEEP_MODES:
                 raise ValueError(f"more than 8 bits a channel (mode {image.mode})")
-            if image.width * image.height > _MAX_PIXELS:  # Pillow only warns, up to twice as many
+            if image.width * image.height > _MAX_PIXELS:  # Pillow only warns until twice this
                 raise Image.DecompressionBombError  # noqa: TRY301  # as it does beyond
             yield image
     except UnidentifiedImageError:
@@ -80,4 +80,4 @@ def _opened(content: bytes) -> Generator[Image.Image]:
     except (Image.DecompressionBombWarning, Image.DecompressionBombError):
         raise ValueError("more pixels than a sane image has") from None
     except (OSError, SyntaxError, EOFError, IndexError, OverflowError) as error:
-        raise ValueError(f"damaged image: {error}") from error  # what Pillow's decoders raise
+        raise ValueError(f"damaged image: {error}") from error  # from Pillow's decoders

@@ -1,4 +1,4 @@
-"""Samples as tensors, by number."""
+"""Samples as tensors, addressed by number."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from torch import Tensor
 
 @dataclass(frozen=True, kw_only=True)
 class Samples:
-    """Inputs and labels, by number.
+    """Inputs and labels; a sample's number is its index in both.
 
-    Of images: bytes of shape (N, C, H, W), and numbers of classes, int64 of shape (N,).
+    For images: bytes of shape (N, C, H, W), and class numbers, int64 of shape (N,).
     """
 
     inputs: Tensor
@@ -23,12 +23,12 @@ class Samples:
         return len(self.labels)
 
     def take(self, numbers: Tensor) -> Samples:
-        """Some of them, in the order of `numbers`."""
+        """Return the samples of these numbers, in that order."""
         return Samples(inputs=self.inputs[numbers], labels=self.labels[numbers])
 
 
 class SampleSource(Protocol):
-    """Samples by number, from 0: in memory, as `Samples` are, or generated or read on demand."""
+    """Samples with numbers from 0: in memory, like `Samples`, or generated or read on demand."""
 
     def __len__(self) -> int: ...
 
@@ -38,6 +38,6 @@ class SampleSource(Protocol):
 
 
 def to_input(pixels: Tensor, device: torch.device) -> Tensor:
-    """Bytes to a network's input: numbers from -1 to 1, of the same shape."""
-    # Copies bytes, not numbers of four bytes: `to` with both arguments would convert on the CPU.
+    """Convert bytes to a network's input: numbers from -1 to 1, in the same shape."""
+    # One call of `to` would convert on the CPU, and copy four bytes per value instead of one.
     return pixels.to(device).to(torch.get_default_dtype()) / 127.5 - 1

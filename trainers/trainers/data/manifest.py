@@ -1,8 +1,8 @@
-"""The frozen list of files that a dataset version consists of.
+"""The manifest: the frozen list of the files of a dataset version.
 
-Format: `manifest.jsonl`, one JSON object a line, sorted by path (docs/architecture.md, "What a
+Format: `manifest.jsonl`, one JSON object per line, sorted by path (docs/architecture.md, "What a
 dataset version is"): `{"path": "7/1.png", "size": 123, "md5": "<hex, or null>", "etag": "0x8D"}`,
-with the key `file` where the data folder holds copies that are named by their content.
+with the key `file` if the data folder contains copies that are named by their content.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _MD5 = re.compile(r"[0-9a-f]{32}")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Entry:
-    """One file: its path below the data folder, its size in bytes, its MD5 (hex) if known."""
+    """A file: its path below the data folder, its size in bytes, and its MD5 (hex) if known."""
 
     path: str
     size: int
     md5: str | None = None
     etag: str | None = None
     file: str | None = None
-    """Where it is below the data folder, if not at its path: a copy, named by its content."""
+    """The path below the data folder, if the file is a copy that is named by its content."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,10 +44,10 @@ class Manifest:
 
 
 def read_manifest(location: Path, version: str | None = None) -> Manifest:
-    """Read the manifest at `location`: the file itself, or the folder that holds manifest.jsonl.
+    """Read the manifest at `location`: the file itself, or the folder with manifest.jsonl.
 
-    The version is `version` if given, else computed from the entries: Azure ML mounts inputs
-    under other names, so the folder's name is not the version.
+    The version is `version` if given, else computed from the entries. It cannot be taken from the
+    folder's name, since Azure ML mounts inputs under names of its own.
 
     Raises:
         DataRejected: a line is not an entry, or a path occurs twice or leads out of the folder.
@@ -66,10 +66,10 @@ def read_manifest(location: Path, version: str | None = None) -> Manifest:
 
 
 def dataset_version(entries: Iterable[Entry]) -> str:
-    """The name of this content: a hash of path, size and MD5 (else ETag) of every entry in order.
+    """Return a hash of path, size and MD5 (else ETag) of every entry, in order.
 
-    Of a copy, its name is hashed too. After `LINES_PER_LINK` entries a new hash begins with the hex
-    digest of the one before it.
+    If an entry has a copy, its name is hashed, too. The hash is a chain: after each
+    `LINES_PER_LINK` entries a new hash starts with the hex digest of the one before.
 
     Source: docs/architecture.md, "What a dataset version is".
     """
@@ -88,7 +88,7 @@ def parse(content: bytes) -> Iterator[Entry]:
     """Parse manifest.jsonl.
 
     Raises:
-        DataRejected: at the first line that is not an entry, naming line and reason.
+        DataRejected: a line is not an entry; the message has the first such line and the reason.
     """
     seen: set[str] = set()
     for number, line in enumerate(content.split(b"\n"), start=1):
@@ -98,7 +98,7 @@ def parse(content: bytes) -> Iterator[Entry]:
             entry = _entry(json.loads(line))
             if entry.path in seen:
                 raise ValueError(f"the path {entry.path!r} occurs twice")  # noqa: TRY301  # one exit for all reasons
-        except (ValueError, RecursionError) as error:  # the latter of brackets in brackets
+        except (ValueError, RecursionError) as error:  # RecursionError: deeply nested brackets
             where = f"{MANIFEST_NAME}:{number}"
             raise DataRejected(
                 f"{where} is not a manifest entry: {error}",
@@ -129,7 +129,7 @@ def _entry(value: object) -> Entry:
 
 def _is_inside(path: str) -> bool:
     try:
-        path.encode()  # names on a disk are bytes, and JSON may escape half a letter
+        path.encode()  # a JSON escape may be an unpaired surrogate
     except UnicodeEncodeError:
         return False
     parts = PurePosixPath(path)

@@ -1,7 +1,7 @@
-"""From an entry of a manifest to a sample: verified, labelled, and on one side of the split.
+"""Samples from the entries of a manifest: verify, decode and label the files, hold out a part.
 
-Samples are the same and in the same order in folders and shards: by the MD5 of their paths. So
-neighbours are of any class, and a run of them is a random sample of all.
+Folders and shards have the same samples in the same order, that of the MD5 of their paths. So
+adjacent samples have random classes, and consecutive ones are a random sample of the dataset.
 """
 
 from __future__ import annotations
@@ -21,52 +21,52 @@ from trainers.errors import DataChanged, DataRejected, FileProblem, LaunchInvali
 
 Value = TypeVar("Value")
 
-# Reading from a mount waits for the service: more readers than cores. Each holds one file.
+# More readers than cores, since a read from a mount waits for the service. Each holds one file.
 _READERS = 16
 # One sample in five is held out.
 HELD_OUT_ONE_IN = 5
-# More than any image of a training set has, and few enough to hold in memory.
+# Larger than any image of a training set, and small enough for memory.
 MAX_FILE_BYTES = 256 * 1024**2
 _FINGERPRINT_BITS = 256
-_ODD_PART = re.compile(r"(^|/)\.?(/|$)")  # empty, or a dot
-# Errors of the file itself; any other is a failure of the storage.
+_ODD_PART = re.compile(r"(^|/)\.?(/|$)")  # an empty part, or a dot
+# Errors of the file itself; any other errno is a failure of the storage.
 _OWN_FAULTS = {errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}
 
 
 class FileChanged(Exception):
-    """A file differs from its entry; the message says how."""
+    """A file differs from its manifest entry; the message says how."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Decoded(Generic[Value]):
-    """A file that is a sample."""
+    """A sample: a verified and decoded file."""
 
     entry: Entry
     md5: str
-    """Of its content, hex."""
+    """The MD5 of the file's content, in hex."""
     value: Value
 
     @property
     def is_held_out(self) -> bool:
-        """Whether it is for evaluation only: by its content, hence in every dataset version.
+        """Whether the sample is for evaluation only. Its content decides, in every dataset version.
 
-        So no model is scored on images that an earlier one was trained on, and copies of an image
-        are always on the same side.
+        So no model is scored on images that an earlier model was trained on, and all copies of an
+        image are on the same side.
         """
         return int(self.md5, 16) % HELD_OUT_ONE_IN == 0
 
 
 def in_order(entries: Iterable[Entry]) -> list[Entry]:
-    """The entries that are data, in the order in which samples are numbered."""
+    """Return the entries that are data, in the order of the sample numbers."""
     data = (entry for entry in entries if not is_marker(entry.path))
     return sorted(data, key=lambda entry: (_md5(entry.path.encode()), entry.path))
 
 
 def label_of(entry: Entry) -> str:
-    """The label that the folder of a file names.
+    """Return the label of a file: the name of its folder.
 
     Raises:
-        ValueError: it is in none.
+        ValueError: the file is in no folder.
     """
     label, separator, _ = entry.path.partition("/")
     if not separator:
@@ -75,14 +75,14 @@ def label_of(entry: Entry) -> str:
 
 
 def read_verified(folder: Path, entry: Entry) -> tuple[bytes, str]:
-    """Read the file of an entry once, so that the verified bytes are the ones in use.
+    """Read and verify the file of an entry, in one read: the verified bytes are the bytes in use.
 
     Returns:
-        Its content and its MD5 in hex.
+        The file's content and its MD5 in hex.
 
     Raises:
-        ValueError: it is not a sample; the text is the reason.
-        FileChanged: it differs from its entry.
+        ValueError: the file is not a sample; the text is the reason.
+        FileChanged: the file differs from its entry.
         OSError: the storage failed.
     """
     if entry.size > MAX_FILE_BYTES:
@@ -91,7 +91,7 @@ def read_verified(folder: Path, entry: Entry) -> tuple[bytes, str]:
         raise ValueError("its path has empty parts or parts named .")
     path = folder / (entry.file or entry.path)
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would wait for its writer
+        if not stat.S_ISREG(path.stat().st_mode):  # to open a pipe would block
             raise ValueError("not a regular file")
         with path.open("rb") as stream:
             content = stream.read(entry.size + 1)
@@ -119,7 +119,7 @@ def decode_all(
     `decode` raises ValueError with the reason if a file's content is not a sample.
 
     Returns:
-        What was decoded, in order of `entries`, and the files that are not samples.
+        The decoded samples, in the order of `entries`, and the files that are not samples.
 
     Raises:
         DataChanged: files are missing, or differ from the manifest in size or MD5.
@@ -149,7 +149,7 @@ def decode_all(
 def split(
     found: Iterable[Decoded[Value]],
 ) -> tuple[list[Decoded[Value]], list[Decoded[Value]]]:
-    """The samples to train on, and the held-out ones."""
+    """Split samples into those to train on and those held out."""
     sides: tuple[list[Decoded[Value]], list[Decoded[Value]]] = ([], [])
     for each in found:
         sides[each.is_held_out].append(each)
@@ -157,17 +157,17 @@ def split(
 
 
 def is_marker(path: str) -> bool:
-    """Whether the path is of bookkeeping, not data, as `_SUCCESS` or `.DS_Store`.
+    """Whether the file is bookkeeping such as `_SUCCESS` or `.DS_Store`, not data.
 
-    Source: Hadoop's FileInputFormat, which skips names that start with `_` or `.`; Spark too.
+    Source: Hadoop's FileInputFormat and Spark, which skip names that start with `_` or `.`.
     """
     return any(part.startswith(("_", ".")) for part in PurePosixPath(path).parts)
 
 
 def fingerprint(found: Iterable[Decoded[Any]], *others: str) -> str:
-    """A hash of a set of samples by path and MD5; `others` are those of sets to be added to it.
+    """Hash samples by path and MD5, and add the hashes of further samples, `others`.
 
-    The sum of their SHA-256 (AdHash: Bellare and Micciancio, EUROCRYPT 1997).
+    The hash is the sum of SHA-256 values (AdHash: Bellare and Micciancio, EUROCRYPT 1997).
     """
     total = sum(int(other, 16) for other in others)
     for each in found:
@@ -177,10 +177,10 @@ def fingerprint(found: Iterable[Decoded[Any]], *others: str) -> str:
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a folder that does not exist: else all of its files would count as deleted.
+    """Refuse a folder that does not exist; otherwise all of its files would count as deleted.
 
     Raises:
-        LaunchInvalid: it is not a folder.
+        LaunchInvalid: the path is not a folder.
     """
     if not folder.is_dir():
         raise LaunchInvalid(f"{folder} is not a folder: mount it, or name the folder of the images")
@@ -190,7 +190,7 @@ def check_unchanged(changed: Sequence[FileProblem], files: int) -> None:
     """Refuse data that differs from its manifest.
 
     Raises:
-        DataChanged: there is such a file.
+        DataChanged: `changed` has a file.
     """
     if changed:
         raise DataChanged(
@@ -204,7 +204,7 @@ def check_bad_fraction(bad: Sequence[FileProblem], files: int, max_bad_fraction:
     """Refuse data with too many files that are not samples.
 
     Raises:
-        DataRejected: more than that fraction of so many files is bad.
+        DataRejected: more than the allowed fraction of the files is bad.
     """
     if len(bad) > max_bad_fraction * files:
         raise DataRejected(
@@ -217,10 +217,10 @@ def check_bad_fraction(bad: Sequence[FileProblem], files: int, max_bad_fraction:
 def check_fit_to_learn(
     version: str, classes: Sequence[str], train: int, held_out: int, *, least_classes: int = 2
 ) -> None:
-    """Refuse data that nothing can be trained or scored on.
+    """Refuse data on which no model can be trained or scored.
 
     Raises:
-        DataRejected: fewer classes than that, nothing to train on, or nothing held out.
+        DataRejected: there are too few classes, no samples to train on, or no held-out samples.
     """
     if len(classes) < least_classes or not train or not held_out:
         raise DataRejected(

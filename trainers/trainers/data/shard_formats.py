@@ -1,12 +1,12 @@
-"""The file formats of shards: groups of samples, any run of which can be read alone.
+"""The file formats of shards. A shard has groups of samples; any range of groups is one read.
 
 | format | a sample is | a group is |
 |---|---|---|
 | parquet | a row: path, label, image (the file's bytes) | a row group |
 | tfrecord | image/filename, image/class/text, image/encoded | a run of records |
 
-Both have checksums: of each page, of each record.
-The same samples give the same bytes, in either format, with the same version of pyarrow.
+Parquet has a checksum for each page, TFRecord for each record. With the same version of pyarrow,
+the same samples always make the same bytes.
 
 Sources: parquet.apache.org (file format); `trainers.data.tfrecord`, with the
 names that TensorFlow's object detection and slim libraries use.
@@ -26,11 +26,11 @@ from trainers.data.tfrecord import Example, decode_records, encode_record
 
 
 class ShardDamaged(Exception):
-    """A shard differs from the written one; the message says where and how."""
+    """A shard differs from what was written; the message says where and how."""
 
 
 class Row(NamedTuple):
-    """One sample as it is stored."""
+    """A sample in a shard."""
 
     path: str
     label: str
@@ -38,14 +38,14 @@ class Row(NamedTuple):
 
 
 class ShardFormat(NamedTuple):
-    """How groups of rows become a file, and rows again."""
+    """The functions of a format that write and read a file."""
 
     encode: Callable[[Sequence[Sequence[Row]]], tuple[bytes, list[int]]]
-    """From groups to the file's content, and the offsets of groups and of the end, if `read` needs
-    them."""
+    """Takes groups of rows. Returns the file's content, and if `read` needs them, the offsets of
+    the groups and of the end."""
     read: Callable[[Path, Sequence[int], range], list[Row]]
-    """From a file, its offsets and the numbers of consecutive groups to their rows. Raises
-    ShardDamaged, or OSError if the file cannot be read."""
+    """Takes a file, its offsets and a range of groups. Returns their rows. Raises ShardDamaged, or
+    OSError if the file cannot be read."""
 
 
 _SCHEMA = pa.schema({"path": pa.string(), "label": pa.string(), "image": pa.binary()})
@@ -53,7 +53,7 @@ _FEATURES = ("image/filename", "image/class/text", "image/encoded")
 
 
 def _encode_parquet(groups: Sequence[Sequence[Row]]) -> tuple[bytes, list[int]]:
-    """Without compression: images are compressed already. The footer has the offsets of groups."""
+    """Encode uncompressed, since images are compressed. The footer has the groups' offsets."""
     stream = pa.BufferOutputStream()
     with pq.ParquetWriter(
         stream,
@@ -76,13 +76,13 @@ def _read_parquet(path: Path, _: Sequence[int], groups: range) -> list[Row]:
     except (pa.ArrowException, TypeError, KeyError, IndexError, UnicodeDecodeError) as error:
         raise ShardDamaged(f"{type(error).__name__}: {error}") from error
     except OSError as error:
-        if error.errno is None:  # Arrow's own, as for a checksum that differs
+        if error.errno is None:  # Arrow's own error, such as a wrong checksum
             raise ShardDamaged(str(error)) from error
         raise
 
 
 def _encode_tfrecord(groups: Sequence[Sequence[Row]]) -> tuple[bytes, list[int]]:
-    """The file itself has no list of records: the offsets have it."""
+    """Encode and return the offsets, since the format itself has no list of records."""
     content = bytearray()
     offsets = [0]
     for rows in groups:
@@ -124,4 +124,4 @@ FORMATS = {
     "parquet": ShardFormat(_encode_parquet, _read_parquet),
     "tfrecord": ShardFormat(_encode_tfrecord, _read_tfrecord),
 }
-"""By name, which is also the suffix of the files."""
+"""The formats by name, which is also the suffix of the files."""

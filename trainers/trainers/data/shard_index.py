@@ -1,7 +1,7 @@
-"""The index of a folder of shards: `index.json`, written after all of them.
+"""The index of a folder of shards: `index.json`, written after all shards.
 
-Each shard has a record beside it, written after it: a shard without its record does not exist.
-The samples of a shard are in groups, those to train on first; a group is of one side only.
+Each shard has a record beside it, which is written after it: a shard without a record is ignored.
+A shard has groups of samples to train on, then groups of held-out samples.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from trainers.errors import DataChanged, DataRejected, FileProblem
 from trainers.files import write_json_atomically
 
 INDEX_NAME = "index.json"
-# The smallest read, in samples: blocks (see `order`) do not begin where shards do.
+# Samples of the smallest read. Less than a block (see `order`), which may begin inside a shard.
 GROUP = 64
 _FORMAT = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shard:
-    """One file of samples, with its classes and the bad files that it was to hold, too."""
+    """A file of samples, their classes, and the bad files that were left out of it."""
 
     name: str
     identity: str
-    """A hash of its files and of how it was made."""
+    """A hash of the packed files and of the format; see `trainers.pack.ShardTask`."""
     size: int
-    """Bytes."""
+    """In bytes."""
     train: int
-    """Samples to train on."""
+    """The number of samples to train on."""
     held_out: int
     offsets: tuple[int, ...]
-    """Where groups begin and the last one ends, if the format needs it; else empty."""
+    """The groups' first bytes and the end of the last group, if the format needs them."""
     classes: tuple[str, ...]
     fingerprint: str
     quarantined: tuple[FileProblem, ...]
 
     def groups(self, *, held_out: bool) -> range:
-        """The groups of one side."""
+        """Return the group numbers of one side of the split."""
         of_train = -(-self.train // GROUP)
         if not held_out:
             return range(of_train)
@@ -53,7 +53,7 @@ class Shard:
         write_json_atomically(record_path(folder, self.name), dataclasses.asdict(self))
 
     def differs(self, folder: Path) -> str | None:
-        """How its file differs from the record; None if it does not."""
+        """Return how the file differs from the record; None if it does not."""
         try:
             size = (folder / self.name).stat().st_size
         except FileNotFoundError:
@@ -62,7 +62,7 @@ class Shard:
 
     @classmethod
     def read(cls, folder: Path, name: str, identity: str) -> Shard | None:
-        """The record of a shard; None if the shard is missing or of another identity."""
+        """Read the record of a shard; None if the shard is missing or has another identity."""
         try:
             shard = cls.from_json(json.loads(record_path(folder, name).read_bytes()))
             is_kept = shard.identity == identity and shard.differs(folder) is None
@@ -72,10 +72,10 @@ class Shard:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Shard:
-        """From the value that `write` wrote.
+        """Create a shard from the value that `write` wrote.
 
         Raises:
-            KeyError, TypeError: it is another one.
+            KeyError, TypeError: the value has another form.
         """
         tuples: dict[str, Any] = {
             "offsets": tuple(value["offsets"]),
@@ -100,7 +100,7 @@ class ShardIndex:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of all samples, however they are cut into shards."""
+        """A hash of all samples, which does not depend on their distribution over the shards."""
         return samples.fingerprint([], *(shard.fingerprint for shard in self.shards))
 
     @property
@@ -110,7 +110,7 @@ class ShardIndex:
         return tuple(sorted(problems, key=lambda problem: problem.path))
 
     def samples(self, *, held_out: bool) -> int:
-        """The number of samples on one side."""
+        """Return the number of samples on one side of the split."""
         return sum(shard.held_out if held_out else shard.train for shard in self.shards)
 
     def check(self, max_bad_fraction: float) -> None:
@@ -130,7 +130,7 @@ class ShardIndex:
 
     @classmethod
     def read(cls, folder: Path) -> ShardIndex:
-        """The index of a folder; checks that its shards exist and have their sizes.
+        """Read the index of a folder. Check that all shards exist and have the right size.
 
         Raises:
             DataRejected: the index is missing, damaged or of another format.
@@ -162,5 +162,5 @@ class ShardIndex:
 
 
 def record_path(folder: Path, name: str) -> Path:
-    """The path of a shard's record."""
+    """Return the path of a shard's record."""
     return (folder / name).with_suffix(".json")

@@ -1,4 +1,4 @@
-"""A dataset in shards: images are read when they are trained on, a block at a time."""
+"""A dataset in shards. Images are read on demand, a block at a time."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from trainers.errors import DataChanged, DataRejected, FileProblem, LaunchInvali
 
 @dataclass(eq=False)
 class ShardSource:
-    """The samples of one side, by number. The last used blocks stay in memory, encoded."""
+    """The samples of one side of the split. The last used blocks stay in memory, encoded."""
 
     index: ShardIndex
     folder: Path
     image_format: ImageFormat
     held_out: bool
-    """The side."""
+    """Whether these are the held-out samples."""
     blocks_held: int
-    """At most so many."""
+    """The largest number of blocks in memory."""
     decode_threads: int
-    """Decoders release Python's lock: large images gain from several threads; small ones do not."""
+    """The number of decoder threads. Several help with large images only."""
 
     def __post_init__(self) -> None:
         self._format = FORMATS[self.index.storage]
@@ -53,14 +53,14 @@ class ShardSource:
 
     @property
     def blocks_read(self) -> int:
-        """How often a block was read."""
+        """The number of block reads so far."""
         return self._block.cache_info().misses
 
     def take(self, numbers: Tensor) -> Samples:
-        """The images of these numbers, in that order.
+        """Return the images of these numbers, in that order.
 
         Raises:
-            DataChanged: a shard differs from the packed one.
+            DataChanged: a shard differs from what was packed.
             DataRejected: an image cannot be decoded.
         """
         rows = [self._block(number // BLOCK)[number % BLOCK] for number in numbers.tolist()]
@@ -70,7 +70,7 @@ class ShardSource:
         )
 
     def _read(self, block: int) -> list[Row]:
-        """The samples of a block, which may lie in several shards."""
+        """Read the samples of a block, which may span several shards."""
         rows: list[Row] = []
         first, end = block * BLOCK, min((block + 1) * BLOCK, len(self))
         while first < end:
@@ -104,7 +104,7 @@ class ShardSource:
 
 
 def load_shards(request: DatasetRequest) -> Dataset:
-    """The shards that `trainers.pack` wrote to the request's folder.
+    """Load the shards that `trainers.pack` wrote to the request's folder.
 
     Raises:
         LaunchInvalid: the request names no folder.

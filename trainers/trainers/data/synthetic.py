@@ -1,7 +1,7 @@
-"""Generated images, to measure the hardware without waiting for data.
+"""Generated images, to measure the hardware without waits for data.
 
-A pool of random images is repeated over the whole dataset. Each class has at least one of them, so
-that it can be learned; the memory does not grow with the number of samples.
+The dataset repeats a pool of random images, so that memory does not grow with the number of
+samples. Each class has at least one image of the pool, so that it can be learned.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from trainers.data.image_file import ImageFormat
 from trainers.data.images import Samples
 from trainers.data.samples import HELD_OUT_ONE_IN, check_fit_to_learn
 
-# Large enough that a usual batch holds an image only a few times; 38 MB of RGB at 224 pixels.
+# Large enough that a usual batch has few copies of an image; 38 MB of RGB at 224 pixels.
 _LEAST_POOL = 256
-_SEED = 20_151_210  # of the images, not of the training
+_SEED = 20_151_210  # for the images, not for the training
 
 
 @dataclass(frozen=True, kw_only=True)
 class Repeated:
-    """`samples` images: those of the pool, over and over."""
+    """A dataset of `samples` images that repeats the pool."""
 
     pool: Samples
     samples: int
@@ -33,12 +33,12 @@ class Repeated:
         return self.samples
 
     def take(self, numbers: Tensor) -> Samples:
-        """The images of these numbers."""
+        """Return the images of these numbers."""
         return self.pool.take(numbers % len(self.pool))
 
 
 def make(request: DatasetRequest) -> Dataset:
-    """As many images and classes as the request says; one in five more are held out.
+    """Make the request's number of images and classes, and a fifth as many held-out images.
 
     Raises:
         DataRejected: fewer than two classes.

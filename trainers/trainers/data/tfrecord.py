@@ -1,12 +1,12 @@
 """TFRecord files of tf.train.Example: the framing with its checksums, and the message in a record.
 
-A record is its length (8 bytes, little-endian), the masked CRC-32C of those, the data, and the
-masked CRC-32C of the data (4 bytes each). The data is an Example: a map from names to lists of
-values. Packages that read such files do not check the sums.
+A record is the length of the data (8 bytes, little-endian), the masked CRC-32C of the length, the
+data, and the masked CRC-32C of the data (4 bytes each). The data is an Example: a map from names to
+lists of values. We read records ourselves since other packages do not verify the checksums.
 
 Sources: tensorflow.org, "TFRecord and tf.train.Example"; tensorflow/core/example/example.proto and
-feature.proto. The messages are described here to the protobuf library, in a pool of their own:
-where TensorFlow is imported, too, it has its own. Lists of numbers, which shards lack, are skipped.
+feature.proto. The message types are in a separate descriptor pool, so that they do not collide with
+TensorFlow's if it is imported, too. Lists of numbers are left out: shards have none.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ message_type { name: "Example"
 
 
 def encode_record(data: bytes) -> bytes:
-    """One record of a file."""
+    """Return a record with its checksums."""
     length = _LENGTH.pack(len(data))
     return b"".join((length, _masked_crc(length), data, _masked_crc(data)))
 
 
 def decode_records(content: bytes) -> Iterator[bytes]:
-    """The data of each record, from the first byte to the last.
+    """Yield the data of each record.
 
     Raises:
-        ValueError: a checksum differs, or a record has no end; the message says where.
+        ValueError: a checksum is wrong, or a record is cut off; the message says where.
     """
     offset = 0
     while offset < len(content):
@@ -67,7 +67,7 @@ def decode_records(content: bytes) -> Iterator[bytes]:
 
 
 def _checked(content: bytes, first: int, length: int) -> bytes:
-    """Bytes that their checksum follows."""
+    """Return bytes after comparing them with the checksum that follows them."""
     last = first + length
     if last + _CRC.size > len(content):
         raise ValueError(f"byte {first}: the record is cut off")
@@ -89,4 +89,4 @@ def _example_class() -> Any:
 
 
 Example: Final = _example_class()
-"""The class of tf.train.Example."""
+"""The message class of tf.train.Example."""

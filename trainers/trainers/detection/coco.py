@@ -1,8 +1,8 @@
-"""COCO's annotation file: the objects on each image. Masks are by faster-coco-eval's functions.
+"""COCO annotation files: the objects on each image. faster-coco-eval encodes and decodes masks.
 
 Source: cocodataset.org, "Data format". Boxes are (x, y, width, height) in pixels. A segmentation is
 a list of polygons, each `[x1, y1, x2, y2, …]`, or run lengths, as a list or as COCO's compressed
-string. Without one, the mask is the box.
+string. An object without a segmentation gets its box as mask.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from trainers.data.images import Samples
 from trainers.errors import DataRejected, LaunchInvalid
 
 RunLengths = dict[str, Any]
-"""A mask: `{"size": [height, width], "counts": compressed text or bytes}`."""
+"""An encoded mask: `{"size": [height, width], "counts": compressed text or bytes}`."""
 
-_LEAST_PIXELS = 1.0  # of a box on the scaled image: torchvision refuses boxes without an area
+_LEAST_PIXELS = 1.0  # sides of a box on the scaled image: torchvision refuses empty boxes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,13 +32,13 @@ class Instance:
     """One object on an image."""
 
     label: int
-    """The position of its category in the file, by id, from 1; 0 is the background."""
+    """The position, from 1, of the category in the order of the file's ids; 0 is the background."""
     box: tuple[float, float, float, float]
     """Left, top, right, bottom, in pixels of the image."""
     is_crowd: bool
-    """Many objects under one mask: not trained on, and its detections do not count as wrong."""
+    """Whether one mask covers many objects: not trained on, and detections in it are not wrong."""
     mask: RunLengths
-    """Of the image's size."""
+    """In the size of the image."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class Target:
     """Shape (O,)."""
 
     def to_learn(self, device: torch.device, numbers: Tensor | None = None) -> dict[str, Tensor]:
-        """For torchvision, without crowds; `numbers` are the labels of a network with others."""
+        """Return torchvision's targets, without crowds. `numbers` maps labels to the network's."""
         labels = self.labels if numbers is None else numbers[self.labels]
         tensors = {"boxes": self.boxes, "labels": labels, "masks": self.masks}
         return {name: tensor[~self.is_crowd].to(device) for name, tensor in tensors.items()}
@@ -63,7 +63,7 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True)
 class AnnotatedImage:
-    """An image by its path below the folder, its size in pixels, and its objects."""
+    """An image: its path below the data folder, its size in pixels, and its objects."""
 
     path: str
     width: int
@@ -71,7 +71,7 @@ class AnnotatedImage:
     instances: list[Instance]
 
     def target(self, size: int) -> Target:
-        """The objects on the image, scaled to a square. Masks are drawn on each call."""
+        """Return the objects on the image, scaled to a square. Each call draws the masks anew."""
         scale = (size / self.width, size / self.height) * 2
         boxes = np.array([each.box for each in self.instances]).reshape(-1, 4) * scale
         boxes = np.clip(boxes, 0, size)
@@ -91,23 +91,23 @@ class AnnotatedImage:
 
 @dataclass(frozen=True, kw_only=True)
 class AnnotatedImages(Samples):
-    """Images whose labels are numbers of annotated images."""
+    """Images whose labels are indices of `annotated`."""
 
     annotated: tuple[AnnotatedImage, ...]
 
     def target(self, number: int) -> Target:
-        """The objects on an image."""
+        """Return the objects on an image."""
         return self.annotated[number].target(self.inputs.shape[-1])
 
 
 def parse(content: bytes, *, name: str) -> tuple[tuple[str, ...], list[AnnotatedImage]]:
-    """Read an annotation file, which errors call `name`.
+    """Parse an annotation file; `name` is its name in error messages.
 
     Returns:
         The names of the categories, in the order of their ids, and the images.
 
     Raises:
-        DataRejected: it is not of the format; the message says where.
+        DataRejected: the file is malformed; the message says where.
     """
     where = "the file"
     try:
@@ -152,10 +152,10 @@ def _instance(
 
 
 def library(module: str) -> Any:
-    """A module of `faster_coco_eval.core`, which only detection needs.
+    """Import a module of `faster_coco_eval.core`, which only detection needs.
 
     Raises:
-        LaunchInvalid: it is not installed.
+        LaunchInvalid: faster-coco-eval is not installed.
     """
     try:
         return importlib.import_module(f"faster_coco_eval.core.{module}")
@@ -166,7 +166,7 @@ def library(module: str) -> Any:
 
 
 def encode_masks(masks: np.ndarray) -> list[RunLengths]:
-    """Masks of 0 and 1, shape (N, height, width), as run lengths."""
+    """Encode masks of 0 and 1, shape (N, height, width), as run lengths."""
     if not len(masks):
         return []
     encoded = library("mask").encode(np.asfortranarray(masks.astype(np.uint8).transpose(1, 2, 0)))
@@ -174,17 +174,17 @@ def encode_masks(masks: np.ndarray) -> list[RunLengths]:
 
 
 def decode_mask(run_lengths: RunLengths) -> np.ndarray:
-    """Bytes of 0 and 1, shape (height, width)."""
+    """Decode run lengths to bytes of 0 and 1, shape (height, width)."""
     return library("mask").decode(dict(run_lengths))
 
 
 def _run_lengths(
     segmentation: Mapping[str, Any] | Sequence[Sequence[float]], *, width: int, height: int
 ) -> RunLengths:
-    """The mask of a COCO annotation: polygons `[x1, y1, x2, y2, …]`, or run lengths of any kind.
+    """Encode the segmentation of an annotation: polygons `[x1, y1, x2, y2, …]`, or any run lengths.
 
     Raises:
-        ValueError: it is not of the format, or does not fill the image.
+        ValueError: the segmentation is malformed, or its size is not that of the image.
     """
     mask = library("mask")
     try:

@@ -1,4 +1,4 @@
-"""Images and COCO annotations as a dataset version: verified, decoded, scaled, split."""
+"""Load a dataset of images and COCO annotations."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from trainers.tasks.detection import Detection
 
 
 def load(request: DatasetRequest) -> Dataset:
-    """The images that `request.annotations` lists. It and they are files of the manifest.
+    """Load the images of the file `request.annotations`. The manifest must list it and the images.
 
     Raises:
         LaunchInvalid: see `trainers.data.folder.files_of`.
         DataChanged: files are missing, or differ from the manifest.
-        DataRejected: the annotations are not a COCO file or of other images, more than the allowed
+        DataRejected: the annotations are malformed or belong to other images, more than the allowed
             fraction of the images are unreadable, or none are left to train on or to hold out.
         OSError: the folder cannot be read.
     """

@@ -1,8 +1,8 @@
-"""torchvision's R-CNNs, from random weights.
+"""torchvision's R-CNNs, with random initial weights.
 
 Source: Ren et al., arXiv 1506.01497 (Faster R-CNN); He et al., arXiv 1703.06870 (Mask R-CNN); Lin
-et al., arXiv 1612.03144 (feature pyramid); normalised by group, as networks that start from random
-weights need (He et al., arXiv 1811.08883).
+et al., arXiv 1612.03144 (feature pyramid); He et al., arXiv 1811.08883 (training from random
+weights, which needs group normalization).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from trainers.errors import LaunchInvalid
 
-# Model of torchvision.models.detection, and its backbone.
+# The class in torchvision.models.detection, and the name of the backbone.
 _LAYOUTS = {
     f"{name}-{backbone}": (model, backbone)
     for name, model in (("faster-rcnn", "FasterRCNN"), ("mask-rcnn", "MaskRCNN"))
@@ -31,22 +31,22 @@ ARCHITECTURES = tuple(_LAYOUTS)
 
 
 def is_detector(network: nn.Module) -> bool:
-    """Whether it computes its own loss as `Detector` does, built in or a user's own."""
+    """Whether the network, built in or a user's own, computes its loss itself, like `Detector`."""
     return getattr(network, "computes_own_loss", False)
 
 
 def build(architecture: str, *, channels: int, classes: int, **options: Any) -> nn.Module:
-    """An untrained network, see `Detector`.
+    """Build an untrained network, see `Detector`.
 
     Args:
         architecture: one of `ARCHITECTURES`.
-        channels: of the images.
-        classes: without the background.
-        options: of torchvision's class, as `box_batch_size_per_image`.
+        channels: the number of channels of the images.
+        classes: the number of classes without the background.
+        options: arguments of torchvision's class, such as `box_batch_size_per_image`.
 
     Raises:
         KeyError: there is no such architecture.
-        LaunchInvalid: torchvision cannot be imported, or the images are not of three colours.
+        LaunchInvalid: torchvision cannot be imported, or the images do not have three channels.
     """
     model, backbone = _LAYOUTS[architecture]
     if channels != _COLOURS:
@@ -63,7 +63,7 @@ def _torchvision_models(architecture: str) -> Any:
     try:
         importlib.import_module("torchvision.models.detection")
         return importlib.import_module("torchvision.models")
-    except (ImportError, RuntimeError) as error:  # RuntimeError: built for another torch
+    except (ImportError, RuntimeError) as error:  # RuntimeError: it was built for another torch
         raise LaunchInvalid(
             f"{architecture} needs torchvision, which cannot be imported: "
             f"{type(error).__name__}: {error}; install the torchvision that belongs to this torch, "
@@ -72,7 +72,7 @@ def _torchvision_models(architecture: str) -> Any:
 
 
 def _pyramid(models: Any, backbone: str) -> nn.Module:
-    """A residual network and a pyramid of its four stages' features, all of it trained."""
+    """Build a residual network and a feature pyramid over its four stages. No layer is frozen."""
     norm = functools.partial(nn.GroupNorm, _GROUPS)
     network = models.get_model(backbone, weights=None, norm_layer=norm, zero_init_residual=True)
     widest = network.fc.in_features
@@ -86,7 +86,7 @@ def _pyramid(models: Any, backbone: str) -> nn.Module:
 
 
 def _without_scaling(transform: Any) -> nn.Module:
-    """Torchvision's transform without its scaling: images are scaled before, from -1 to 1."""
+    """Return torchvision's transform without resizing and scaling, which are done before."""
 
     class Unscaled(transform):
         def resize(self, image: Tensor, target: Any = None) -> tuple[Tensor, Any]:
@@ -96,10 +96,10 @@ def _without_scaling(transform: Any) -> nn.Module:
 
 
 class Detector(nn.Module):
-    """In training, images and targets to losses by name; in evaluation, images to detections.
+    """Returns losses by name for images and targets in training, detections in evaluation.
 
-    Images have shape (B, C, H, W). Targets and detections are dictionaries, one for each image, as
-    torchvision has them: boxes (O, 4), labels (O,), masks (O, H, W) or (O, 1, H, W), scores (O,).
+    Images have shape (B, C, H, W). Targets and detections are torchvision's, a dictionary for each
+    image: boxes (O, 4), labels (O,), masks (O, H, W) or (O, 1, H, W), scores (O,).
     """
 
     computes_own_loss = True

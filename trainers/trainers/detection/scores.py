@@ -1,6 +1,6 @@
-"""Detections against objects, by boxes and by masks: COCO's average precision.
+"""COCO's average precision of detections, by boxes and by masks.
 
-Source: cocodataset.org, "Detection evaluation", as faster-coco-eval computes it.
+Source: cocodataset.org, "Detection evaluation". faster-coco-eval computes it.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from torch import Tensor
 
 from trainers.detection.coco import Target, encode_masks, library
 
-MASK_FROM = 0.5  # of the probability that a pixel belongs
+MASK_FROM = 0.5  # the least probability of a pixel of a mask
 _KINDS = {"bbox": "box", "segm": "mask"}
 _ANY_AREA = [0, 1e10]  # square pixels
 
 
 class Scores:
-    """The objects on images and the detections, in the form of COCO's files. Classes count from 1.
+    """The objects on images and the detections, in COCO's format. Class numbers start from 1.
 
-    `kinds` are `bbox`, and `segm` if the detector draws masks.
+    `kinds` contains `bbox`, and `segm` if the detector draws masks.
     """
 
     def __init__(self) -> None:
@@ -37,10 +37,10 @@ class Scores:
         """Add one image.
 
         Args:
-            number: of the image; another one for each image.
-            detected: as torchvision has them: boxes, labels, scores, and masks if it draws them.
+            number: the image's unique number.
+            detected: torchvision's detections: boxes, labels, scores, and masks if it draws them.
             target: the objects on the image.
-            to_ours: from the detector's label to ours; 0 for one that we do not have.
+            to_ours: maps the detector's labels to the data's; 0 for classes that the data lacks.
         """
         height, width = target.masks.shape[1:]
         self.images.append({"id": number, "height": height, "width": width})
@@ -58,7 +58,7 @@ class Scores:
 
     @classmethod
     def merged(cls, parts: Sequence[Scores]) -> Scores:
-        """The scores of all ranks."""
+        """Combine the images of all ranks."""
         whole = cls()
         for part in parts:
             whole.images += part.images
@@ -68,9 +68,9 @@ class Scores:
         return whole
 
     def average_precision(self, classes: Sequence[str]) -> dict[str, dict[str, float]]:
-        """By kind, `box` or `mask`, and name: `ap`, `ap_50`, `ap_75`, and each class's by its name.
+        """Return `ap`, `ap_50`, `ap_75` and each class's AP, for the kinds `box` and `mask`.
 
-        A class without an object does not count.
+        Classes without an object do not count.
         """
         by_kind: dict[str, dict[str, float]] = {}
         for kind in sorted(self.kinds):
@@ -86,15 +86,15 @@ class Scores:
         return by_kind
 
     def _curves(self, kind: str, classes: int) -> np.ndarray:
-        """The average precision of each class at each overlap, shape (classes, 10).
+        """Return the average precision of each class at each overlap, shape (classes, 10).
 
-        -1 for a class without an object.
+        It is -1 for classes without an object.
         """
         coco = library("coco").COCO(
             {
                 "images": self.images,
                 "categories": [{"id": number, "name": ""} for number in range(1, classes + 1)],
-                # Identifiers count from 1: 0 stands for no match.
+                # Ids start from 1: faster-coco-eval uses 0 for "no match".
                 "annotations": [{**each, "id": n} for n, each in enumerate(self.objects, start=1)],
             }
         )
@@ -112,7 +112,7 @@ class Scores:
 def _entries(
     number: int, labels: Tensor, boxes: Tensor, drawn: Tensor | None
 ) -> list[dict[str, Any]]:
-    """COCO's entries of an image: class, box as left, top, width, height, and mask."""
+    """Return COCO's entries of an image: class, box (left, top, width, height), and mask."""
     sized = torch.cat([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]], dim=1).double()
     entries: list[dict[str, Any]] = [
         {"image_id": number, "category_id": label, "bbox": box}

@@ -1,14 +1,14 @@
-"""Residual networks: for small images (8, 14, 20 layers), for large ones (18, 34, 50).
+"""Residual networks for small images (8, 14, 20 layers) and large images (18, 34, 50 layers).
 
 Sources: He et al., arXiv 1512.03385, section 4.2 (the CIFAR networks, 6n + 2 layers, shortcuts
 without parameters) and table 1 (the others; the bottleneck has its stride in the 3x3 convolution,
 "v1.5", as in torchvision and NVIDIA's DeepLearningExamples); Goyal et al., arXiv 1706.02677,
 section 5.1 (the last norm of a block starts at 0, in the networks for large images).
 
-They normalise by group (Wu and He, arXiv 1803.08494). Batch normalisation takes its statistics from
-each rank's own share of the batch: then the loss depends on the number of ranks. A group's
-statistics are of one image. `resnet50-batchnorm` is the network that published figures are of. On
-GPUs its statistics are of the global batch (SyncBatchNorm); torch has none for CPUs.
+They use group normalization (Wu and He, arXiv 1803.08494), whose statistics are of one image. Batch
+normalization takes its statistics from each rank's share of the batch, so that the loss depends on
+the number of ranks. Only `resnet50-batchnorm` has it, for comparison with published figures: with
+the statistics of the global batch on GPUs (SyncBatchNorm, which torch lacks for CPUs).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ Norm = Callable[[int], nn.Module]
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Blocks and widths of the stages, each of which halves the resolution but the first."""
+    """Blocks and widths of the stages. Each stage but the first halves the resolution."""
 
     blocks: tuple[int, ...]
     widths: tuple[int, ...] = (64, 128, 256, 512)
     expansion: int = 1
-    """Of a bottleneck: its output has so many times its width. 1: blocks are none."""
+    """The ratio of a bottleneck's output channels to its width; 1: blocks are not bottlenecks."""
     is_for_small_images: bool = False
 
 
@@ -51,7 +51,7 @@ ARCHITECTURES = (*_SMALL, *_LARGE, *(name + _BATCHNORM for name in _LARGE))
 
 
 def build(architecture: str, *, channels: int, classes: int) -> nn.Module:
-    """An untrained network: images of shape (B, channels, H, W) to logits of shape (B, classes).
+    """Build an untrained network: images (B, channels, H, W) to logits (B, classes).
 
     Raises:
         KeyError: there is no such architecture.
@@ -67,7 +67,7 @@ def build(architecture: str, *, channels: int, classes: int) -> nn.Module:
 
 
 class ResNet(nn.Module):
-    """A stem, residual blocks one after the other, the mean over the image, a linear head."""
+    """A stem, a sequence of residual blocks, the mean over the image, and a linear head."""
 
     def __init__(self, layout: Layout, norm: Norm, *, channels: int, classes: int) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class ResNet(nn.Module):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, images: Tensor) -> Tensor:
-        """Logits, shape (B, classes), for images of shape (B, channels, H, W)."""
+        """Return logits, shape (B, classes), for images of shape (B, channels, H, W)."""
         return self.head(self.stages(self.stem(images)))
 
     def blocks(self) -> list[nn.Module]:
@@ -105,7 +105,7 @@ class ResNet(nn.Module):
 
 
 class _Block(nn.Module):
-    """Two 3x3 convolutions; of a bottleneck 1x1, 3x3, 1x1."""
+    """A residual block: two 3x3 convolutions, or as a bottleneck 1x1, 3x3, 1x1."""
 
     def __init__(self, layout: Layout, width: int, inner: int, stride: int, norm: Norm) -> None:
         super().__init__()
@@ -132,7 +132,7 @@ class _Block(nn.Module):
 
 
 class _Subsampled(nn.Module):
-    """The paper's option A: a shortcut without parameters, missing channels are 0."""
+    """The paper's option A: a shortcut without parameters, whose additional channels are 0."""
 
     def __init__(self, stride: int, more_channels: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Vision transformers whose blocks can be split over ranks, and shared out to stages.
+"""Vision transformers, with support for tensor and pipeline parallelism.
 
 Source: Dosovitskiy et al., arXiv 2010.11929, in the plain form of Beyer et al., arXiv 2205.01580:
 fixed sine-cosine positions and an average over the patches instead of learned positions and a class
@@ -23,7 +23,7 @@ _MLP_RATIO = 4
 _LONGEST_WAVE = 10_000.0
 
 
-# Patches in pixels. The first is for images of 8 pixels up; the others are published, for 224.
+# Patch sizes in pixels. The first is for images from 8 pixels; the published others are for 224.
 _LAYOUTS = {
     "vit-digits": {"patch": 2, "width": 64, "depth": 4, "heads": 4},
     "vit-tiny": {"patch": 16, "width": 192, "depth": 12, "heads": 3},
@@ -35,7 +35,7 @@ ARCHITECTURES = tuple(_LAYOUTS)
 
 
 def build(architecture: str, *, channels: int, classes: int) -> nn.Module:
-    """An untrained network: images of shape (B, channels, H, W) to logits of shape (B, classes).
+    """Build an untrained network: images (B, channels, H, W) to logits (B, classes).
 
     Raises:
         KeyError: there is no such architecture.
@@ -44,7 +44,7 @@ def build(architecture: str, *, channels: int, classes: int) -> nn.Module:
 
 
 class VisionTransformer(nn.Module):
-    """Patches, blocks of attention and perceptron, an average, a linear head."""
+    """A patch embedding, blocks of attention and perceptron, an average, and a linear head."""
 
     def __init__(
         self, *, patch: int, width: int, depth: int, heads: int, channels: int, classes: int
@@ -60,7 +60,7 @@ class VisionTransformer(nn.Module):
                 nn.init.zeros_(module.bias)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Logits, shape (B, classes), for images of shape (B, channels, H, W)."""
+        """Return logits, shape (B, classes), for images of shape (B, channels, H, W)."""
         return self.head(self.encoder(self.patches(images)))
 
     def blocks(self) -> list[nn.Module]:
@@ -72,12 +72,12 @@ class VisionTransformer(nn.Module):
         return [self.patches, *self.encoder, self.head]
 
     def tensor_parallel_plan(self, ranks: int) -> dict[str, ParallelStyle]:
-        """Whole heads and columns to each rank; one sum after attention, one after the perceptron.
+        """Give each rank whole heads and columns; it sums after the attention and the perceptron.
 
         Source: Shoeybi et al., arXiv 1909.08053, section 3 (Megatron).
 
         Raises:
-            LaunchInvalid: the heads do not divide.
+            LaunchInvalid: `ranks` does not divide the number of heads.
         """
         if self._heads % ranks:
             raise LaunchInvalid(
@@ -103,7 +103,7 @@ class VisionTransformer(nn.Module):
 
 
 class _Patches(nn.Module):
-    """Images to patches, shape (B, patches, width), each marked with its position."""
+    """Patch embeddings plus position encodings, shape (B, patches, width)."""
 
     def __init__(self, channels: int, width: int, patch: int) -> None:
         super().__init__()
@@ -116,10 +116,10 @@ class _Patches(nn.Module):
 
 
 def sine_cosine_positions(width: int, rows: int, columns: int, *, like: Tensor) -> Tensor:
-    """Shape (rows * columns, width): sines and cosines of the row, then of the column.
+    """Return position encodings, shape (rows * columns, width): the row's, then the column's.
 
-    `width` must divide by 4: each coordinate has width / 4 waves, of lengths that grow from
-    2 pi to 10,000 times that (Vaswani et al., arXiv 1706.03762, section 3.5).
+    4 must divide `width`: each coordinate has width / 4 sines and as many cosines, of wavelengths
+    from 2 pi to 10,000 times that (Vaswani et al., arXiv 1706.03762, section 3.5).
     """
     waves = torch.arange(width // 4, device=like.device, dtype=like.dtype) / (width // 4)
     frequencies = _LONGEST_WAVE**-waves
@@ -155,7 +155,7 @@ class _Attention(nn.Module):
         self._head_width = head_width
 
     def forward(self, features: Tensor) -> Tensor:
-        # Each of shape (B, heads, patches, head width), of those heads that this rank has.
+        # Each has shape (B, heads of this rank, patches, head width).
         query, key, value = (
             projected(features).unflatten(2, (-1, self._head_width)).transpose(1, 2)
             for projected in (self.query, self.key, self.value)

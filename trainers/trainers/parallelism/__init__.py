@@ -1,1 +1,1 @@
-"""Ranks, and how a model is spread over them."""
+"""Ranks, and the distribution of a network over them."""

@@ -1,10 +1,10 @@
-"""DeepSpeed: a config of its own with this run's batch in it, and training by its engine.
+"""DeepSpeed: its config, completed from the options, and its engine.
 
-Of the config only keys are taken that change memory, speed or logs: the weights are those of the
-other kinds of parallelism. DeepSpeed itself checks the values.
+A config may only have keys that change memory, speed or logs, so that training gives the same
+weights as the other kinds of parallelism. DeepSpeed itself checks the values.
 
-ZeRO 1 and 2 flatten the parameters and keep a part of the optimizer's state on each rank. A
-checkpoint has the state by parameter, as DDP does, so that each loads the checkpoints of the other.
+ZeRO 1 and 2 flatten the parameters, and each rank keeps a part of the optimizer's state. Our
+checkpoints have the state by parameter, as DDP's do, so that each can load the other's.
 Sources: www.deepspeed.ai/docs/config-json; deepspeed.readthedocs.io (training API;
 tensor_fragment's safe_get and safe_set functions).
 """
@@ -32,11 +32,11 @@ _ZERO_3 = 3
 
 
 def deepspeed_config(settings: Settings, ranks: int) -> dict[str, Any] | None:
-    """The config of --deepspeed with this run's batch in it; None without that option.
+    """Return the config of --deepspeed, completed with this run's batch; None without the option.
 
     Raises:
-        LaunchInvalid: DeepSpeed is not installed, the file is no config, or it contradicts the
-            options or holds what is not supported.
+        LaunchInvalid: DeepSpeed is not installed, the file is not a config, or it contradicts the
+            options or has unsupported keys.
     """
     if settings.deepspeed is None:
         return None
@@ -65,7 +65,7 @@ def deepspeed_config(settings: Settings, ranks: int) -> dict[str, Any] | None:
     try:
         config = completed(json.loads(settings.deepspeed.read_bytes()), settings, ranks)
         zero: Any = importlib.import_module("deepspeed.runtime.zero.config")
-        zero.DeepSpeedZeroConfig(**config[ZERO])  # refuses keys and values that it does not know
+        zero.DeepSpeedZeroConfig(**config[ZERO])  # refuses unknown keys and values
     except (OSError, ValueError, AttributeError) as error:
         raise LaunchInvalid(
             f"--deepspeed {settings.deepspeed} is not a DeepSpeed config: "
@@ -75,11 +75,11 @@ def deepspeed_config(settings: Settings, ranks: int) -> dict[str, Any] | None:
 
 
 def completed(config: Mapping[str, Any], settings: Settings, ranks: int) -> dict[str, Any]:
-    """A config with the keys that follow from the options, and without those left to "auto".
+    """Add the keys that follow from the options to a config, and drop those that are "auto".
 
     Raises:
         LaunchInvalid: see `deepspeed_config`.
-        AttributeError: it, or its ZeRO section, is not an object.
+        AttributeError: the config, or its ZeRO section, is not an object.
     """
     owned = {
         "train_batch_size": settings.batch_size,
@@ -105,19 +105,19 @@ def completed(config: Mapping[str, Any], settings: Settings, ranks: int) -> dict
             "--deepspeed, or stage 0, 1 or 2"
         )
     kept = {key: value for key, value in config.items() if value != _AUTO}
-    # By default DeepSpeed clips gradients, which our other kinds of parallelism do not.
+    # DeepSpeed clips gradients by default; the other kinds of parallelism do not.
     return {**kept, "gradient_clipping": 0.0, ZERO: zero, **owned}
 
 
 class DeepSpeedEngine:
-    """A network and its optimizer, SGD, driven by DeepSpeed: `module` is called in training.
+    """DeepSpeed's engine for a network and its optimizer, SGD. Training calls `module`.
 
-    The network is on its device, with its weights loaded; the optimizer may have state. DeepSpeed
-    changes what it holds; rates are still set in its groups.
+    The network must be on its device, with its weights loaded; the optimizer may have state.
+    DeepSpeed replaces the optimizer's parameters and state; rates are still set in its groups.
     """
 
     def __init__(self, network: nn.Module, optimizer: Optimizer, config: dict[str, Any]) -> None:
-        # Optional, without types, and slow to import.
+        # An optional package, without types, and slow to import.
         deepspeed: Any = importlib.import_module("deepspeed")
         self._fragments: Any = importlib.import_module("deepspeed.utils")
         self._network = network
@@ -134,7 +134,7 @@ class DeepSpeedEngine:
         self.module: Any = deepspeed.initialize(
             model=network,
             optimizer=optimizer,
-            # DeepSpeed's list of tested optimizers lacks SGD, which is element-wise as those are.
+            # DeepSpeed's list of tested optimizers lacks SGD, which is as element-wise as they are.
             config={**config, "zero_allow_untested_optimizer": True},
             dist_init_required=False,
         )[0]
@@ -144,8 +144,8 @@ class DeepSpeedEngine:
     def _partition(self, momenta: dict[Tensor, Tensor]) -> None:
         """Set this rank's part of the momenta.
 
-        DeepSpeed sets weights at any time, and optimizer state only after a step. So the momenta
-        are written as weights first: this shows where in the flat tensors each parameter is.
+        DeepSpeed can set weights at any time, but optimizer state only after a step. So write the
+        momenta as weights, copy the flat tensors that result, then restore the weights.
         """
         for parameter, momentum in momenta.items():
             self._fragments.safe_set_full_fp32_param(parameter, momentum)
@@ -156,7 +156,7 @@ class DeepSpeedEngine:
             self._fragments.safe_set_full_fp32_param(parameter, parameter.detach())
 
     def backward(self, loss: Tensor, *, last: bool) -> None:
-        """Add up gradients. In the last pass of a batch they are averaged over the ranks."""
+        """Accumulate gradients. In the last pass of a batch, average them over the ranks."""
         self.module.set_gradient_accumulation_boundary(last)
         self.module.backward(loss, scale_wrt_gas=False)
 

@@ -1,19 +1,19 @@
-"""Which device a rank trains on, and how it computes.
+"""The device of a rank, and its kernels.
 
-It is a GPU of the rank's own, or the CPU that it shares with its neighbours.
+The device is a GPU of its own, or the CPU, which the ranks of a machine share.
 
 Ranks of one machine that see the same GPUs (the same CUDA_VISIBLE_DEVICES) take one each, in the
-order of LOCAL_RANK. Ranks whose launcher shows each of them one GPU only, as Slurm and some MPI
-wrappers do, take that one. A part of a GPU (MIG) counts as a GPU: a process sees one such part at
-most (docs.nvidia.com, "MIG User Guide", device names).
+order of LOCAL_RANK. If the launcher shows each rank only one GPU, as Slurm and some MPI wrappers
+do, the rank takes that GPU. A part of a GPU (MIG) counts as a GPU: a process sees at most one such
+part (docs.nvidia.com, "MIG User Guide", device names).
 
 | option | on CUDA | on a CPU |
 |---|---|---|
-| (default) | cuDNN keeps the fastest of its kernels; atomics add in any order | deterministic |
+| (default) | cuDNN chooses its fastest kernels; atomics add in any order | deterministic |
 | --deterministic | deterministic kernels only; cuBLAS gets a fixed workspace | the same |
 | --precision fp32 | products of 32-bit numbers are exact | the same |
 | --precision tf32 | 10 bits of mantissa on tensor cores; sums and parameters keep 32 | as fp32 |
-| --precision bf16 | autocast, and tf32 for what stays in 32 bits | autocast |
+| --precision bf16 | autocast, and tf32 for the remaining 32-bit operations | autocast |
 
 Sources: docs.pytorch.org, "Reproducibility", "torch.use_deterministic_algorithms", "CUDA semantics"
 (TensorFloat-32); docs.nvidia.com, cuBLAS, "Results reproducibility".
@@ -38,23 +38,23 @@ DeviceChoice = Literal["auto", "cuda", "cpu"]
 
 VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 CUBLAS_VARIABLE = "CUBLAS_WORKSPACE_CONFIG"
-# cuBLAS documents these two as repeatable. The first takes 24 MiB of a device, the second 8 KiB and
-# may be slower.
+# cuBLAS documents these two as reproducible. The first takes 24 MiB of device memory; the second
+# takes 8 KiB and may be slower.
 REPEATABLE_WORKSPACES = (":4096:8", ":16:8")
 
 
 @dataclass(frozen=True, kw_only=True)
 class RankHardware:
-    """The hardware of one rank. Ranks exchange it: not every launcher says who shares a machine."""
+    """The hardware of a rank. Ranks exchange it: not all launchers say which share a machine."""
 
     host: str
     local_rank: int
-    visible_devices: str | None  # CUDA_VISIBLE_DEVICES as this rank has it
+    visible_devices: str | None  # this rank's CUDA_VISIBLE_DEVICES
     gpus: int
 
     @classmethod
     def of_this_process(cls, local_rank: int, environment: Mapping[str, str]) -> RankHardware:
-        """Read the hardware without starting CUDA in this process."""
+        """Read the hardware without initializing CUDA in this process."""
         return cls(
             host=socket.gethostname(),
             local_rank=local_rank,
@@ -64,19 +64,19 @@ class RankHardware:
 
 
 def gpu_of_rank(rank: int, ranks: Sequence[RankHardware], choice: DeviceChoice) -> int | None:
-    """The index of a rank's GPU among those that it sees; None for the CPU.
+    """Return the index of a rank's GPU among those that it sees; None for the CPU.
 
-    Every rank computes the same assignment from the hardware of all of them, in order. `auto` takes
-    GPUs if any rank sees one, `cuda` requires them, `cpu` takes none.
+    Every rank computes the same assignment from the hardware of all ranks. `auto` takes GPUs if any
+    rank sees one, `cuda` requires them, `cpu` takes none.
 
     Raises:
-        LaunchInvalid: some ranks have a GPU and others do not, or `cuda` is chosen and no rank has.
+        LaunchInvalid: only some ranks have a GPU, or none has and `choice` is `cuda`.
     """
     if choice == "cpu" or (choice == "auto" and not any(each.gpus for each in ranks)):
         return None
     indices: list[int] = []
     for number, mine in enumerate(ranks):
-        # Those that choose from the same GPUs, in the order of LOCAL_RANK.
+        # The ranks that choose from the same GPUs, in the order of LOCAL_RANK.
         rivals = [
             (each.local_rank, other)
             for other, each in enumerate(ranks)
@@ -102,24 +102,24 @@ def gpu_of_rank(rank: int, ranks: Sequence[RankHardware], choice: DeviceChoice) 
 
 
 def use_device(gpu: int | None, *, neighbours: int, environment: Mapping[str, str]) -> torch.device:
-    """Make the device, from `gpu_of_rank`, current in this process and thread.
+    """Make the device the current one; `gpu` is from `gpu_of_rank`.
 
-    On the CPU, `neighbours` (the ranks on this machine, this one included) share its cores, unless
-    OMP_NUM_THREADS is set.
+    On the CPU, the number of threads is set to this rank's part of the cores, unless
+    OMP_NUM_THREADS is set. `neighbours` is the number of ranks on this machine.
     """
     if gpu is not None:
         device = torch.device("cuda", gpu)
         torch.cuda.set_device(device)
         return device
     if "OMP_NUM_THREADS" not in environment:
-        has_affinity = hasattr(os, "sched_getaffinity")  # macOS has none
+        has_affinity = hasattr(os, "sched_getaffinity")  # macOS lacks it
         cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
         torch.set_num_threads(max(1, cores // neighbours))
     return torch.device("cpu")
 
 
 def prepare_environment(settings: Settings, environment: MutableMapping[str, str]) -> None:
-    """Set the variables that CUDA reads when it starts in the process of this environment.
+    """Set the variables that CUDA reads when it is initialized in this process.
 
     Raises:
         LaunchInvalid: the environment contradicts `--deterministic`.
@@ -135,10 +135,10 @@ def prepare_environment(settings: Settings, environment: MutableMapping[str, str
 
 
 def choose_kernels(settings: Settings, device: torch.device) -> None:
-    """Choose the kernels of this process, for `device`.
+    """Configure torch's kernels in this process, for `device`.
 
     Raises:
-        LaunchInvalid: the device has no `--precision` of this kind.
+        LaunchInvalid: the device does not support the `--precision`.
     """
     on_cuda = device.type == "cuda"
     is_deterministic = settings.deterministic or not on_cuda

@@ -1,12 +1,12 @@
 """Rank, number of ranks and rendezvous address, from the environment that a launcher sets.
 
-| started by | environment it sets |
+| launcher | variables that it sets |
 |---|---|
 | torchrun, Azure ML `distribution: pytorch` | RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, … |
 | Open MPI's mpirun | OMPI_COMM_WORLD_RANK, …; PMIX_NAMESPACE names the job |
 | MPICH's and Intel's mpirun | PMI_RANK, PMI_SIZE, MPI_LOCALRANKID |
-| Azure ML `distribution: mpi` | as mpirun, and AZ_BATCH_MASTER_NODE or AZ_BATCHAI_MPI_MASTER_NODE |
-| no launcher | nothing: one process, no process group |
+| Azure ML `distribution: mpi` | mpirun's, and AZ_BATCH_MASTER_NODE or AZ_BATCHAI_MPI_MASTER_NODE |
+| none | none: one process, no process group |
 
 Sources: docs.pytorch.org (torchrun), Open MPI's manual ("Environment variables"),
 learn.microsoft.com "Distributed GPU training guide" (Azure ML).
@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from trainers.errors import LaunchInvalid
 
 _LOOPBACK = "127.0.0.1"
-# Below the ephemeral ports of Linux (32768 up) and above the well-known services.
+# Below Linux's ephemeral ports (from 32768) and above the well-known services.
 _FIRST_PORT = 20_000
 _PORTS = 10_000
-# The variables of rank, number of ranks, and both on this machine.
+# The variables for rank, number of ranks, local rank, and number of local ranks.
 _OMPI = "OMPI_COMM_WORLD_"
 _LAUNCHERS = (
     ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
@@ -35,7 +35,7 @@ _LAUNCHERS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """This process among the ranks, and where rank 0 listens."""
+    """The rank of this process, the number of ranks, and the address of rank 0."""
 
     rank: int = 0
     size: int = 1
@@ -79,7 +79,7 @@ def _integer(environment: Mapping[str, str], name: str, default: int | None = No
 def _rendezvous_address(
     environment: Mapping[str, str], *, local_size: int, size: int
 ) -> tuple[str, int]:
-    """Where rank 0 listens: MASTER_ADDR, Azure's variables, or this machine if it has all ranks."""
+    """Rank 0's host: from MASTER_ADDR, Azure's variables, or this host if it has all ranks."""
     node, _, _ = environment.get("AZ_BATCH_MASTER_NODE", "").partition(":")
     host = (
         environment.get("MASTER_ADDR")
@@ -91,7 +91,7 @@ def _rendezvous_address(
         raise LaunchInvalid("ranks on several machines need MASTER_ADDR: set it to rank 0's host")
     if "MASTER_PORT" in environment:
         return host, _integer(environment, "MASTER_PORT")
-    # All ranks of one mpirun derive the port from the job's name, which other jobs do not share.
+    # All ranks of one mpirun derive the port from the job's name, which no other job has.
     job = environment.get("PMIX_NAMESPACE") or environment.get("PMI_JOBID") or ""
     digest = int.from_bytes(hashlib.sha256(job.encode()).digest()[:4], "big")
     return host, _FIRST_PORT + digest % _PORTS

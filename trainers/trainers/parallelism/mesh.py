@@ -1,13 +1,13 @@
-"""Rank coordinates: ranks share the work by pipeline stage, by data and by tensor.
+"""Rank coordinates: the mesh of pipeline stage, data rank and tensor rank.
 
-| ranks that differ in | hold |
+| ranks that differ only in | hold |
 |---|---|
-| the data coordinate only | the same weights (or shards of them), other images |
-| the tensor coordinate only | other parts of the same layers, the same images |
-| the stage only | other layers, the same images |
+| the data coordinate | the same weights (or shards of them), different images |
+| the tensor coordinate | different parts of the same layers, the same images |
+| the stage | different layers, the same images |
 
-The tensor coordinate runs fastest, the stage slowest: neighbouring ranks share a machine, and the
-exchange between parts of a layer is the heaviest, that between stages the lightest.
+The tensor coordinate varies fastest and the stage slowest: consecutive ranks share a machine, and
+the exchange between parts of a layer is the heaviest, that between stages the lightest.
 Source: Narayanan et al., arXiv 2104.04473, sections 2 and 3.
 """
 
@@ -33,7 +33,7 @@ PIPELINE, DATA, TENSOR = "pipeline", "data", "tensor"
 
 @dataclass(frozen=True, kw_only=True)
 class RankCoordinates:
-    """A rank's coordinates, and how many there are of each."""
+    """A rank's coordinates, and the size of each dimension."""
 
     stage: int = 0
     data_rank: int = 0
@@ -44,7 +44,7 @@ class RankCoordinates:
 
     @classmethod
     def of_rank(cls, rank: int, size: int, *, stages: int, tensor_ranks: int) -> RankCoordinates:
-        """The coordinates of `rank` among `size` ranks.
+        """Return the coordinates of `rank` among `size` ranks.
 
         Raises:
             LaunchInvalid: `size` is not a multiple of stages times tensor ranks.
@@ -68,18 +68,18 @@ class RankCoordinates:
         )
 
     def share(self, items: Tensor) -> Tensor:
-        """This rank's part of a batch, along the first dimension: every `data_ranks`-th of it."""
+        """Return this rank's part of a batch: every `data_ranks`-th item."""
         return items[self.data_rank :: self.data_ranks]
 
     def passes(self, items: int, *, at_once: int) -> list[Tensor]:
-        """The numbers of this rank's items in passes, as many as others have; one may be empty."""
+        """This rank's item numbers by pass. All ranks have as many passes; some may be empty."""
         largest_share = -(-items // self.data_ranks)
         mine = self.share(torch.arange(items))
         return [mine[first : first + at_once] for first in range(0, largest_share, at_once)]
 
     @property
     def random_stream(self) -> int:
-        """The number of the random stream. Parts of one layer share it: they draw one dropout."""
+        """The number of the random stream. Parts of one layer share it, so that dropout agrees."""
         return self.stage * self.data_ranks + self.data_rank
 
     @property
@@ -89,17 +89,17 @@ class RankCoordinates:
 
     @property
     def is_counted(self) -> bool:
-        """Whether this rank represents all that have the same images."""
+        """Whether this rank represents all ranks that have the same images."""
         return self.stage == self.tensor_rank == 0
 
     @property
     def ranks_with_loss(self) -> int:
-        """Ranks of the last stage, over which the loss is averaged."""
+        """The number of ranks of the last stage, over which the loss is averaged."""
         return self.data_ranks * self.tensor_ranks
 
 
 def rank_coordinates(settings: Settings, world: World) -> RankCoordinates:
-    """The coordinates of this rank.
+    """Return the coordinates of this rank.
 
     Raises:
         LaunchInvalid: the settings do not fit the number of ranks, or each other.
@@ -146,9 +146,9 @@ def rank_coordinates(settings: Settings, world: World) -> RankCoordinates:
 
 
 def device_mesh(coordinates: RankCoordinates, world: World) -> DeviceMesh:
-    """Process groups of all three coordinates.
+    """Create the process groups of all three coordinates.
 
-    torch's `init_device_mesh` would give them a time limit of 30 minutes, not the world's.
+    torch's `init_device_mesh` would give them a timeout of 30 minutes, not the world's.
     """
     from torch.distributed.device_mesh import DeviceMesh  # noqa: PLC0415  # slow to import
 
@@ -159,7 +159,7 @@ def device_mesh(coordinates: RankCoordinates, world: World) -> DeviceMesh:
     for dimension in range(ranks.ndim):
         rows = ranks.movedim(dimension, -1).reshape(-1, ranks.shape[dimension])
         group, _ = dist.new_subgroups_by_enumeration(rows.tolist(), timeout=world.timeout)
-        groups.append(cast("dist.ProcessGroup", group))  # every rank is in one
+        groups.append(cast("dist.ProcessGroup", group))  # not None: each rank is in one
     return DeviceMesh.from_group(
         groups, world.device.type, mesh=ranks, mesh_dim_names=(PIPELINE, DATA, TENSOR)
     )

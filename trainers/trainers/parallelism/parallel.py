@@ -1,17 +1,17 @@
-"""How a network is spread over the ranks, and what saves memory or time on each of them.
+"""The distribution of a network over the ranks.
 
 | option | each rank holds | known as |
 |---|---|---|
 | --parallel ddp | everything; gradients are averaged | DDP |
-| --parallel fsdp | a part of parameters, gradients, optimizer; gathers a block at a time | ZeRO-3 |
-| --parallel fsdp --keep-gathered | the same, but gathers a block once a step, not twice | ZeRO-2 |
+| --parallel fsdp | a part of parameters, gradients, optimizer; gathers block by block | ZeRO-3 |
+| --parallel fsdp --keep-gathered | the same; gathers a block once per step, not twice | ZeRO-2 |
 | --deepspeed FILE | everything, or with ZeRO-1 and 2 a part of the optimizer | DeepSpeed |
 | --tensor-parallel N | a part of each layer that the model's plan names | Megatron |
 | --pipeline-parallel N | a part of the layers, see `trainers.parallelism.pipeline` | GPipe, 1F1B |
 
-The last two combine with each other and with --parallel, which then applies to the remaining ranks:
-see `trainers.parallelism.mesh`. Sources: docs.pytorch.org, DistributedDataParallel,
-torch.distributed.fsdp.fully_shard (its `reshard_after_forward` is the choice between its rows),
+The last two combine with each other and with --parallel, which then applies to the data ranks: see
+`trainers.parallelism.mesh`. Sources: docs.pytorch.org, DistributedDataParallel,
+torch.distributed.fsdp.fully_shard (`reshard_after_forward` is the difference of its two rows),
 torch.distributed.tensor.parallel, torch.utils.checkpoint; Rajbhandari et al., arXiv 1910.02054
 (ZeRO); Shoeybi et al., arXiv 1909.08053 (Megatron).
 """
@@ -53,18 +53,18 @@ _IMAGE_DIMENSIONS = 4
 
 
 class Parallel:
-    """A network spread over all ranks, and its loss. Create the optimizer after it.
+    """A network distributed over all ranks, and its loss. Create the optimizer after it.
 
     Attributes:
         network: the network itself, with the parameter names of checkpoint and model, without the
             layers of other stages.
-        module: is called in training.
-        evaluated: is called in evaluation, by all ranks; it runs all stages of a pipeline.
-        is_whole: whether this rank holds each of its parameters whole, as a plain tensor.
-        has_mixed_tensors: whether some parameters are torch's DTensors and others are not.
+        module: the module to call in training.
+        evaluated: the module to call in evaluation, on all ranks; it runs all pipeline stages.
+        is_whole: whether each parameter of this rank is a plain, whole tensor.
+        has_mixed_tensors: whether only some of the parameters are DTensors.
 
     Raises:
-        LaunchInvalid: the network cannot be spread like this.
+        LaunchInvalid: the settings cannot be applied to this network.
     """
 
     def __init__(
@@ -88,12 +88,12 @@ class Parallel:
         if settings.checkpoint_activations:
             for block in blocks(network):
                 block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False)
-        if self._sharded:  # before it is on its device, which may be too small for all of it
+        if self._sharded:  # before the move to the device, which may be too small for the whole
             parts = [*blocks(network), self.evaluated]
             shard(parts, self._mesh_of(DATA), keep_gathered=settings.keep_gathered)
-        # Shards and split layers are of contiguous parameters.
+        # Shards and split layers need contiguous parameters.
         layout = self._memory_format if self._mesh is None else torch.preserve_format
-        # torch's annotation of `to` lacks the call with a memory format.
+        # torch's type of `to` lacks the call with a memory format.
         cast("Any", network).to(world.device, memory_format=layout)
         self.module = self._called(settings)
         self._pipeline = None
@@ -110,7 +110,7 @@ class Parallel:
             self.evaluated = SequentialStages(self.evaluated, group)
 
     def _cut(self, settings: Settings) -> nn.Module:
-        """Keep this rank's part of the layers; returns the module that calls them."""
+        """Keep this rank's part of the layers; return the module that calls them."""
         coordinates, device = self.coordinates, self._world.device
         if coordinates.tensor_ranks > 1:
             _split_layers(self.network, self._mesh_of(TENSOR))
@@ -123,7 +123,7 @@ class Parallel:
         return core
 
     def _called(self, settings: Settings) -> nn.Module:
-        """The module for training: compiled if wanted, in DDP if ranks hold the same weights."""
+        """The module for training: compiled with --compile, in DDP if ranks share weights."""
         module, device = self.evaluated, self._world.device
         if settings.compile is not None:
             module = cast("nn.Module", torch.compile(module, backend=settings.compile))
@@ -136,7 +136,7 @@ class Parallel:
         return module
 
     def start_engine(self, optimizer: Optimizer) -> None:
-        """With --deepspeed, start its engine on network and optimizer, after they were resumed."""
+        """Start the engine of --deepspeed, if given. Call it after the load of a checkpoint."""
         if self._deepspeed_config is not None:
             self._deepspeed = DeepSpeedEngine(self.network, optimizer, self._deepspeed_config)
             self.module = self._deepspeed.module
@@ -146,15 +146,15 @@ class Parallel:
         (optimizer if self._deepspeed is None else self._deepspeed.module).step()
 
     def saved_optimizer(self, optimizer: Optimizer) -> Optimizer:
-        """One whose state is by parameter, for a checkpoint. A collective call of all ranks."""
+        """An optimizer with the state by parameter, for a checkpoint. A collective call."""
         return optimizer if self._deepspeed is None else self._deepspeed.whole_optimizer()
 
     def forward_backward(self, arguments: Sequence[Any], targets: Any, *, last: bool) -> Tensor:
-        """A forward and a backward pass; gradients are averaged over the data ranks.
+        """Do a forward and a backward pass; gradients are averaged over the data ranks.
 
-        The first of the network's arguments is this rank's share of the batch's inputs. In the
-        `last` pass of a batch ranks exchange gradients. The loss that is returned has none, and is
-        0 on all stages of a pipeline but the last.
+        The network's first argument is this rank's share of the batch's inputs. Ranks exchange
+        gradients in the `last` pass of a batch only. Returns the loss, detached; it is 0 on all
+        pipeline stages but the last.
         """
         inputs, *further = arguments
         if self._memory_format is torch.channels_last and inputs.ndim == _IMAGE_DIMENSIONS:
@@ -174,7 +174,7 @@ class Parallel:
         return loss.detach()
 
     def _output(self, *arguments: Any) -> Any:
-        """The network's output; a tensor in 32 bits or more."""
+        """Call the network; return its output, with bfloat16 converted to 32 bits."""
         uses_bf16 = self._precision == "bf16"
         with torch.autocast(self._world.device.type, torch.bfloat16, enabled=uses_bf16):
             output = self.module(*arguments)
@@ -182,11 +182,11 @@ class Parallel:
         return output.float() if is_short else output
 
     def prepare_exchange(self, unused_pass: Callable[[], object]) -> None:
-        """Run a pass whose gradients are not used, so that a resumed run rounds as the first one.
+        """Run a pass and discard its gradients, so that a resumed run rounds like the first start.
 
-        DDP rebuilds its gradient buckets after its first backward pass, and buckets decide the
-        order in which ranks are added up. A pipeline learns the shapes that its stages exchange.
-        Running statistics keep their values.
+        DDP rebuilds its gradient buckets after its first backward pass, and the buckets determine
+        the order of the sums over the ranks. A pipeline infers the shapes that its stages
+        exchange. Running statistics are restored.
         """
         if not isinstance(self.module, DistributedDataParallel) and self._pipeline is None:
             return
@@ -196,13 +196,13 @@ class Parallel:
             buffer.copy_(value)
 
     def unify_buffers(self) -> None:
-        """Copy one rank's running statistics to all: each has those of its share of the images."""
+        """Copy one rank's running statistics to all: each rank has those of its own images."""
         if self.coordinates.data_ranks > 1:
             for buffer in self.network.buffers():
                 dist.broadcast(buffer, group=self._data_group, group_src=0)
 
     def whole_state(self) -> dict[str, Tensor]:
-        """The state dict in the CPU's memory of rank 0; empty on other ranks.
+        """Return the state dict, in the CPU's memory, on rank 0; an empty one on other ranks.
 
         A device needs memory for one whole tensor at a time.
         """
@@ -224,17 +224,17 @@ class Parallel:
 
     @property
     def _data_group(self) -> dist.ProcessGroup | None:
-        """The ranks with the same layers and other images; None for all ranks."""
+        """The group of ranks with the same layers and different images; None for all ranks."""
         return None if self._mesh is None else self._mesh_of(DATA).get_group()
 
 
 def memory_format(
     network: nn.Module, settings: Settings, device: torch.device
 ) -> torch.memory_format:
-    """Channels last if the option says so, or by default where torch advises it.
+    """Return channels last if the option says so, or by default where torch advises it.
 
-    Tensor cores take convolutions in this format. CUDA's group normalisation does not: it would
-    copy features to the other format and back at each layer. Source: docs.pytorch.org,
+    Tensor cores compute convolutions in this format. CUDA's group normalization does not: it would
+    convert features to the other format and back in each layer. Source: docs.pytorch.org,
     "Channels Last Memory Format in PyTorch".
     """
     kinds = [type(module) for module in network.modules()]
@@ -244,7 +244,7 @@ def memory_format(
 
 
 def blocks(network: nn.Module) -> Sequence[nn.Module]:
-    """The repeated parts of a network that have parameters: its `blocks()`, or its children."""
+    """Return the parts of a network that have parameters, among its `blocks()` or its children."""
     listed = cast("Any", network).blocks() if hasattr(network, "blocks") else network.children()
     return [block for block in listed if next(block.parameters(), None) is not None]
 
@@ -261,7 +261,7 @@ def _split_layers(network: nn.Module, mesh: DeviceMesh) -> None:
 
 
 def shard(parts: Sequence[nn.Module], mesh: DeviceMesh, *, keep_gathered: bool) -> None:
-    """Spread each part's parameters over the ranks of `mesh`; see `--parallel fsdp`."""
+    """Shard each part's parameters over the ranks of `mesh`; see `--parallel fsdp`."""
     from torch.distributed.fsdp import fully_shard  # noqa: PLC0415  # slow to import
 
     for part in parts:

@@ -1,9 +1,9 @@
-"""A network cut into stages, one for each rank of a row: a batch passes them in microbatches.
+"""Pipeline parallelism: a network is cut into stages, one per rank; batches into microbatches.
 
-| --pipeline-schedule | forward and backward passes | activations held |
+| --pipeline-schedule | order of the passes | activations in memory |
 |---|---|---|
-| gpipe | of all microbatches, then backward of all | of all microbatches |
-| 1f1b | alternate once the pipeline is full | of as many as there are stages |
+| gpipe | forward of all microbatches, then backward of all | of all microbatches |
+| 1f1b | alternating once the pipeline is full | of as many microbatches as stages |
 
 Sources: Huang et al., arXiv 1811.06965 (GPipe); Narayanan et al., arXiv 1806.03377 (1F1B);
 docs.pytorch.org, torch.distributed.pipelining.
@@ -23,14 +23,14 @@ from trainers.errors import LaunchInvalid
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 LossOf = Callable[[Any, Any], Tensor]
-"""The part of some samples in the loss, from the network's output and targets."""
+"""Takes the network's output and targets of some samples; returns their part of the loss."""
 
 
 def keep_stage(network: nn.Module, stage: int, stages: int) -> list[nn.Module]:
-    """The parts of one stage. The others are removed from the network; parameter names stay.
+    """Return the parts of a stage. Remove the others from the network; parameter names stay.
 
     Raises:
-        LaunchInvalid: the network has no `pipeline_parts()`, too few parts, or batch normalisation.
+        LaunchInvalid: the network has no `pipeline_parts()`, too few parts, or batch normalization.
     """
     if not hasattr(network, "pipeline_parts"):
         raise LaunchInvalid(
@@ -56,7 +56,7 @@ def keep_stage(network: nn.Module, stage: int, stages: int) -> list[nn.Module]:
 
 
 class Stage(nn.Module):
-    """The parts of one stage. Stages exchange tensors of the default precision."""
+    """The parts of one stage as a module. Stages exchange tensors of the default precision."""
 
     def __init__(self, parts: Sequence[nn.Module], *, precision: str, device: torch.device) -> None:
         super().__init__()
@@ -65,14 +65,14 @@ class Stage(nn.Module):
         self._device = device
 
     def forward(self, features: Tensor) -> Tensor:
-        """The input of the next stage; of the last stage, the logits."""
+        """Return the input of the next stage; on the last stage, the logits."""
         with torch.autocast(self._device.type, torch.bfloat16, enabled=self._bf16):
             features = self.parts(features)
         return features.to(torch.get_default_dtype()).contiguous()
 
 
 class Pipeline:
-    """This rank's stage, in a schedule of all stages."""
+    """The schedule of all stages, as this rank's stage runs it."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Pipeline:
         self._schedule = kind(stage, microbatches, loss_fn=loss_of, scale_grads=False)
 
     def forward_backward(self, images: Tensor, labels: Tensor) -> Tensor:
-        """All passes of a batch. Returns the sum of its losses on the last stage, else 0."""
+        """Do all passes of a batch. Return the sum of its losses on the last stage, else 0."""
         losses: list[Tensor] = []
         self._schedule.step(
             *((images,) if self._is_first else ()),
@@ -109,7 +109,7 @@ class Pipeline:
 
 
 class SequentialStages(nn.Module):
-    """All stages one after the other, for evaluation: each broadcasts its output to the others."""
+    """All stages in sequence, for evaluation. Each stage broadcasts its output to the others."""
 
     def __init__(self, stage: nn.Module, group: dist.ProcessGroup) -> None:
         super().__init__()
@@ -117,7 +117,7 @@ class SequentialStages(nn.Module):
         self._group = group
 
     def forward(self, features: Tensor) -> Tensor:
-        """The last stage's output on every rank. All ranks pass the same images."""
+        """Return the last stage's output on every rank. All ranks must pass the same images."""
         for stage in range(dist.get_world_size(self._group)):
             is_mine = stage == dist.get_rank(self._group)
             output = self.stage(features).contiguous() if is_mine else None
@@ -128,7 +128,7 @@ class SequentialStages(nn.Module):
 def gather_stages(
     state: dict[str, Tensor], group: dist.ProcessGroup, device: torch.device
 ) -> dict[str, Tensor]:
-    """The tensors of all stages in the CPU's memory, on every rank of the group."""
+    """Return the tensors of all stages in the CPU's memory, on every rank of the group."""
     names: list[Any] = [None] * dist.get_world_size(group)
     dist.all_gather_object(names, list(state), group=group)
     whole: dict[str, Tensor] = {}
@@ -143,7 +143,7 @@ def gather_stages(
 def _broadcast(
     tensor: Tensor | None, stage: int, group: dist.ProcessGroup, device: torch.device
 ) -> Tensor:
-    """The tensor of one stage, on the device of every rank of the group; the others pass None."""
+    """Send a stage's tensor to the devices of all ranks of the group. The others pass None."""
     kind: list[Any] = [None if tensor is None else (tensor.shape, tensor.dtype)]
     dist.broadcast_object_list(kind, group=group, group_src=stage)
     if tensor is None:

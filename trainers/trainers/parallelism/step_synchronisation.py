@@ -1,4 +1,4 @@
-"""Agreement of all ranks after a step: the mean loss, and whether to stop."""
+"""Synchronization of all ranks after a step: the mean loss, and whether to stop."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from torch import Tensor
 
 from trainers.parallelism.world import World
 
-# A sum over the ranks costs a small network on CPUs a tenth of its step. On a GPU, reading the sum
-# waits until the device has done all that is queued. While steps take as long as those before, a
-# rank learns of a SIGTERM to another one after this time, or after its step.
+# For a small network on CPUs, a sum over the ranks takes a tenth of a step. On a GPU, reading the
+# sum waits until the device's queue is empty. So a rank learns of another rank's SIGTERM only after
+# about this time, or after the current step if that is longer.
 SECONDS_BETWEEN = 0.1
 MOST_STEPS_BETWEEN = 100
 
 
 @dataclass(frozen=True)
 class StepStatus:
-    """The same on all ranks: the batch's mean loss, and whether any rank was asked to stop."""
+    """The batch's mean loss, and whether any rank received SIGTERM. It is equal on all ranks."""
 
     mean_loss: float
     is_stopping: bool
 
 
 class StepSynchronisation:
-    """Ranks synchronise about ten times a second, at the same steps.
+    """Decides when the ranks synchronize: about ten times a second, all at the same steps.
 
-    They derive the number of steps in between from the mean of their times, so that all of them
-    choose the same step and no rank waits for one that does not take part.
+    The interval in steps follows from the mean of all ranks' step times. So all ranks choose the
+    same step, and no rank waits for a rank that does not take part.
     """
 
     def __init__(self, world: World, *, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -40,13 +40,13 @@ class StepSynchronisation:
         self._last: tuple[int, float] | None = None
 
     def is_due(self, step: int) -> bool:
-        """Whether to synchronise in `step`; steps are counted from 1."""
+        """Return whether to synchronize in `step`; steps count from 1."""
         return step >= self._next_step
 
     def begin(self, step: int, loss: Tensor, *, stop: bool) -> Callable[[], StepStatus]:
-        """Begin the sum over the ranks, which runs beside the optimizer; the result waits for it.
+        """Start the sum over the ranks, which overlaps with the optimizer; the result waits for it.
 
-        `loss` is this rank's part of the batch's mean loss, a scalar; `stop` is of this rank.
+        `loss`, a scalar, is this rank's part of the batch's mean loss; `stop`: it received SIGTERM.
         """
         now = self._clock()
         steps, seconds = 1, SECONDS_BETWEEN

@@ -1,11 +1,11 @@
-"""Ends a rank that makes no progress, with the stacks of its threads.
+"""A watchdog: it ends a rank that makes no progress, and writes the stacks of its threads.
 
-Ranks wait for each other in every step, so that if one hangs, all of them hang. The watchdog of
-each rank writes the stacks of its own; the rank that does not wait for others is the cause.
+Ranks wait for each other in every step, so that all ranks hang if one does. Each rank's watchdog
+writes the stacks of its own rank; the rank that does not wait for others is the cause.
 
-A hang that keeps Python's interpreter lock, as native code may, stops the watchdog's thread, too.
-faulthandler's timer needs no lock: the watchdog restarts it at each check. It prints the stacks on
-stderr and ends the process with 1 (docs.python.org, faulthandler.dump_traceback_later).
+A hang in native code may hold Python's interpreter lock, which also stops the watchdog's thread.
+So the watchdog restarts faulthandler's timer at each check: the timer needs no lock, prints the
+stacks on stderr and ends the process with 1 (docs.python.org, faulthandler.dump_traceback_later).
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from typing import Self
 from trainers.errors import TrainingHung
 
 _STDERR = 2
-# Launchers end all ranks when the first one ends. Until then the others write their stacks.
+# Launchers end all ranks when the first one ends. Until then, the others can write their stacks.
 _GRACE_SECONDS = 1.0
-_CHECKS = 10  # of the clock within the limit, at least one in each second
+_CHECKS = 10  # checks of the clock within the limit; at least one per second
 
 
 class Watchdog:
     """Watches this rank inside a `with` block.
 
-    If more than `limit_seconds` pass between two heartbeats, `stacks-rank-<rank>.txt` is written to
-    the output folder, `report` gets the error, and the process ends.
+    If more than `limit_seconds` pass between two heartbeats, it writes `stacks-rank-<rank>.txt` to
+    the output folder, calls `report` with the error, and ends the process.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Watchdog:
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
 
     def heartbeat(self, done: str) -> None:
-        """Record progress: `done` names what was done last."""
+        """Record progress; `done` names the last completed piece of work."""
         self._last = (time.monotonic(), done)
 
     def __enter__(self) -> Self:
@@ -61,8 +61,8 @@ class Watchdog:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # If the limit is over, the error that a peer's end raised here is a consequence: the
-        # watchdog reports the hang and ends the process.
+        # An error after the limit may only be the consequence of another rank's end. Joining the
+        # thread lets the watchdog report the hang and end the process instead.
         self._stopped.set()
         self._thread.join()
         faulthandler.cancel_dump_traceback_later()

@@ -1,6 +1,6 @@
-"""The ranks of a run: how they find each other and exchange values.
+"""The ranks of a run: rendezvous, process group, and exchange of values.
 
-What their launcher sets is in `trainers.parallelism.launch`. Source: docs.pytorch.org
+`trainers.parallelism.launch` reads the launcher's variables. Source: docs.pytorch.org
 (torch.distributed).
 """
 
@@ -31,7 +31,7 @@ Result = TypeVar("Result")
 class World:
     """The ranks of this run, seen from one of them.
 
-    A world of one has no process group; its methods return what one rank has.
+    With one rank there is no process group, and the methods return this rank's values.
     """
 
     launch: Launch
@@ -45,7 +45,7 @@ class World:
     ) -> World:
         """Connect to the store of all ranks; `connect` creates the process group later.
 
-        The timeout is how long to wait for a rank, here and in every collective.
+        The timeout limits the wait for other ranks, here and in every collective.
 
         Raises:
             LaunchInvalid: rank 0 cannot listen on the given port, or a rank has no GPU.
@@ -54,7 +54,7 @@ class World:
         """
         timeout = dt.timedelta(seconds=timeout_seconds)
         store = None if launch.size == 1 else _connect_store(launch, timeout)
-        # The CPU, until each rank knows what the others have.
+        # The CPU, until the ranks have exchanged their hardware.
         world = cls(launch=launch, device=torch.device("cpu"), timeout=timeout, _store=store)
         mine = RankHardware.of_this_process(launch.local_rank, os.environ)
         ranks = world._exchange("hardware", mine)
@@ -67,7 +67,7 @@ class World:
 
     @property
     def rank(self) -> int:
-        """From 0."""
+        """This rank's number, from 0."""
         return self.launch.rank
 
     @property
@@ -77,11 +77,11 @@ class World:
 
     @property
     def is_first(self) -> bool:
-        """Whether this is rank 0, which logs and writes for all."""
+        """Whether this is rank 0, which logs and writes files for all ranks."""
         return self.rank == 0
 
     def connect(self) -> None:
-        """Start the process group: NCCL where each rank has a GPU, else Gloo."""
+        """Start the process group, with NCCL if each rank has a GPU, else with Gloo."""
         if self._store is None:
             return
         on_cuda = self.device.type == "cuda"
@@ -95,7 +95,7 @@ class World:
         )
 
     def disconnect(self) -> None:
-        """Wait for all ranks, since they may still read from each other; end the process group."""
+        """Wait for all ranks, which may still read from each other; end the process group."""
         if self._store is None or not dist.is_initialized():
             return
         self._exchange("leaving", None)
@@ -103,14 +103,14 @@ class World:
         self._exchange("left", None)
 
     def run_on_all_ranks(self, name: str, work: Callable[[], Result]) -> Result:
-        """Run `work` on every rank. If it fails on one of them, all of them raise that failure.
+        """Run `work` on every rank. If it fails on one rank, all ranks raise that failure.
 
-        It needs the store and no process group, for work that may fail before there is one. Ranks
-        exchange nothing in `work`; its name is used once in a run.
+        It uses the store, for work before there is a process group. `work` must not exchange
+        values between ranks; `name` must be unique in a run.
 
         Raises:
-            TrainingError: the failure of the lowest failing rank; `PeerFailed` if it is none of
-                ours.
+            TrainingError: the failure of the lowest failing rank; `PeerFailed` if that is not a
+                TrainingError.
             Exception: on the failing rank itself, its own exception.
         """
         try:
@@ -127,22 +127,22 @@ class World:
         return result  # type: ignore[return-value]  # without a failure there is a result
 
     def _exchange(self, name: str, value: Result) -> list[Result]:
-        """The values of all ranks, by the store; rank 0, which may hold it, returns last."""
+        """Exchange values through the store. Rank 0, which may host it, returns last."""
         if self._store is None:
             return [value]
         seconds = self.timeout.total_seconds()
         found = synchronize(
             self._store, pickle.dumps(value), self.rank, self.size, name, timeout=seconds
         )
-        # The ranks of a run trust each other, as torch's own exchange of objects does.
+        # The ranks of a run trust each other; torch's own exchange of objects unpickles, too.
         return [pickle.loads(each) for each in found]  # noqa: S301
 
     def sum(self, values: Tensor) -> Tensor:
-        """The sum of `values` over all ranks, on each of them."""
+        """Return the sum of `values` over all ranks, on each rank."""
         return self.sum_later(values)()
 
     def sum_later(self, values: Tensor) -> Callable[[], Tensor]:
-        """Begin `sum`; the returned function waits for it. Do not change `values` before that."""
+        """Start `sum`; the returned function waits for it. Do not change `values` before that."""
         work = dist.all_reduce(values, async_op=True) if self.size > 1 else None
 
         def result() -> Tensor:
@@ -153,7 +153,7 @@ class World:
         return result
 
     def gather(self, value: Result) -> list[Result]:
-        """The values of all ranks in their order, on each of them. They are pickled: plain data."""
+        """Return the values of all ranks by rank, on each rank. Values are pickled: plain data."""
         if self.size == 1:
             return [value]
         values: list[Any] = [None] * self.size
@@ -162,7 +162,7 @@ class World:
 
 
 def _connect_store(launch: Launch, timeout: dt.timedelta) -> Store:
-    """The store of all ranks, in the process of rank 0 or of torchrun's agent."""
+    """Connect to the store of all ranks, which is in rank 0 or in torchrun's agent."""
     where = f"{launch.host}:{launch.port} (MASTER_ADDR, MASTER_PORT)"
     os.environ |= {
         "RANK": str(launch.rank),
@@ -189,19 +189,19 @@ def _connect_store(launch: Launch, timeout: dt.timedelta) -> Store:
 
 
 def is_loss_of_peer(error: Exception) -> bool:
-    """Whether a collective or the store failed because a rank died or did not answer in time."""
-    # Gloo raises a plain RuntimeError; only its text distinguishes it.
+    """Whether a collective or the store failed because a rank died or did not respond in time."""
+    # Gloo raises a plain RuntimeError, so only its text distinguishes it.
     return isinstance(error, dist.DistError) or (
         isinstance(error, RuntimeError) and "gloo" in str(error)
     )
 
 
 def incarnation(environment: Mapping[str, str]) -> str:
-    """A name that differs each time torchrun, on one machine, restarts the ranks.
+    """Return a name for this restart by torchrun, for keys in the store.
 
-    Its agent keeps the store over a restart, and new ranks would read the addresses of the old
-    ones (pytorch issue 135712). On several machines the agents' counts may differ: there
-    TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 makes a store for each restart.
+    torchrun's agent keeps the store over a restart, so that new ranks would read the addresses of
+    the old ones (pytorch issue 135712). On several machines the agents' counts may differ, so there
+    the name is constant: TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 makes a store for each restart.
     """
     one_agent = environment.get("GROUP_WORLD_SIZE") == "1"
     return environment.get("TORCHELASTIC_RESTART_COUNT", "0") if one_agent else "0"

@@ -1,1 +1,1 @@
-"""Numbers of a run: error.json, TensorBoard, MLflow."""
+"""Reports of a run: error.json, its speed, TensorBoard and MLflow."""

@@ -1,6 +1,6 @@
-"""error.json, by which a failure reaches the program that started the run.
+"""error.json, which tells the program that started the run about a failure.
 
-Its keys: type, message, files (path and reason of each), files_total.
+Its keys: type, message, files (each with path and reason), files_total.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ ERROR_NAME = "error.json"
 
 
 def clear_error(output: Path) -> None:
-    """Remove the error of an earlier start: a requeued job has the same output folder."""
+    """Remove the error files of an earlier start: a requeued job has the same output folder."""
     for path in (output / ERROR_NAME, *output.glob("stacks-rank-*.txt")):
         path.unlink(missing_ok=True)
 
 
 def write_failure(output: Path | None, error: Exception) -> int:
-    """Write one line to stderr, and error.json if there is a folder; returns the exit code.
+    """Write one line to stderr, and error.json if `output` is given; return the exit code.
 
-    An error.json that is there stays: the first rank's failure causes those of the others.
+    An existing error.json is kept: the first rank's failure is the cause of the others'.
     """
     sys.stderr.write(f"{type(error).__name__}: {error}\n")
     typed = error if isinstance(error, TrainingError) else None

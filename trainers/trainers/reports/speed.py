@@ -1,8 +1,8 @@
 """The speed of training, its waits for data, and its peak memory.
 
-A CPU waits for data while the host does. A GPU works on what the host has queued: only the time
-counts in which its queue was empty until the next images came. CUDA events measure that on the
-device; they are read in steps that wait for the device anyway.
+A CPU waits for data while the host does. A GPU waits only while its queue is empty until the next
+images come. CUDA events measure that on the device; they are read in steps that wait for the device
+anyway.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 
 import torch
 
-_MILLISECONDS = 1_000  # of a second
+_MILLISECONDS = 1_000  # per second
 Gap = tuple[torch.cuda.Event, torch.cuda.Event]
 
 
 @dataclass(kw_only=True)
 class Speed:
-    """Counts the images of all ranks from `start` on, and the waits of this rank's device."""
+    """Counts the images of all ranks and the waits of this rank's device, from `start` on."""
 
     devices: int
     device_type: str = "cpu"
@@ -36,11 +36,11 @@ class Speed:
     _gaps: deque[Gap] = field(default_factory=deque[Gap])
 
     def start(self) -> None:
-        """Training begins now."""
+        """Start the clock."""
         self._started = self.clock()
 
     def count(self, images: int) -> None:
-        """A step over so many images is done."""
+        """Record the end of a step with this number of images."""
         self.images += images
         self.seconds = self.clock() - self._started
 
@@ -64,7 +64,7 @@ class Speed:
             self.data_seconds += begin.elapsed_time(end) / _MILLISECONDS
 
     def images_per_second_since_asked(self) -> float:
-        """The speed since this was last asked for."""
+        """Return the speed since the last call."""
         self._add_finished_gaps()
         seconds, images = self._asked
         self._asked = (self.seconds, self.images)
@@ -72,7 +72,7 @@ class Speed:
         return (self.images - images) / passed if passed else 0.0
 
     def report(self) -> dict[str, float]:
-        """Global and per device; the wait for data in seconds and as a fraction of the time."""
+        """Return the speed, of all devices and per device, and the wait for data."""
         self._add_finished_gaps()
         rate = self.images / self.seconds if self.seconds else 0.0
         return {
@@ -86,9 +86,9 @@ class Speed:
 
 
 def peak_memory_bytes(device: torch.device) -> int:
-    """The largest memory of this rank: of tensors on its GPU, or of the process on a CPU."""
+    """Return this rank's peak memory: that of tensors on its GPU, or of the process on a CPU."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
-    # getrusage(2): in bytes on macOS, in KiB elsewhere.
+    # getrusage(2) reports bytes on macOS, KiB elsewhere.
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

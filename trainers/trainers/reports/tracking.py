@@ -1,17 +1,17 @@
-"""Numbers of a run while it trains: its learning curve, TensorBoard, MLflow.
+"""Metrics during training: the learning curve, TensorBoard, MLflow.
 
-| to | when | a resumed run |
+| destination | condition | after a resume |
 |---|---|---|
-| the learning curve | always | has all of it: it is saved with each checkpoint |
-| TensorBoard, `tensorboard/` | tensorboard is installed | hides the steps that it does again |
-| MLflow | mlflow is installed and MLFLOW_TRACKING_URI is set | logs what is not there yet |
+| the learning curve | always | complete: it is saved with each checkpoint |
+| TensorBoard, `tensorboard/` | tensorboard is installed | repeated steps are hidden |
+| MLflow | mlflow is installed and MLFLOW_TRACKING_URI is set | only missing steps are logged |
 
-The last two get the curve of before the checkpoint, too, if they do not have it: the next attempt
-of a job has an output folder and an MLflow run of its own. The run is MLFLOW_RUN_ID, as Azure ML
-sets it, or else found or made by the training's fingerprint in MLFLOW_EXPERIMENT_NAME.
+The last two also get the points from before the checkpoint if they lack them: the next attempt of a
+job has a new output folder and MLflow run. The run is MLFLOW_RUN_ID, which Azure ML sets, or else
+the one in MLFLOW_EXPERIMENT_NAME with the training's fingerprint, created if necessary.
 
-A listener that fails is logged once and dropped: it never costs a step. MLflow's requests are made
-by a thread, in batches.
+A listener that fails is logged once and dropped, and never stops the training. A thread sends
+MLflow's requests, in batches.
 
 Sources: docs.pytorch.org (torch.utils.tensorboard, `purge_step`), mlflow.org (MlflowClient).
 """
@@ -35,30 +35,30 @@ if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
 
 FOLDER_NAME = "tensorboard"
-_FLUSH_SECONDS = 5  # TensorBoard shows what is in the file
-_BATCH = 1000  # metrics of one request: MLflow's limit
-_PATIENCE_SECONDS = 30.0  # at the end, for a server that is slow
+_FLUSH_SECONDS = 5  # TensorBoard shows only flushed points
+_BATCH = 1000  # metrics per request: MLflow's limit
+_PATIENCE_SECONDS = 30.0  # the wait for a slow server at the end of the run
 _FINGERPRINT_TAG = "landfall.fingerprint"
 
 Numbers = Mapping[str, float]
 Track = Callable[[int, Numbers], None]
 Metrics = queue.SimpleQueue[tuple[str, float, int, int] | None]
-"""Name, value, milliseconds and step of each; None after the last."""
+"""(Name, value, milliseconds, step) of each metric; None marks the end."""
 Point = dict[str, float]
-"""Numbers of after `step` steps."""
+"""Metrics by name, and the `step` after which they were measured."""
 
 
 @dataclass(kw_only=True)
 class LearningCurve:
-    """A run's losses by step, over all of its starts."""
+    """A run's losses by step, of all its starts."""
 
     train: list[Point] = field(default_factory=list[Point])
-    """`step`, the mean `loss` of its batch, and the `learning_rate` that it was done at."""
+    """Points with `step`, the mean `loss` of its batch, and its `learning_rate`."""
     held_out: list[Point] = field(default_factory=list[Point])
-    """`step`, and the model's `loss` and `accuracy` on the held-out images."""
+    """Points with `step`, and the model's `loss` and `accuracy` on the held-out images."""
 
     def to_bytes(self) -> bytes:
-        """As a checkpoint has it."""
+        """Return the curve as JSON, for a checkpoint."""
         return json.dumps(dataclasses.asdict(self), separators=(",", ":")).encode()
 
     @classmethod
@@ -68,12 +68,12 @@ class LearningCurve:
 
 
 def train_numbers(point: Point) -> Numbers:
-    """A point of training by its names in TensorBoard and MLflow."""
+    """Return a training point with the metric names of TensorBoard and MLflow."""
     return {"train_loss": point["loss"], "learning_rate": point["learning_rate"]}
 
 
 def held_out_numbers(point: Point) -> Numbers:
-    """A point of an evaluation by its names in TensorBoard and MLflow."""
+    """Return an evaluation's point with the metric names of TensorBoard and MLflow."""
     return {"held_out_loss": point["loss"], "held_out_accuracy": point["accuracy"]}
 
 
@@ -86,17 +86,17 @@ def tracking(
     curve: LearningCurve,
     log: Callable[[str], None],
 ) -> Generator[Track]:
-    """Find TensorBoard and MLflow, and give them what they lack of the curve so far.
+    """Open TensorBoard and MLflow, if available, and send the points of `curve` that they lack.
 
     Args:
         output: the run's output folder.
-        fingerprint: of the training: the same for each start of a run.
-        resumed_from_step: the steps done before this start.
-        curve: of these steps.
-        log: gets a line about each listener that fails.
+        fingerprint: the training's fingerprint, the same for each start of a run.
+        resumed_from_step: the number of steps done before this start.
+        curve: the learning curve of these steps.
+        log: is called with a line about each listener that fails.
 
     Yields:
-        What takes the numbers of after so many steps.
+        A function that tracks metrics: it takes a step and numbers by name.
     """
     listeners: list[Track] = []
 
@@ -129,7 +129,7 @@ def tracking(
 
 def _loss(error: Exception) -> str:
     reason = str(error).partition("\n")[0]
-    return f"warning: metrics are not tracked any more: {type(error).__name__}: {reason}"
+    return f"warning: metrics are no longer tracked: {type(error).__name__}: {reason}"
 
 
 def _listeners(
@@ -148,7 +148,7 @@ def _listeners(
 def _tensorboard(folder: Path, resumed_from_step: int) -> Generator[Track]:
     from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415  # optional
 
-    # Earlier starts with the same output folder wrote events: those up to the checkpoint stay.
+    # Keep the events of earlier starts with this output folder, up to the checkpoint.
     has = resumed_from_step if any(folder.glob("events.*")) else 0
     with SummaryWriter(str(folder), purge_step=has + 1, flush_secs=_FLUSH_SECONDS) as writer:
 
@@ -206,7 +206,7 @@ def _send_all(given: Metrics, fingerprint: str, log: Callable[[str], None]) -> N
 
 
 def _own_run(client: MlflowClient, fingerprint: str) -> str:
-    """The run that an earlier start of the same training made, or a new one."""
+    """Return the run of an earlier start of the same training, or a new one."""
     name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "landfall")
     experiment = client.get_experiment_by_name(name)
     experiment_id = experiment.experiment_id if experiment else client.create_experiment(name)

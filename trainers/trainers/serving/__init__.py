@@ -1,1 +1,1 @@
-"""A trained model as a folder, and who loads it."""
+"""Model folders, and predictions with them."""

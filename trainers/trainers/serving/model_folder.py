@@ -1,4 +1,4 @@
-"""A trained model as a folder: model.safetensors and model.json. No code is read from it.
+"""Model folders: model.safetensors and model.json. They contain no code.
 
 model.json: `{"format": 1, "architecture", "classes": [label, …], "image": {"size", "mode"},
 "metrics": {name: number}, "dataset_version", "code_version", "seed", "versions": {package:
@@ -45,7 +45,7 @@ class Model:
 
 
 def new_model(architecture: str, classes: tuple[str, ...], image_format: ImageFormat) -> Model:
-    """An untrained model. Its weights follow torch's global seed."""
+    """Create an untrained model. Its weights depend on torch's global seed."""
     network = build_network(architecture, channels=image_format.channels, classes=len(classes))
     return Model(
         network=network, architecture=architecture, classes=classes, image_format=image_format
@@ -53,9 +53,9 @@ def new_model(architecture: str, classes: tuple[str, ...], image_format: ImageFo
 
 
 def save_model(folder: Path, model: Model, about: dict[str, Any]) -> None:
-    """Write the folder, the description last: with it the model is complete.
+    """Write a model folder. model.json is written last and marks it as complete.
 
-    `about` is of further keys of model.json.
+    `about` has further keys of model.json.
     """
     state = model.network.state_dict()
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
@@ -72,8 +72,8 @@ def save_model(folder: Path, model: Model, about: dict[str, Any]) -> None:
 def load_model(folder: Path, device: torch.device, own_architecture: str | None = None) -> Model:
     """Read a model that `save_model` wrote.
 
-    A description is external input, which does not choose the code that is imported: the one dotted
-    path that it may name is `own_architecture`.
+    model.json is untrusted and must not choose the code to import: the only dotted path that it may
+    contain is `own_architecture`.
 
     Raises:
         ModelUnreadable: the folder is incomplete, damaged, or of another format.

@@ -1,9 +1,9 @@
-"""Predictions of a model folder for image files, for endpoints: JSON values only.
+"""Predictions for image files as JSON values, for endpoints.
 
-A classifier's is `{"label", "probability", "top": [{"label", "probability"}, …]}`. A detector's is
-`{"width", "height", "detections": [{"label", "score", "box": [left, top, right, bottom]}, …]}` in
-pixels of the image as it was sent; if the network draws masks, a detection has a `"mask"`:
-`{"size": [height, width], "counts"}` as COCO has it, see `trainers.detection.coco`.
+A classifier's prediction is `{"label", "probability", "top": [{"label", "probability"}, …]}`. A
+detector's is `{"width", "height", "detections": [{"label", "score", "box": [left, top, right,
+bottom]}, …]}`, in pixels of the image in the request. If the network draws masks, a detection has a
+`"mask"`: COCO's `{"size": [height, width], "counts"}`, see `trainers.detection.coco`.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from trainers.detection.network import is_detector
 from trainers.detection.scores import MASK_FROM
 from trainers.serving.model_folder import load_model
 
-MOST_IMAGES = 256  # of one request
+MOST_IMAGES = 256  # per request
 SCORE_THRESHOLD = 0.5  # detections with a lower score are left out by default
-_TOP = 5  # most probable classes that an answer has
+_TOP = 5  # number of most probable classes in a prediction
 _BATCH = 64
-_DETECTED_AT_ONCE = 4  # a network may draw a hundred masks of an image, each of its size
+_DETECTED_AT_ONCE = 4  # a network may draw a hundred masks per image, each as large as the image
 
 Prediction = dict[str, Any]
 
 
 class RequestInvalid(Exception):
-    """A malformed request; the message says which part of it, and why."""
+    """A malformed request; the message names the part and the reason."""
 
 
 class Scorer:
-    """A loaded model that labels images or detects objects; arguments are as of `load_model`."""
+    """A loaded model that labels images or detects objects. Takes the arguments of `load_model`."""
 
     def __init__(
         self, folder: Path, device: torch.device, own_architecture: str | None = None
@@ -50,11 +50,11 @@ class Scorer:
         self._device = device
 
     def predict(self, files: Sequence[bytes], score_threshold: object = None) -> list[Prediction]:
-        """One prediction for each image file, in their order.
+        """Return a prediction for each image file, in order.
 
         Args:
             files: PNG, JPEG, WebP or BMP.
-            score_threshold: how sure a detector has to be, 0 to 1; None for `SCORE_THRESHOLD`.
+            score_threshold: the least score of a detection, 0 to 1; None for `SCORE_THRESHOLD`.
 
         Raises:
             RequestInvalid: a file is not an image, there are too many, or the threshold is not a
@@ -128,11 +128,11 @@ def describe(
     height: int,
     score_threshold: float,
 ) -> list[dict[str, Any]]:
-    """The detections on one image with a sufficient score, the highest first.
+    """Describe the detections on one image with a sufficient score, the highest first.
 
-    They are on the CPU as torchvision has them: boxes (O, 4), labels (O,) from 1, scores (O,), and
-    masks (O, 1, square, square) if the network draws them. The image was sent with this width and
-    height; the network saw it scaled to a square of this side.
+    `detected` are torchvision's detections, on the CPU: boxes (O, 4), labels (O,) from 1, scores
+    (O,), and masks (O, 1, square, square) if the network draws them. `width` and `height` are those
+    of the image in the request, which was scaled to a square of side `square`.
     """
     labels, scores = detected["labels"].tolist(), detected["scores"].tolist()
     boxes = rescaled(detected["boxes"].numpy(), square=square, width=width, height=height).tolist()
@@ -143,7 +143,7 @@ def describe(
         label = classes[labels[position] - 1]
         detection = {"label": label, "score": scores[position], "box": boxes[position]}
         if "masks" in detected:
-            # Interpolated first and cut off after that, so that edges stay smooth.
+            # Interpolate before the threshold, so that edges stay smooth.
             probabilities = Image.fromarray(detected["masks"][position, 0].float().numpy())
             scaled = np.asarray(probabilities.resize((width, height), Image.Resampling.BILINEAR))
             detection["mask"] = encode_masks(scaled[None] >= MASK_FROM)[0]
@@ -152,6 +152,6 @@ def describe(
 
 
 def rescaled(boxes: np.ndarray, *, square: int, width: int, height: int) -> np.ndarray:
-    """Boxes (O, 4) on the square as boxes on the image that was scaled to it, none beyond it."""
+    """Convert boxes (O, 4) on the square to pixels of the original image; clip them to it."""
     on_image = boxes.astype(np.float64) * ((width / square, height / square) * 2)
     return np.clip(on_image, 0, (width, height) * 2)

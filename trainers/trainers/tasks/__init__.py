@@ -1,1 +1,1 @@
-"""Tasks of networks: from a batch to a loss, from held-out samples to scores."""
+"""Tasks: the loss of a batch, and the scores on held-out samples."""

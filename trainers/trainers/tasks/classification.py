@@ -1,4 +1,4 @@
-"""Images to classes: cross-entropy, accuracy and confusions."""
+"""Classification of images: cross-entropy, accuracy and confusions."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ from trainers.tasks.task import Evaluation, HeldOut, Task
 if TYPE_CHECKING:
     from trainers.serving.model_folder import Model
 
-_AT_ONCE = 512  # images that one rank scores at a time: small enough for any memory
-MATRIX_CLASSES = 200  # 40,000 counts, one a line: some 0.4 MB in report.json
+_AT_ONCE = 512  # images per rank and pass: few enough for any memory
+MATRIX_CLASSES = 200  # 40,000 counts, one per line: about 0.4 MB in report.json
 LISTED_CONFUSIONS = 100
 
 
 class Classification(Task):
-    """Each image has one class."""
+    """The task of labelled images: each has one class."""
 
     inputs_are_images = True
     labels_are_classes = True
     needs_detector = False
 
     def prepare(self, samples: Samples, device: torch.device) -> tuple[tuple[Any, ...], Any]:
-        """Images from -1 to 1, and class numbers."""
+        """Return images as numbers from -1 to 1, and class numbers."""
         return (to_input(samples.inputs, device),), samples.labels.to(device)
 
     def loss(self, output: Any, targets: Any, *, label_smoothing: float) -> Tensor:
-        """The sum of the cross-entropies; targets are class numbers or, mixed, probabilities."""
+        """Return the summed cross-entropy; targets are class numbers or, mixed, probabilities."""
         return functional.cross_entropy(
             output, targets, reduction="sum", label_smoothing=label_smoothing
         )
 
     def evaluate(self, model: Model, held_out: HeldOut, classes: Sequence[str]) -> Evaluation:
-        """Accuracy, mean cross-entropy in nats, and confusions.
+        """Return accuracy, mean cross-entropy in nats, and confusions.
 
-        The model may know other classes. A prediction counts as right if its name is the label's,
-        so a champion that does not know a class has every image of it wrong.
+        The model may have other classes than the data; they are compared by name. So a champion
+        that lacks a class is wrong for each of its images.
         """
         ours = {label: number for number, label in enumerate(classes)}
         theirs = {label: number for number, label in enumerate(model.classes)}
         to_ours = torch.tensor([ours.get(label, len(classes)) for label in model.classes])
         to_theirs = torch.tensor([theirs.get(label, -1) for label in classes])
-        # True by predicted; the last is a class that the data does not have.
+        # True class by predicted class; the last column counts classes that the data lacks.
         confusion = torch.zeros(len(classes), len(classes) + 1, dtype=torch.int64)
         loss = torch.zeros(1, dtype=torch.float64)
         model.network.eval()
@@ -70,10 +70,10 @@ class Classification(Task):
 
 
 def confusions(matrix: Tensor, classes: Sequence[str]) -> dict[str, Any]:
-    """For report.json, from counts of shape (classes, classes), true by predicted.
+    """Describe confusions for report.json, from counts (classes, classes), true by predicted.
 
     Returns:
-        `confusion`: the counts, or null above `MATRIX_CLASSES`: they grow with their square.
+        `confusion`: the counts, or null for more than `MATRIX_CLASSES` classes.
         `most_confused`: the `LISTED_CONFUSIONS` most frequent confusions.
     """
     wrong = matrix.clone()

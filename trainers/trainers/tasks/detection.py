@@ -1,4 +1,4 @@
-"""Annotated images to boxes and masks, with the losses that the network itself computes."""
+"""Detection of objects, with boxes and masks. The network itself computes the losses."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from trainers.tasks.task import Evaluation, HeldOut, Task
 if TYPE_CHECKING:
     from trainers.serving.model_folder import Model
 
-_AT_ONCE = 8  # images that a rank scores: their masks have their size each
+_AT_ONCE = 8  # images per rank and pass: each mask is as large as its image
 
 
 class Detection(Task):
-    """Each image has objects, with a class, a box and a mask each.
+    """The task of annotated images: each has objects with a class, a box and a mask.
 
     Args:
-        train: the images to train on, whose numbers are the samples' labels.
+        train: the images to train on. A sample's label is its number among them.
     """
 
     needs_detector = True
@@ -34,14 +34,14 @@ class Detection(Task):
         self._train = train
 
     def prepare(self, samples: Samples, device: torch.device) -> tuple[tuple[Any, ...], Any]:
-        """Images with their objects, and how many there are."""
+        """Return the images with their objects, and the number of images."""
         objects = [self._train.target(n).to_learn(device) for n in samples.labels.tolist()]
         return (to_input(samples.inputs, device), objects), len(samples)
 
     def loss(self, output: Any, targets: Any, *, label_smoothing: float) -> Tensor:
-        """The network's losses are means over this rank's images, and weigh by their number.
+        """Return the sum of the network's losses, times the number of images: each is their mean.
 
-        Each rank draws the proposals of its images, so that the loss depends on the number of
+        Each rank draws the proposals for its own images. So the loss depends on the number of
         ranks, unlike a classifier's.
         """
         del label_smoothing
@@ -49,13 +49,13 @@ class Detection(Task):
         return torch.stack(list(losses.values())).sum() * targets
 
     def evaluate(self, model: Model, held_out: HeldOut, classes: Sequence[str]) -> Evaluation:
-        """COCO's average precision, and the mean of the training losses' sum.
+        """Return COCO's average precision, and the mean of the training losses' sum.
 
         Classes are matched by name. Detections of a class that the data lacks do not count; a class
         that the model lacks is never found.
 
-        The loss is of proposals that the network draws. Its seed is that of the rank alone, so that
-        the same weights have the same loss whenever they are scored.
+        The loss depends on random proposals. Their seed depends on the rank only, so that the same
+        weights always get the same loss.
         """
         network, device = model.network, held_out.world.device
         images = cast("AnnotatedImages", held_out.source)
@@ -96,7 +96,7 @@ class Detection(Task):
 
 
 def _set_to_return_losses(network: nn.Module) -> None:
-    """Set to training mode, in which networks return losses, with fixed running statistics."""
+    """Set the network to training mode, so that it returns losses, but fix running statistics."""
     network.train()
     for module in network.modules():
         if isinstance(getattr(module, "running_mean", None), Tensor):
@@ -104,6 +104,6 @@ def _set_to_return_losses(network: nn.Module) -> None:
 
 
 def _numbers(names: Sequence[str], others: Sequence[str]) -> Tensor:
-    """From the label of each name to that of the same name among others; 0 if there is none."""
+    """Map the label of each name to the label of that name in `others`; 0 if there is none."""
     labels = {name: label for label, name in enumerate(others, start=1)}
     return torch.tensor([0, *(labels.get(name, 0) for name in names)])

@@ -1,7 +1,7 @@
-"""The task of a network: from a batch to a loss, and from held-out samples to scores.
+"""The interface of tasks: the loss of a batch, and the scores on held-out samples.
 
-The loop, checkpoints, parallelism and reports are the same for all tasks. A dataset names its task;
-a user's own is a subclass of `Task` with two methods, `loss` and `evaluate`.
+The loop, checkpoints, parallelism and reports are the same for all tasks. A dataset has a task; a
+user's own task is a subclass of `Task` with two methods, `loss` and `evaluate`.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Evaluation:
     """The scores of a model on held-out samples."""
 
     headline_name: str
-    """The score by which models are compared; more is better."""
+    """The name of the score by which models are compared; more is better."""
     scores: Mapping[str, float]
-    """By name, for metrics.json; the headline is among them."""
+    """All scores by name, for metrics.json, with the headline."""
     loss: float
-    """Infinite if the model lacks a class of the data."""
+    """The mean loss; infinite if the model lacks a class of the data."""
     details: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """For report.json."""
+    """Further results for report.json."""
 
     @property
     def headline(self) -> float:
@@ -45,7 +45,7 @@ class Evaluation:
         return self.scores[self.headline_name]
 
     def metrics(self) -> dict[str, float]:
-        """For metrics.json."""
+        """Return the scores and the loss, for metrics.json."""
         return {**self.scores, "loss": self.loss}
 
 
@@ -54,53 +54,53 @@ class HeldOut:
     """The held-out samples, of which each rank scores a part."""
 
     source: SampleSource
-    """All of them."""
+    """The samples of all ranks."""
     world: World
     coordinates: RankCoordinates
-    """Of this rank."""
+    """The coordinates of this rank."""
     progress: Callable[[], object] = lambda: None
-    """Is called after each pass."""
+    """A function to call after each pass."""
 
     def __len__(self) -> int:
         return len(self.source)
 
     def passes(self, *, at_once: int) -> Iterator[tuple[Tensor, Samples]]:
-        """This rank's samples with their numbers, `at_once` in a pass.
+        """Yield this rank's samples with their numbers, `at_once` per pass.
 
-        Every rank does as many passes as the others, since the network may be in shards: in the
-        last one there may be fewer numbers than samples, and only the first samples count.
+        All ranks do the same number of passes, since the network may be in shards. So the last pass
+        may have more samples than numbers; only the first samples count.
         """
         for numbers in self.coordinates.passes(len(self.source), at_once=at_once):
             yield numbers, self.source.take(numbers if len(numbers) else torch.tensor([0]))
             self.progress()
 
     def sum(self, values: Tensor) -> Tensor:
-        """The sum over the ranks, on the CPU; ranks that share samples count once."""
+        """Return the sum over the ranks, on the CPU; ranks that share samples count once."""
         mine = values if self.coordinates.is_counted else torch.zeros_like(values)
         return self.world.sum(mine.to(self.world.device)).cpu()
 
     def gather(self, value: Value) -> list[Value]:
-        """The values of the ranks that count. They are pickled: plain data."""
+        """Return the values of all ranks with different samples. They are pickled: plain data."""
         counted = [value] if self.coordinates.is_counted else []
         return [each for values in self.world.gather(counted) for each in values]
 
 
 class Task(ABC):
-    """A task that a network learns."""
+    """What a network learns: its inputs, its loss and its scores."""
 
     inputs_are_images: ClassVar[bool] = False
-    """Whether inputs are bytes of images, which augmentation may shift."""
+    """Whether inputs are images as bytes, which augmentation may shift."""
     labels_are_classes: ClassVar[bool] = False
-    """Whether labels are numbers of classes, which may be smoothed and mixed."""
+    """Whether labels are class numbers, which may be smoothed and mixed."""
 
     needs_detector: ClassVar[bool | None] = None
-    """Whether a model has to be a detector, or may not be one; None: the task takes any model."""
+    """True: the model must be a detector; False: it must not; None: the task takes any model."""
 
     def check(self, model: Model) -> None:
         """Refuse a model of the wrong kind.
 
         Raises:
-            LaunchInvalid: it is a detector, and has to be a classifier, or the other way.
+            LaunchInvalid: the model is a detector and must be a classifier, or the reverse.
         """
         if self.needs_detector not in {None, is_detector(model.network)}:
             kind = "classifier" if self.needs_detector else "detector"
@@ -110,22 +110,22 @@ class Task(ABC):
             )
 
     def prepare(self, samples: Samples, device: torch.device) -> tuple[tuple[Any, ...], Any]:
-        """The network's arguments, and the targets of the loss, on the device."""
+        """Return the network's arguments and the loss's targets, on the device."""
         return (samples.inputs.to(device),), samples.labels.to(device)
 
     @abstractmethod
     def loss(self, output: Any, targets: Any, *, label_smoothing: float) -> Tensor:
-        """The sum of the samples' losses.
+        """Return the sum of the samples' losses.
 
         Args:
-            output: of the network in training mode, in 32 bits or more.
-            targets: from `prepare`.
-            label_smoothing: of the labels, where `labels_are_classes`; else 0.
+            output: the network's output in training mode, in 32 bits or more.
+            targets: the targets from `prepare`.
+            label_smoothing: the option, if `labels_are_classes`; else 0.
         """
 
     @abstractmethod
     def evaluate(self, model: Model, held_out: HeldOut, classes: Sequence[str]) -> Evaluation:
-        """Score a model, alike on all ranks.
+        """Score a model; return the same result on all ranks.
 
-        `classes` are the data's; the model may have others.
+        `classes` are those of the data; the model may have others.
         """
