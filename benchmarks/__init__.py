@@ -1,1 +1,1 @@
-"""Measured claims. `python -m benchmarks` runs them; docs/benchmarks.md tells what they said."""
+"""Benchmarks. `python -m benchmarks` runs them; docs/benchmarks.md has their results."""

@@ -1,8 +1,8 @@
-"""python -m benchmarks [--json] [--quick] [NAME ...]: measure by turns, print the ratios.
+"""python -m benchmarks [--json] [--quick] [NAME ...]: run benchmarks, print tables with ratios.
 
-Without names all benchmarks run but the longest (`ON_REQUEST`). Progress goes to stderr, the result
-to stdout. Exit status 1 when a benchmark failed; one that was skipped, with its reason, is no
-failure.
+Without names, all benchmarks run but the longest (`ON_REQUEST`). Progress goes to stderr, the
+result to stdout. Exit status 1 if a benchmark failed; a skipped benchmark is noted with its reason
+and is not a failure.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from collections.abc import Callable
 
 from benchmarks.harness import Bench, Result, Skipped, machine, to_document, to_stderr, to_text
 
-# Name to module, and function if not `measure`, in order of run. Loaded only when asked for: one
-# imports torch, another must not.
+# Name to module, and function if it is not `measure`, in the order of the run. Modules are loaded
+# on demand, since some import torch and others must not.
 BENCHMARKS = {
     "durable": "benchmarks.durable",
     "durable-profile": "benchmarks.durable_profile",
@@ -37,7 +37,7 @@ BENCHMARKS = {
     "shards": "benchmarks.shards",
     "import": "benchmarks.app_import",
 }
-# They take half an hour and more: run when they are named.
+# They take half an hour or more, so they run only if they are named.
 ON_REQUEST = frozenset({"landing-large", "landing-real"})
 PACKAGES = ("azure-functions", "azure-functions-durable", "aiohttp", "azure-servicebus", "torch")
 

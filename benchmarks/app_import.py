@@ -1,4 +1,4 @@
-"""The size of the deployed package, and the time that a cold start takes to import it."""
+"""The size of the deployed package, and the time of its import at a cold start."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.harness import Bench, Sample
 from tests.unit.deployment.package import ROOT, build_package, packaged_files, repository_files
 
-# Time and memory of the imports alone: the interpreter is up before the clock starts.
+# The time and memory of the imports alone, without the start of the interpreter.
 PROGRAM = """
 import json, sys, time
 sys.path.insert(0, ".")
@@ -28,11 +28,11 @@ print(json.dumps([seconds, psutil.Process().memory_info().rss / 2**20]))
 def measure(bench: Bench) -> None:
     """The package that azd deploys, its size and its import: `make bench NAME=import`.
 
-    1. Files, MiB and zipped MiB of the package, against the whole repository's. Azure installs
-       requirements.txt beside it; that is not counted.
-    2. `import function_app` in the package's folder against the import of its two SDKs alone. A new
-       interpreter for each turn, the files in the page cache; seconds of the import, and the
-       process's resident set after it in MiB.
+    1. Number of files, MiB and zipped MiB of the package, compared with the whole repository. The
+       packages of requirements.txt, which Azure installs, are not counted.
+    2. `import function_app` in the package's folder, compared with the import of its two SDKs
+       alone: seconds, and the process's resident set after it in MiB. Each turn is a new
+       interpreter, with the files in the page cache.
     """
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder)
@@ -44,7 +44,7 @@ def measure(bench: Bench) -> None:
         bench.compare(sizes, 1)
         imports = ("import function_app", "import azure.functions, azure.durable_functions")
         contenders = {each: partial(_turn, each, package) for each in imports}
-        for turn in contenders.values():  # writes byte code, fills the page cache
+        for turn in contenders.values():  # writes bytecode, fills the page cache
             turn()
         bench.compare(contenders, bench.rounds(9, 2))
 

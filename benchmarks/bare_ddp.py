@@ -1,8 +1,8 @@
-"""The loop that anyone writes: DDP and nothing else. One rank, started as Azure ML starts ranks.
+"""A minimal training loop with DDP. The process is one rank, with the variables of Azure ML.
 
-`python -m benchmarks.bare_ddp DATA STEPS BATCH`; rank 0 prints images per second. Same
-model, same global batch and same optimizer as trainers.train, images in memory, no order to keep,
-no augmentation, no agreement between ranks, no checkpoint.
+`python -m benchmarks.bare_ddp DATA STEPS BATCH`; rank 0 prints images per second. It has the model,
+global batch and optimizer of trainers.train, and images in memory, but no reproducible order,
+augmentation, synchronization of ranks or checkpoints.
 """
 
 from __future__ import annotations
@@ -60,5 +60,5 @@ def main() -> None:
 if __name__ == "__main__":
     main()
     sys.stdout.flush()
-    # Not at the interpreter's end: a thread of Gloo's that still runs aborts it there.
+    # Not a normal exit, which a running thread of Gloo would abort.
     os._exit(0)

@@ -1,8 +1,8 @@
-"""How long training waits for a checkpoint of some 200 MB, and how long until it counts.
+"""How long training waits for a checkpoint of about 200 MB, and how long until it is committed.
 
-`python -m benchmarks.checkpoint_stall FOLDER SAVES`, in ranks that find each other as Azure ML's
-do: ResNet-50 and its momentum on each of them, as under DDP. Rank 0 prints one JSON object:
-`stall_s` and `committed_s`, a number for each save, and `megabytes`.
+`python -m benchmarks.checkpoint_stall FOLDER SAVES` is one rank, with the environment that Azure ML
+sets. Each rank has ResNet-50 and its momentum, as under DDP. Rank 0 prints one JSON object:
+`stall_s` and `committed_s`, with a number for each save, and `megabytes`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def main() -> None:
         seed=0,
     )
     saver = Saver(CheckpointFolder(folder, nothing, lambda _: None), world)
-    saver.start(0, network, optimizer)  # the first save allocates the memory that later ones take
+    saver.start(0, network, optimizer)  # the first save allocates memory that later saves reuse
     saver.finish()
     stalls: list[float] = []
     committed: list[float] = []

@@ -1,4 +1,4 @@
-"""The end of a benchmark's child processes."""
+"""End child processes of a benchmark."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import psutil
 
 
 def wait_or_kill(process: subprocess.Popen[bytes] | psutil.Popen, seconds: float) -> None:
-    """Wait for the end of a process that was asked to end; kill it if that takes too long."""
+    """Wait for the end of a terminating process; kill it after a timeout."""
     try:
         process.wait(seconds)
     except (subprocess.TimeoutExpired, psutil.TimeoutExpired):

@@ -1,4 +1,4 @@
-"""The durable engine against the disk and against other engines."""
+"""The durable engine, compared with the disk and with other engines."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ class Load:
     """The work of an engine in one turn."""
 
     chains: int = IN_FLIGHT
-    """At once."""
+    """Chains in flight at once."""
     serial: int = 30
-    """Chains, and events, one after the other."""
+    """Chains, and events, in sequence."""
     width: int = 200
     """Steps of a fan-out."""
 
 
 @dataclass(frozen=True)
 class Peer:
-    """Another engine: its name, its module in `benchmarks.peers`, what it is asked for."""
+    """Another engine: its name, its module in `benchmarks.peers`, and its load."""
 
     name: str
     module: str
     load: Load = Load()
 
     def process(self, folder: Path) -> PeerProcess:
-        """One that is not entered yet, with its state in `folder`."""
+        """Create the engine's process, which is not entered yet, with its state in `folder`."""
         return PeerProcess(self.name, self.module, folder)
 
 
@@ -57,24 +57,24 @@ EngineProcess = HostProcess | PeerProcess
 
 
 def measure(bench: Bench) -> None:
-    """Orchestrations that do nothing, on this host and on other engines: `make bench NAME=durable`.
+    """Orchestrations without work, on this host and on other engines: `make bench NAME=durable`.
 
-    All engines are up at once and take turns; the others idle meanwhile. Ours is `python -m
-    localazure start benchmarks/apps/chains` driven over HTTP, by starts that answer at the end, or
-    polled for the end of many chains.
+    All engines run at once and take turns; the others idle. Ours is `python -m localazure start
+    benchmarks/apps/chains`, driven over HTTP: a start responds at the end of the orchestration, or
+    the list of instances is polled for the end of many chains.
     DBOS and Dagster are driven in their own process, durabletask over gRPC, Restate over HTTP.
-    Dagster is two orders of magnitude slower and asked for less: see `PEERS`.
+    Dagster is two orders of magnitude slower and gets a smaller load: see `PEERS`.
 
     * chains/s: 200 chains of 6 no-op steps in flight.
-    * CPU ms a chain: of the engine's processes in such a burst, which other programs on the machine
-      disturb least; with DBOS and durabletask the one who starts the chains is among them.
-    * chain p50, p95 ms: one chain after the other, from the start to the known end.
+    * CPU ms a chain: CPU of the engine's processes in such a burst, the metric that other programs
+      on the machine disturb least. With DBOS and durabletask it includes the client.
+    * chain p50, p95 ms: chains in sequence, from the start until the client knows the end.
     * fan-out steps/s: one orchestration with 200 steps at once.
-    * event p50 ms: from a trigger outside of the engine to the first line of the first step; ours
+    * event p50 ms: from a trigger outside of the engine to the first line of the first step. Ours
       is an Event Grid delivery to a function that starts the orchestration, DBOS's a request to a
-      web server in its process, Restate's one to its ingress; durabletask's client is called.
+      web server in its process, Restate's a request to its ingress, durabletask's a client call.
     * commits/s: the floor, one-row transactions on bare SQLite, `synchronous=FULL`.
-    * ready s, idle RSS, idle CPU: of the whole tree of processes, before any work.
+    * ready s, idle RSS, idle CPU: of the whole process tree, before any work.
     """
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -83,7 +83,7 @@ def measure(bench: Bench) -> None:
         rounds = bench.rounds(5, 1)
         floor = {"SQLite floor": lambda: {"commits/s": commits_per_second(folder / "floor")}}
         for one in (_throughput, _latency, _fan_out, _events):
-            for engine, load in engines:  # code is loaded, files are made, caches are filled
+            for engine, load in engines:  # warm-up: loads code, creates files
                 with contextlib.suppress(Skipped):
                     one(engine, load)
             contenders = {engine.name: partial(one, engine, load) for engine, load in engines}
@@ -110,13 +110,13 @@ def _enter_all(
 
 
 def _start_up(bench: Bench, folder: Path) -> None:
-    """Each engine alone, on a new folder for each turn."""
+    """Measure the start of each engine by itself, in a new folder for each turn."""
     turns = iter(range(1000))
     idle_seconds = 1.0 if bench.is_quick else 5.0
 
     def start(enter: Callable[[Path], contextlib.AbstractContextManager[EngineProcess]]) -> Sample:
         with enter(folder / str(next(turns))) as engine:
-            time.sleep(idle_seconds)  # what a start leaves behind to be done is no idling
+            time.sleep(idle_seconds)  # lets background work of the start finish
             return {"ready s": engine.ready_seconds, **idle_usage(engine.process, idle_seconds)}
 
     contenders = {HostProcess.name: partial(start, HostProcess)}

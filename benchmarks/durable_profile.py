@@ -1,4 +1,4 @@
-"""Where the Functions host's time goes while 200 chains are in flight."""
+"""A profile of the Functions host while 200 chains are in flight."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ RESULT_TIMEOUT_SECONDS = 10.0
 
 
 def measure(bench: Bench) -> None:
-    """Shares of the host's event loop thread, by samples: `make bench NAME=durable-profile`.
+    """Shares of the time of the host's event loop thread: `make bench NAME=durable-profile`.
 
     The load is that of `durable`: bursts of 200 chains of 6 no-op steps. The thread's stack is
-    looked at every millisecond; the innermost frame that has an owner decides. Shares are % of the
-    samples in which the loop did not wait. CPU of the threads is what the kernel says.
+    sampled every millisecond; the innermost frame with a known owner counts. Shares are % of the
+    samples in which the loop did not wait. The CPU time of threads is the kernel's.
     """
     with tempfile.TemporaryDirectory() as folder:
         state = Path(folder)

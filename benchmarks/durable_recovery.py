@@ -1,4 +1,4 @@
-"""The cost of a kill -9 of the Functions host: time, and work that is done again."""
+"""The cost of a kill -9 of the Functions host: time and repeated work."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ HALF_TIMEOUT_SECONDS = 60.0
 
 
 def measure(bench: Bench) -> None:
-    """A kill -9 at half of the steps of 50 chains: `make bench NAME=durable-recovery`.
+    """A kill -9 after half of the steps of 50 chains: `make bench NAME=durable-recovery`.
 
-    The chains have 6 steps of 5 ms, 300 in all; the host is killed as soon as 150 have begun, and
-    started again on the same state.
+    The chains have 6 steps of 5 ms, 300 in all. The host is killed as soon as 150 have begun, and
+    restarted on the same state.
 
-    * ready s: from that start to the first answer over HTTP.
-    * first step s, every chain has gone on s, all done s: from that start, too; the second is when
-      the last of the unfinished chains began a step.
+    * ready s: from the restart to the first HTTP response.
+    * first step s, every chain has gone on s, all done s: from the restart to the first step, until
+      each unfinished chain has begun a step, and to the end of all chains.
     * journaled steps run again: steps whose end was in a history at the kill and that began again.
-      None may.
-    * other steps run again: those that had begun, or even ended, without that being in a history.
+      There must be none.
+    * other steps run again: steps that had begun, or ended, without an end in a history.
     """
     with tempfile.TemporaryDirectory() as folder:
         turns = iter(range(1000))
@@ -42,7 +42,7 @@ def measure(bench: Bench) -> None:
 
 
 class _Line(NamedTuple):
-    """One line of the ledger."""
+    """A line of the ledger: one start of a step."""
 
     chain: str
     step: int
@@ -91,7 +91,7 @@ def _one_turn(state: Path) -> Sample:
 
 
 def _journaled(state: Path, scratch: Path) -> set[tuple[str, int]]:
-    """Chain and number of the steps whose end is in a history; reads a copy of the store."""
+    """Return chain and number of the steps whose end is in a history; reads a copy of the store."""
     scratch.mkdir()
     for file in state.glob("durable.db*"):
         shutil.copy(file, scratch)

@@ -1,4 +1,4 @@
-"""The cost of a step beside few and beside many instances, and the memory that many take."""
+"""The cost of a step with few and with many instances in the store, and the memory of many."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ ORCHESTRATIONS, WARM_UP, AT_ONCE = 20_000, 2_500, 500
 
 
 def measure(bench: Bench) -> None:
-    """The engine beside a store that grows: `make bench NAME=durable-scale`.
+    """The engine with a growing store: `make bench NAME=durable-scale`.
 
-    * chains/s, CPU ms a step: bursts of 200 chains of 6 steps, beside 100 and beside 100,000
-      finished instances in the store. 100 were run (one step each), the others are copies of them.
-    * list of the unfinished, ms: what one waits for the list of instances that run, when none does.
-    * RSS MiB after 2,500 and after 20,000 chains in one host; store MiB at the end. Once without
-      purging, once with a purge of all that have finished after every 500.
+    * chains/s, CPU ms a step: bursts of 200 chains of 6 steps, with 100 and with 100,000 finished
+      instances in the store. 100 of them ran (one step each), the others are copies of these.
+    * list of the unfinished, ms: the request for the running instances, when there are none.
+    * RSS MiB after 2,500 and after 20,000 chains in one host, and store MiB at the end: once
+      without purges, once with a purge of all finished instances after every 500 chains.
     """
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -49,7 +49,7 @@ def measure(bench: Bench) -> None:
 
 
 def _fill(state: Path, count: int) -> None:
-    """A store with so many finished instances."""
+    """Fill a store with `count` finished instances."""
     with HostProcess(state) as host:
         host.wait(host.begin("first_step", FEW))
     copies = count // FEW - 1

@@ -1,4 +1,4 @@
-"""The machine's best: the floors that the parts are compared with."""
+"""Floors: the best that the machine can do, for comparison with the parts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ COMMITS = 1000
 
 
 def commits_per_second(folder: Path, commits: int = COMMITS) -> float:
-    """Transactions of one row a second, one after the other.
+    """Measure one-row transactions in sequence; return their number per second.
 
     A bare SQLite file in WAL mode with `synchronous=FULL`: each commit is an fdatasync.
     """

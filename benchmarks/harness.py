@@ -1,8 +1,7 @@
-"""Side by side: contenders measured by turns in one run, and the ratios of their turns.
+"""The harness: contenders take turns in one run; results have the ratios of their turns.
 
 A machine's speed drifts over a run, and other programs come and go. So contenders take turns,
-round by round; a round's ratio compares turns that lie next to each other, and the median of the
-ratios is what is quoted.
+round by round. A round's ratio compares adjacent turns; the result is the median of the ratios.
 """
 
 from __future__ import annotations
@@ -17,20 +16,20 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 Sample = Mapping[str, float]
-"""Measurements of one turn: metric, with its unit in its name, to value."""
+"""Measurements of one turn: the metric, whose name has its unit, to its value."""
 
 
 class Skipped(Exception):
-    """A benchmark or contender cannot run here; the message says why and what would fix it."""
+    """A benchmark or contender cannot run here; the message says why and how to fix it."""
 
 
 class ProcessFailed(Exception):
-    """A process that is measured did not start, ended, or failed; the message has its output."""
+    """A measured process did not start, ended, or failed; the message has its output."""
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Smallest, middle and largest of some numbers."""
+    """Minimum, median and maximum of some numbers."""
 
     minimum: float
     median: float
@@ -38,7 +37,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
-        """The spread of at least one value."""
+        """Return the spread of one or more values."""
         return cls(min(values), statistics.median(values), max(values))
 
 
@@ -47,12 +46,12 @@ class Line:
     """One contender in one metric.
 
     Attributes:
-        metric: what, and in which unit.
-        contender: who.
-        values: one for each turn.
-        spread: of the values.
-        ratio: median over the rounds of the first contender's value ÷ this one's; None for itself
-            and where this one measured nothing but zeros.
+        metric: the metric's name, with its unit.
+        contender: the contender's name.
+        values: the value of each turn.
+        spread: the spread of the values.
+        ratio: median over the rounds of the first contender's value ÷ this one's; None for the
+            first contender, and if all values are zero.
     """
 
     metric: str
@@ -67,9 +66,9 @@ class Result:
     """Results of one benchmark.
 
     Attributes:
-        name: of the benchmark.
-        lines: its table.
-        notes: what the reader has to know besides, such as who was skipped and why.
+        name: the benchmark's name.
+        lines: the lines of its table.
+        notes: further information, such as skipped contenders and the reasons.
     """
 
     name: str
@@ -81,9 +80,9 @@ class Bench:
     """One run of a benchmark: its size, its progress, its results.
 
     Args:
-        name: of the benchmark.
-        is_quick: take few turns, to see that it works.
-        say: shows progress.
+        name: the benchmark's name.
+        is_quick: whether to take few turns, only to check that the benchmark works.
+        say: is called with lines of progress.
     """
 
     def __init__(self, name: str, *, is_quick: bool, say: Callable[[str], None]) -> None:
@@ -92,7 +91,7 @@ class Bench:
         self.result = Result(name)
 
     def rounds(self, full: int, quick: int) -> int:
-        """How many rounds: the one or the other number."""
+        """Return the number of rounds: `full`, or `quick` in a quick run."""
         return quick if self.is_quick else full
 
     def note(self, text: str) -> None:
@@ -101,13 +100,13 @@ class Bench:
         self.result.notes.append(text)
 
     def compare(self, contenders: Mapping[str, Callable[[], Sample]], rounds: int) -> None:
-        """Let contenders take turns; the first one is whom the others are compared with.
+        """Let contenders take turns, and compare the first one with the others.
 
-        A contender whose turn raises `Skipped` takes no further turn and is noted.
+        A contender whose turn raises `Skipped` is noted and takes no further turns.
 
         Args:
-            contenders: name to what takes one turn.
-            rounds: turns of each.
+            contenders: name to a function that takes one turn.
+            rounds: the number of turns of each.
         """
         samples: dict[str, list[Sample]] = {name: [] for name in contenders}
         for number in range(1, rounds + 1):
@@ -122,7 +121,7 @@ class Bench:
 
 
 def table(samples: Mapping[str, Sequence[Sample]]) -> list[Line]:
-    """Lines, metric by metric, of contenders' turns; the first one is the one compared."""
+    """Return the table's lines by metric. The first contender is compared with the others."""
     lines: list[Line] = []
     metrics = dict.fromkeys(metric for turns in samples.values() for metric in turns[0])
     for metric in metrics:
@@ -138,13 +137,13 @@ def table(samples: Mapping[str, Sequence[Sample]]) -> list[Line]:
 
 
 def median_ratio(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
-    """The median of the rounds' ratios; None when there is nothing to divide by."""
+    """Return the median of the rounds' ratios; None if all of `theirs` are zero."""
     ratios = [mine / other for mine, other in zip(ours, theirs, strict=True) if other]
     return statistics.median(ratios) if ratios else None
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The smallest of the values that so many percent do not exceed (nearest rank).
+    """Return the percentile of values, by the nearest-rank method.
 
     Raises:
         ValueError: there are no values, or percent is not in (0, 100].
@@ -156,7 +155,7 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 
 def machine(packages: Sequence[str]) -> dict[str, Any]:
-    """Where this runs: cores, load, Python, versions of packages."""
+    """Describe the machine: cores, load, Python, versions of packages."""
     versions: dict[str, str] = {}
     for package in packages:
         try:
@@ -174,12 +173,12 @@ def machine(packages: Sequence[str]) -> dict[str, Any]:
 
 
 def to_document(facts: Mapping[str, Any], results: Sequence[Result]) -> dict[str, Any]:
-    """All results as one JSON document."""
+    """Return all results as one JSON document."""
     return {"machine": dict(facts), "results": [asdict(result) for result in results]}
 
 
 def to_text(facts: Mapping[str, Any], results: Sequence[Result]) -> str:
-    """All results as Markdown, which is what the documentation holds."""
+    """Return all results as Markdown, for docs/benchmarks.md."""
     packages = ", ".join(f"{name} {version}" for name, version in facts["packages"].items())
     where = (
         f"{facts['cores']} cores, {facts['system']} {facts['architecture']}, "
@@ -205,7 +204,7 @@ def _row(line: Line) -> str:
 
 
 def number(value: float) -> str:
-    """With three significant digits, and never in scientific notation."""
+    """Format with three significant digits, never in scientific notation."""
     if value == 0:
         return "0"
     exponent = int(f"{value:e}".partition("e")[2])
@@ -213,6 +212,6 @@ def number(value: float) -> str:
 
 
 def to_stderr(line: str) -> None:
-    """Show progress where it does not mix with the result."""
+    """Write progress to stderr, separate from the result."""
     sys.stderr.write(line + "\n")
     sys.stderr.flush()

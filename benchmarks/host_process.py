@@ -1,4 +1,4 @@
-"""The Functions host as a process of its own, measured over HTTP."""
+"""The Functions host as a process, measured over HTTP."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ REPOSITORY = Path(__file__).parent.parent
 CHAINS_APP = Path(__file__).parent / "apps" / "chains"
 START_TIMEOUT_SECONDS = 60.0
 STOP_TIMEOUT_SECONDS = 30.0
-# Starts of orchestrations under way at once: a burst, not a flood of sockets.
+# Concurrent requests that start orchestrations: a burst without a flood of sockets.
 CONNECTIONS = 16
 POLL_SECONDS = 0.001
 LIST_POLL_SECONDS = 0.005
-# Polls for the end of all chains cost the host time. So there are none before this fraction of the
-# shortest time that so many chains have taken.
+# Polls for the end of all chains cost the host time. So polling starts after this fraction of the
+# shortest time that the same number of chains has taken.
 UNPOLLED_FRACTION = 0.8
-# A start with a response at the end: seconds to wait, and between polls.
+# The query of a start that responds at the end: seconds to wait, and between polls.
 WAIT = {"timeout": "60", "pollingInterval": "1"}
 
 
 class HostProcess:
-    """`python -m localazure start APP`, ready once entered.
+    """`python -m localazure start APP`; the host is ready when the context is entered.
 
     Args:
         state: folder for the host's state and log.
-        command: Python arguments in place of `-m localazure start`, given APP, --port, --state.
+        command: Python arguments instead of `-m localazure start`; APP, --port and --state follow.
         app: the app's folder.
     """
 
@@ -88,32 +88,32 @@ class HostProcess:
         self._stop()
 
     def chains(self, count: int) -> float:
-        """Seconds from the first start to the end of `count` chains, all in flight at once."""
+        """Run `count` chains at once; return the seconds from the first start to the last end."""
         return self._run(self._chains(count))
 
     def serial(self, count: int) -> list[float]:
-        """Milliseconds of each of `count` chains, one after the other."""
+        """Run `count` chains in sequence; return the milliseconds of each."""
         return self._run(self._serial(count))
 
     def fan_out(self, width: int) -> float:
-        """Seconds of one orchestration with `width` steps at once."""
+        """Run an orchestration with `width` parallel steps; return its seconds."""
         return self._run(self._fan_out(width))
 
     def events(self, count: int) -> list[float]:
-        """Milliseconds from an Event Grid event's delivery to its orchestration's first step."""
+        """Deliver Event Grid events; return the milliseconds to each orchestration's first step."""
         return self._run(self._events(count))
 
     def begin(self, orchestrator: str, count: int) -> list[str]:
-        """Start so many orchestrations and return their instance ids."""
+        """Start `count` orchestrations; return their instance ids."""
         return self._run(self._begin(orchestrator, count))
 
     def wait(self, instances: Sequence[str]) -> None:
-        """Return when all of these have completed."""
+        """Wait until all of these instances have completed."""
         for instance in instances:
             self._run(self._result(instance))
 
     def is_idle(self) -> bool:
-        """Whether all instances have finished."""
+        """Return whether all instances have finished."""
         return self._run(self._is_idle())
 
     def purge(self) -> None:
@@ -121,11 +121,11 @@ class HostProcess:
         self._run(self._purge())
 
     def kill(self) -> None:
-        """End it as kill -9 does."""
+        """Kill the host with SIGKILL."""
         self.process.kill()
         self.process.wait()
 
-    # --- over HTTP -----------------------------------------------------------------------------
+    # --- HTTP requests -------------------------------------------------------------------------
 
     def _run(self, call: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(call)
@@ -196,10 +196,10 @@ class HostProcess:
         return [1000 * await self._seconds("chain") for _ in range(count)]
 
     async def _fan_out(self, width: int) -> float:
-        return await self._seconds("fan_out", json.dumps(width))  # the client's own encoding
+        return await self._seconds("fan_out", json.dumps(width))  # the encoding of aiohttp's client
 
     async def _seconds(self, orchestrator: str, body: object = None) -> float:
-        """From the start of an orchestration to the response at its end."""
+        """Return the seconds from the start of an orchestration to the response at its end."""
         began = time.monotonic()
         path = f"/durabletask/orchestrators/{orchestrator}"
         async with self._session.post(path, json=body, params=WAIT) as response:

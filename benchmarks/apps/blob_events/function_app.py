@@ -1,7 +1,7 @@
-"""A function that counts the events that it gets."""
+"""A function that counts its events."""
 
 # pyright: basic
-# Written as an app's author would, not for the strict checker.
+# Written like a user's app, not for strict type checks.
 # ruff: noqa: ANN201, ARG001, INP001 - the same
 
 import itertools
@@ -16,11 +16,11 @@ counted = [0]
 
 @app.event_grid_trigger(arg_name="event")
 def on_blob(event: func.EventGridEvent):
-    """One more."""
+    """Count the event."""
     counted[0] = next(seen)
 
 
 @app.route(route="count")
 def count(req: func.HttpRequest) -> str:
-    """How many there were."""
+    """Return the number of events."""
     return str(counted[0])

@@ -1,7 +1,7 @@
-"""Orchestrations that do nothing: what is left is what the engine and the SDK cost."""
+"""Orchestrations without work, to measure the cost of the engine and the SDK."""
 
 # pyright: basic
-# Written as an app's author would, not for the strict checker.
+# Written like a user's app, not for strict type checks.
 # ruff: noqa: ANN201, ARG001, INP001 - the same
 
 import time
@@ -16,7 +16,7 @@ STEPS = 6
 
 @app.orchestration_trigger(context_name="context")
 def chain(context: df.DurableOrchestrationContext):
-    """Six steps, one after the other."""
+    """Run six steps in sequence."""
     value = 0
     for _ in range(STEPS):
         value = yield context.call_activity("step", value)
@@ -25,7 +25,7 @@ def chain(context: df.DurableOrchestrationContext):
 
 @app.orchestration_trigger(context_name="context")
 def fan_out(context: df.DurableOrchestrationContext):
-    """As many steps as the input says, all at once."""
+    """Run steps in parallel; the input is their number."""
     width = int(str(context.get_input()))
     results = yield context.task_all(
         [context.call_activity("step", number) for number in range(width)]
@@ -35,24 +35,24 @@ def fan_out(context: df.DurableOrchestrationContext):
 
 @app.orchestration_trigger(context_name="context")
 def first_step(context: df.DurableOrchestrationContext):
-    """One step, which tells when it began."""
+    """Run one step; return the time of its start."""
     return (yield context.call_activity("clock"))
 
 
 @app.activity_trigger(input_name="value")
 def step(value: int) -> int:
-    """No work."""
+    """Do no work."""
     return value + 1
 
 
 @app.activity_trigger(input_name="nothing")
 def clock(nothing: str) -> int:
-    """CLOCK_MONOTONIC, which all processes of a machine share, in ns."""
+    """Return CLOCK_MONOTONIC in ns, which all processes of a machine share."""
     return time.monotonic_ns()
 
 
 @app.event_grid_trigger(arg_name="event")
 @app.durable_client_input(client_name="client")
 async def on_event(event: func.EventGridEvent, client: df.DurableOrchestrationClient) -> None:
-    """Starts an orchestration that is named for the event."""
+    """Start an orchestration with the event's id."""
     await client.start_new("first_step", instance_id=event.id)

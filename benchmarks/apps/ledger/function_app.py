@@ -1,7 +1,7 @@
-"""Chains whose steps leave a line in the file LEDGER: what was done twice can be counted."""
+"""Chains whose steps append a line to the file LEDGER, so that repeated steps can be counted."""
 
 # pyright: basic
-# Written as an app's author would, not for the strict checker.
+# Written like a user's app, not for strict type checks.
 # ruff: noqa: ANN201, INP001 - the same
 
 import os
@@ -17,14 +17,14 @@ STEP_SECONDS = 0.005
 
 @app.orchestration_trigger(context_name="context")
 def chain(context: df.DurableOrchestrationContext):
-    """Six steps, one after the other."""
+    """Run six steps in sequence."""
     for number in range(STEPS):
         yield context.call_activity("step", f"{context.instance_id} {number}")
 
 
 @app.activity_trigger(input_name="step")
 def step(step: str) -> None:
-    """Notes which one it is and when it began (CLOCK_MONOTONIC, ns), and takes a moment."""
+    """Log the step and its start (CLOCK_MONOTONIC, ns), then sleep for STEP_SECONDS."""
     with open(os.environ["LEDGER"], "a", encoding="utf-8") as ledger:  # noqa: PTH123 - one write
         ledger.write(f"{step} {time.monotonic_ns()}\n")
     time.sleep(STEP_SECONDS)
