@@ -1,9 +1,8 @@
 """Runs the wheel with every supported version of the SDKs: `make conformance`.
 
-Each version has an environment of its own. There the short cut around the SDK's constructors is
-compared with the SDK's own way (`PROVED_VERSIONS` lists the versions on which they agree), and the
-host runs `app/` in the way that it uses with that version. The result is
-localazure/docs/sdk-versions.md.
+Each version is installed in its own environment. There the replay shortcut is compared with the SDK
+(`PROVED_VERSIONS` lists the versions on which they agree), and the host runs `app/`, with the
+shortcut if it is used for that version. The results are written to localazure/docs/sdk-versions.md.
 
 In localazure/tests: `python -m conformance [--only DURABLE] [--write]`.
 """
@@ -30,9 +29,9 @@ SHORT_CUT_TEST: Final = Path(__file__).parents[1] / "unit/functions/worker/test_
 
 LATEST_FUNCTIONS: Final = "1.26.0"
 LATEST_DURABLE: Final = "1.7.0"
-# Every release from 1.2.9 on.
+# Every release since 1.2.9.
 DURABLE: Final = ("1.2.9", "1.2.10", "1.3.1", "1.3.2", "1.3.3", "1.4.0", "1.5.0", "1.6.0", "1.7.0")
-# The latest release of every minor version from 1.18 on.
+# The latest release of every minor version since 1.18.
 FUNCTIONS: Final = (
     *("1.18.0", "1.19.0", "1.20.0", "1.21.3", "1.22.1", "1.23.0", "1.24.0", "1.25.0", "1.26.0"),
 )
@@ -44,7 +43,7 @@ PAIRS: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """One row of the table."""
+    """A row of the table."""
 
     durable: str
     functions: str
@@ -54,7 +53,7 @@ class Result:
 
 
 def examine(durable: str, functions: str, wheel: Path, folder: Path) -> Result:
-    """Install one pair of versions and run everything on it."""
+    """Install one pair of versions; run the comparison and all scenarios."""
     installed = Installed(folder / "venv")
     installed.install(
         f"{wheel}",
@@ -111,7 +110,7 @@ def table(results: list[Result]) -> str:
 
 
 def main() -> int:
-    """Exit status 1 if a version fails, or if the table of proved versions is wrong."""
+    """Return 1 if a version fails, or if `PROVED_VERSIONS` is wrong."""
     parser = argparse.ArgumentParser(prog="python -m conformance", description=__doc__)
     parser.add_argument("--only", metavar="DURABLE", help="this version of azure-functions-durable")
     parser.add_argument("--write", action="store_true", help=f"write the table to {PAGE.name}")

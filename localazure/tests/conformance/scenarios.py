@@ -1,4 +1,4 @@
-"""The scenarios for every SDK version: each drives `app/` over HTTP and checks the result."""
+"""The scenarios for every SDK version: each calls `app/` over HTTP and checks the result."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ORCHESTRATIONS: Final[dict[str, tuple[str, Any, Any]]] = {
     "HTTP calls": ("calls", "/api/hello?name=orchestrator", "hello, orchestrator"),
     "continue as new": ("again", 3, "done"),
 }
-"""The orchestrator, its input and its output."""
+"""Scenario → orchestrator, input and expected output."""
 SCENARIOS: Final = ("HTTP trigger", *_ORCHESTRATIONS)
 
 
@@ -26,7 +26,7 @@ def run(scenario: str, host: Host) -> None:
     """Run a scenario.
 
     Raises:
-        AssertionError: its result is not the expected one.
+        AssertionError: the result differs from the expected result.
     """
     if scenario == "HTTP trigger":
         actual, expected = host.get("/api/hello?name=you"), "hello, you"

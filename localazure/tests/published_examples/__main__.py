@@ -1,10 +1,10 @@
 """Runs Azure's published azureml-examples, unmodified: `make examples SOURCES=…/azureml-examples`.
 
-A workspace with the clusters that the examples' set-up makes, and the assets that lie beside an
-example (`assets`). Each job file of `cli/jobs` is submitted by the SDK, as `az ml job create` does;
-each batch deployment is made and invoked (`batch_deployments`), each schedule triggered
-(`schedules`). The result is localazure/docs/published-examples.md (`WRITE=1`): the rows of what ran
-are replaced, the others stay.
+The workspace has the clusters of the examples' setup scripts, and the assets in files next to an
+example (`assets`). Each job file of `cli/jobs` is submitted with the SDK, as `az ml job create`
+does; each batch deployment is created and invoked (`batch_deployments`), and each schedule is
+triggered (`schedules`). `WRITE=1` writes the results to localazure/docs/published-examples.md: it
+replaces the rows of the examples that ran and keeps the others.
 
 In localazure/tests: `python -m published_examples SOURCES [--only FOLDER] [--write]`.
 """
@@ -48,7 +48,7 @@ FOLDERS: Final = (
     BATCH,
     SCHEDULES,
 )
-# As the examples' infra/bootstrapping makes them.
+# The clusters that the examples' infra/bootstrapping creates.
 CLUSTERS: Final = ("cpu-cluster", "cpu-cluster-lg", "gpu-cluster", *batch_deployments.CLUSTERS)
 JOB_SCHEMA: Final = re.compile(
     r"^\$schema:.*/(command|sweep|pipeline|parallel|spark|autoML)Job", re.MULTILINE
@@ -61,7 +61,7 @@ REASON_LIMIT_CHARACTERS: Final = 160
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """One row of the table."""
+    """A row of the table."""
 
     path: str
     state: str
@@ -69,7 +69,7 @@ class Result:
 
 
 def job_files(sources: Path, folders: Sequence[str]) -> list[Path]:
-    """Every file below `cli/jobs` that says that it is a job."""
+    """Every file under `cli/jobs` with the schema of a job."""
     root = sources / "cli" / "jobs"
     found = (path for folder in folders for path in sorted((root / folder).rglob("*.y*ml")))
     return [path for path in found if JOB_SCHEMA.search(path.read_text(errors="replace"))]
@@ -77,7 +77,7 @@ def job_files(sources: Path, folders: Sequence[str]) -> list[Path]:
 
 @contextmanager
 def workspace() -> Generator[tuple[Any, BlobServiceClient]]:
-    """A new workspace; an MLClient for it, and its storage."""
+    """Create a workspace; yield an MLClient for it, and its storage."""
     with tempfile.TemporaryDirectory() as folder:
         state = Path(folder)
         (state / "azure-ml.json").write_text(json.dumps({"provisioningSeconds": 0.2}))
@@ -87,7 +87,7 @@ def workspace() -> Generator[tuple[Any, BlobServiceClient]]:
         os.environ.update(app_settings(environment), AZUREML_RUN_POLLING_INTERVAL_MIN="1")
         blobs = BlobServiceClient.from_connection_string(environment.storage_connection_string())
         with PartProcess("storage", state), PartProcess("machinelearning", state), blobs:
-            # The package asks the cloud for its metadata when it is imported.
+            # The import requests the cloud's metadata.
             from azure.ai.ml import MLClient  # noqa: PLC0415
             from azure.ai.ml.entities import AmlCompute  # noqa: PLC0415
             from azure.identity import DefaultAzureCredential  # noqa: PLC0415
@@ -107,7 +107,7 @@ def workspace() -> Generator[tuple[Any, BlobServiceClient]]:
 def run_all(
     ml: Any, blobs: BlobServiceClient, sources: Path, files: Sequence[Path]
 ) -> Iterator[Result]:
-    """Submit each, a few at a time, and wait for its end."""
+    """Submit the files, a few at a time, and wait until each job ends."""
     waiting: dict[str, tuple[Path, float]] = {}
     left = [*files]
     while left or waiting:
@@ -133,7 +133,7 @@ def run_all(
 
 
 def submit(ml: Any, sources: Path, path: Path) -> str:
-    """The name of the job of a file; assets that it lacks are created first."""
+    """Submit a file, after creating missing assets; return the name of the job."""
     created: set[str | None] = {None}
     while True:
         try:
@@ -158,7 +158,7 @@ def _submit(ml: Any, path: Path) -> str:
 
 
 def last_line(ml: Any, blobs: BlobServiceClient, job: str) -> str:
-    """The last lines of a failed job or step; without a log, the reason of its failure."""
+    """The last line of a failed job's or step's log; without a log, the reason for the failure."""
     names = [job, *(str(child.name) for child in ml.jobs.list(parent_job_name=job))]
     container = blobs.get_container_client("azureml")
     for name in names:
@@ -178,7 +178,7 @@ def last_line(ml: Any, blobs: BlobServiceClient, job: str) -> str:
 
 
 def to_page(results: Sequence[Result], commit: str) -> str:
-    """The page of the documentation."""
+    """The documentation page with the results."""
     by_root = {
         root: [each for each in results if each.path.startswith(f"{root}/")]
         for root in (BATCH, SCHEDULES)
@@ -215,7 +215,7 @@ Schedules below `cli/schedules`, created, changed, disabled, enabled and trigger
 
 
 def from_page(page: str) -> list[Result]:
-    """The rows of a page."""
+    """The results in the rows of a page."""
     rows = re.findall(r"^\| (\S+\.ya?ml) \| (\w+) \| (.*?) *\|$", page, re.MULTILINE)
     return [Result(path=path, state=state, reason=reason) for path, state, reason in rows]
 
@@ -239,9 +239,9 @@ def _name(sources: Path, path: Path) -> str:
 
 
 def _short(text: str) -> str:
-    text = re.sub(r"\x1b\[\d*m", "", text)  # the SDK writes some errors in colours
-    text = re.sub(r"\S+/bin/python\S*(?=:)", "python", text)  # the page is about any machine
-    text = text.rstrip(" }")  # what is left of the JSON around it
+    text = re.sub(r"\x1b\[\d*m", "", text)  # the SDK colors some errors
+    text = re.sub(r"\S+/bin/python\S*(?=:)", "python", text)  # the path differs between machines
+    text = text.rstrip(" }")  # the end of the surrounding JSON
     return " ".join(text.replace("|", "/").split())[:REASON_LIMIT_CHARACTERS].rstrip()
 
 
@@ -254,7 +254,7 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.name}")
     given = parser.parse_args()
     sources: Path = given.sources.resolve()
-    warnings.simplefilter("ignore")  # of the SDK: experimental classes, marshmallow
+    warnings.simplefilter("ignore")  # the SDK's: experimental classes, marshmallow
     logging.disable(logging.WARNING)
     folders: Sequence[str] = given.only or FOLDERS
     files = job_files(sources, folders)

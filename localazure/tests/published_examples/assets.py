@@ -1,4 +1,4 @@
-"""Assets that examples name and that lie as files beside them: created as their READMEs say."""
+"""Creates assets that examples use from files next to them, as their READMEs describe."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ _SCHEMA: Final = re.compile(r"^\$schema:.*/(data|\w*[cC]omponent)\.schema\.json"
 
 
 def create_missing(ml: Any, error: Exception, example: Path, sources: Path) -> str | None:
-    """Create the asset that a submission lacked, from a file that has its name.
+    """Create the asset that was missing in a submission, from a file with its name.
 
     Args:
         ml: an MLClient.
-        error: of the submission.
+        error: the error of the submission.
         example: the file that was submitted.
-        sources: the clone.
+        sources: the clone of azureml-examples.
 
     Returns:
-        The name of the asset; None where there is no such file.
+        The name of the asset; None if no file has the name.
     """
     from azure.ai.ml import load_component, load_data  # noqa: PLC0415 - asks for a cloud
 

@@ -1,7 +1,7 @@
-"""The batch deployments of azureml-examples, each deployed and invoked as its `deploy-and-run.sh`.
+"""Deploys and invokes the batch deployments of azureml-examples, as `deploy-and-run.sh` does.
 
-The model is the folder `model` beside the deployment, or one step above. The input is the folder
-`data` there, or the public URL that the script names.
+The model is the folder `model` next to the deployment, or in its parent folder. The input is the
+folder `data` there, or the public URL in the script.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 FOLDER: Final = Path("cli", "endpoints", "batch")
-# As the scripts make them.
+# The clusters that the scripts create.
 CLUSTERS: Final = ("batch-cluster", "batch-cluster-lp")
 _MODEL: Final = re.compile(r"azureml:(?P<name>[^@:]+)@latest")
 _PUBLIC_INPUT: Final = re.compile(r"https://azuremlexampledata\S+")
@@ -20,14 +20,14 @@ _COMPONENT: Final = "pipelineComponentBatchDeployment"
 
 
 def deployment_files(sources: Path) -> list[Path]:
-    """Every file of a model deployment below `cli/endpoints/batch`."""
+    """Every file of a model deployment under `cli/endpoints/batch`."""
     found = sorted((sources / FOLDER).rglob("deployment*.y*ml"))
     return [each for each in found if _COMPONENT not in each.read_text()]
 
 
 def invoke(ml: Any, file: Path) -> str:
-    """Create endpoint, model and deployment, and start the scoring job: its name."""
-    # The package asks the cloud for its metadata when it is imported.
+    """Create endpoint, model and deployment, start the scoring job, and return its name."""
+    # The import requests the cloud's metadata.
     from azure.ai.ml import Input, load_batch_endpoint  # noqa: PLC0415
     from azure.ai.ml.entities import Model  # noqa: PLC0415
     from azure.ai.ml.entities._load_functions import load_model_batch_deployment  # noqa: PLC0415
@@ -52,10 +52,10 @@ def invoke(ml: Any, file: Path) -> str:
 
 
 def _find(file: Path, name: str) -> Path:
-    """A file or folder beside a deployment, or one step above.
+    """A file or folder next to a deployment, or in its parent folder.
 
     Raises:
-        FileNotFoundError: it is in neither.
+        FileNotFoundError: it is in neither folder.
     """
     for folder in (file.parent, file.parent.parent):
         if (folder / name).exists():

@@ -1,4 +1,4 @@
-"""The schedules of azureml-examples, each created, changed and triggered once as `schedule.sh`."""
+"""Creates, changes and triggers the schedules of azureml-examples, as `schedule.sh` does."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _SCHEDULE: Final = re.compile(r"^\$schema:.*/schedule\.schema\.json", re.MULTILI
 
 
 def schedule_files(sources: Path) -> list[Path]:
-    """Every file of a schedule below `cli/schedules`."""
+    """Every file of a schedule under `cli/schedules`."""
     found = sorted((sources / FOLDER).rglob("*.y*ml"))
     return [each for each in found if _SCHEDULE.search(each.read_text())]
 
 
 def trigger(ml: Any, file: Path) -> str:
-    """The name of the job that a schedule starts when it is triggered; the schedule is deleted."""
-    # The CLI calls this; the package asks the cloud for its metadata when it is imported.
+    """Create, trigger and delete a schedule; return the name of the job that it started."""
+    # The CLI calls `load_schedule`, too; the import requests the cloud's metadata.
     from azure.ai.ml.entities._load_functions import load_schedule  # noqa: PLC0415
 
     schedule = ml.schedules.begin_create_or_update(load_schedule(file)).result()

@@ -1,7 +1,7 @@
-"""The features of Durable Functions that the matrix tests with every SDK version, and HTTP."""
+"""Functions for the scenarios that every SDK version must pass."""
 
 # pyright: basic
-# Written as an app's author would, not for the strict checker.
+# This app is written like a user's app, without strict types.
 # ruff: noqa: ANN001, ANN201 - the same
 
 import datetime as dt
@@ -103,7 +103,7 @@ def timers(context):
 def events(context):
     context.set_custom_status("waiting")
     approval = yield context.wait_for_external_event("approval")
-    # Older SDKs give what a client of the SDK raised as JSON text, on Azure too.
+    # With older SDKs, an event that a client raised arrives as JSON text, on Azure, too.
     return json.loads(approval) if isinstance(approval, str) else approval
 
 

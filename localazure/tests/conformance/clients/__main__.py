@@ -1,9 +1,9 @@
-"""Runs clients of other makers against the local services: `make conformance-clients`.
+"""Runs independent clients against the local services: `make conformance-clients`.
 
-Node's SDKs come from npm and qpid-proton, which needs a C compiler, from PyPI, into the user's
-cache; nothing of them is a part of this repository. Microsoft's own tests of azure-servicebus are
-in its source distribution on PyPI (`pip download --no-binary :all: --no-deps azure-servicebus`):
-SERVICEBUS_TESTS names the folder `tests` of it.
+SDKs for Node (from npm) and qpid-proton (from PyPI, needs a C compiler) are installed in the user's
+cache; this repository contains none of them. Microsoft's tests of azure-servicebus are in its
+source distribution on PyPI (`pip download --no-binary :all: --no-deps azure-servicebus`);
+SERVICEBUS_TESTS names the folder `tests` in it.
 
 In localazure/tests: `python -m conformance.clients [--servicebus-tests FOLDER] [NAME ...]`.
 """
@@ -34,8 +34,8 @@ MICROSOFT: Final = (
     *("async_tests/test_queues_async.py", "async_tests/test_topic_async.py"),
     *("async_tests/test_subscriptions_async.py", "async_tests/test_sb_client_async.py"),
 )
-# Microsoft's own tests sleep for up to five minutes. One sends ten times, and before each waits for
-# the SDK's thread that reads, which gives up its lock after 60 s or with the next heartbeat.
+# Microsoft's tests sleep for up to five minutes. One test sends ten times and each time waits for
+# the SDK's reader thread, which releases its lock after 60 s or at the next heartbeat.
 TEST_SECONDS: Final = 900
 
 _QUEUES: Final = (
@@ -86,7 +86,7 @@ def _services() -> Generator[Environment]:
 
 
 def node(environment: Environment) -> int:
-    """Node's @azure/service-bus, @azure/eventgrid and @azure/storage-blob."""
+    """Run @azure/service-bus, @azure/eventgrid and @azure/storage-blob in Node."""
     folder = cache_folder(os.environ) / "conformance-node"
     shutil.copytree(FOLDER / "node", folder, dirs_exist_ok=True)
     _run(["npm", "install", "--silent", "--no-audit", "--no-fund"], folder)
@@ -97,7 +97,7 @@ def node(environment: Environment) -> int:
         "STORAGE": environment.storage_connection_string(),
     }
     scripts = sorted(path.name for path in (FOLDER / "node").glob("*.test.mjs"))
-    # One after the other: they share the queue `events`.
+    # The scripts share the queue `events`, so they run one after the other.
     command = [
         find_node(),
         "--test",
@@ -110,7 +110,7 @@ def node(environment: Environment) -> int:
 
 
 def proton(environment: Environment) -> int:
-    """qpid-proton, a client that knows AMQP and nothing of Azure."""
+    """Run qpid-proton, an AMQP client without knowledge of Azure."""
     folder = cache_folder(os.environ) / "conformance-proton"
     python = folder / "bin" / "python"
     if not python.exists():
@@ -125,7 +125,7 @@ def proton(environment: Environment) -> int:
 
 
 def microsoft(tests: Path) -> int:
-    """Microsoft's own tests of azure-servicebus."""
+    """Run Microsoft's tests of azure-servicebus."""
     path = os.pathsep.join([str(FOLDER.parents[1]), str(tests), str(tests / "async_tests")])
     return _run(
         [
@@ -152,7 +152,7 @@ CLIENTS: Final = {"node": node, "proton": proton}
 
 
 def main() -> int:
-    """Exit status 1 if a client does not agree."""
+    """Return 1 if a client fails."""
     parser = argparse.ArgumentParser(prog="python -m conformance.clients", description=__doc__)
     parser.add_argument("--servicebus-tests", type=Path, metavar="FOLDER")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(CLIENTS)}")

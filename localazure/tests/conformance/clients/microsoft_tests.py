@@ -1,9 +1,9 @@
-"""A pytest plugin: Microsoft's own tests of azure-servicebus against the local broker.
+"""A pytest plugin that runs Microsoft's tests of azure-servicebus against the local broker.
 
-Their decorators make namespaces, queues and topics on Azure by packages that are not published.
-Here the same decorators name entities of a configuration that the broker reads at its start, which
-is after the collection. Each test has its own, so that none meets what another has left. Clients
-that are given a host name use plain AMQP, as with a connection string of an emulator.
+The tests' decorators create namespaces, queues and topics on Azure with unpublished packages. Here
+the same decorators add entities to a configuration that the broker reads at its start, after the
+collection of tests. Each test has its own entities. Clients that are created with a host name use
+plain AMQP, as with an emulator's connection string.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _environment = Environment.draw(
 _queues: dict[str, dict[str, Any]] = {}
 _topics: set[str] = set()
 _subscriptions: dict[str, str] = {}
-"""Name → lock duration. Every topic has all of them: a decorator does not know its topic."""
+"""Name → lock duration. Every topic gets all subscriptions: decorators do not name a topic."""
 _rules: dict[str, list[str]] = {}
-"""Name of an authorization rule → its claims."""
+"""Name of an authorization rule → claims."""
 _numbers = itertools.count()
 
 Test = Callable[..., Any]
 Given = dict[str, Any]
-"""Keyword arguments that a decorator adds to those of a test."""
+"""Keyword arguments of a test, including those of its decorators."""
 
 
 def _decorator(give: Callable[[Given], Given]) -> Callable[[Test], Test]:
@@ -133,7 +133,7 @@ def _nothing(**_: Any) -> Callable[[Test], Test]:
 
 
 class _Credential:
-    """A token in form: the broker checks no signature where there is no table of roles."""
+    """A token without a valid signature: without a role table, the broker does not check it."""
 
     def get_token(self, *_scopes: str, **_: Any) -> AccessToken:
         expiry = int(time.time()) + 3600
@@ -149,13 +149,13 @@ class _AsyncCredential(_Credential):
         return super().get_token(*scopes, **options)
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing."""
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Nothing is open."""
+        """Do nothing."""
 
 
 def _credential(*, is_async: bool = False, **_: Any) -> _Credential:
@@ -165,7 +165,7 @@ def _credential(*, is_async: bool = False, **_: Any) -> _Credential:
 class _RecordedTestCase:
     @staticmethod
     def await_prepared_test(test: Test) -> Test:
-        """The decorators here await a test of their own accord."""
+        """Return the test unchanged: the decorators of this plugin await it."""
         return test
 
 
@@ -189,7 +189,7 @@ def _module(name: str, **content: Any) -> None:
 
 
 def _no_recording(*_: object, **__: object) -> None:
-    """Theirs records HTTP."""
+    """Do nothing in place of recording HTTP."""
 
 
 def _install() -> None:
@@ -240,11 +240,11 @@ _install()
 
 @pytest.fixture(scope="session")
 def test_proxy() -> None:
-    """Theirs records HTTP."""
+    """Replaces the fixture that records HTTP."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave out what the broker does not cover, each with its reason."""
+    """Skip the tests that the broker does not support, with a reason."""
     for item in items:
         reason = reason_of(item.nodeid)
         if reason is not None:
@@ -253,7 +253,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def broker() -> Generator[None]:
-    """The broker with every entity that a test has asked for."""
+    """The broker, with the entities of all tests."""
     queues = [
         {"Name": name, "Properties": {**properties, "RequiresSession": False}}
         for name, properties in _queues.items()

@@ -1,4 +1,4 @@
-"""Which of Microsoft's tests of azure-servicebus the local broker does not cover, and why."""
+"""Microsoft's tests of azure-servicebus that the local broker does not support, with reasons."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _REASONS: Final[dict[str, str]] = {
     "queue_operation_negative": "the test fails in itself: it replaces a method of the SDK's "
     "own, which has an argument more in this version",
 }
-"""A part of a test's name → what the broker does not have."""
+"""Part of a test's name → the missing feature of the broker."""
 
 
 def reason_of(test: str) -> str | None:
-    """Why a test is left out; None where it has to pass."""
+    """Why a test is skipped; None if it must pass."""
     return next((reason for part, reason in _REASONS.items() if part in test), None)

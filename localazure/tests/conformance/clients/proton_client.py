@@ -1,4 +1,4 @@
-"""The broker as qpid-proton, a plain AMQP 1.0 client, sees it; run by an interpreter that has it.
+"""Tests the broker with qpid-proton, a plain AMQP 1.0 client; needs qpid-proton installed.
 
 python proton_client.py HOST:PORT KEY_NAME KEY
 """
@@ -98,7 +98,7 @@ def a_short_idle_timeout_is_kept(_: Any) -> None:
     receiver = connection.create_receiver("proton", credit=1)
     began = time.monotonic()
     try:
-        receiver.receive(6.0)  # three times as long as the peer may be silent
+        receiver.receive(6.0)  # three times the idle timeout
     except Timeout:
         assert time.monotonic() - began > 5
     connection.close()
@@ -128,7 +128,7 @@ CHECKS: tuple[Callable[[Any], None], ...] = (
 
 
 def main() -> int:
-    """Run them; the exit status is the number of those that failed."""
+    """Run all checks; the exit status is the number of failed checks."""
     failed = 0
     for check in CHECKS:
         connection = _connect()

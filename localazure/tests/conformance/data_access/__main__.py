@@ -1,7 +1,7 @@
-"""Runs a job that uses azureml-fsspec and mltable over `azureml://` URIs: `make conformance-data`.
+"""Runs a job that uses azureml-fsspec and mltable with `azureml://` URIs: `make conformance-data`.
 
-The packages and what they need take about 400 MB, so they are no requirement of the tests: they
-come from PyPI into an environment of their own. The job is `job.py`.
+The packages and their dependencies take about 400 MB, so the tests do not require them: they are
+installed from PyPI into a separate environment. The job is `job.py`.
 
 In localazure/tests: `python -m conformance.data_access`.
 """
@@ -18,7 +18,7 @@ from harness.wheel import Installed
 from published_examples.__main__ import ENDED, workspace
 
 PACKAGES: Final = ("azureml-fsspec==1.4.0", "mltable==1.7.0", "azure-ai-ml", "pandas")
-# Those of which they need versions of their own.
+# Dependencies whose pinned versions in this repository do not suit these packages.
 WITHOUT_PINS: Final = ("azure-identity", "cloudpickle", "fsspec", "pyarrow", "python-dateutil")
 JOB: Final = Path(__file__).with_name("job.py")
 FILES: Final = {
@@ -30,7 +30,7 @@ FILES: Final = {
 
 
 def main() -> int:
-    """Exit status 1 if the job fails."""
+    """Return 1 if the job fails."""
     with tempfile.TemporaryDirectory() as scratch, workspace() as (ml, blobs):
         installed = Installed(Path(scratch) / "venv")
         installed.install(*PACKAGES, without_pins=WITHOUT_PINS)

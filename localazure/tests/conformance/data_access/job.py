@@ -1,4 +1,4 @@
-"""Reads and writes by `azureml://` URIs in a job; `__main__` has written the folder `table`."""
+"""A job that reads and writes `azureml://` URIs; `__main__` has written the folder `table`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def rows(table: Any) -> list[list[int]]:
 
 
 def read_files() -> None:
-    """List, match, read and look for files of a datastore."""
+    """List, match and read files of a datastore, and check whether they exist."""
     files = AzureMachineLearningFileSystem(STORE)
     assert files.ls("table") == ["table/MLTable", "table/a.csv", "table/below/"]
     assert files.glob("table/**/*.csv") == ["table/a.csv", "table/below/b c%20d.csv"]
@@ -38,7 +38,7 @@ def read_files() -> None:
 
 
 def write_files() -> None:
-    """Upload a file and read it again; replace it."""
+    """Upload a file, replace it, and read it each time."""
     files = AzureMachineLearningFileSystem(STORE)
     with tempfile.TemporaryDirectory() as folder:
         written = Path(folder) / "written.txt"
@@ -51,7 +51,7 @@ def write_files() -> None:
 
 
 def read_tables() -> None:
-    """Read delimited files, a folder with an MLTable file, and a data asset that is one."""
+    """Read delimited files, a folder with an MLTable file, and a data asset of type MLTable."""
     assert rows(mltable.from_delimited_files([{"folder": f"{STORE}table/below"}])) == [[3, 4]]
     assert rows(mltable.load(f"{STORE}table")) == [[1, 2]]
     assert rows(mltable.load(ASSET)) == [[1, 2]]

@@ -1,4 +1,4 @@
-"""The wheel in an empty environment: `start` and `up` in a folder as `func init` makes it."""
+"""The wheel in an empty environment: `start` and `up` in a folder that `func init` created."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from harness.wheel import (
     started,
 )
 
-# As `func init --worker-runtime python` and `func new` write them.
+# The files that `func init --worker-runtime python` and `func new` write.
 FILES = {
     "host.json": """{
   "version": "2.0",
@@ -110,7 +110,7 @@ def test_start_runs_an_app(installed: Installed, app: Path, tmp_path: Path) -> N
 
 @pytest.fixture
 def up(installed: Installed, app: Path, tmp_path: Path) -> Generator[Path]:
-    """`localazure up` in the app's folder; its log."""
+    """Run `localazure up` in the app's folder; yield its log."""
     log = tmp_path / "up.log"
     command = [installed.localazure, "up", "--port-base", "0"]
     with ChildProcess(command, log, folder=app, variables={"PYTHONPATH": ""}) as process:

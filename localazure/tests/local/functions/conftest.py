@@ -38,7 +38,7 @@ async def run_in(
 ) -> AsyncGenerator[tuple[Host, aiohttp.ClientSession]]:
     async with (
         run_app(
-            APPS / app,  # which is the app itself if its path is absolute
+            APPS / app,  # an absolute path replaces APPS
             port=port or free_ports(1)[0],
             state=folder / "state",
             keys=KEYS,
@@ -54,7 +54,7 @@ async def run_in(
 
 @pytest.fixture
 def running_app(tmp_path: Path) -> RunningApp:
-    """Runs an app, named or by its path, in this process, with a client of it."""
+    """Runs an app in this process, by its name or path; yields the host and a client."""
     return functools.partial(run_in, tmp_path)
 
 
@@ -71,7 +71,7 @@ def free_port() -> int:
 
 
 class Seen:
-    """The notes of the app's functions."""
+    """The notes that the app's functions wrote."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -93,7 +93,7 @@ def seen(tmp_path: Path) -> Seen:
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Shared:
-    """A host that the tests of a module share, since a start for each would take too long."""
+    """A host that the tests of a module share, because a start for each test takes too long."""
     folder = tmp_path_factory.mktemp("shared")
     return Shared(
         make_environment(folder), Seen(folder / "seen.jsonl"), functools.partial(run_in, folder)
@@ -101,7 +101,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Shared:
 
 
 def make_environment(folder: Path) -> Environment:
-    """A whole environment on free ports; its app is yet to be set."""
+    """An environment on free ports, with a folder in place of its app."""
     drawn = Environment.draw(folder / "localazure", app=folder, config=folder)
     return replace(drawn, app_settings={"SEEN": str(folder / "seen.jsonl")})
 

@@ -18,7 +18,7 @@ from harness.waiting import eventually
 async def client(
     running_app: Any, caplog: pytest.LogCaptureFixture
 ) -> AsyncGenerator[aiohttp.ClientSession]:
-    """The app, running; a client of it."""
+    """A client of the running app."""
     caplog.set_level(logging.INFO)
     async with running_app("durable") as (_, client):
         yield client
@@ -39,7 +39,7 @@ async def outcome(client: aiohttp.ClientSession, path: str) -> dict[str, Any]:
 
 
 def told_by_the_host(caplog: pytest.LogCaptureFixture, beginning: str) -> list[str]:
-    """What the host has logged that begins so."""
+    """The log lines of the host that start with `beginning`."""
     lines = [one.getMessage() for one in caplog.records if one.name == "localazure.functions"]
     return [line for line in lines if line.startswith(beginning)]
 
@@ -61,14 +61,14 @@ async def test_the_extension_has_a_system_key(client: aiohttp.ClientSession) -> 
 async def test_orchestrators_queue_behind_blocking_activities(running_app: Any) -> None:
     async with running_app("durable", PYTHON_THREADPOOL_THREAD_COUNT="2") as (host, client):
         crowded = asyncio.create_task(outcome(client, "/api/start/crowded"))
-        # Three activities want two threads: nothing else runs until one of them is released.
+        # Three activities need two threads: nothing else runs until one activity is released.
         while host.invoker.waiting_for_threads < 1:
             await asyncio.sleep(0.01)
         echo = asyncio.create_task(outcome(client, "/api/start/echo?input=anyone"))
         while host.invoker.waiting_for_threads < 2:
             await asyncio.sleep(0.01)
         assert not echo.done()
-        async with client.get("/api/release") as response:  # async: it needs no thread
+        async with client.get("/api/release") as response:  # async, so it needs no thread
             assert response.status == 200
         assert (await echo)["output"] == "anyone"
         assert (await crowded)["output"] == "through"
@@ -82,7 +82,7 @@ async def test_the_end_does_not_wait_for_activities_that_block(running_app: Any)
         async with client.post("/api/start/crowded") as response:
             assert response.status == 202
         await eventually(lambda: len(threads()) == 3)
-    assert [one.daemon for one in threads()] == [True] * 3  # nor does the end of the process
+    assert [one.daemon for one in threads()] == [True] * 3  # daemons do not delay the exit
 
 
 async def test_activities_run_twice_where_the_setting_says_so(
@@ -93,7 +93,7 @@ async def test_activities_run_twice_where_the_setting_says_so(
         await outcome(client, "/api/start/greetings?input=you")
         failing = await outcome(client, "/api/start/failing")
     assert len(told_by_the_host(caplog, "Executed 'greet' (Succeeded")) == 2
-    # A failure was recorded: what happened before it cannot be told from a second run.
+    # A failure is recorded without a second run.
     assert len(told_by_the_host(caplog, "Executed 'fail' (Failed")) == 1
     assert "ValueError: no x" in str(failing["output"])
 

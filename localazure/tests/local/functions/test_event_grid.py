@@ -45,7 +45,7 @@ async def post(
 
 @pytest_asyncio.fixture
 async def client(running_app: Any) -> AsyncGenerator[aiohttp.ClientSession]:
-    """The app, running; a client of it."""
+    """A client of the running app."""
     async with running_app("events") as (_, client):
         yield client
 
@@ -87,7 +87,7 @@ async def test_handshakes(client: aiohttp.ClientSession, seen: Any) -> None:
     answer = await post(client, "on_event", [validation], headers)
     assert answer == (200, '{"validationResponse": "512d38b6"}')
     assert (await post(client, "on_event", [event(1)], headers))[0] == 400
-    # That of CloudEvents:
+    # The handshake of CloudEvents:
     parameters = {"functionName": "on_event", "code": "system-key"}
     headers = {"WebHook-Request-Origin": "eventgrid.azure.net"}
     async with client.options(URL, params=parameters, headers=headers) as response:
@@ -121,7 +121,7 @@ async def test_by_hand(client: aiohttp.ClientSession, seen: Any) -> None:
 async def test_an_output_binding_publishes_and_the_subscription_comes_back(
     running_app: Any, seen: Any, environment: Environment
 ) -> None:
-    """Through the real topic, its handshake with the webhook and its delivery."""
+    """The event goes through the local topic, including handshake and delivery."""
     settings = {
         "TopicEndpoint": environment.topic_endpoint("landfall"),
         "TopicKey": environment.keys.event_grid,

@@ -1,4 +1,4 @@
-"""Apps with the worker's extensions: FastAPI's requests and responses, blobs as clients."""
+"""Apps with the worker's extensions: FastAPI requests and responses, and blob clients."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from azure.storage.blob.aio import BlobServiceClient
 from harness.waiting import eventually
 from localazure.storage.service import serve as serve_storage
 
-# An app brings its extensions itself; requirements-dev.txt has those of this one.
+# Apps install their extensions; the extensions of this app are in requirements-dev.txt.
 pytest.importorskip("azurefunctions.extensions.http.fastapi")
 pytest.importorskip("azurefunctions.extensions.bindings.blob")
 
-# The blob trigger of the app is for the second half.
+# The first tests of this module need no blob functions.
 NO_STORAGE = {
     "AzureWebJobs.measure.Disabled": "1",
     "AzureWebJobs.copy.Disabled": "1",
@@ -28,7 +28,7 @@ NO_STORAGE = {
 
 @pytest_asyncio.fixture
 async def client(running_app: Any) -> AsyncGenerator[aiohttp.ClientSession]:
-    """The app, running without storage; a client of it."""
+    """A client of the app, which runs without storage."""
     async with running_app("streaming", **NO_STORAGE) as (_, client):
         yield client
 
@@ -53,7 +53,7 @@ async def test_a_response_is_streamed_out(client: aiohttp.ClientSession) -> None
     async with asyncio.timeout(30), client.get("/api/feed") as response:
         assert response.headers["Content-Type"] == "text/event-stream; charset=utf-8"
         assert await response.content.readline() == b"first\n"
-        # It is here although the function has not come to its end.
+        # The line arrives before the function ends.
         async with client.post("/api/go-on") as other:
             assert await other.json() == "on"
         assert await response.content.read() == b"second\n"

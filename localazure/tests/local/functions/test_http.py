@@ -28,7 +28,7 @@ Running = tuple[Host, aiohttp.ClientSession]
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def running(shared: Any) -> AsyncGenerator[Running]:
-    """The app, running, and a client of it."""
+    """The host of the running app, and a client."""
     async with shared.running_app("http", cors=CORS, **SETTINGS) as running:
         yield running
 
@@ -141,7 +141,7 @@ async def test_the_admin_api(running: Running) -> None:
 
 async def test_requests_run_side_by_side(running_app: Any) -> None:
     async with running_app("http", PYTHON_THREADPOOL_THREAD_COUNT="3") as (_, client):
-        # Each waits until all three are there.
+        # Each function waits until all three are running.
         calls = (get(client, "/api/rendezvous") for _ in range(3))
         assert await asyncio.gather(*calls) == [(200, "met")] * 3
 
@@ -156,7 +156,7 @@ async def test_too_many_requests_are_refused(running_app: Any) -> None:
             await asyncio.sleep(0.01)
         answers = await asyncio.gather(*calls)
         assert sorted(status for status, _ in answers) == [200, 200, 429]
-        # The host's administrators are not kept out.
+        # The limit does not apply to the admin API.
         async with client.get("/admin/host/status", headers=MASTER) as response:
             assert response.status == 200
 
@@ -204,7 +204,7 @@ async def test_an_answer_that_takes_too_long(
 ) -> None:
     monkeypatch.setattr(http_trigger, "ANSWER_SECONDS", 0.05)
     async with running_app("http") as (host, client):
-        # It waits for two more, but not for ever.
+        # The function waits for two more requests, up to a timeout.
         assert (await get(client, "/api/rendezvous"))[0] == 504
         assert host.invoker.running == ["rendezvous"]
     assert "'rendezvous' has not answered within 0.05 s" in caplog.text

@@ -1,4 +1,4 @@
-"""The host as a process, alone."""
+"""The host as a separate process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Start = Callable[..., ChildProcess]
 
 @pytest.fixture
 def start(tmp_path: Path, free_port: int) -> Start:
-    """`localazure start` on an app, with these options."""
+    """Runs `localazure start` with an app and options."""
     names = itertools.count()
 
     def make(app: Path, *options: str | Path) -> ChildProcess:
@@ -50,7 +50,7 @@ def write_app(folder: Path, body: str, **host_json: str) -> Path:
 
 
 async def answer_of(url: str, *, other_than: str | None = None) -> str:
-    """The first answer of a host that may be yet to start."""
+    """The first successful response of a host that may still be starting."""
 
     async def answer() -> str | None:
         with contextlib.suppress(aiohttp.ClientError):
@@ -81,13 +81,13 @@ async def test_sigterm_ends_a_host_although_threads_of_the_app_run_on(
 async def test_a_host_alone_has_its_state_to_itself(tmp_path: Path, start: Start, api: str) -> None:
     state = tmp_path / "state"
     with start(APPS / "http", "--state", state) as first:
-        await answer_of(f"{api}/owners")  # like func, it requires no key
+        await answer_of(f"{api}/owners")  # no key required, as with func
         with start(APPS / "http", "--state", state) as second:
             assert second.wait() == 1
-        # The error is about the state, which is locked before the port is taken.
+        # The error names the state, because the host locks it before it opens the port.
         assert f"in use by process {first.pid}: stop that one" in second.output
         assert "Traceback" not in second.output
-        await answer_of(f"{api}/hello")  # the first one still runs
+        await answer_of(f"{api}/hello")  # the first host still runs
         first.end(signal.SIGKILL)
     with start(APPS / "http", "--state", state) as third:
         await answer_of(f"{api}/hello")

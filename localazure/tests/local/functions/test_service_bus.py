@@ -39,7 +39,7 @@ def settings(environment: Environment) -> dict[str, str]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def client(shared: Any) -> AsyncGenerator[aiohttp.ClientSession]:
-    """The app and the broker, running; a client of the app."""
+    """A client of the app, which runs with the broker."""
     names = settings(shared.environment)
     async with (
         serve_service_bus(shared.environment),
@@ -65,7 +65,7 @@ async def send(environment: Environment, entity: str, *messages: ServiceBusMessa
 
 
 async def until_empty(environment: Environment, queue: str) -> None:
-    """Wait until what was received is completed, too."""
+    """Wait until all received messages are completed."""
     async with (
         asyncio.timeout(30),
         sender(environment) as client,

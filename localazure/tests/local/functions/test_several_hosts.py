@@ -1,6 +1,6 @@
 """`localazure start --hosts 2`: one port, timers on one host, messages on both.
 
-A dead host is replaced; its timers and its messages go on elsewhere.
+A dead host is replaced; another host takes over its timers and its messages.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from localazure.servicebus.server import serve as serve_service_bus
 DEADLINE_SECONDS = 60.0
 
 LOCK_SECONDS = 5
-# So many that it takes both hosts.
+# More messages than one host processes concurrently (maxConcurrentCalls).
 MESSAGES = 8
 HOST_JSON = '{"version": "2.0", "extensions": {"serviceBus": {"maxConcurrentCalls": 6}}}'
 
@@ -62,10 +62,10 @@ async def work(message: func.ServiceBusMessage) -> None:
 
 
 async def hosts_that_answer(url: str, count: int) -> set[str]:
-    """So many hosts, met by as many connections as it takes."""
+    """Open new connections until `count` different hosts have responded."""
     found: set[str] = set()
     while len(found) < count:
-        async with aiohttp.ClientSession() as client:  # a connection of its own
+        async with aiohttp.ClientSession() as client:  # a new connection
             with contextlib.suppress(aiohttp.ClientConnectionError):
                 async with client.get(url) as response:
                     found.add(await response.text())
@@ -74,7 +74,7 @@ async def hosts_that_answer(url: str, count: int) -> set[str]:
 
 
 class Delivery(NamedTuple):
-    """A message that a host was given, and for which time."""
+    """A delivery of a message to a host, with the number of the attempt."""
 
     message: str
     attempt: int
@@ -82,7 +82,7 @@ class Delivery(NamedTuple):
 
 
 def deliveries_in(file: Path) -> list[Delivery]:
-    """Those that the function has written, by message."""
+    """The deliveries that the function has written, sorted by message."""
     lines = [line.rsplit(" ", 2) for line in file.read_text().splitlines()] if file.exists() else []
     return sorted(Delivery(message, int(attempt), host) for host, message, attempt in lines)
 
@@ -123,15 +123,15 @@ async def test_a_dead_host_is_replaced_and_its_work_goes_on(
             given = deliveries_in(deliveries)
             assert [(each.message, each.attempt) for each in given] == [(n, 1) for n in names]
             lost = [each.message for each in given if each.host == owner]
-            assert 0 < len(lost) < MESSAGES  # each host has some
+            assert 0 < len(lost) < MESSAGES  # each host has some messages
 
             os.kill(int(owner.split()[1]), signal.SIGKILL)
             await eventually(lambda: ticks.read_text().splitlines()[-1] != owner)
             (other,) = first - {owner}
             (new,) = await hosts_that_answer(url, 2) - {other}
             assert new != owner
-            assert len(set(ticks.read_text().splitlines())) == 2  # the dead one's, one other's
-            # Their locks end together, and those of the other host are renewed beyond that.
+            assert len(set(ticks.read_text().splitlines())) == 2  # the dead host, and another
+            # The dead host's locks expire; the other host renews its locks.
             await eventually(lambda: len(deliveries_in(deliveries)) == MESSAGES + len(lost))
             again = [each for each in deliveries_in(deliveries) if each.attempt == 2]
             assert [each.message for each in again] == lost

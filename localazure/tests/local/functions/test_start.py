@@ -1,4 +1,4 @@
-"""Starts of apps: what is refused, what the log tells, and what is left behind."""
+"""Starts of apps: refusals, log lines, and the state of the process afterwards."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ MASTER = {"x-functions-key": "master-key"}
 RunText = Callable[..., AbstractAsyncContextManager[Any]]
 HEADER = "import azure.functions as func\napp = func.FunctionApp()\n"
 JOB_HOST = "AzureFunctionsJobHost__"
-"""Begins the names of settings that override host.json."""
+"""The prefix of settings that override host.json."""
 
 
 @pytest.fixture
 def run_text(tmp_path: Path, running_app: Any) -> RunText:
-    """Runs an app that is given by its script; see `running_app`."""
+    """Runs an app, given the body of its script; see `running_app`."""
 
     def run(body: str, **settings: Any) -> AbstractAsyncContextManager[Any]:
         folder = tmp_path / "app"
@@ -129,7 +129,7 @@ POLLING = """
 def polls(blob: func.InputStream) -> None: ...
 """
 STORAGE = {"AzureWebJobsStorage": "UseDevelopmentStorage=true"}
-# logging.config.dictConfig does it to every logger that it is not given.
+# logging.config.dictConfig disables every existing logger that it does not configure.
 SILENCING = "import logging\nlogging.getLogger('localazure.functions').disabled = True\n"
 RETRIED = """
 @app.route()
@@ -207,7 +207,7 @@ async def test_a_port_that_is_taken(run_text: RunText, running_app: Any) -> None
 async def test_the_process_is_as_before_afterwards(
     running_app: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("GREETING", "Good day")  # wins over local.settings.json
+    monkeypatch.setenv("GREETING", "Good day")  # overrides local.settings.json
     before = dict(os.environ), list(sys.path), Path.cwd(), set(sys.modules)
     async with running_app("http", ONLY_MEANWHILE="1") as (_, client):
         assert os.environ["ONLY_MEANWHILE"] == "1"
@@ -251,7 +251,6 @@ async def test_web_frameworks(run_text: RunText, web_app: str) -> None:
         assert await response.text() == "/some/where"
 
 
-# The SDK asks for types that this programming model has no place for.
 async def test_the_programming_model_v1(tmp_path: Path, running_app: Any) -> None:
     app = tmp_path / "app"
     app.mkdir()
@@ -402,5 +401,5 @@ async def test_a_durable_sdk_that_is_not_supported_is_named(
 async def test_a_durable_sdk_that_keeps_no_http_session_is_stopped(
     monkeypatch: pytest.MonkeyPatch, running_app: Any
 ) -> None:
-    monkeypatch.delattr(http_utils, "_close_session")  # as before version 1.5
+    monkeypatch.delattr(http_utils, "_close_session")  # versions before 1.5 lack it
     await start(running_app("durable"))

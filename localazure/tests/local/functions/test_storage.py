@@ -35,7 +35,7 @@ def settings(environment: Environment) -> dict[str, str]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def storage(shared: Any) -> AsyncGenerator[StorageClients]:
-    """Azurite, running, and clients of it."""
+    """Clients of the running Azurite."""
     shared.environment.storage_config.write_text('{"containers": ["landing"]}')
     clients = StorageClients(settings(shared.environment))
     async with serve_storage(shared.environment):
@@ -45,7 +45,7 @@ async def storage(shared: Any) -> AsyncGenerator[StorageClients]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def client(shared: Any, storage: StorageClients) -> AsyncGenerator[aiohttp.ClientSession]:  # noqa: ARG001 - first
-    """The app, running; a client of it."""
+    """A client of the running app."""
     names = settings(shared.environment)
     async with shared.running_app("storage", **names) as (_, client):
         yield client
@@ -159,7 +159,7 @@ async def test_a_blob_triggers_its_function(
     name = "a/b/ü c.txt"
     blob = blobs.get_blob_client("landing", name)
     await blob.upload_blob(b"hello", metadata={"who": "me"})
-    # The deletion, the other path and the blob that is gone trigger nothing.
+    # The deletion, the other path and the deleted blob do not trigger the function.
     events = (
         blob_event(name, "Microsoft.Storage.BlobDeleted"),
         blob_event("a/other.csv"),
@@ -224,7 +224,7 @@ async def test_each_version_of_a_blob_is_found_once(
         )
 
     first = scan()
-    await first.scan()  # the container is not there yet
+    await first.scan()  # the container does not exist yet
     container = await blobs.create_container("versions")
     await container.upload_blob("a/b.txt", b"1")
     await container.upload_blob("c.csv", b"1")

@@ -21,7 +21,7 @@ async def test_a_schedule_and_a_start_and_a_hand_fire_timers(running_app: Any, s
             assert response.status == 202
         await eventually(lambda: len(seen.of("yearly")) == 1)
     assert not any(note["past_due"] for note in seen.of("every_second"))
-    assert [note["retry"] for note in seen.of("on_startup")] == [0, 1, 2]  # by its retry policy
+    assert [note["retry"] for note in seen.of("on_startup")] == [0, 1, 2]  # by the retry policy
 
 
 async def test_a_missed_occurrence_is_made_up_for_once(
@@ -30,7 +30,7 @@ async def test_a_missed_occurrence_is_made_up_for_once(
     async with running_app("timers", **HOURLY):
         pass
     assert seen.of("yearly") == []
-    # As if the host had been away since the last day of 2019.
+    # Simulate a host that was down since the end of 2019.
     connection = sqlite3.connect(tmp_path / "state" / "timers.db")
     with connection:
         connection.execute(

@@ -29,7 +29,7 @@ LEVELS = {
     [
         ("hello", "app", logging.DEBUG),
         ("hello", "localazure.functions", logging.INFO),
-        ("hello2", "app", logging.ERROR),  # by the shorter prefix
+        ("hello2", "app", logging.ERROR),  # matches the shorter prefix
         (None, "localazure.functions.timer", logging.DEBUG),
         (None, "localazure.functions.http", logging.WARNING),
         (None, "anything", logging.WARNING),

@@ -7,7 +7,7 @@ from localazure.functions.several_processes import run_hosts
 
 
 async def test_an_error_of_a_host_ends_all_with_its_status(tmp_path: Path) -> None:
-    """One of two ends with an error; the other would run for long."""
+    """One host ends with an error; the other one would run for a minute."""
     mark = tmp_path / "mark"
     script = (
         f"import os, sys, time\n"

@@ -1,4 +1,4 @@
-"""The tables of bindings agree with each other and with the SDK."""
+"""The tables of binding kinds are consistent with each other and with the SDK."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CALLED_OVER_HTTP = {
     binding_kinds.EVENT_GRID_TRIGGER,
     binding_kinds.BLOB_TRIGGER,
 }
-# The SDK has no converter of its own for these: they are text or bytes.
+# The SDK has no converters for these kinds: their values are text or bytes.
 GENERIC = {binding_kinds.TABLE, binding_kinds.TWILIO_SMS, binding_kinds.SEND_GRID}
 
 

@@ -93,7 +93,7 @@ def test_an_asgi_app_is_a_function_like_any_other(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("signature", "message"),
     [
-        # The rules of the worker, one by one.
+        # One case for each rule of the worker.
         (
             "(req: func.HttpRequest, extra) -> str",
             "the parameters extra are declared in Python but bound",
@@ -210,7 +210,7 @@ def test_nothing_of_an_app_stays_behind(tmp_path: Path) -> None:
 
 
 def test_packages_without_a_file_inside_the_app_are_forgotten(tmp_path: Path) -> None:
-    """As a virtual environment in the app's folder has them: opentelemetry, for one."""
+    """A virtual environment in the app's folder may contain such packages (opentelemetry)."""
     (tmp_path / "space" / "inner").mkdir(parents=True)
     (tmp_path / "space" / "inner" / "leaf.py").touch()
     (tmp_path / "function_app.py").write_text(HEADER + "import space.inner.leaf\n")

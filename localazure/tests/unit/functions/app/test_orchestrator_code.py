@@ -1,4 +1,4 @@
-"""Mistakes of orchestrators that show before they run."""
+"""Mistakes in orchestrators that are found without running them."""
 
 from __future__ import annotations
 

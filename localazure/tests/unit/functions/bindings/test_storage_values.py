@@ -132,5 +132,5 @@ def test_the_queue_is_the_apps_own() -> None:
     one = blob_function("landing/{name}")
     assert find_host_id({"AzureFunctionsWebHost__hostid": "Mine"}, [one]) == "mine"
     assert find_host_id({}, [one]) == find_host_id({}, [one, one])
-    # A queue's name has 63 letters, digits and hyphens at most.
+    # A queue's name has at most 63 letters, digits and hyphens.
     assert len(f"azure-webjobs-blobtrigger-{find_host_id({}, [one])}") <= 63

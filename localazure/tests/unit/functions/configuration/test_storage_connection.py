@@ -26,8 +26,8 @@ def test_where_a_service_answers(settings: dict[str, str], url: str) -> None:
     assert find_endpoint("Data", Service.QUEUE, settings).url == url
 
 
-def test_who_asks() -> None:
-    keyed = find_endpoint("", Service.TABLE, {"AzureWebJobsStorage": KEYED})  # the host's own
+def test_the_credentials_of_a_connection() -> None:
+    keyed = find_endpoint("", Service.TABLE, {"AzureWebJobsStorage": KEYED})  # the default
     assert (keyed.account, keyed.key, keyed.needs_identity) == ("acc", "a2V5PQ==", False)
     text = "QueueEndpoint=https://a.queue.test;SharedAccessSignature=?sv=1&sig=b%3D"
     signed = find_endpoint("Data", Service.QUEUE, {"Data": text})

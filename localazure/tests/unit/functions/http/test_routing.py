@@ -105,7 +105,7 @@ def test_a_target_that_is_not_acceptable_is_passed_over() -> None:
 def test_whatever_is_encoded_into_a_path_comes_back(values: list[str]) -> None:
     template = RouteTemplate.parse("/".join(f"{{p{index}}}" for index in range(len(values))))
     path = "/" + "/".join(quote(value, safe="") for value in values)
-    # But for slashes, which a path cannot hold but encoded: the real host leaves them so.
+    # Slashes in a value are the exception: the real host leaves them encoded.
     assert template.match(path) == {
         f"p{index}": value.replace("/", "%2F") for index, value in enumerate(values)
     }

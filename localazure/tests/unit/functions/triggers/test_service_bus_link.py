@@ -1,4 +1,4 @@
-"""A link over a receiver that fails as the SDK's does."""
+"""A link with a receiver that fails like the SDK's receiver."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from localazure.functions.triggers.service_bus.link import Link
 
 
 class Receiver:
-    """Waits for ever, unless it is given something to raise."""
+    """A receiver that raises an error or blocks forever."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error
@@ -31,7 +31,7 @@ class Receiver:
 
 
 class Settlement:
-    """Notes the messages that it is called with."""
+    """Records the settled messages."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error
@@ -50,7 +50,7 @@ def link_to(receiver: Any) -> Any:
 
 
 async def is_broken(link: Any) -> bool:
-    """Whether a message is not settled by it, lest the receiver be opened again."""
+    """Whether the link refuses to settle a message, which would reopen the receiver."""
     settle = Settlement()
     with contextlib.suppress(ConnectionError):
         await link.settle(settle, "second")

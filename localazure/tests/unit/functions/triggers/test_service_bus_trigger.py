@@ -1,4 +1,4 @@
-"""Which locks a trigger renews."""
+"""The locks that a trigger renews."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from localazure.runtime.environment import COLD_START_SECONDS
 
 
 class Clock:
-    """Time that passes only when a test says so."""
+    """A clock that only the tests advance."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -25,10 +25,10 @@ async def test_an_app_that_was_idle_is_cold_again() -> None:
     cold_start = clock.cold_start
     await cold_start.begin()
     clock.now += 1
-    await cold_start.begin()  # meanwhile: it waits for the rest
+    await cold_start.begin()  # waits for the remaining time
     assert clock.slept == [3.0, 2.0]
     clock.now += 2 * IDLE_SECONDS
-    await cold_start.begin()  # the others have run all the time
+    await cold_start.begin()  # not cold: the other invocations still run
     for _ in range(3):
         cold_start.end()
     clock.now += IDLE_SECONDS - 1

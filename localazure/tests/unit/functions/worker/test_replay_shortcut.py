@@ -29,7 +29,7 @@ KNOWN = KnownFunctions(activity=["step"])
 
 
 def seen(context: df.DurableOrchestrationContext) -> list[Any]:
-    """All that an orchestrator can see of its history."""
+    """Everything that an orchestrator can read about its history."""
     return [
         str(context.current_utc_datetime),
         context.is_replaying,
@@ -50,7 +50,7 @@ def seen(context: df.DurableOrchestrationContext) -> list[Any]:
 def orchestrator(
     context: df.DurableOrchestrationContext,
 ) -> Generator[Any, Any, object]:
-    """Reads the shape of its work from its input: how many steps at once, and how it ends."""
+    """Runs the waves of steps in its input, then ends as its input says."""
     work: Any = context.get_input()
     *waves, end = work
     log = [seen(context)]
@@ -59,7 +59,7 @@ def orchestrator(
         log += [results, context.new_uuid(), seen(context)]
         for event in context.histories:
             event.is_processed = True
-        # All of it would exceed the limit of a custom status.
+        # The whole log would exceed the limit of a custom status.
         context.set_custom_status(hashlib.sha256(json.dumps(log).encode()).hexdigest())
     if end == "raise":
         raise ValueError("told so")
@@ -69,7 +69,7 @@ def orchestrator(
 
 
 HANDLE: Any = df.Orchestrator.create(orchestrator)
-HANDLE._df_input_type = list  # as `orchestration_trigger(input_type=list)` does
+HANDLE._df_input_type = list  # set by `orchestration_trigger(input_type=list)`
 CALL = replay_shortcut.wrap(HANDLE)
 
 
@@ -86,7 +86,7 @@ def execution(instance_id: str, work: list[Any]) -> Execution:
 
 def answer(call: Callable[..., str], context: OrchestrationContext) -> Answer:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the SDK warns of its own codec
+        warnings.simplefilter("ignore")  # the SDK warns about its own codec
         try:
             return "returned", call(context=context)
         except Exception as error:  # noqa: BLE001 - whatever it is, both must raise it
@@ -94,7 +94,7 @@ def answer(call: Callable[..., str], context: OrchestrationContext) -> Answer:
 
 
 class Run:
-    """One orchestration, episode by episode, asked of two functions that must agree."""
+    """An orchestration whose episodes are run by two functions that must agree."""
 
     def __init__(self, instance_id: str, work: list[Any]) -> None:
         self.execution = execution(instance_id, work)
@@ -105,7 +105,7 @@ class Run:
         self.episodes = 0
 
     def step(self, finish: int) -> None:
-        """One episode, in which so many of the open activities have ended (at least one)."""
+        """Run an episode in which `finish` (at least one) of the open activities have ended."""
         ended, self.waiting = self.waiting[-finish:], self.waiting[:-finish]
         at = f"2026-01-01T00:00:{self.episodes:02}.000001Z"
         messages = [history.task_completed(at, event_id, "1") for event_id in ended]
@@ -129,7 +129,7 @@ class Run:
         )
         self.status = effects.status
         if effects.next_input is not None:
-            self.status = Status.COMPLETED  # what follows is another history
+            self.status = Status.COMPLETED  # continue_as_new starts another history
         self.events += effects.events
         self.waiting += [
             step["EventId"]
@@ -143,7 +143,7 @@ ENDS = st.sampled_from(["done", "raise", "again"])
 WORK: st.SearchStrategy[list[Any]] = st.tuples(WAVES, ENDS).map(lambda work: [*work[0], work[1]])
 
 
-# Each compares some ten episodes; random orchestrations of local/durable take this way, too.
+# Each example compares about ten episodes; the random tests of local/durable use this, too.
 @settings(max_examples=40, deadline=None)  # `make conformance` runs it without the profile
 @given(works=st.lists(WORK, min_size=1, max_size=3), data=st.data())
 def test_every_episode_gives_what_the_sdk_gives(
@@ -152,7 +152,7 @@ def test_every_episode_gives_what_the_sdk_gives(
     runs = [Run(str(number), work) for number, work in enumerate(works)]
     while live := [run for run in runs if run.status is Status.RUNNING]:
         run = data.draw(st.sampled_from(live))
-        if data.draw(st.integers(0, 4)) == 0:  # its history was dropped and read anew
+        if data.draw(st.integers(0, 4)) == 0:  # the history was evicted and read again
             run.memo = {}
             run.events = history.decode(history.encode(run.events))
         run.step(data.draw(st.integers(1, max(1, len(run.waiting)))))
@@ -189,7 +189,7 @@ def test_an_event_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run("counted", [1] * 10 + ["done"])
     while run.status is Status.RUNNING:
         run.step(1)
-    # The last episode's outcome (ExecutionCompleted, OrchestratorCompleted) is never read.
+    # The last two events (ExecutionCompleted, OrchestratorCompleted) are never read.
     assert len(made) == len(run.events) - 2
 
 
@@ -223,14 +223,14 @@ EVENTS = [
     history.generic_event(AT, "x"),
     {**history.orchestrator_started(AT), "Actions": 3},
     history.orchestrator_completed(AT),
-    # Not as the engine writes them:
+    # Timestamps in formats that the engine does not write:
     history.orchestrator_completed("2026-01-01T00:00:01Z"),
     history.orchestrator_completed("2026-01-01T00:00:01.000000+01:00"),
 ]
 
 
 def attributes(thing: object) -> dict[str, Any]:
-    """All that there is to it, to the types of the values and the names of time zones."""
+    """All attributes, including the types of values and the names of time zones."""
     shown: dict[str, Any] = {}
     for name, value in vars(thing).items():
         is_part = type(value).__module__.startswith("azure.") and hasattr(value, "__dict__")

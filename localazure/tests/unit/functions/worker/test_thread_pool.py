@@ -27,7 +27,7 @@ async def test_results_and_errors_come_back(pool: WorkerPool) -> None:
     assert await pool.run(lambda: 1) == 1
     with pytest.raises(KeyError):
         await pool.run(fail)
-    with pytest.raises(RuntimeError, match="StopIteration"):  # no future takes that one
+    with pytest.raises(RuntimeError, match="StopIteration"):  # no future accepts it
         await pool.run(stop)
     assert await pool.run(lambda: 2) == 2
 
@@ -42,7 +42,7 @@ async def test_it_grows_to_its_size_and_no_further(pool: WorkerPool) -> None:
 
     await asyncio.gather(*(pool.run(meet) for _ in range(6)))
     assert {thread.name for thread in threads} == {"test-1", "test-2"}
-    assert all(thread.daemon for thread in threads)  # they do not hold up the process
+    assert all(thread.daemon for thread in threads)  # they do not delay the end of the process
 
 
 async def test_context_variables_come_along(pool: WorkerPool) -> None:

@@ -1,4 +1,4 @@
-"""Event Grid triggers. What they saw is written to the file that SEEN names."""
+"""Event Grid triggers. They append what they receive to the file SEEN."""
 
 import asyncio
 import json

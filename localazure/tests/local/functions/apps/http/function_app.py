@@ -1,7 +1,7 @@
-"""HTTP triggers of every sort."""
+"""HTTP triggers of all kinds."""
 
 # pyright: basic
-# Written as an app's author would, not for the strict checker.
+# This app is written like a user's app, without strict types.
 # ruff: noqa: ARG001 - the same
 
 import asyncio

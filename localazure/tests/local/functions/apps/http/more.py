@@ -1,7 +1,7 @@
-"""A blueprint."""
+"""A blueprint with HTTP triggers."""
 
 # pyright: basic
-# Written as an app's author would, not for the strict checker.
+# This app is written like a user's app, without strict types.
 # ruff: noqa: ARG001 - the same
 
 import json

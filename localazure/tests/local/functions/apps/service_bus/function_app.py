@@ -1,4 +1,4 @@
-"""Service Bus triggers and outputs. What they saw is written to the file that SEEN names."""
+"""Service Bus triggers and outputs. Functions append what they receive to the file SEEN."""
 
 import asyncio
 import json

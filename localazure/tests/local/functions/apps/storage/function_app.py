@@ -1,7 +1,7 @@
-"""Triggers, inputs and outputs of storage. What they saw is written to the file that SEEN names."""
+"""Triggers, inputs and outputs of storage. Functions append what they receive to the file SEEN."""
 
 # pyright: basic
-# Written as an app's author would, not for the strict checker.
+# This app is written like a user's app, without strict types.
 
 import asyncio
 import json

@@ -1,8 +1,8 @@
-"""HTTP functions for FastAPI, streamed both ways, and blobs as clients."""
+"""HTTP functions for FastAPI, with streamed requests and responses, and blob client inputs."""
 
 # pyright: basic, reportMissingImports=false
-# The extensions are for those who test this app.
-# Written as an app's author would, not for the strict checker.
+# The extensions are installed only to test this app.
+# This app is written like a user's app, without strict types.
 
 import asyncio
 from collections.abc import AsyncGenerator

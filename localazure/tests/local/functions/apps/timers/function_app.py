@@ -1,4 +1,4 @@
-"""Timer triggers. What they saw is written to the file that SEEN names."""
+"""Timer triggers. They append what they receive to the file SEEN."""
 
 # pyright: basic
 # Written as an app's author would, not for the strict checker.

@@ -1,4 +1,4 @@
-"""A message's way, step by step, on a queue in memory that keeps a journal."""
+"""The processing steps of a message, recorded in the journal of an in-memory queue."""
 
 from __future__ import annotations
 
@@ -123,9 +123,9 @@ POISONED = [("put", "q-poison", "text"), ("delete", "r0")]
     ("dequeue_count", "handle", "steps"),
     [
         (1, succeed, [("delete", "r0")]),
-        (2, fail, [("hide", "r0", 7)]),  # it is shown again later
-        (3, fail, POISONED),  # deleted once it is in the poison queue
-        (4, succeed, POISONED),  # what killed too many processes is not tried again
+        (2, fail, [("hide", "r0", 7)]),  # visible again later
+        (3, fail, POISONED),  # deleted after it is in the poison queue
+        (4, succeed, POISONED),  # not retried after too many processes died
     ],
 )
 async def test_the_way_of_a_message(
@@ -162,7 +162,7 @@ async def test_long_work_keeps_its_message_hidden(
         await bench.until("delete")
     *renewals, last = bench.journal
     assert renewals[0] == ("hide", "r0", 0.02)
-    assert last == ("delete", f"r{len(renewals)}")  # the newest receipt
+    assert last == ("delete", f"r{len(renewals)}")  # the latest pop receipt
 
 
 async def test_what_the_end_cuts_off_is_shown_at_once(bench: Bench) -> None:

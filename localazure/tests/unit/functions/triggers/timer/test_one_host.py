@@ -10,7 +10,7 @@ from localazure.functions.triggers.timer.one_host import DatabaseInTurn, Listene
 
 
 class Heard:
-    """A listener that only notes what it is asked to do."""
+    """A listener that only records calls."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []

@@ -32,7 +32,7 @@ OF_ANOTHER_SCHEDULE = TimerStatus(NOON, NOON + 5 * MINUTE, NOON)
         (None, 10, False, NEW, None),
         (FIRED, 61, False, FIRED, Startup.PAST_DUE),
         (NEW, 180, False, NEW, Startup.PAST_DUE),
-        # It is reckoned anew, and not past due.
+        # `next` is computed again, and the timer is not past due.
         (
             OF_ANOTHER_SCHEDULE,
             150,
@@ -73,7 +73,7 @@ def test_many_missed_occurrences_fire_once() -> None:
 def test_a_restart_at_any_time_remembers_the_schedule(
     expression: str, offset: int, late: int
 ) -> None:
-    """Any remembered state is recognised: a restart fires if, and only if, `next` has passed."""
+    """A restart keeps any stored status, and fires if and only if `next` has passed."""
     schedule = parse_schedule(expression)
     now = NOON + timedelta(seconds=offset)
     status, _ = at_start(None, now, schedule, run_on_startup=False)
@@ -91,10 +91,10 @@ def test_a_restart_at_any_time_remembers_the_schedule(
 def test_a_zone_that_skips_an_hour_and_one_that_repeats_it() -> None:
     schedule = parse_schedule("0 30 2 * * *", ZoneInfo("Europe/Berlin"))
     assert isinstance(schedule, CronSchedule)
-    # 29 March 2026: 02:30 does not exist, it is 03:30 summer time.
+    # 29 March 2026: 02:30 does not exist; the timer fires at 03:30 summer time.
     spring = schedule.next_after(datetime(2026, 3, 28, 12, tzinfo=UTC))
     assert spring == datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
-    # 25 October 2026: 02:30 comes twice, the first counts.
+    # 25 October 2026: 02:30 occurs twice; the timer fires the first time.
     autumn = schedule.next_after(datetime(2026, 10, 24, 12, tzinfo=UTC))
     assert autumn == datetime(2026, 10, 25, 0, 30, tzinfo=UTC)
     assert schedule.next_after(autumn) == datetime(2026, 10, 26, 1, 30, tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""Timers under a virtual clock."""
+"""Timers with a virtual clock."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MakeTimer = Callable[[Callable[..., object], str], TimerTrigger]
 
 
 class Clock:
-    """Stands still until somebody sleeps."""
+    """A virtual clock that advances only by calls of `sleep`."""
 
     def __init__(self) -> None:
         self.time = START
@@ -70,7 +70,7 @@ def invoker() -> Invoker:
 
 @pytest.fixture
 def make_timer(clock: Clock, database: Database, invoker: Invoker) -> MakeTimer:
-    """Makes a timer of a function and its schedule."""
+    """Creates a timer from a function and a schedule."""
 
     def make(call: Callable[..., object], schedule: str) -> TimerTrigger:
         binding = Binding("timer", "timerTrigger", settings={"schedule": schedule})
