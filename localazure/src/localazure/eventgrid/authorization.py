@@ -18,16 +18,16 @@ from localazure.runtime.roles import RoleAssignments
 
 KEY_HEADER = "aeg-sas-key"
 TOKEN_HEADER = "aeg-sas-token"  # noqa: S105 - the name of a header
-# As the .NET SDK writes it.
+# The format of the .NET SDK.
 _DOTNET_TIME = "%m/%d/%Y %I:%M:%S %p"
 
 
 class Unauthorized(Exception):
-    """The request is not authorized. The message has the reason, without secrets."""
+    """The request is not authorized. The message gives the reason, without secrets."""
 
 
 class Forbidden(Exception):
-    """The identity is known, and has no role that allows the request."""
+    """The identity is known, but no role allows the request."""
 
 
 class Identities:
@@ -42,7 +42,7 @@ class Identities:
 
         Raises:
             Unauthorized: the token is not valid.
-            Forbidden: no role allows it to publish.
+            Forbidden: no role allows the principal to publish.
         """
         try:
             principal = self._tokens.check(token, now=now.timestamp())
@@ -56,7 +56,7 @@ class Identities:
 
 
 def bearer_token(headers: Mapping[str, str]) -> str | None:
-    """The bearer token of a request, if it has one."""
+    """Return the bearer token of a request, if any."""
     scheme, _, token = headers.get("Authorization", "").partition(" ")
     return token if scheme.lower() == "bearer" else None
 
@@ -65,13 +65,13 @@ def authorize(headers: Mapping[str, str], path: str, key: str, now: datetime) ->
     """Check the key or SAS token of a request.
 
     Args:
-        headers: looked up case-insensitively by the mapping itself.
-        path: of the request, without query.
+        headers: a mapping with case-insensitive keys.
+        path: the request's path, without query.
         key: the topic's access key, base64.
-        now: UTC.
+        now: the time in UTC.
 
     Raises:
-        Unauthorized: there is no key and no token, or it is not valid.
+        Unauthorized: there is neither a key nor a token, or it is not valid.
     """
     given = headers.get(KEY_HEADER)
     token = headers.get(TOKEN_HEADER)

@@ -1,4 +1,4 @@
-"""Running topics and subscriptions: matches published events, one worker for each subscription."""
+"""Matches published events to subscriptions and runs one delivery worker per subscription."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ class Broker:
     """All topics and subscriptions of one environment.
 
     Args:
-        session: for deliveries by HTTP.
-        clients: opened for other deliveries.
+        session: the session of HTTP deliveries.
+        clients: opens the clients of other deliveries.
         dead_letters: the containers for dead letters.
-        faults: of deliveries.
+        faults: injected faults of deliveries.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Broker:
         self._running: dict[str, _Running] = {}
 
     async def start(self) -> None:
-        """Run the subscriptions of the file, and those put at run time under other names."""
+        """Run the subscriptions of the file. Then run stored subscriptions with other names."""
         for subscription in self._configuration.event_subscriptions:
             self._run(subscription)
         for name, body in self._store.put_subscriptions():
@@ -107,16 +107,16 @@ class Broker:
             )
 
     async def stop(self) -> None:
-        """Stop all workers. Undelivered events wait for the next start."""
-        # Side by side: the SDK of Service Bus takes a second or two to close a sender.
+        """Stop all workers. Undelivered events stay stored for the next start."""
+        # In parallel: the SDK of Service Bus takes a second or two to close a sender.
         await asyncio.gather(*map(self._end, list(self._running)))
 
     def topic(self, name: str) -> Topic | None:
-        """The topic of that name."""
+        """The topic with this name, if any."""
         return self._configuration.topics_by_name.get(name)
 
     def resource_id(self, topic: Topic) -> str:
-        """The `topic` of a topic's events; empty for system topics, whose publishers set it."""
+        """The field `topic` of events; empty for system topics, whose publishers set it."""
         if topic.name in SYSTEM_TOPICS:
             return ""
         return self._environment.resource_id(f"Microsoft.EventGrid/topics/{topic.name}")
@@ -144,7 +144,7 @@ class Broker:
             worker.wake()
 
     async def put_subscription(self, name: str, body: Mapping[str, Any]) -> Subscription:
-        """Add a subscription that is kept over restarts, or replace one that was added at run time.
+        """Add a persistent subscription, or replace one that was added at run time.
 
         Raises:
             ConfigurationError: the body is not valid, or the file defines this subscription.
@@ -156,14 +156,14 @@ class Broker:
         replaced = self._running.get(name)
         if replaced is not None and replaced.task is not None:
             replaced.task.cancel()
-        # Without an await since the line above: no event is published in between.
+        # There is no await since `cancel`, so that no event is published in between.
         self._run(subscription)
         if replaced is not None and replaced.task is not None:
             await asyncio.gather(replaced.task, return_exceptions=True)
         return subscription
 
     async def delete_subscription(self, name: str) -> bool:
-        """Remove a subscription and its undelivered events. False if there is none.
+        """Remove a subscription and its undelivered events. Returns False if it does not exist.
 
         Raises:
             ConfigurationError: the file defines this subscription.
@@ -176,7 +176,7 @@ class Broker:
         return True
 
     def describe(self, name: str) -> dict[str, Any] | None:
-        """Counts of a subscription, and whether its endpoint is validated."""
+        """The counts of a subscription, and whether its endpoint is validated."""
         running = self._running.get(name)
         if running is None:
             return None
@@ -194,7 +194,7 @@ class Broker:
         return [found for name in self._running if (found := self.describe(name)) is not None]
 
     async def validate(self, name: str, code: str) -> bool:
-        """The manual handshake: its caller has read the code in the validation event."""
+        """Confirm the endpoint by a manual handshake, with the code of the validation event."""
         running = self._running.get(name)
         if running is None or running.validation_code != code:
             return False
@@ -225,7 +225,7 @@ class Broker:
         self._running[subscription.name] = running
         running.task = asyncio.create_task(self._run_worker(running, endpoint))
 
-    # The SDKs are loaded with the first subscription that needs them.
+    # The first subscription that needs an SDK imports it.
     def _endpoint(self, subscription: Subscription, schema: Schema) -> _Endpoint:
         destination = subscription.properties.destination.properties
         if isinstance(destination, ServiceBusDestination):
@@ -263,7 +263,7 @@ class Broker:
                 await endpoint.close()
 
     async def _validate(self, running: _Running, endpoint: HttpEndpoint) -> None:
-        """Repeat the handshake until it succeeds; once per subscription and URL, as on Azure."""
+        """Repeat the handshake until it succeeds. Each pair of subscription and URL needs one."""
         subscription = running.worker.subscription
         if self._store.validated_url(subscription.name) == endpoint.url:
             return

@@ -39,7 +39,7 @@ _DelayS = Annotated[float, Field(strict=True, ge=0)]
 
 
 class Topic(ConfigurationModel):
-    """A topic that events are published to."""
+    """A topic."""
 
     name: _Name
     input_schema: Schema = Schema.EVENT_GRID
@@ -79,7 +79,7 @@ class _SubscriptionProperties(ConfigurationModel):
 
     @property
     def destination(self) -> Destination:
-        """Where events are delivered to."""
+        """The destination of events."""
         by_identity = self.delivery_with_resource_identity
         found = self.destination_by_key if by_identity is None else by_identity.destination
         assert found is not None, "it is validated"
@@ -87,7 +87,7 @@ class _SubscriptionProperties(ConfigurationModel):
 
     @property
     def dead_letters(self) -> DeadLetterDestination | None:
-        """Where undeliverable events are written to, if anywhere."""
+        """The destination of undeliverable events, if any."""
         by_identity = self.dead_letter_with_resource_identity
         if by_identity is None:
             return self.dead_letter_destination
@@ -102,22 +102,22 @@ class Subscription(ConfigurationModel):
     properties: _SubscriptionProperties
 
     def batching(self, attempts: int) -> Batching:
-        """The limits of a request after so many attempts; a storage queue has the defaults."""
+        """The limits of a delivery request after this number of attempts."""
         destination = self.properties.destination.properties
         if isinstance(destination, ServiceBusDestination):
-            # Service Bus takes all messages of a transfer or none. So after a failure each is sent
-            # alone, and one that is rejected does not hold back its neighbours.
+            # Service Bus accepts all messages of a transfer or none. After a failure each is sent
+            # alone, so that a rejected message does not block the others.
             return SERVICE_BUS_BATCHING if attempts == 0 else Batching()
         return destination if isinstance(destination, Batching) else Batching()
 
     @property
     def delivering_identity(self) -> str | None:
-        """The topic whose identity delivers; None where a key does."""
+        """The topic whose identity authenticates deliveries; None if a key does."""
         return None if self.properties.delivery_with_resource_identity is None else self.topic
 
     @property
     def dead_letters_identity(self) -> str | None:
-        """The topic whose identity writes dead letters; None where a key does."""
+        """The topic whose identity writes dead letters; None if a key does."""
         return None if self.properties.dead_letter_with_resource_identity is None else self.topic
 
 
@@ -164,7 +164,7 @@ class Configuration(ConfigurationModel):
 
 
 def load(environment: Environment) -> Configuration:
-    """Read the environment's file. Without one there are the system topics only.
+    """Read the environment's file. Without a file there are only the system topics.
 
     Raises:
         ConfigurationError: the file is not valid.

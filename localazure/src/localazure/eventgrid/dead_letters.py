@@ -18,14 +18,14 @@ from localazure.eventgrid.store import Delivery
 if TYPE_CHECKING:
     from azure.storage.blob.aio import BlobServiceClient
 
-# Reasons of Event Grid.
+# Event Grid's reasons.
 MAX_ATTEMPTS = "MaxDeliveryAttemptsExceeded"
 EXPIRED = "TimeToLiveExceeded"
 UNDELIVERABLE = "UndeliverableDueToClientError"
 
 
 def dead_letter(delivery: Delivery, schema: Schema) -> Event:
-    """The event in the schema of its subscription, with the reason."""
+    """Return the event in the schema of its subscription, with the reason."""
     published = datetime.fromtimestamp(delivery.published_seconds, UTC)
     event = convert(delivery.event, delivery.schema, schema, published=published)
     details = {
@@ -35,27 +35,27 @@ def dead_letter(delivery: Delivery, schema: Schema) -> Event:
         "publishTime": _text(delivery.published_seconds),
         "lastDeliveryAttemptTime": _text(delivery.last_attempt_seconds),
     }
-    if schema is Schema.CLOUD_EVENTS:  # whose attribute names are in lower case
+    if schema is Schema.CLOUD_EVENTS:  # its attribute names are in lower case
         details = {name.lower(): value for name, value in details.items()}
     return {**event, **details}
 
 
 def blob_name(subscription: str, delivery: Delivery, hour: datetime) -> str:
-    """`SUBSCRIPTION/2026/8/8/5/<guid>.json`. It is derived, so a second write has no effect."""
+    """`SUBSCRIPTION/2026/8/8/5/<guid>.json`. The GUID is derived: the write is idempotent."""
     identity = f"{subscription}/{delivery.event_id}/{delivery.event['id']}"
     folder = f"{subscription.upper()}/{hour.year}/{hour.month}/{hour.day}/{hour.hour}"
     return f"{folder}/{uuid.uuid5(uuid.NAMESPACE_URL, identity)}.json"
 
 
 class NotWritten(Exception):
-    """A dead letter could not be written; try again later."""
+    """A dead letter could not be written. Try again later."""
 
 
 class DeadLetterStorage:
-    """The storage accounts, as far as dead letters need them.
+    """The storage accounts that dead letters are written to.
 
     Args:
-        open_service: that of an account, for the identity of a topic or, with None, for the key.
+        open_service: opens an account's Blob service for a topic's identity; None is for the key.
     """
 
     def __init__(self, open_service: Callable[[str, str | None], BlobServiceClient]) -> None:
@@ -63,10 +63,10 @@ class DeadLetterStorage:
         self._services: dict[tuple[str, str | None], BlobServiceClient] = {}
 
     async def write(self, subscription: Subscription, schema: Schema, delivery: Delivery) -> None:
-        """Write one dead letter of a subscription that has a container for them.
+        """Write one dead letter. Its subscription must have a container for dead letters.
 
         Raises:
-            NotWritten: storage does not take it now.
+            NotWritten: storage does not accept it now.
         """
         from azure.core.exceptions import AzureError  # noqa: PLC0415 - few parts write any
         from azure.storage.blob import ContentSettings  # noqa: PLC0415

@@ -21,15 +21,15 @@ from localazure.processes.pauses import wait_at_most
 
 logger = logging.getLogger(__name__)
 
-# Concurrent requests to one endpoint.
+# Most concurrent requests to one endpoint.
 MAX_CONCURRENT_DELIVERIES = 16
-# Deliveries read ahead from the store.
+# Most deliveries that are read ahead from the store.
 READ_AHEAD = 500
 # First and longest pause between two attempts to connect to a local port that is closed.
 CONNECT_RETRY_SECONDS = 0.1
 MAX_CONNECT_RETRY_SECONDS = 2.0
 DEAD_LETTER_RETRY_SECONDS = 5.0
-# After an unexpected error, such as a full disk.
+# The pause after an unexpected error, such as a full disk.
 ERROR_RETRY_SECONDS = 1.0
 
 WriteDeadLetter = Callable[[Delivery], Awaitable[None]]
@@ -39,17 +39,17 @@ class Endpoint(Protocol):
     """The destination of a subscription."""
 
     async def deliver(self, events: list[Event], attempts: int) -> Outcome:
-        """Send events of the subscription's schema; after `attempts` earlier attempts."""
+        """Send events in the subscription's schema, after `attempts` earlier attempts."""
         ...
 
 
 class DeliveryWorker:
-    """Delivers for one subscription until cancelled.
+    """Delivers the events of one subscription until it is cancelled.
 
     Args:
         write_dead_letter: writes into the container of the subscription.
-        schema: in which events are delivered.
-        clock: Unix time.
+        schema: the schema of delivered events.
+        clock: returns Unix time.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class DeliveryWorker:
         self._connect_retry_seconds = 0.0
 
     def wake(self) -> None:
-        """Check for due deliveries."""
+        """Make the worker check for due deliveries."""
         self._wake.set()
 
     async def run(self) -> None:
@@ -122,7 +122,7 @@ class DeliveryWorker:
             self._wake.set()
 
     def _next_batch(self) -> list[Delivery]:
-        """The next deliveries of one request. A dead letter is alone."""
+        """Take the deliveries of the next request. A dead letter is written alone."""
         first = self._waiting.popleft()
         batching = self.subscription.batching(first.attempts)
         batch, size_bytes = [first], first.size_bytes
@@ -131,7 +131,7 @@ class DeliveryWorker:
             and first.dead_letter_reason is None
             and self._waiting
             and self._waiting[0].dead_letter_reason is None
-            # A request names the number of attempts of all its events.
+            # A request states one number of attempts for all its events.
             and self._waiting[0].attempts == first.attempts
             and size_bytes + self._waiting[0].size_bytes
             <= 1024 * batching.preferred_batch_size_in_kilobytes
@@ -187,13 +187,13 @@ class DeliveryWorker:
     async def _wait_until_listening(self, batch: list[Delivery], pause_seconds: float) -> None:
         """Delay deliveries without counting an attempt.
 
-        Parts start in any order and restart after a crash. Event Grid's schedule, which is made
-        for outages of remote endpoints, would delay local deliveries by seconds. The time to live
-        is not extended.
+        Parts start in any order and restart after a crash. Event Grid's schedule is for outages of
+        remote endpoints and would delay local deliveries by seconds. The time to live is not
+        extended.
         """
         if not self._connect_retry_seconds:
             logger.info("%s: the endpoint does not listen yet", self.subscription.name)
-        # Of concurrent attempts that fail, only the first one makes the pause longer.
+        # If concurrent attempts fail, only the first failure extends the pause.
         if self._connect_retry_seconds == pause_seconds:
             self._connect_retry_seconds = min(
                 max(2 * pause_seconds, CONNECT_RETRY_SECONDS), MAX_CONNECT_RETRY_SECONDS

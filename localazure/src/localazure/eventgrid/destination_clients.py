@@ -1,4 +1,4 @@
-"""Clients for what events are delivered to, by the topic's identity or by a key."""
+"""Clients of the destinations of events, with a topic's identity or with a key."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 class DestinationClients:
-    """Opens clients. None of them tries again: the retry policy of the subscription applies.
+    """Opens clients. They do not retry: the retry policy of the subscription applies.
 
-    An SDK is loaded with its first client: together they take longer than the rest of the part.
+    The first client of an SDK imports it: all SDKs take longer to load than the rest of the part.
 
     Args:
-        environment: whose services they are of.
-        assignments: name the principals that the topics' identities are.
+        environment: the environment of the services.
+        assignments: give the principals of the topics' identities.
     """
 
     def __init__(self, environment: Environment, assignments: RoleAssignments) -> None:
@@ -29,7 +29,7 @@ class DestinationClients:
         self._assignments = assignments
 
     def service_bus(self, identity_of: str | None) -> ServiceBusClient:
-        """Service Bus, for the identity of a topic; None is for the key."""
+        """Open Service Bus with the identity of a topic, or with the key for None."""
         from azure.servicebus.aio import ServiceBusClient  # noqa: PLC0415 - see above
 
         environment = self._environment
@@ -45,7 +45,7 @@ class DestinationClients:
         )
 
     def blobs(self, account: str, identity_of: str | None) -> BlobServiceClient:
-        """The Blob service of an account, for the identity of a topic; None is for the key."""
+        """Open an account's Blob service with the identity of a topic, or with the key for None."""
         from azure.storage.blob.aio import BlobServiceClient  # noqa: PLC0415 - see above
 
         environment = self._environment

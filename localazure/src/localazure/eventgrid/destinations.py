@@ -1,4 +1,4 @@
-"""Destinations of event subscriptions, as ARM and `event-grid.json` write them."""
+"""Destinations of event subscriptions, in the form of ARM and `event-grid.json`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _last_segment(resource_id: str) -> str:
 
 
 class Batching(ConfigurationModel):
-    """How many events one request may have; the defaults deliver each event by itself."""
+    """The limits of one request; by default each event is delivered alone."""
 
     max_events_per_batch: Annotated[StrictInt, Field(ge=1, le=MAX_EVENTS_PER_BATCH)] = 1
     preferred_batch_size_in_kilobytes: Annotated[StrictInt, Field(ge=1, le=MAX_BATCH_KB)] = (
@@ -64,8 +64,8 @@ class FunctionDestination(Batching):
         )
 
 
-# Single messages for the receiver, sent together. With their properties, 100 messages of 128 KB
-# stay below the 256 KB that Service Bus takes in one transfer.
+# One transfer of separate messages. 100 messages with 128 KB in all, and their properties, stay
+# below the 256 KB that Service Bus accepts in one transfer.
 SERVICE_BUS_BATCHING = Batching(max_events_per_batch=100, preferred_batch_size_in_kilobytes=128)
 
 
@@ -76,7 +76,7 @@ class ServiceBusDestination(ConfigurationModel):
 
     @property
     def name(self) -> str:
-        """Of the entity."""
+        """Name of the entity."""
         return _last_segment(self.resource_id)
 
 
@@ -94,7 +94,7 @@ class ServiceBusTopicDestination(ServiceBusDestination):
 
 class _OfStorage(ConfigurationModel):
     resource_id: str = ""
-    """Of the storage account; the one that is always there by default."""
+    """ARM id of the storage account; the default account if empty."""
 
     @property
     def account(self) -> str:
@@ -112,7 +112,7 @@ class StorageQueueDestination(_OfStorage):
     queue_message_time_to_live_in_seconds: (
         Annotated[StrictInt, Field(ge=-1, le=2**31 - 1)] | None
     ) = None
-    """-1 is without limit, None the service's default, a week."""
+    """-1 means no limit, None the service's default of a week."""
 
 
 class StorageBlobDestination(_OfStorage):
@@ -141,5 +141,5 @@ DestinationByIdentity = Annotated[
     | Endpoint[Literal["ServiceBusTopic"], ServiceBusTopicDestination],
     Field(discriminator="endpoint_type"),
 ]
-"""Of a topic with an identity. Others that Azure has for it are not covered."""
+"""A destination that a topic's identity may deliver to. Azure's other ones are not covered."""
 DeadLetterDestination = Endpoint[Literal["StorageBlob"], StorageBlobDestination]

@@ -12,12 +12,12 @@ from localazure.faults.plan import OF_DELIVERIES, Fault
 
 
 class FaultyEndpoint:
-    """Delivers to an endpoint, or does what the plan says.
+    """Delivers to an endpoint, subject to the faults of the plan.
 
     Args:
         endpoint: the destination.
-        subscription: its name; the operation is `deliver/NAME`.
-        faults: of this part.
+        subscription: the subscription's name; the operation is `deliver/NAME`.
+        faults: this part's injected faults.
     """
 
     def __init__(self, endpoint: Endpoint, subscription: str, faults: Injector) -> None:
@@ -26,7 +26,7 @@ class FaultyEndpoint:
         self._faults = faults
 
     async def deliver(self, events: list[Event], attempts: int) -> Outcome:
-        """Deliver; the outcome is what Event Grid learns of it."""
+        """Deliver events. Returns the outcome that Event Grid observes."""
         rule = self._faults.next(self._operation, OF_DELIVERIES)
         if rule is None:
             return await self._endpoint.deliver(events, attempts)
@@ -41,7 +41,7 @@ class FaultyEndpoint:
                 await asyncio.sleep(rule.seconds)
             case Fault.DUPLICATE:
                 await self._endpoint.deliver(events, attempts)
-            case _:  # the destination has taken it, and its answer is lost
+            case _:  # the destination accepted the events, but its answer is lost
                 await self._endpoint.deliver(events, attempts)
                 return Outcome(Verdict.RETRY, "TimedOut")
         return await self._endpoint.deliver(events, attempts)

@@ -1,4 +1,4 @@
-"""The `filter` of an event subscription, as ARM and `event-grid.json` write it. Pure: no I/O.
+"""The `filter` of an event subscription in the form of ARM and `event-grid.json`. Pure: no I/O.
 
 Source: https://learn.microsoft.com/azure/event-grid/event-filtering.
 """
@@ -15,7 +15,7 @@ from localazure import limits
 from localazure.configuration_file import ConfigurationModel, error_at
 from localazure.eventgrid.schemas import Event, Schema
 
-# "Limitations" of the page above.
+# From the section "Limitations" of the page above.
 MAX_ADVANCED_FILTERS = limits.EVENT_GRID_ADVANCED_FILTERS.value
 MAX_VALUES = 25
 
@@ -46,7 +46,7 @@ _TESTS: Mapping[str, Callable[[Any, Any], bool]] = {
     "IsNullOrUndefined": lambda value, _: value is None,
     "IsNotNull": lambda value, _: value is not None,
 }
-"""Whether a value of the event matches an operand, by operator; others negate one: NumberNotIn."""
+"""By operator: whether an event's value matches an operand. Other operators, Not..., negate one."""
 
 
 Text = Annotated[str, StringConstraints(min_length=1)]
@@ -119,7 +119,7 @@ AdvancedFilter = Annotated[
 
 
 def operands(condition: AdvancedFilter) -> tuple[Any, ...]:
-    """Values that the value of the condition's key is compared with."""
+    """The condition's operands."""
     match condition:
         case _NumberCondition(value=value) | _BoolCondition(value=value):
             return (value,)
@@ -133,12 +133,12 @@ def meets(event: Event, condition: AdvancedFilter, *, arrays: bool) -> bool:
     """Whether the value of the condition's key matches any operand (none, if it is negated).
 
     Args:
-        event: as it was published.
-        condition: one of a filter.
-        arrays: any element of an array may match; otherwise an array does not match.
+        event: the event as published.
+        condition: a condition of a filter.
+        arrays: whether any element of an array may match; otherwise an array does not match.
     """
     name = condition.operator_type
-    # Nothing may match a negated operator; it holds for an absent key, too.
+    # A negated operator requires that no operand matches, so an absent key meets it.
     is_negated = name not in _TESTS
     test = _TESTS[name.replace("Not", "") if is_negated else name]
     value = lookup(event, condition.key)
@@ -150,7 +150,7 @@ def meets(event: Event, condition: AdvancedFilter, *, arrays: bool) -> bool:
 
 
 class Filter(ConfigurationModel):
-    """An event must meet all conditions."""
+    """A filter. An event must meet all its conditions."""
 
     included_event_types: tuple[_LowerCase, ...] | None = None
     subject_begins_with: str = ""
@@ -174,8 +174,8 @@ class Filter(ConfigurationModel):
         """Whether the event passes the filter.
 
         Args:
-            event: as it was published.
-            schema: of the event.
+            event: the event as published.
+            schema: the event's schema.
         """
         event_type = event["type" if schema is Schema.CLOUD_EVENTS else "eventType"]
         types = self.included_event_types
@@ -194,7 +194,7 @@ class Filter(ConfigurationModel):
 
 
 def lookup(event: Event, key: str) -> Any:
-    """The value of a dotted key, None if absent. Only the first level is case-insensitive."""
+    """Return the value of a dotted key, if any. Only its first level is case-insensitive."""
     first, *rest = key.split(".")
     value: Any = next((v for name, v in event.items() if name.lower() == first.lower()), None)
     for name in rest:

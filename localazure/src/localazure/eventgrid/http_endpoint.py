@@ -33,8 +33,8 @@ class HttpEndpoint:
     """The endpoint of one subscription.
 
     Args:
-        webhook: a webhook is validated by a handshake; a function is not.
-        batched: CloudEvents are sent as an array.
+        webhook: whether it is a webhook, which a handshake validates, or a function.
+        batched: whether CloudEvents are sent as an array.
     """
 
     def __init__(
@@ -60,9 +60,9 @@ class HttpEndpoint:
         """Ask the endpoint to confirm that it expects these events.
 
         Args:
-            topic: resource id that the validation event names.
-            validation_code: the endpoint must send it back.
-            validation_url: a GET of it confirms, too.
+            topic: the resource id in the validation event.
+            validation_code: the code that the endpoint must return.
+            validation_url: the URL that also confirms the endpoint, by GET.
         """
         try:
             if self._schema is Schema.CLOUD_EVENTS:
@@ -101,7 +101,7 @@ class HttpEndpoint:
             return isinstance(answer, dict) and answer.get("validationResponse") == code
 
     async def deliver(self, events: list[Event], attempts: int) -> Outcome:
-        """Send events of the subscription's schema; after `attempts` earlier attempts."""
+        """Send events in the subscription's schema, after `attempts` earlier attempts."""
         batched = self._batched or self._schema is Schema.EVENT_GRID
         body = json.dumps(events if batched else events[0]).encode()
         headers = self._headers("Notification", events[0], attempts)

@@ -17,20 +17,20 @@ from pydantic import Field, StrictInt
 from localazure import limits
 from localazure.configuration_file import ConfigurationModel
 
-# Seconds after the first, second, … attempt; the last one repeats.
+# Delays in seconds after the first, second, … attempt; the last delay repeats.
 SCHEDULE_SECONDS: tuple[float, ...] = (
     10, 30, 60, 300, 600, 1800, 3600, 3 * 3600, 6 * 3600, 12 * 3600,
 )  # fmt: skip
-# "Event Grid adds a small randomization to all retry steps": up to this share of the delay.
+# "Event Grid adds a small randomization to all retry steps": at most this fraction of the delay.
 JITTER = 0.1
 ATTEMPT_TIMEOUT_SECONDS = 30.0
 DEFAULT_MAX_ATTEMPTS = limits.EVENT_GRID_ATTEMPTS.value
 DEFAULT_TIME_TO_LIVE_MINUTES = 1440
 MAX_TIME_TO_LIVE_MINUTES = limits.EVENT_GRID_TIME_TO_LIVE.value
 
-# 205 and above do not count, although HTTP calls them successes.
+# 205 and above are failures for Event Grid, although HTTP calls them successes.
 _DELIVERED = range(HTTPStatus.OK, HTTPStatus.NO_CONTENT + 1)
-# 401 is final for webhooks. For a function the key may not be in effect yet.
+# 401 is final for webhooks only: a function's key may not be in effect yet.
 _FINAL: frozenset[int] = frozenset(
     {HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN, HTTPStatus.REQUEST_ENTITY_TOO_LARGE}
 )
@@ -53,12 +53,12 @@ _OUTCOMES: dict[int, str] = {
 
 
 class Verdict(Enum):
-    """Result of an attempt for its events."""
+    """What an attempt means for its events."""
 
     DELIVERED = "delivered"
     RETRY = "retry"
     FINAL = "final"
-    # The port of a local process is closed: not an attempt (docs: storage-and-event-grid.md).
+    # The local port is closed. It does not count as an attempt (docs: storage-and-event-grid.md).
     NOT_LISTENING = "notListening"
 
 
@@ -77,7 +77,7 @@ class Outcome:
 
 
 def judge(status: int, *, webhook: bool) -> Outcome:
-    """The outcome of an attempt with this HTTP status."""
+    """Return the outcome of an attempt with this HTTP status."""
     if status in _DELIVERED:
         return Outcome(Verdict.DELIVERED, "Delivered")
     text = _OUTCOMES.get(status, "GenericError")
@@ -87,7 +87,7 @@ def judge(status: int, *, webhook: bool) -> Outcome:
 
 
 class RetryPolicy(ConfigurationModel):
-    """The `retryPolicy` of a subscription. The first limit that is reached ends the attempts."""
+    """The `retryPolicy` of a subscription. The limit that is reached first ends the attempts."""
 
     max_delivery_attempts: Annotated[StrictInt, Field(ge=1, le=DEFAULT_MAX_ATTEMPTS)] = (
         DEFAULT_MAX_ATTEMPTS
@@ -98,7 +98,7 @@ class RetryPolicy(ConfigurationModel):
 
     @property
     def time_to_live_seconds(self) -> int:
-        """From the publication of an event."""
+        """Time to live from the publication of an event."""
         return self.event_time_to_live_in_minutes * 60
 
 
@@ -107,9 +107,9 @@ class RetrySchedule:
     """The delays between attempts.
 
     Attributes:
-        delays_seconds: seconds after each attempt, the last repeats.
-        scaled: the schedule was set for local tests: minimum delays of single statuses, which
-            belong to Azure's own schedule, do not apply.
+        delays_seconds: delays after each attempt; the last one repeats.
+        scaled: whether the schedule was set for local tests. Then the minimum delays of single
+            statuses do not apply.
     """
 
     delays_seconds: Sequence[float] = SCHEDULE_SECONDS

@@ -34,7 +34,7 @@ class Schema(StrEnum):
 
 
 class InvalidEvent(ValueError):
-    """An event violates its schema. The message names index and field."""
+    """An event violates its schema. The message gives index and field."""
 
 
 METADATA_VERSION = "1"
@@ -114,13 +114,13 @@ def check(event: object, schema: Schema, index: int) -> Event:
 
 
 def convert(event: Event, schema: Schema, wanted: Schema, *, published: datetime) -> Event:
-    """The event in the wanted schema.
+    """Convert an event to the wanted schema.
 
     Args:
-        event: valid in `schema`.
-        schema: what it was published in.
+        event: an event that is valid in `schema`.
+        schema: the schema of the published event.
         wanted: the schema of the subscription.
-        published: replaces a time that the publisher did not set.
+        published: the time of an event without one.
     """
     if schema is wanted:
         return event
@@ -130,7 +130,7 @@ def convert(event: Event, schema: Schema, wanted: Schema, *, published: datetime
 
 
 def to_cloud_event(event: Event) -> Event:
-    """An event of the Event Grid schema as a CloudEvent."""
+    """Convert an event of the Event Grid schema to a CloudEvent."""
     converted: Event = {
         "specversion": "1.0",
         "id": event["id"],
@@ -147,7 +147,7 @@ def to_cloud_event(event: Event) -> Event:
 
 
 def to_event_grid(event: Event, published: datetime) -> Event:
-    """A CloudEvent in the Event Grid schema, which has no room for extension attributes."""
+    """Convert a CloudEvent to the Event Grid schema, which cannot hold extension attributes."""
     return {
         "id": event["id"],
         "topic": event["source"],

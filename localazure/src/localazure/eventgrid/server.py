@@ -35,7 +35,7 @@ from localazure.faults.injector import Injector
 logger = logging.getLogger(__name__)
 
 API_VERSION = "2018-01-01"
-# https://learn.microsoft.com/azure/event-grid/quotas-limits: of a request, and of an event.
+# Limits of a request and of an event: https://learn.microsoft.com/azure/event-grid/quotas-limits.
 MAX_REQUEST_BYTES = limits.EVENT_GRID_REQUEST.value
 _SCHEMA_OF_CONTENT_TYPE = {
     "application/json": Schema.EVENT_GRID,
@@ -53,7 +53,7 @@ class _Refused(Exception):
 
 
 class Server:
-    """The endpoints of one broker. One key authorizes them, or an identity with a role."""
+    """The endpoints of one broker. The access key or an identity's role authorizes requests."""
 
     def __init__(self, broker: Broker, key: str, identities: Identities, faults: Injector) -> None:
         self._broker = broker
@@ -172,7 +172,7 @@ async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamR
 
 
 def _error(status: HTTPStatus, message: str, code: str = "") -> web.Response:
-    """An error; its code is the status in words unless another one is given."""
+    """An error response. The default code is the status phrase."""
     error = {"code": code or status.phrase.replace(" ", ""), "message": message}
     return web.json_response({"error": error}, status=status)
 
@@ -192,10 +192,10 @@ async def _json(request: web.Request) -> Any:
 def _parse_events(
     body: object, request: web.Request, topic: Topic, resource_id: str
 ) -> list[Event]:
-    """The valid events of a request, with the topic's resource id filled in.
+    """Parse the events of a request and add the topic's resource id.
 
     Raises:
-        InvalidEvent: any of them breaks the topic's schema.
+        InvalidEvent: an event violates the topic's schema.
     """
     schema = topic.input_schema
     if _SCHEMA_OF_CONTENT_TYPE.get(request.content_type) is not schema:

@@ -36,8 +36,8 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
     async with contextlib.AsyncExitStack() as stack:
         store = Store(environment.part_folder("eventgrid") / "events.db")
         stack.callback(store.close)
-        # A connection an attempt: an idle one may be closed by a receiver just when it is used,
-        # and that would count as a failed attempt.
+        # Each attempt opens a connection: a receiver may close an idle one just as it is reused,
+        # which would count as a failed attempt.
         session = await stack.enter_async_context(
             aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, force_close=True))
         )

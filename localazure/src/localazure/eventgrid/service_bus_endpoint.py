@@ -1,4 +1,4 @@
-"""Delivery to a Service Bus queue or topic, one message an event, many in one transfer.
+"""Delivery to a Service Bus queue or topic: one message per event, many per transfer.
 
 Source: https://learn.microsoft.com/azure/event-grid/handler-service-bus.
 """
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 class ServiceBusEndpoint:
-    """A sender to one entity, opened when first needed and anew after an error."""
+    """A sender to one entity. It is opened on first use, and again after an error."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class ServiceBusEndpoint:
         self._sender: ServiceBusSender | None = None
 
     async def deliver(self, events: list[Event], attempts: int) -> Outcome:
-        """Send events of the subscription's schema; after `attempts` earlier attempts."""
+        """Send events in the subscription's schema, after `attempts` earlier attempts."""
         properties = {
             "aeg-event-type": "Notification",
             "aeg-subscription-name": self._subscription.upper(),
@@ -71,7 +71,7 @@ class ServiceBusEndpoint:
             except (ServiceBusAuthenticationError, ServiceBusAuthorizationError) as error:
                 await self.close()
                 logger.warning("%s: %s", self._subscription, error)
-                # The service refuses the token for an entity that is not there.
+                # If the entity does not exist, the service refuses the token.
                 is_missing = "Status code: 404" in str(error.inner_exception)
                 return Outcome(Verdict.RETRY, "NotFound" if is_missing else "Unauthorized")
             except (ServiceBusConnectionError, OSError):
@@ -90,10 +90,10 @@ class ServiceBusEndpoint:
         return self._sender
 
     async def close(self) -> None:
-        """End the connection, if there is one."""
+        """Close the connection, if any."""
         client, sender = self._client, self._sender
         self._client = self._sender = None
-        # The client knows its senders by weak references only.
+        # Close both: the client has only weak references to its senders.
         for each in (sender, client):
             if each is not None:
                 with contextlib.suppress(ServiceBusError, OSError):

@@ -18,7 +18,7 @@ from localazure.storage_client.queue import CLIENT_OPTIONS, StorageQueue, encode
 
 
 class StorageQueueEndpoint:
-    """Puts events into a queue of the local storage, and creates the queue if it is missing."""
+    """Puts events into a queue of the local storage. Creates a missing queue."""
 
     def __init__(self, environment: Environment, destination: StorageQueueDestination) -> None:
         self._service = QueueServiceClient.from_connection_string(

@@ -1,7 +1,7 @@
 """The durable state of Event Grid: events, deliveries, subscriptions, counts.
 
 An event is acknowledged once it and all its deliveries are committed. A delivery's row is deleted
-after the delivery: a crash in between repeats the delivery and never loses it.
+after the delivery. So a crash in between can repeat a delivery but not lose it.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class Delivery:
     """The delivery of one event to one subscription.
 
     Attributes:
-        event_id: the number in this store, not the event's own id.
-        event: as published, in `schema`.
-        size_bytes: of the event as JSON.
-        attempts: made so far.
-        published_seconds: Unix time, as all others.
+        event_id: the number in this store, not the publisher's id.
+        event: the event as published, in `schema`.
+        size_bytes: size of the event as JSON.
+        attempts: number of attempts so far.
+        published_seconds: Unix time, like all other times.
         dead_letter_reason: set for an event that will be dead-lettered.
     """
 
@@ -88,7 +88,7 @@ class Store:
     async def accept(
         self, events: Sequence[tuple[Event, Sequence[str]]], schema: Schema, now_seconds: float
     ) -> None:
-        """Store events with the subscriptions that they match. They are durable on return."""
+        """Store events and the subscriptions that they match. They are durable on return."""
         wanted = [(json.dumps(event), names) for event, names in events if names]
         matched = Counter(name for _, names in wanted for name in names)
 
@@ -113,7 +113,7 @@ class Store:
     def due(
         self, subscription: str, now_seconds: float, limit: int, without: Collection[int]
     ) -> list[Delivery]:
-        """Due deliveries, oldest first, without those in flight."""
+        """Due deliveries, oldest first, except deliveries in flight."""
         rows = self._database.read(
             """
             SELECT * FROM deliveries JOIN events ON events.id = deliveries.event
@@ -162,7 +162,7 @@ class Store:
     async def postpone(
         self, subscription: str, deliveries: Sequence[tuple[float, Delivery]], failed: int
     ) -> None:
-        """Store deliveries that continue later, each at its time, and how many attempts failed."""
+        """Store deliveries with their next attempt times, and count failed attempts."""
 
         def update(connection: sqlite3.Connection) -> None:
             for due_seconds, later in deliveries:
@@ -196,12 +196,12 @@ class Store:
         await self._execute("INSERT OR REPLACE INTO validated VALUES (?, ?)", (subscription, url))
 
     def put_subscriptions(self) -> list[tuple[str, Any]]:
-        """Subscriptions that were put at run time: name and body."""
+        """Names and bodies of the subscriptions that were added at run time."""
         rows = self._database.read("SELECT * FROM subscriptions ORDER BY name")
         return [(row["name"], json.loads(row["body"])) for row in rows]
 
     async def put_subscription(self, name: str, body: Mapping[str, Any]) -> None:
-        """Store a subscription that was put at run time."""
+        """Store a subscription that was added at run time."""
         await self._execute(
             "INSERT OR REPLACE INTO subscriptions VALUES (?, ?)", (name, json.dumps(body))
         )
@@ -230,7 +230,7 @@ class Store:
 
     def counts(self, subscription: str) -> dict[str, int]:
         """Counts of matched, delivered, failed, dead-lettered, dropped and waiting events."""
-        # One query, or a delivery that ends between two would be in neither answer.
+        # Use one query: a delivery that ends between two queries would be in neither result.
         rows = self._database.read(
             "SELECT what, number FROM counts WHERE subscription = ?1"
             " UNION ALL SELECT 'waiting', COUNT(*) FROM deliveries WHERE subscription = ?1",

@@ -30,7 +30,7 @@ NO_SESSIONS = "sessions are not covered by this broker"
 
 
 class RefusedError(Exception):
-    """The broker refuses a link, with this AMQP error condition."""
+    """The broker refuses a link with this AMQP error condition."""
 
     def __init__(self, condition: str, description: str) -> None:
         super().__init__(description)
@@ -41,7 +41,7 @@ def address_of(link: Link) -> Address:
     """The address in the source or target of the peer's attach.
 
     Raises:
-        RefusedError: there is none.
+        RefusedError: there is no address.
     """
     end: Any = link.attach.source if link.is_sender else link.attach.target
     if not isinstance(end, p.Source | p.Target):
@@ -52,24 +52,24 @@ def address_of(link: Link) -> Address:
 
 
 def rights_for(link: Link, address: Address) -> tuple[Right, ...]:
-    """The rights of which a link needs one: a management link serves senders and receivers."""
+    """The rights that suffice for a link, each alone. A management link may send or receive."""
     if address.is_management:
         return (Right.SEND, Right.RECEIVE)
     return (Right.RECEIVE,) if link.is_sender else (Right.SEND,)
 
 
 def is_allowed(client: ClientProtocol, link: Link, address: Address) -> bool:
-    """Whether the client has put a valid token that allows the link."""
+    """Whether a valid token of the client allows the link."""
     return address.entity == addresses.CBS or client.authorization.allows(
         address.resource, nodes.now_seconds(client), rights_for(link, address)
     )
 
 
 def node_for(client: ClientProtocol, link: Link) -> nodes.Node:
-    """The node of a link.
+    """Return the node that a link attaches to.
 
     Raises:
-        RefusedError: there is none, or the client is not authorized for it.
+        RefusedError: the node does not exist, or the client is not authorized.
     """
     address = address_of(link)
     entity = client.broker.namespace.find(address.entity)
@@ -95,7 +95,7 @@ def node_for(client: ClientProtocol, link: Link) -> nodes.Node:
 
 
 def _reason(client: ClientProtocol, link: Link, address: Address) -> str:
-    """In the service's words where it is a matter of roles."""
+    """Why a client is not authorized; the message for a missing right is that of the service."""
     if not client.authorization.has_token(address.resource, nodes.now_seconds(client)):
         return f"no valid token was put for {address.resource!r}"
     claims = {Right.SEND: "Send", Right.RECEIVE: "Listen"}
@@ -112,6 +112,6 @@ def _check_receiver(link: Link, entity: Entity) -> None:
             NOT_ALLOWED, f"{entity.path} is a topic: messages are received from subscriptions"
         )
     if SESSION_FILTER in (link.attach.source.filter or {}):
-        # @azure/service-bus for Node replaces this error by its own, so it is logged as well.
+        # Log it: @azure/service-bus for Node replaces this error by its own.
         logger.warning("%s: a session receiver is refused: %s", entity.path, NO_SESSIONS)
         raise RefusedError(NOT_IMPLEMENTED, NO_SESSIONS)

@@ -1,4 +1,4 @@
-"""The running namespace: transitions of `queues`, written by `store`, messages for consumers.
+"""The running namespace: writes transitions of `queues` to `store`, delivers messages.
 
 Every change is durable before it is visible. The broker answers a send, a settlement, a schedule
 or a cancellation after the commit, and a message is available at its destination after the commit.
@@ -40,16 +40,16 @@ logger = logging.getLogger(__name__)
 Clock = Callable[[], int]
 """Milliseconds since the Unix epoch."""
 
-# Between two deletions of old message ids of duplicate detection.
+# Interval between deletions of message ids that duplicate detection does not need.
 HISTORY_PURGE_INTERVAL_SECONDS = 60.0
-# Timed transitions of one commit: thousands of messages may expire at the same time.
+# Most timed transitions of one commit: thousands of messages may expire at the same time.
 MAX_TRANSITIONS_PER_COMMIT = 500
-# After a failed commit of a timed transition, so that a full disk causes no busy loop.
+# Delay after a failed commit of a timed transition, so that a full disk causes no busy loop.
 RETRY_DELAY_SECONDS = 1.0
 
 
 def system_clock() -> int:
-    """The time of this machine."""
+    """Return the time of this machine."""
     return time.time_ns() // 1_000_000
 
 
@@ -92,10 +92,10 @@ class Broker:
         return broker
 
     async def stop(self) -> None:
-        """Stop timers and background tasks; writes that have begun are committed."""
+        """Stop timers and background tasks. Writes that have begun are committed."""
         if self._alarm is not None:
             self._alarm.cancel()
-        self._alarm_ms = 0  # no time is earlier: no new alarm is set
+        self._alarm_ms = 0  # no time is earlier, so no new alarm is set
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -133,7 +133,7 @@ class Broker:
         """Cancel all of these scheduled messages or none.
 
         Raises:
-            MessageNotFoundError: one of them is not scheduled.
+            MessageNotFoundError: a message is not scheduled.
         """
         queue = entity.active.queue
         for number in sequence_numbers:
@@ -145,7 +145,7 @@ class Broker:
     # --- receiving --------------------------------------------------------------------------------
 
     def attach(self, sub_queue: SubQueue, consumer: Consumer) -> None:
-        """Add a consumer, which gets messages for its credit in turn with the others."""
+        """Add a consumer. Consumers with credit get messages round-robin."""
         sub_queue.consumers.append(consumer)
 
     def detach(self, sub_queue: SubQueue, consumer: Consumer) -> None:
@@ -179,15 +179,15 @@ class Broker:
         """Receive all of these deferred messages or none.
 
         Args:
-            sub_queue: holds them.
-            sequence_numbers: of the messages.
-            deletes: receive and delete; otherwise lock.
+            sub_queue: the messages' sub-queue.
+            sequence_numbers: the messages' sequence numbers.
+            deletes: whether to delete the messages; otherwise lock them.
 
         Returns:
             Lock token (None for a deleted message) and payload of each.
 
         Raises:
-            MessageNotFoundError: one of them is not deferred, or locked.
+            MessageNotFoundError: a message is not deferred, or locked.
             ServerBusyError: the namespace has no credits left.
         """
         self._credits.spend(len(sequence_numbers))
@@ -209,7 +209,7 @@ class Broker:
         return [(None, payload) for payload in payloads]
 
     def peek(self, sub_queue: SubQueue, start: int, count: int) -> list[bytes]:
-        """Payloads of messages in any state, by sequence number from `start` on.
+        """Return payloads of messages in any state, in order, from sequence number `start` on.
 
         Raises:
             ServerBusyError: the namespace has no credits left.
@@ -234,7 +234,7 @@ class Broker:
         event: Event,
         properties: Mapping[str, Any] | None = None,
     ) -> None:
-        """Settle a locked message. Returns once that is durable.
+        """Settle a locked message. Returns once the change is durable.
 
         Raises:
             LockLostError: the lock expired, or the message is settled.
@@ -301,7 +301,7 @@ class Broker:
     # --- internals --------------------------------------------------------------------------------
 
     async def _commit(self, sub_queue: SubQueue, transition: Transition) -> None:
-        """Write a transition, then put the message where it belongs."""
+        """Write a transition, then put the message into its queue or its destinations."""
         try:
             await self._write(sub_queue, transition)
         except Exception:

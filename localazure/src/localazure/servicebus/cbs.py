@@ -1,9 +1,9 @@
 """Authorization of a connection: claims-based security over the node `$cbs`, and SASL PLAIN.
 
 Tokens are shared access signatures, https://learn.microsoft.com/azure/service-bus-messaging/service-bus-sas,
-or JSON web tokens. Where roles are enforced, the latter are those of the local identity endpoint,
-and the roles of their principal decide. Elsewhere any token in form passes until its expiry, such
-as one of Entra ID, whose signature cannot be verified here.
+or JSON web tokens. Where roles are enforced, the local identity endpoint must have issued the JSON
+web token, and the roles of its principal decide. Elsewhere any well-formed token is accepted until
+it expires: the signature of a token of Entra ID, for example, cannot be verified here.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ class SharedKey:
     entity: str = ""
 
     def signs(self, text: str, signature: str) -> bool:
-        """Whether the signature is that of the text with this key."""
+        """Whether this key gives the signature for the text."""
         digest = hmac.new(self.value.encode(), text.encode(), hashlib.sha256).digest()
         return hmac.compare_digest(base64.b64encode(digest), signature.encode())
 
 
 @dataclass(frozen=True, slots=True)
 class Identities:
-    """Identities that may authenticate by a token, and their permissions."""
+    """Issuer of bearer tokens, and the roles of principals."""
 
     tokens: TokenIssuer
     assignments: RoleAssignments
@@ -66,7 +66,7 @@ class Identities:
 class _Grant:
     expiry: float
     holder: str | frozenset[Right]
-    """The principal whose roles decide, or the rights themselves."""
+    """The principal whose roles apply, or the rights themselves."""
 
 
 class Authorization:
@@ -76,11 +76,11 @@ class Authorization:
         self._keys = tuple(keys)
         self._identities = identities
         self._key: SharedKey | None = None
-        """By SASL PLAIN."""
+        """The key of SASL PLAIN."""
         self._granted: dict[str, _Grant] = {}  # by path
 
     def authenticate(self, mechanism: str, response: bytes) -> bool:
-        """SASL: PLAIN needs a key. Others rely on `$cbs`."""
+        """Authenticate by SASL. PLAIN needs a key; other mechanisms rely on `$cbs`."""
         if mechanism != "PLAIN":
             return True
         _, _, credentials = response.partition(b"\0")
@@ -123,7 +123,7 @@ class Authorization:
             raise TokenError(str(error)) from None
 
     def has_token(self, path: str, now_seconds: float) -> bool:
-        """Whether a valid token covers the entity, whatever it allows."""
+        """Whether a valid token covers the entity, with any rights."""
         return any(True for _ in self._grants(path, now_seconds))
 
     def allows(
@@ -139,7 +139,7 @@ class Authorization:
     def _permits(self, grant: _Grant, path: str, right: Right) -> bool:
         if isinstance(grant.holder, frozenset):
             return right in grant.holder
-        assert self._identities is not None  # or there is no principal
+        assert self._identities is not None  # a principal comes from `identities`
         return self._identities.assignments.permit(grant.holder, f"serviceBus/{path}", right)
 
     def _grants(self, path: str, now_seconds: float) -> Iterator[_Grant]:
@@ -151,17 +151,17 @@ class Authorization:
 
 
 def _covers(scope: str, path: str) -> bool:
-    # Node's SDK puts a token for the management node, and none for its entity.
+    # Node's SDK puts a token for the management node only, not for its entity.
     return scope in ("", path, f"{path}/{MANAGEMENT}") or path.startswith(f"{scope}/")
 
 
 def _named(name: str, keys: Iterable[SharedKey]) -> Iterator[SharedKey]:
-    """The keys of a name: each entity may have one."""
+    """The keys with a name: each entity may have one."""
     return (key for key in keys if key.name == name)
 
 
 def _verify_signature(token: str, keys: Iterable[SharedKey]) -> tuple[str, float, frozenset[Right]]:
-    """Path, expiry and rights of a shared access signature by one of the keys."""
+    """Verify a shared access signature. Returns its path, expiry and rights."""
     fields: dict[str, str] = {}
     for item in token.removeprefix(SAS_PREFIX).split("&"):
         name, _, value = item.partition("=")
@@ -186,7 +186,7 @@ def _verify_signature(token: str, keys: Iterable[SharedKey]) -> tuple[str, float
 
 
 def _read_expiry(token: str) -> float:
-    """The expiry of a JSON web token."""
+    """Return the expiry of a JSON web token."""
     try:
         return float(unverified_claims(token)["exp"])
     except (ValueError, TypeError, KeyError):

@@ -2,8 +2,8 @@
 
 The format is documented at
 https://learn.microsoft.com/azure/service-bus-messaging/test-locally-with-service-bus-emulator;
-the meaning of each property is that of the ARM resource. Properties that this broker does not
-implement are errors, so that no program runs against half of a feature.
+each property has the meaning of the ARM property. A property that this broker does not implement
+is an error, so that no program runs against half of a feature.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Properties(_Model):
 
     @property
     def default_ttl_ms(self) -> int | None:
-        """Time to live of a message that sets none; None without limit."""
+        """Time to live of a message that sets none; None means no limit."""
         ttl = self.default_message_time_to_live
         return None if ttl is None else ttl // _MILLISECOND
 
@@ -112,12 +112,12 @@ class Properties(_Model):
 
 
 class TopicProperties(Properties):
-    """Properties of topics, which queues have, too."""
+    """Properties of topics and of queues."""
 
     max_message_size_in_kilobytes: (
         Annotated[StrictInt, Field(ge=1024, le=limits.SERVICE_BUS_LARGE_MESSAGE.value)] | None
     ) = None
-    """For large messages, on the premium tier only."""
+    """Limit of a message, on the premium tier only."""
     requires_duplicate_detection: StrictBool = False
     duplicate_detection_history_time_window: Annotated[
         _Duration, _at_most(MAX_DUPLICATE_WINDOW)
@@ -131,7 +131,7 @@ class TopicProperties(Properties):
 
 
 class SubscriptionProperties(Properties):
-    """Properties of subscriptions, which queues have, too."""
+    """Properties of subscriptions and of queues."""
 
     dead_lettering_on_message_expiration: StrictBool = False
     forward_dead_lettered_messages_to: str = ""
@@ -149,7 +149,7 @@ class SubscriptionProperties(Properties):
 
     @property
     def lock_ms(self) -> int:
-        """How long a received message is locked."""
+        """Duration of a lock on a message."""
         return self.lock_duration // _MILLISECOND
 
 
@@ -158,7 +158,7 @@ class QueueProperties(SubscriptionProperties, TopicProperties):
 
 
 class CorrelationFilter(_Model):
-    """Equality conditions on a message, all of which must hold."""
+    """Equality conditions on a message. All must hold."""
 
     content_type: str | None = None
     correlation_id: str | None = None
@@ -169,11 +169,11 @@ class CorrelationFilter(_Model):
     group_id: str | None = Field(default=None, alias="SessionId")
     to: str | None = None
     properties: dict[str, Any] = Field(default_factory=dict[str, Any])
-    """Application property to expected value."""
+    """Expected values by application property."""
 
     @cached_property
     def system(self) -> dict[str, str]:
-        """Field of the AMQP properties section to expected value."""
+        """Expected values by field of the AMQP properties section."""
         fields = self.model_dump(exclude={"properties"})
         return {name: value for name, value in fields.items() if value}
 
@@ -205,7 +205,7 @@ class Rule(_Model):
 
 
 class Claim(StrEnum):
-    """The rights of a rule's key. `Manage` needs the others and adds nothing here."""
+    """The rights of a rule's key. `Manage` requires both others and allows nothing more here."""
 
     LISTEN = "Listen"
     SEND = "Send"
@@ -224,14 +224,14 @@ class _AuthorizationRuleProperties(_Model):
 
 
 class AuthorizationRule(_Model):
-    """A shared access policy of the namespace, or of a queue or topic; it has a key of its own."""
+    """A shared access policy, with its own key, of the namespace, a queue or a topic."""
 
     name: _Name
     properties: _AuthorizationRuleProperties
 
     @property
     def claims(self) -> frozenset[Claim]:
-        """Of which each link needs one."""
+        """The rights of the rule. A link needs one of them."""
         return self.properties.rights
 
 
@@ -241,11 +241,11 @@ class Queue(_Model):
     name: _Name
     properties: QueueProperties = QueueProperties()
     authorization_rules: tuple[AuthorizationRule, ...] = ()
-    """Microsoft's emulator has no such key, at no level."""
+    """An extension: Microsoft's emulator does not have this key at any level."""
 
 
 class Subscription(_Model):
-    """A subscription of a topic. It gets messages that match any rule; all, if it has no rules."""
+    """A subscription of a topic. It gets messages that match any rule, or all without rules."""
 
     name: _Name
     properties: SubscriptionProperties = SubscriptionProperties()
@@ -253,7 +253,7 @@ class Subscription(_Model):
 
     @cached_property
     def filters(self) -> tuple[CorrelationFilter, ...]:
-        """The filters of the rules."""
+        """The filters of the rules; one that matches all messages if there are no rules."""
         filters = tuple(rule.properties.correlation_filter for rule in self.rules)
         return filters or (CorrelationFilter(),)
 
@@ -267,7 +267,7 @@ class Topic(_Model):
     subscriptions: tuple[Subscription, ...] = ()
 
     def path_of(self, subscription: Subscription) -> str:
-        """The path of one of its subscriptions, in the case of the file."""
+        """The path of a subscription, in the case of the file."""
         return f"{self.name}/Subscriptions/{subscription.name}"
 
 
@@ -279,7 +279,7 @@ class Sku(StrEnum):
 
     @property
     def batch_bytes(self) -> int:
-        """The size of a batch, and of a message where the entity says nothing else."""
+        """Limit of a batch, and of a message unless the entity sets another."""
         if self is Sku.PREMIUM:
             return limits.SERVICE_BUS_PREMIUM_MESSAGE.value
         return limits.SERVICE_BUS_MESSAGE.value
@@ -290,14 +290,14 @@ class NamespaceConfiguration(_Model):
 
     name: Any = None
     sku: Sku = Sku.STANDARD
-    """Microsoft's emulator has no such key, and no rates."""
+    """An extension: Microsoft's emulator has neither tiers nor request rates."""
     authorization_rules: tuple[AuthorizationRule, ...] = ()
-    """Beside the one that every namespace has."""
+    """In addition to the rule that every namespace has."""
     queues: tuple[Queue, ...] = ()
     topics: tuple[Topic, ...] = ()
 
     def message_bytes(self, entity: Queue | Topic | Subscription) -> int:
-        """The size that a message to an entity may have."""
+        """Limit of a message to an entity, in bytes."""
         properties = entity.properties
         if isinstance(properties, TopicProperties) and properties.max_message_size_in_kilobytes:
             return properties.max_message_size_in_kilobytes * 1024
@@ -309,14 +309,14 @@ class NamespaceConfiguration(_Model):
             yield path, entity
 
     def rules(self) -> Iterator[tuple[str, AuthorizationRule]]:
-        """All authorization rules, each with the name of its queue or topic, empty without one."""
+        """All authorization rules, each with its queue or topic (empty for the namespace)."""
         yield from (("", rule) for rule in self.authorization_rules)
         for entity in (*self.queues, *self.topics):
             yield from ((entity.name, rule) for rule in entity.authorization_rules)
 
     @model_validator(mode="after")
     def _valid_references(self) -> NamespaceConfiguration:
-        """Paths are unique in any case; messages are forwarded to entities, not in circles."""
+        """Check that paths are unique in any case, and that forwards have targets and no cycles."""
         paths: set[str] = set()
         for location, path, _ in self._located():
             if path.lower() in paths:
@@ -369,7 +369,7 @@ def _hops(target: str, forwards: dict[str, str]) -> int:
 
 
 class _UserConfig(_Model):
-    namespaces: tuple[NamespaceConfiguration]  # one, as in Microsoft's emulator
+    namespaces: tuple[NamespaceConfiguration]  # exactly one, as in Microsoft's emulator
     logging: Any = None
 
 

@@ -1,4 +1,4 @@
-"""Service Bus messages: parsed as a sender sends them, rendered as a receiver gets them.
+"""Parses the messages of senders and renders messages for receivers.
 
 The broker's own properties of a message are annotations `x-opt-*`, see
 https://learn.microsoft.com/azure/service-bus-messaging/service-bus-amqp-protocol-guide
@@ -20,7 +20,7 @@ from localazure.servicebus.filters import MessageFacts
 from localazure.servicebus.queues import Lock
 from localazure.servicebus.store import SentMessage, StoredMessage
 
-# A transfer whose data sections are messages themselves. The broker accepts all of them or none.
+# Message format of a batch: each data section is a message. The broker accepts all or none.
 BATCH_MESSAGE_FORMAT = 0x80013700
 
 SCHEDULED_ENQUEUE_TIME = Symbol("x-opt-scheduled-enqueue-time")
@@ -33,21 +33,21 @@ LOCK_TOKEN = Symbol("x-opt-lock-token")
 
 
 def parse(payload: bytes) -> SentMessage:
-    """A message from the payload of a transfer.
+    """Parse a message from the payload of a transfer.
 
     Raises:
-        DecodeError: it is not well-formed.
-        NotAllowedError: its id or its application properties are too long.
+        DecodeError: the message is not well-formed.
+        NotAllowedError: the message id or the application properties are too long.
     """
     parsed = amqp_message.parse(payload)
-    amqp_message.application_properties(parsed.bare)  # filters and settlements decode them later
+    amqp_message.application_properties(parsed.bare)  # validate: they are decoded later
     due_ms = parsed.annotations.get(SCHEDULED_ENQUEUE_TIME)
     properties = amqp_message.properties(parsed.bare)
     _check_limits(properties, parsed.bare)
     ttl_ms = parsed.header.ttl_ms
     expiry, creation = properties.absolute_expiry_time, properties.creation_time
     if ttl_ms == MAX_UINT and expiry is not None and creation is not None:
-        ttl_ms = max(ttl_ms, expiry - creation)  # the header cannot express more than 49 days
+        ttl_ms = max(ttl_ms, expiry - creation)  # the ttl of the header is limited to 49 days
     return SentMessage(
         bare=parsed.bare,
         properties=properties,
@@ -74,7 +74,7 @@ def _check_limits(properties: Properties, bare: bytes) -> None:
 
 
 def with_message_id(message: SentMessage) -> SentMessage:
-    """The message itself, or with a new message id if its sender set none."""
+    """Return the message, with a new message id if its sender set none."""
     if message.message_id is not None:
         return message
     properties = replace(message.properties, message_id=uuid.uuid4().hex)
@@ -83,15 +83,15 @@ def with_message_id(message: SentMessage) -> SentMessage:
 
 
 def facts(stored: StoredMessage) -> MessageFacts:
-    """The fields of a stored message that filters read."""
+    """Return the fields that filters read from a stored message."""
     return MessageFacts(amqp_message.properties(stored.bare), stored.bare)
 
 
 def parse_transfer(message_format: int, payload: bytes) -> list[SentMessage]:
-    """The messages of one transfer: one, or those of a batch.
+    """Parse the messages of a transfer: a single message or a batch.
 
     Raises:
-        DecodeError: one of them is not well-formed.
+        DecodeError: a message is not well-formed.
     """
     if message_format == BATCH_MESSAGE_FORMAT:
         return [parse(inner) for inner in amqp_message.body_data(payload)]
@@ -99,11 +99,11 @@ def parse_transfer(message_format: int, payload: bytes) -> list[SentMessage]:
 
 
 def render(stored: StoredMessage, lock: Lock | None = None) -> bytes:
-    """The payload for a receiver.
+    """Render the payload for a receiver.
 
     Args:
         stored: the message.
-        lock: of the receiver; None for one that peeks, or receives and deletes.
+        lock: the receiver's lock; None for peek and for receive-and-delete.
     """
     entry = stored.entry
     delivery_annotations = dict(stored.delivery_annotations)
@@ -130,5 +130,5 @@ def render(stored: StoredMessage, lock: Lock | None = None) -> bytes:
 
 
 def modified_properties(settlement: Mapping[Any, Any]) -> dict[str, Any]:
-    """Application properties that a receiver sets as it settles a message; null is left out."""
+    """Application properties that a settlement sets, without null values."""
     return {str(name): value for name, value in settlement.items() if value is not None}

@@ -1,4 +1,4 @@
-"""The credits of a namespace: how many operations a second the standard tier serves.
+"""The credits of a namespace, which limit the operations per second of the standard tier.
 
 Source: https://learn.microsoft.com/azure/service-bus-messaging/service-bus-throttling
 """
@@ -27,12 +27,12 @@ class ServerBusyError(AmqpError):
 class Credits:
     """The credits of one namespace. The premium tier has no credits and no such limit.
 
-    A message that is sent, received or peeked costs one, and so does each filter that a message to
-    a topic meets. Receivers are not delayed: what they receive is charged to what comes next.
+    Each message that is sent, received or peeked costs one credit; a message to a topic costs one
+    more for each filter. Deliveries are never delayed: their cost delays later operations.
 
     Args:
         sku: the tier.
-        clock: seconds, from any origin.
+        clock: returns seconds, from any origin.
     """
 
     def __init__(self, sku: Sku, clock: Callable[[], float] = time.monotonic) -> None:
@@ -40,10 +40,10 @@ class Credits:
         self._buckets = TokenBuckets(rate, rate, clock) if sku is Sku.STANDARD else None
 
     def spend(self, count: int) -> None:
-        """Pay for an operation.
+        """Pay for an operation in advance.
 
         Raises:
-            ServerBusyError: there are no credits; the operation must not take place.
+            ServerBusyError: there are no credits. Do not execute the operation.
         """
         if self._buckets is not None and self._buckets.take(None, count):
             raise ServerBusyError(
@@ -52,13 +52,13 @@ class Credits:
             )
 
     def charge(self, count: int) -> None:
-        """Pay for what has taken place."""
+        """Pay for an operation that has taken place."""
         if self._buckets is not None:
             self._buckets.charge(None, count)
 
 
 def cost_of_sending(entity: Entity, messages: int) -> int:
-    """Credits for messages to a queue or topic."""
+    """The cost of messages to a queue or topic."""
     if not isinstance(entity.configured, Topic):
         return messages
     filters = sum(len(each.filters) for each in entity.configured.subscriptions)

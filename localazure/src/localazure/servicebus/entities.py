@@ -23,11 +23,11 @@ class Consumer(Protocol):
 
     @property
     def receives_and_deletes(self) -> bool:
-        """Whether it receives and deletes messages; otherwise it locks them."""
+        """Whether the mode is receive-and-delete; otherwise it is peek-lock."""
         ...
 
     def has_credit(self) -> bool:
-        """Whether it can get another message."""
+        """Whether the receiver can get another message."""
         ...
 
     def reserve(self) -> None:
@@ -44,7 +44,7 @@ class Consumer(Protocol):
 
 
 class SubQueue:
-    """The messages of a queue or subscription, or its dead letters, or a topic's scheduled ones."""
+    """The messages or the dead letters of an entity. A topic has scheduled messages only."""
 
     def __init__(self, entity: Entity, queue: MessageQueue, *, is_dead_letter: bool) -> None:
         self.entity = entity
@@ -53,7 +53,7 @@ class SubQueue:
         self.consumers: deque[Consumer] = deque()
 
     def next_consumer(self) -> Consumer | None:
-        """The next consumer with credit, in turn."""
+        """Return the next consumer with credit, round-robin."""
         for _ in range(len(self.consumers)):
             consumer = self.consumers[0]
             self.consumers.rotate(-1)
@@ -67,7 +67,7 @@ class Entity:
 
     Args:
         path: in the case of the configuration file.
-        message_bytes: the size that a message to it may have.
+        message_bytes: the limit of a message to the entity.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Entity:
         self.path = path
         self.configured = configured
         properties = configured.properties
-        # A topic holds scheduled messages only: the settings of a queue have no effect on them.
+        # These settings of a queue have no effect on a topic, which holds scheduled messages only.
         if not isinstance(properties, SubscriptionProperties):
             properties = SubscriptionProperties()
         self.active = SubQueue(self, _message_queue(properties), is_dead_letter=False)
@@ -93,12 +93,12 @@ class Entity:
 
     @property
     def is_topic(self) -> bool:
-        """Whether it passes its messages to subscriptions."""
+        """Whether the entity is a topic, which passes its messages to subscriptions."""
         return isinstance(self.configured, Topic)
 
     @property
     def is_subscription(self) -> bool:
-        """Whether it gets messages from its topic only."""
+        """Whether the entity is a subscription, which gets messages from its topic only."""
         return isinstance(self.configured, Subscription)
 
     def sub_queues(self) -> tuple[SubQueue, SubQueue]:
@@ -138,7 +138,7 @@ class Namespace:
 
     @property
     def entities(self) -> list[Entity]:
-        """All of them."""
+        """All entities."""
         return list(self._by_path.values())
 
     def find(self, path: str) -> Entity | None:
@@ -146,7 +146,7 @@ class Namespace:
         return self._by_path.get(path)
 
     def route(self, entity: Entity, facts: MessageFacts) -> tuple[Destination, ...]:
-        """The entities that get a message which is sent to this entity."""
+        """The entities that get a message sent to this entity."""
         configured, ttl_ms = entity.configured, entity.configured.properties.default_ttl_ms
         if not isinstance(configured, Topic):
             if configured.properties.forward_to:

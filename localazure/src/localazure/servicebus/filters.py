@@ -45,5 +45,5 @@ def _matches(correlation: CorrelationFilter, facts: MessageFacts) -> bool:
 
 
 def _equal(found: Any, expected: Any) -> bool:
-    # True == 1 in Python. For Service Bus a boolean and a number are different.
+    # For Service Bus a boolean differs from a number; in Python True == 1.
     return found == expected and isinstance(found, bool) == isinstance(expected, bool)

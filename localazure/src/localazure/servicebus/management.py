@@ -31,7 +31,7 @@ from localazure.servicebus.queues import (
 
 ARGUMENT_ERROR = "com.microsoft:argument-error"
 
-# Most messages of one peek, as in Azure Service Bus.
+# The limit of one peek, as in Azure Service Bus.
 MAX_PEEKED = 250
 
 _DISPOSITIONS = {
@@ -74,12 +74,12 @@ class Reply:
 
 
 def make_reply(request: Properties, outcome: dict[str, Any], body: Any) -> Reply:
-    """The reply to a request.
+    """Create the reply to a request.
 
     Args:
-        request: its properties.
-        outcome: application properties.
-        body: its value.
+        request: the request's properties.
+        outcome: the reply's application properties.
+        body: the reply's value.
     """
     own = Properties(correlation_id=request.message_id)
     reply_to = request.reply_to if isinstance(request.reply_to, str) else None

@@ -1,4 +1,4 @@
-"""The nodes that a link can attach to: entities, and request nodes."""
+"""The nodes that a link can attach to: entities and request nodes."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# The snd-settle-mode of a receiver that wants receive-and-delete.
+# The snd-settle-mode of a receiver in the mode receive-and-delete.
 SETTLED = 1
 
 
 def now_seconds(client: ClientProtocol) -> float:
-    """The broker's time in seconds since the Unix epoch, by which tokens expire."""
+    """Return the time by which tokens expire, in seconds since the Unix epoch."""
     return client.broker.clock() / 1000 + client.faults.clock_skew_seconds()
 
 
 async def fault_of(client: ClientProtocol, operation: str) -> Fault | None:
-    """The fault of an operation, if any; an operation that is only late waits here."""
+    """Return the fault of an operation, if any. A latency fault is a delay in this call."""
     rule = client.faults.next(operation, OF_MESSAGES)
     if rule is None:
         return None
@@ -59,7 +59,7 @@ SERVER_BUSY = p.Rejected(
 
 
 async def _attempt(work: Awaitable[p.Composite], entity: str) -> p.Composite:
-    """The state that the work ends in; an error rejects the message."""
+    """Do the work and return its delivery state. An error becomes `rejected`."""
     try:
         return await work
     except AmqpError as error:
@@ -75,13 +75,13 @@ async def _answer(
     work: Callable[[], Awaitable[p.Composite]],
     settle: Callable[[p.Composite], None],
 ) -> None:
-    """Do what a client asks for and send the state, unless a fault is on purpose.
+    """Do the work of a request and send the delivery state, subject to injected faults.
 
     Args:
-        client: gets the state.
-        operation: as the plan of faults names it: `VERB/ENTITY`.
-        work: gives the state.
-        settle: sends it.
+        client: the client that gets the state.
+        operation: the operation's name in the fault plan, `VERB/ENTITY`.
+        work: does the work and returns the state.
+        settle: sends the state.
     """
     fault = await fault_of(client, operation)
     state: p.Composite = SERVER_BUSY
@@ -104,7 +104,7 @@ class SendNode:
 
     @property
     def message_bytes(self) -> int:
-        """The size that a message may have."""
+        """Limit of a message, in bytes."""
         return self._entity.message_bytes
 
     def on_message(self, received: MessageReceived) -> None:
@@ -120,7 +120,7 @@ class SendNode:
 
 
 def _settlement(state: Any) -> tuple[Event, dict[str, Any]]:
-    """The event of a receiver's outcome, and the application properties that it sets.
+    """Return the event of a receiver's outcome, and the application properties that it sets.
 
     Source: https://learn.microsoft.com/azure/service-bus-messaging/service-bus-amqp-protocol-guide
     """
@@ -150,7 +150,7 @@ class ReceiveNode:
         client.broker.attach(sub_queue, self)
 
     def has_credit(self) -> bool:
-        """Whether it can get another message."""
+        """Whether the receiver can get another message."""
         return self._link.credit > self._reserved
 
     def reserve(self) -> None:
@@ -197,7 +197,7 @@ class ReceiveNode:
         event, properties = _settlement(disposed.state)
         token = uuid.UUID(bytes_le=disposed.tag)
         await self._client.broker.settle(self._sub_queue, token, event, properties)
-        # The reply to a dead-lettered message has no error, or SDKs report it as one.
+        # SDKs would report a dead-lettering as failed if the reply had an error.
         return p.Rejected() if isinstance(disposed.state, p.Rejected) else disposed.state
 
 
@@ -217,7 +217,7 @@ class RequestNode:
         self._answer = answer
 
     def on_message(self, received: MessageReceived) -> None:
-        """Answer a request on the link that the client attached for answers."""
+        """Answer a request on the client's link for replies."""
         self._client.spawn(self._reply(received))
 
     async def _reply(self, received: MessageReceived) -> None:
@@ -226,7 +226,7 @@ class RequestNode:
         self._client.flush_soon()
 
     async def _send_answer(self, request: bytes) -> p.Composite:
-        """Send a reply on the link with the requested target, or on one of the same node."""
+        """Send a reply on the link with the requested target, or on a link of the same node."""
         reply = await self._answer(request)
         candidates = self._client.reply_nodes()
         chosen = [node for node in candidates if node.target == reply.reply_to]
@@ -254,7 +254,7 @@ class ReplyNode:
         """Send the waiting replies that the credit allows."""
         while self._waiting and self._link.credit > 0:
             payload = self._waiting.popleft()
-            # No client sends an outcome for a reply.
+            # Send it settled: no client sends an outcome for a reply.
             self._link.deliver(tag=uuid.uuid4().bytes, payload=payload, is_settled=True)
         if self._link.is_draining:
             self._link.drained()
@@ -266,7 +266,7 @@ PUT_TOKEN = "put-token"  # noqa: S105 - the name of an operation
 
 
 def missing(entity: str) -> str:
-    """That an entity does not exist, in the service's words."""
+    """The service's message for an entity that does not exist."""
     return (
         f"The messaging entity {entity!r} could not be found. To know more visit "
         "https://aka.ms/sbResourceMgrExceptions."
@@ -274,10 +274,10 @@ def missing(entity: str) -> str:
 
 
 async def answer_cbs(client: ClientProtocol, request: bytes) -> management.Reply:
-    """Execute a request to `$cbs`: put-token is the only one.
+    """Execute a request to `$cbs`; put-token is the only operation.
 
-    Source: AMQP Claims-based Security Version 1.0, OASIS committee draft. The service reports here
-    that an entity is missing, once the token is found to be valid for it.
+    Source: AMQP Claims-based Security Version 1.0, OASIS committee draft. If the token is
+    valid, the service also checks here that the entity exists.
     """
     properties = amqp_message.properties(request)
     details = amqp_message.application_properties(request)

@@ -1,4 +1,4 @@
-"""The rules of a queue: pure logic, the time is an argument.
+"""The rules of a queue. Pure logic: the time is an argument.
 
 A `MessageQueue` is a queue, a subscription, or the dead-letter sub-queue of either. It holds the
 broker's view of each message, not the contents. Locks exist in memory only: after a restart all
@@ -71,7 +71,7 @@ class Action(enum.Enum):
     RETURN = enum.auto()  # to the queue
     DEFER = enum.auto()
     DEAD_LETTER = enum.auto()
-    ROUTE = enum.auto()  # to the destinations of messages that are sent to this entity
+    ROUTE = enum.auto()  # to the destinations of messages to this entity
     REMOVE = enum.auto()
 
 
@@ -88,9 +88,9 @@ _ACTIONS = {
     Event.LOCK_EXPIRE: Action.RETURN,
 }
 _FAILED_DELIVERIES = {Event.ABANDON, Event.LOCK_EXPIRE}
-"""After these the delivery count grows."""
+"""Events that increase the delivery count."""
 
-# Application properties of a dead letter, and the reasons that Azure Service Bus itself sets, see
+# Application properties of a dead letter, and the reasons that Azure Service Bus sets:
 # https://learn.microsoft.com/azure/service-bus-messaging/service-bus-dead-letter-queues
 DEAD_LETTER_REASON = "DeadLetterReason"
 DEAD_LETTER_DESCRIPTION = "DeadLetterErrorDescription"
@@ -100,7 +100,7 @@ TTL_EXPIRED = "TTLExpiredException"
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """A change of a message, to be committed before it is visible."""
+    """A change of a message. The caller commits it before it becomes visible."""
 
     before: Entry
     after: Entry
@@ -110,7 +110,7 @@ class Transition:
 
     @property
     def is_durable(self) -> bool:
-        """Whether there is anything to write."""
+        """Whether the change must be written."""
         return (
             self.action is not Action.RETURN or self.before != self.after or bool(self.properties)
         )
@@ -123,7 +123,7 @@ class LockLostError(AmqpError):
 
 
 class MessageNotFoundError(AmqpError):
-    """No message with that sequence number is scheduled, or deferred, as the request needs."""
+    """No message with that sequence number is in the required state, scheduled or deferred."""
 
     condition = "com.microsoft:message-not-found"
 
@@ -145,7 +145,7 @@ class MessageQueue:
         self._is_dead_letter_queue = is_dead_letter_queue
         self._unlocked: dict[int, Entry] = {}  # available, deferred or scheduled
         self._locks: dict[uuid.UUID, Lock] = {}
-        # Both heaps may hold outdated numbers and tokens, which are skipped.
+        # Both heaps may hold stale numbers and tokens, which are skipped.
         self._ready: list[int] = []
         self._timers: list[tuple[int, int, uuid.UUID | None]] = []
 
@@ -154,7 +154,7 @@ class MessageQueue:
         return len(self._unlocked) + len(self._locks)
 
     def add(self, entry: Entry) -> None:
-        """Put a message into the queue, or back into it."""
+        """Add a new or a returned message to the queue."""
         number = entry.sequence_number
         self._unlocked[number] = entry
         if entry.state is MessageState.ACTIVE:
@@ -167,12 +167,12 @@ class MessageQueue:
     # --- receiving ------------------------------------------------------------------------------
 
     def lock_next(self, now_ms: int) -> Lock | None:
-        """Lock the available message of the lowest sequence number."""
+        """Lock the available message with the lowest sequence number."""
         entry = self._next_available(now_ms)
         return None if entry is None else self._lock(entry, now_ms)
 
     def receive_and_delete_next(self, now_ms: int) -> Transition | None:
-        """Remove the available message of the lowest sequence number."""
+        """Remove the available message with the lowest sequence number."""
         entry = self._next_available(now_ms)
         return None if entry is None else self._decide(entry, Event.RECEIVE_AND_DELETE)
 
@@ -180,7 +180,7 @@ class MessageQueue:
         """Lock a deferred message.
 
         Raises:
-            MessageNotFoundError: it is not deferred, or locked already.
+            MessageNotFoundError: the message is not deferred, or locked already.
         """
         return self._lock(self._deferred(sequence_number, now_ms), now_ms)
 
@@ -188,7 +188,7 @@ class MessageQueue:
         """Remove a deferred message.
 
         Raises:
-            MessageNotFoundError: it is not deferred, or locked.
+            MessageNotFoundError: the message is not deferred, or locked.
         """
         return self._decide(self._deferred(sequence_number, now_ms), Event.RECEIVE_AND_DELETE)
 
@@ -212,10 +212,10 @@ class MessageQueue:
         """Settle a locked message.
 
         Args:
-            token: of the lock.
+            token: the lock's token.
             event: the receiver's outcome.
             now_ms: the current time.
-            properties: application properties to set. The broker's own dead-letter reason wins.
+            properties: application properties to set. The broker's dead-letter reason wins.
 
         Raises:
             LockLostError: the lock expired, or the message is settled.
@@ -226,7 +226,7 @@ class MessageQueue:
         return replace(transition, properties={**(properties or {}), **transition.properties})
 
     def renew(self, token: uuid.UUID, now_ms: int) -> int:
-        """Renew a lock for a whole lock duration from now. Returns its new end in ms.
+        """Extend a lock to a full lock duration from now. Returns its new end in ms.
 
         Raises:
             LockLostError: the lock expired, or the message is settled.
@@ -252,7 +252,7 @@ class MessageQueue:
         """Cancel a scheduled message.
 
         Raises:
-            MessageNotFoundError: it is not scheduled.
+            MessageNotFoundError: the message is not scheduled.
         """
         if not self.is_scheduled(sequence_number):
             raise MessageNotFoundError(f"no message {sequence_number} is scheduled")
@@ -291,7 +291,7 @@ class MessageQueue:
             if entry is None or entry.state is not MessageState.ACTIVE:
                 heapq.heappop(self._ready)
             elif self._is_expired(entry, now_ms):
-                heapq.heappop(self._ready)  # its timer dead-letters or removes it
+                heapq.heappop(self._ready)  # its timer will dead-letter or remove it
             else:
                 heapq.heappop(self._ready)
                 return entry

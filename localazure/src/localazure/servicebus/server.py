@@ -1,4 +1,4 @@
-"""The TCP servers of this part, on loopback: in the clear for keys, over TLS for identities.
+"""The TCP servers of this part, on loopback: plain TCP for keys, TLS for identities.
 
 There is one protocol object for each client.
 """
@@ -44,10 +44,10 @@ from localazure.sqlite.database import Database
 logger = logging.getLogger(__name__)
 
 CONTAINER_ID = "localazure"
-# Microsoft's SDKs prefer MSSBCBS. All mechanisms but PLAIN authenticate over $cbs.
+# Microsoft's SDKs prefer MSSBCBS. Clients of all mechanisms but PLAIN authenticate over $cbs.
 MECHANISMS = ("MSSBCBS", "PLAIN", "ANONYMOUS", "EXTERNAL")
 MAX_BATCH_SIZE_PROPERTY = "com.microsoft:max-message-batch-size"
-# A client that has not opened its connection by then is cut off, be it slow or silent.
+# A client that has not opened its connection after this time is disconnected.
 HANDSHAKE_SECONDS = 60.0
 LINK_IDLE_MS = limits.SERVICE_BUS_LINK_IDLE.value * 60_000
 CONNECTION_IDLE_MS = limits.SERVICE_BUS_CONNECTION_IDLE.value * 60_000
@@ -93,17 +93,17 @@ class ClientProtocol(asyncio.Protocol):
         self._tick_later()
 
     def data_received(self, data: bytes) -> None:
-        """Handle the events of received bytes."""
+        """Handle received bytes."""
         self._handle(self._connection.receive(data))
         self._flush()
 
     def pause_writing(self) -> None:
-        """Read no more from a client that does not read its answers: they are in memory."""
+        """Stop reading from a client that does not read its answers: they stay in memory."""
         if self._transport is not None:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        """It has read them."""
+        """Read again: the client has read its answers."""
         if self._transport is not None:
             self._transport.resume_reading()
 
@@ -131,7 +131,7 @@ class ClientProtocol(asyncio.Protocol):
     # --- for nodes --------------------------------------------------------------------------------
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run it in the background. An error in it closes the connection."""
+        """Run a coroutine in the background. An error in it closes the connection."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._on_done)
@@ -174,7 +174,7 @@ class ClientProtocol(asyncio.Protocol):
         )
 
     def tick(self, elapsed_ms: int) -> None:
-        """Keep the connection alive; detach links that are idle or whose token has expired."""
+        """Send heartbeats. Detach idle links and links whose token has expired."""
         self._handle(self._connection.tick(elapsed_ms))
         for link in list(self._connection.links()):
             is_refused = link.node is None
@@ -239,7 +239,7 @@ class ClientProtocol(asyncio.Protocol):
 
 
 def _idle_error(link: Link) -> p.Error:
-    """In the service's words."""
+    """The error of an idle link, with the service's message."""
     role = "consumer" if link.is_sender else "publisher"
     timer = "AmqpMessageConsumer" if link.is_sender else "AmqpMessagePublisher"
     return p.Error(
@@ -258,9 +258,9 @@ def _release(link: Link) -> None:
 
 @contextlib.asynccontextmanager
 async def serve(environment: Environment) -> AsyncGenerator[None]:
-    """Listen on `ports.service_bus`, and over TLS, while the context lasts.
+    """Listen on `ports.service_bus`, and over TLS, until the context ends.
 
-    Everything is durable when it ends.
+    All changes are durable when the context ends.
 
     Raises:
         ConfigurationError: the configuration file is not valid.

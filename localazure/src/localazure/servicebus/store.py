@@ -1,8 +1,8 @@
 """The durable state of the namespace: SQL transactions, each a plain function of a connection.
 
-`localazure.sqlite.database.Database` commits them in the order of its `write` calls: of two changes
-in memory, the later one is never durable before the earlier one. Sequence numbers are drawn and
-duplicates are found within the transaction, hence in commit order.
+`localazure.sqlite.database.Database` commits them in the order of its `write` calls, so changes
+become durable in the order in which they were made in memory. A transaction assigns sequence
+numbers and finds duplicates itself, hence in commit order.
 """
 
 from __future__ import annotations
@@ -69,17 +69,17 @@ class SentMessage:
 
     bare: bytes
     properties: Properties
-    """Part of `bare`."""
+    """The properties section of `bare`."""
     ttl_ms: int | None = None
     due_ms: int | None = None
-    """The scheduled enqueue time; None without one."""
+    """The scheduled enqueue time, if any."""
     priority: int | None = None
     delivery_annotations: dict[Any, Any] = field(default_factory=dict[Any, Any])
     annotations: dict[Any, Any] = field(default_factory=dict[Any, Any])
 
     @property
     def message_id(self) -> str | None:
-        """The message id as text. Ids of different AMQP types differ."""
+        """The message id as text. Ids of different AMQP types give different texts."""
         identity = self.properties.message_id
         if identity is None or isinstance(identity, str):
             return identity or None
@@ -110,7 +110,7 @@ class Receipt:
     """Result of a submission."""
 
     sequence_number: int
-    """In the entity that it was sent to; that of the first message if this is a duplicate."""
+    """The number in the entity that the message was sent to. A duplicate has that of the first."""
     enqueued: tuple[Enqueued, ...]
 
 
@@ -129,7 +129,7 @@ class StoredMessage:
 
 
 def entity_id(connection: sqlite3.Connection, path: str) -> int:
-    """The number of an entity; a new entity gets one."""
+    """Return the number of an entity. A new entity gets a new number."""
     connection.execute("INSERT OR IGNORE INTO entity (path) VALUES (?)", (path.lower(),))
     query = "SELECT id FROM entity WHERE path = ?"
     return connection.execute(query, (path.lower(),)).fetchone()["id"]
@@ -138,7 +138,7 @@ def entity_id(connection: sqlite3.Connection, path: str) -> int:
 def submit(
     connection: sqlite3.Connection, submissions: Sequence[Submission], now_ms: int
 ) -> list[Receipt]:
-    """Put messages into their destinations, without duplicates: all of them or none."""
+    """Put all messages, except duplicates, into their destinations, or none of them."""
     return [_submit(connection, submission, now_ms) for submission in submissions]
 
 
@@ -168,7 +168,7 @@ def _submit(connection: sqlite3.Connection, submission: Submission, now_ms: int)
             for destination in submission.destinations
         )
     own = [item.entry.sequence_number for item in enqueued if item.entity == submission.entity]
-    # A topic has sequence numbers of its own, whichever subscriptions match.
+    # A topic has its own sequence numbers, even if no subscription matches.
     number = own[0] if own else _next_number(connection, submission.entity)
     if window_ms is not None and identity is not None:
         connection.execute(
@@ -212,7 +212,7 @@ def _next_number(connection: sqlite3.Connection, entity: int) -> int:
 
 
 def _expiry(now_ms: int, ttl_ms: int | None, destination: Destination) -> int | None:
-    """The shorter of the message's lifetime and the entity's, from now."""
+    """Expiry by the shorter time to live, of the message or of the entity, from now."""
     lifetimes = [ttl for ttl in (ttl_ms, destination.default_ttl_ms) if ttl is not None]
     return now_ms + min(lifetimes) if lifetimes else None
 
@@ -260,7 +260,7 @@ def move(
     *,
     dead_letter_source: str | None = None,
 ) -> list[Enqueued]:
-    """Move a message that becomes due or is forwarded: to other entities, or within its own.
+    """Move a message that is due or forwarded, to other entities or within its own.
 
     It gets a new sequence number and a new enqueued time, and its time to live starts.
     """
@@ -296,7 +296,7 @@ def move(
 
 
 def purge_history(connection: sqlite3.Connection, now_ms: int) -> None:
-    """Delete message ids that are older than the window of their duplicate detection."""
+    """Delete message ids that are older than the window of duplicate detection."""
     connection.execute("DELETE FROM history WHERE expires_ms <= ?", (now_ms,))
 
 
@@ -364,7 +364,7 @@ def peek(
 
 
 def unconfigured_entities(query: Query, known: Sequence[int]) -> list[tuple[str, int]]:
-    """Path and message count of entities that hold messages and are not configured."""
+    """Path and message count of entities that hold messages but are not configured."""
     rows = query(
         "SELECT entity, path, COUNT(*) AS messages FROM message JOIN entity ON entity.id = entity"
         " GROUP BY entity",

@@ -1,4 +1,4 @@
-"""Operations that accounts of a kind refuse. Pure: no I/O.
+"""Operations that an account refuses because of its kind. Pure: no I/O.
 
 Sources: https://learn.microsoft.com/azure/storage/common/storage-account-overview and
 https://learn.microsoft.com/azure/storage/blobs/storage-blob-block-blob-premium. The error codes are
@@ -19,13 +19,13 @@ from localazure.storage_client.service import Service
 def refusal_of(
     kind: AccountKind, service: Service, target: str, headers: Mapping[str, str]
 ) -> Refusal | None:
-    """Why an account of this kind refuses a request; None if it does not.
+    """Return why an account of this kind refuses a request; None if it accepts it.
 
     Args:
-        kind: of the account.
-        service: that the request is for.
+        kind: the account's kind.
+        service: the service of the request.
         target: path and query as sent.
-        headers: looked up case-insensitively by the mapping itself.
+        headers: a mapping with case-insensitive keys.
     """
     if kind is AccountKind.STANDARD:
         return None

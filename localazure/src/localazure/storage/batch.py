@@ -13,17 +13,17 @@ from multidict import CIMultiDict
 
 from localazure.storage.operations import Api, Operation
 
-# The service takes at most 256 requests and 4 MiB (blob-batch, "Remarks").
+# The service accepts at most 256 requests and 4 MiB (blob-batch, "Remarks").
 MAX_BATCH_BYTES = 4 * 1024 * 1024
 
 
 def is_batch(method: str, target: str) -> bool:
-    """Whether a request is a Blob Batch, of the account or of a container."""
+    """Whether a request is a Blob Batch of an account or a container."""
     return method == "POST" and parse_qs(target.partition("?")[2]).get("comp") == ["batch"]
 
 
 def deletions(content_type: str, body: bytes) -> dict[str, Operation]:
-    """The deletes that a batch asks for, by Content-ID."""
+    """The deletes of a batch, by Content-ID."""
     found: dict[str, Operation] = {}
     for content_id, request in _parts(content_type, body):
         line, _, rest = request.lstrip().partition("\n")
@@ -50,8 +50,8 @@ def statuses(content_type: str, body: bytes) -> dict[str, int]:
 def _parts(content_type: str, body: bytes) -> list[tuple[str, str]]:
     """Content-ID and payload of each part of a multipart/mixed body (RFC 2046, section 5.1.1).
 
-    Not by `email`: azure-storage-blob's asynchronous client sends a boundary with `=` in it and
-    without the quotes that RFC 2045 asks for, and services take it.
+    The module `email` cannot parse it: azure-storage-blob's asynchronous client sends a boundary
+    with `=` but without the quotes that RFC 2045 requires, and services accept it.
     """
     boundary = content_type.partition("boundary=")[2].partition(";")[0].strip().strip('"')
     if not boundary:

@@ -1,4 +1,4 @@
-"""The few requests that the storage part itself makes to Azurite's Blob service."""
+"""Requests of the storage part itself to Azurite's Blob service."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class BlobService:
 
     Args:
         session: connections to Azurite.
-        origin: Azurite's own, `http://127.0.0.1:PORT`.
-        key_of: the key of an account, base64.
+        origin: Azurite's origin, `http://127.0.0.1:PORT`.
+        key_of: returns the key of an account, base64.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class BlobService:
         self._key_of = key_of
 
     async def properties(self, path: str) -> Mapping[str, str] | None:
-        """Headers of Get Blob Properties, None if the blob does not exist.
+        """Return the headers of Get Blob Properties; None if the blob does not exist.
 
         Args:
             path: percent-encoded, the account first.
@@ -45,7 +45,7 @@ class BlobService:
         return await self._request("HEAD", account, blob, {}, HTTPStatus.NOT_FOUND)
 
     async def create_container(self, account: str, name: str) -> None:
-        """Make a container unless it exists.
+        """Create a container unless it exists.
 
         Raises:
             BlobServiceError: Azurite refused the request.
@@ -56,7 +56,7 @@ class BlobService:
     async def _request(
         self, method: str, account: str, path: str, query: Mapping[str, str], expected: HTTPStatus
     ) -> Mapping[str, str] | None:
-        """The headers of the answer, None for an expected error."""
+        """Return the headers of the answer; None for an expected error."""
         endpoint = Endpoint(
             url=f"{self._origin}/{account}",
             service=Service.BLOB,

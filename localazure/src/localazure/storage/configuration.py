@@ -1,4 +1,4 @@
-"""The file `storage.json`: storage accounts, and the containers that exist from the start."""
+"""The file `storage.json`: storage accounts, and containers that are created at the start."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _AccountName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]{3,24}$")]
 
 
 class AccountKind(StrEnum):
-    """ARM's kinds that are covered.
+    """The kinds of accounts, as ARM names them, that are covered.
 
     Source: https://learn.microsoft.com/azure/storage/common/storage-account-overview
     """
@@ -40,18 +40,18 @@ class Account(ConfigurationModel):
     kind: AccountKind = AccountKind.STANDARD
     containers: tuple[_ContainerName, ...] = ()
     has_system_topic: bool = True
-    """Whether its blob events go to the topic `storage`; an account without a topic emits none."""
+    """Whether the account sends its blob events to the topic `storage`, or no events."""
     is_hns_enabled: bool = False
-    """Whether its namespace is hierarchical: it has files and directories, and the dfs endpoint."""
+    """Whether the namespace is hierarchical, with files, directories and the dfs endpoint."""
     operations_per_second: Annotated[int, Field(ge=1)] | None = None
-    """Requests that it takes before it is busy; by default the documented target of its kind."""
+    """Limit before the account is busy; by default the documented target of its kind."""
 
 
 class StorageConfiguration(ConfigurationModel):
     """Content of `storage.json`."""
 
     containers: tuple[_ContainerName, ...] = ()
-    """Of the account that is always there."""
+    """Containers of the default account."""
     added_accounts: tuple[Account, ...] = Field(default=(), alias="accounts")
 
     @model_validator(mode="after")
@@ -65,7 +65,7 @@ class StorageConfiguration(ConfigurationModel):
 
     @property
     def accounts(self) -> Mapping[str, Account]:
-        """All accounts by name, the one that is always there included."""
+        """All accounts by name, with the default account."""
         everywhere = Account(name=STORAGE_ACCOUNT, containers=self.containers)
         return {each.name: each for each in (everywhere, *self.added_accounts)}
 

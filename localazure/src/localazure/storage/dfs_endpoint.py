@@ -48,12 +48,12 @@ _REQUEST_ID = web.RequestKey("request_id", str)
 
 
 class DfsEndpoint:
-    """Answers what is not a request to the Blob service.
+    """Answers requests about files and directories.
 
     Args:
-        gate: checks keys; identities are checked before.
-        hierarchy: files and directories.
-        ledger: of what raises events.
+        gate: checks keys; identities were checked before.
+        hierarchy: the files and directories.
+        ledger: records operations that raise events.
     """
 
     def __init__(self, gate: Gate, hierarchy: Hierarchy, ledger: Ledger) -> None:
@@ -62,7 +62,7 @@ class DfsEndpoint:
         self._ledger = ledger
 
     async def answer(self, request: web.BaseRequest) -> web.Response | None:
-        """The answer; None for a request that the Blob service answers."""
+        """Answer a request. Returns None for a request to the Blob service."""
         asked = PathRequest.parse(request.method, request.raw_path, request.headers)
         if asked is None:
             return None
@@ -80,7 +80,7 @@ class DfsEndpoint:
             response = _refused(refusal_of(error))
         except AzureError:
             response = _refused(SERVER_BUSY)
-        except ValueError:  # a number, or base64, that is none
+        except ValueError:  # not a number, or not base64
             response = _refused(_INVALID_INPUT)
         response.headers["x-ms-request-id"] = request[_REQUEST_ID]
         return response
@@ -209,7 +209,7 @@ class DfsEndpoint:
     async def _recorded(
         self, request: web.BaseRequest, operation: Operation, work: Callable[[], Awaitable[T]]
     ) -> T:
-        """Do what raises an event, so that a crash does not lose the event."""
+        """Do an operation that raises an event, so that a crash does not lose the event."""
         from azure.core.exceptions import HttpResponseError  # noqa: PLC0415 - see `hierarchy`
 
         (intent,) = await self._ledger.open([operation])
@@ -232,7 +232,7 @@ def _refused(refusal: Refusal) -> web.Response:
         status=refusal.status,
         headers={"x-ms-error-code": refusal.code, **refusal.headers},
     )
-    # The rest of the request's body is not read.
+    # The connection cannot be reused: the rest of the body is not read.
     response.force_close()
     return response
 
@@ -271,7 +271,7 @@ def _settings(headers: Mapping[str, str]) -> ContentSettings:
 
 
 def _metadata(headers: Mapping[str, str]) -> dict[str, str]:
-    """Of `x-ms-properties`: `name=base64,…`."""
+    """Parse `x-ms-properties`: `name=base64,…`."""
     pairs = (each.partition("=") for each in headers.get("x-ms-properties", "").split(",") if each)
     return {name.strip(): base64.b64decode(value).decode() for name, _, value in pairs}
 

@@ -1,7 +1,7 @@
-"""Which requests are those of Azure's `dfs` endpoint. Pure: no I/O.
+"""Recognizes requests to Azure's `dfs` endpoint. Pure: no I/O.
 
-Here both endpoints have one address: where the account is a part of the path, the SDK sends all its
-requests there, since on Azure the two differ in the host name only.
+On Azure the Blob and the `dfs` endpoint differ only in the host name. Here they have one address:
+the SDK sends all requests there if the account is in the path.
 
 Source: https://learn.microsoft.com/rest/api/storageservices/data-lake-storage-gen2
 """
@@ -39,7 +39,7 @@ _NO_SAS = not_covered(
 
 @dataclass(frozen=True)
 class Place:
-    """A file or a directory; an empty name is the root of the file system."""
+    """A file or a directory. An empty name means the root of the file system."""
 
     account: str
     filesystem: str
@@ -47,17 +47,17 @@ class Place:
 
     @classmethod
     def of(cls, path: str) -> Self:
-        """Of a path-style path `/account/filesystem/name`, percent-encoded."""
+        """Parse a path-style path `/account/filesystem/name`, percent-encoded."""
         filesystem, name = split_path(path if path.count("/") > 2 else f"{path}/")  # noqa: PLR2004 - slashes
         return cls(account_of(path), filesystem, name.rstrip("/"))
 
     @property
     def parent(self) -> Self:
-        """The directory that it is in."""
+        """The parent directory."""
         return type(self)(self.account, self.filesystem, self.name.rpartition("/")[0])
 
     def contains(self, other: Place) -> bool:
-        """Whether another place is below this one, or is this one."""
+        """Whether another place is this place or below it."""
         mine, its = (self.account, self.filesystem), (other.account, other.filesystem)
         return mine == its and f"{other.name}/".startswith(f"{self.name}/")
 
@@ -67,8 +67,8 @@ class PathRequest:
     """A request about a file or a directory.
 
     Attributes:
-        path: as sent, the account first, without the query.
-        source: path of what is renamed, likewise; empty for other actions.
+        path: the path as sent, the account first, without the query.
+        source: the path of the renamed item, in the same form; empty for other actions.
     """
 
     action: Action
@@ -83,7 +83,7 @@ class PathRequest:
         Args:
             method: in upper case.
             target: path and query as sent.
-            headers: looked up case-insensitively by the mapping itself.
+            headers: a mapping with case-insensitive keys.
 
         Returns:
             None for a request to the Blob service.
@@ -103,7 +103,7 @@ class PathRequest:
                 source = quote(f"/{account_of(path)}/{source.removeprefix('/')}", safe="/%")
             case "PUT":
                 found = _RESOURCES.get(resource)
-            # The Blob service's deletion has the same address, and asks for XML.
+            # Other deletions with this address are those of the Blob service: they accept XML.
             case "DELETE" if "recursive" in query or headers.get("Accept") == "application/json":
                 found = Action.DELETE
             case "GET" if resource == "filesystem":

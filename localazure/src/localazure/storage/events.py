@@ -24,7 +24,7 @@ _TYPES = {
     Api.RENAME_DIRECTORY: "Microsoft.Storage.DirectoryRenamed",
     Api.DELETE_DIRECTORY: "Microsoft.Storage.DirectoryDeleted",
 }
-# Of files and directories; the events of blobs have none.
+# Data versions of the events of files. Events of blobs have none.
 _DATA_VERSIONS = {Api.CREATE_FILE: "2", Api.FLUSH_WITH_CLOSE: "2", Api.DELETE_FILE: "2"}
 
 
@@ -39,17 +39,17 @@ def blob_event(
     origin: str,
     previous_tier: str | None = None,
 ) -> dict[str, Any]:
-    """The event of an operation that succeeded, without `data.sequencer`.
+    """Return the event of an operation that succeeded, without `data.sequencer`.
 
     Args:
-        operation: what was done.
-        properties: of the blob as created, or as it was before its deletion (None: not known).
-        event_id: the same for every copy of this event.
+        operation: the operation.
+        properties: the blob's, after its creation or before its deletion; None if unknown.
+        event_id: the id, equal in every copy of this event.
         request_id: `x-ms-request-id` of the answer.
-        time: when it was done, UTC.
+        time: the time of the operation, UTC.
         topic: ARM id of the account.
-        origin: scheme and authority of the Blob endpoint, as in `http://127.0.0.1:7080`.
-        previous_tier: of the blob before its tier was changed; None where it was the account's.
+        origin: scheme and authority of the Blob endpoint, such as `http://127.0.0.1:7080`.
+        previous_tier: the blob's tier before a change; None if it was the account's tier.
     """
     deleted = operation.api.is_deletion
     is_tier_change = operation.api is Api.SET_BLOB_TIER
@@ -93,5 +93,5 @@ def blob_event(
 
 
 def with_sequencer(event: dict[str, Any], sequence: int) -> dict[str, Any]:
-    """The event with its sequencer: its place in the account's order, sortable as a string."""
+    """Return the event with its sequencer, a string that sorts in the account's order."""
     return {**event, "data": {**event["data"], "sequencer": f"{sequence:032x}"}}

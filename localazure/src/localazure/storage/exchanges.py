@@ -1,7 +1,7 @@
-"""Small requests to Azurite that are sent in one piece, over connections that are kept.
+"""Small requests to Azurite, each sent in one piece over persistent connections.
 
-For the requests that raise events: for one of these, aiohttp's client costs more than all else that
-the proxy does. Messages are parsed by httptools. https://www.rfc-editor.org/rfc/rfc9112
+Requests that raise events use it: aiohttp's client would cost more than everything else that the
+proxy does for them. Messages are parsed by httptools. https://www.rfc-editor.org/rfc/rfc9112
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from localazure.runtime.environment import LOOPBACK
 from localazure.storage.azurite_process import KEEP_ALIVE_SECONDS
 
 CONNECT_TIMEOUT_SECONDS = 10.0
-# Less than Azurite keeps them, so that no request is written into one that it closes.
+# Shorter than Azurite's timeout, so that no request uses a connection that Azurite closes.
 IDLE_SECONDS = KEEP_ALIVE_SECONDS / 2
 
 
 class ExchangeFailed(Exception):
-    """Azurite did not answer: it cannot be reached, has ended, or what came is not HTTP."""
+    """Azurite cannot be reached, ended the connection, or its answer is not HTTP."""
 
 
 @dataclass
@@ -30,9 +30,9 @@ class Answer:
     """A whole response.
 
     Attributes:
-        status: of HTTP.
-        reason: after the status.
-        headers: as sent, hop-by-hop ones too.
+        status: the HTTP status.
+        reason: the HTTP reason phrase.
+        headers: all headers, with hop-by-hop ones.
         content: the body, without its transfer coding.
     """
 
@@ -46,10 +46,10 @@ class Exchanges:
     """The connections to one of Azurite's services.
 
     Args:
-        port: of the service, on loopback.
+        port: the service's port, on loopback.
 
     Attributes:
-        origin: of the service, `http://127.0.0.1:PORT`.
+        origin: the service's origin, `http://127.0.0.1:PORT`.
     """
 
     def __init__(self, port: int) -> None:
@@ -60,13 +60,13 @@ class Exchanges:
     async def exchange(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | None
     ) -> Answer:
-        """Send a request and return the response to it.
+        """Send a request and return its response.
 
         Args:
-            method: any but HEAD, whose response has the length of a body that does not come.
+            method: any but HEAD, whose response gives a length but has no body.
             target: path and query, percent-encoded.
-            headers: all but hop-by-hop ones; `Content-Length` is among them if there is a body.
-            body: None for none.
+            headers: all headers but hop-by-hop ones; with `Content-Length` if there is a body.
+            body: the body, if any.
 
         Raises:
             ExchangeFailed: there is no response; the request may have taken place.
@@ -111,10 +111,10 @@ class Exchanges:
 
 
 class _Connection(asyncio.Protocol):
-    """One request at a time; `on_...` are called by the parser.
+    """A connection for one request at a time. The parser calls `on_...`.
 
     Attributes:
-        used_at: time of the loop at the end of the last response.
+        used_at: the event loop's time at the end of the last response.
         is_kept_alive: whether that response allows another request.
     """
 
@@ -150,7 +150,7 @@ class _Connection(asyncio.Protocol):
         return await self._waiter
 
     def data_received(self, data: bytes) -> None:
-        if self._waiter is None:  # a response that nothing asked for
+        if self._waiter is None:  # no request is waiting for it
             self.close()
             return
         try:

@@ -1,6 +1,6 @@
-"""Which requests the storage accounts take, and the headers that they are forwarded with.
+"""Authorizes requests to storage accounts and determines the headers to forward.
 
-Azurite knows keys and shared access signatures. A bearer token is checked here, with the roles of
+Azurite checks keys and shared access signatures. A bearer token is checked here, with the roles of
 its principal; the request is then signed with the account's key.
 """
 
@@ -52,15 +52,15 @@ _NO_BATCH: Final = not_covered("batches by identity: the requests in them carry 
 
 
 class Gate:
-    """The accounts, as the proxies of all services see them.
+    """The access checks of all accounts, shared by the proxies of all services.
 
     Args:
-        accounts: by name.
-        key_of: the key of an account, base64.
-        tokens: that identities authenticate with.
-        assignments: what identities may do.
+        accounts: the accounts by name.
+        key_of: returns the key of an account, base64.
+        tokens: verifies the tokens of identities.
+        assignments: the roles of identities.
         targets: the rates of the accounts.
-        now: an aware time; it may be wrong by a fault on purpose.
+        now: returns an aware time, which an injected fault may shift.
     """
 
     def __init__(
@@ -88,14 +88,14 @@ class Gate:
         *,
         is_secure: bool,
     ) -> Refusal | CIMultiDict[str]:
-        """The headers to forward a request with, or why it is refused.
+        """Return the headers to forward a request with, or the refusal.
 
         Args:
-            service: that the request is for.
+            service: the service of the request.
             method: in upper case.
             target: path and query as sent.
-            headers: that would be forwarded.
-            is_secure: whether it came over TLS.
+            headers: the headers to forward.
+            is_secure: whether the request came over TLS.
         """
         account = self._accounts.get(account_of(target))
         if account is not None:
@@ -132,20 +132,20 @@ class Gate:
     def to_path_style(
         self, method: str, target: str, headers: CIMultiDict[str]
     ) -> PathStyle | Refusal:
-        """A request whose path begins with the container, as `admit` takes it; see `host_style`."""
+        """Translate a request whose path begins with the container; see `host_style`."""
         return to_path_style(method, target, headers, self._key_of)
 
     def emits_events(self, target: str) -> bool:
-        """Whether blob events of a request's account go anywhere."""
+        """Whether the account of a request emits blob events."""
         account = self._accounts.get(account_of(target))
         return account is not None and account.has_system_topic
 
     def refusal_of_path_request(
         self, method: str, target: str, headers: CIMultiDictProxy[str]
     ) -> Refusal | None:
-        """Why a request about a file or a directory, which is not forwarded, is refused.
+        """Return the refusal of a request about a file or a directory, if any.
 
-        Azurite does not see it, so that its key is checked here. Identities were checked.
+        Azurite does not get such a request, so its key is checked here. `admit` checked identities.
         """
         account = self._accounts.get(account_of(target))
         if account is None:

@@ -1,8 +1,8 @@
 """Files and directories of hierarchical accounts, kept as blobs of Azurite.
 
 A directory is an empty blob with the metadata `hdi_isfolder`, as the Blob service of such an
-account shows it; blobs below a name make it a directory, too. What was appended to a file is a
-block that is named by its position. Renames and deletions are each one change of Azurite's metadata
+account shows it; blobs below a name make it a directory, too. Data appended to a file is a block
+named by its position. A rename or a deletion is a single change of Azurite's metadata
 (`azurite/hierarchical_paths.js`).
 """
 
@@ -17,7 +17,7 @@ from localazure.storage.dfs_requests import Place
 from localazure.storage.path_listing import IS_FOLDER, Page, is_directory, page_of
 from localazure.storage.refusal import Refusal
 
-if TYPE_CHECKING:  # to load the SDK takes as long as the rest of the part
+if TYPE_CHECKING:  # loading the SDK takes as long as the rest of the part
     from azure.core.exceptions import HttpResponseError
     from azure.storage.blob import BlobProperties, ContentSettings
     from azure.storage.blob.aio import BlobClient, BlobServiceClient, ContainerClient
@@ -67,11 +67,11 @@ class Kind(StrEnum):
 class Hierarchy:
     """Operations on files and directories.
 
-    All raise `PathError` where the service refuses, and `azure.core.exceptions.AzureError` where
-    Azurite does, or cannot be reached.
+    All raise `PathError` if the service would refuse, and `azure.core.exceptions.AzureError` if
+    Azurite refuses or cannot be reached.
 
     Args:
-        connection_string: of an account, to Azurite itself.
+        connection_string: an account's connection string, directly to Azurite.
     """
 
     def __init__(self, connection_string: Callable[[str], str]) -> None:
@@ -79,12 +79,12 @@ class Hierarchy:
         self._clients: dict[str, BlobServiceClient] = {}
 
     async def close(self) -> None:
-        """End the connections to Azurite."""
+        """Close the connections to Azurite."""
         for client in self._clients.values():
             await client.close()
 
     async def kind(self, place: Place) -> Kind | None:
-        """The kind of the path; None where there is none."""
+        """Return the kind of a path; None if it does not exist."""
         if not place.name:
             return Kind.DIRECTORY
         blob = await self._properties(place)
@@ -101,12 +101,12 @@ class Hierarchy:
         metadata: Mapping[str, str],
         conditions: Mapping[str, str],
     ) -> Mapping[str, Any]:
-        """Create an empty file, or a directory, with the directories above it.
+        """Create an empty file, or a directory, with its parent directories.
 
-        An existing file is overwritten, an existing directory stays as it is.
+        An existing file is overwritten; an existing directory is unchanged.
 
         Returns:
-            Its `etag` and `last_modified`.
+            The path's `etag` and `last_modified`.
         """
         found = await self.kind(place)
         if found is not None and (found is not kind or "If-None-Match" in conditions):
@@ -128,7 +128,7 @@ class Hierarchy:
         )
 
     async def append(self, place: Place, position: int, data: bytes) -> None:
-        """Keep data for a flush; it is not part of the file until then."""
+        """Stage data, which becomes part of the file with a flush."""
         await self._blob(place).stage_block(_block_id(position), data)
 
     async def flush(
@@ -139,7 +139,7 @@ class Hierarchy:
         settings: ContentSettings,
         conditions: Mapping[str, str],
     ) -> Mapping[str, Any]:
-        """Make what was appended part of the file, which is `position` bytes long then."""
+        """Add appended data to the file, which then has `position` bytes."""
         from azure.storage.blob import BlobBlock  # noqa: PLC0415 - as above
 
         blob = await self._properties(place)
@@ -167,31 +167,31 @@ class Hierarchy:
         )
 
     async def ensure_directory(self, place: Place) -> Mapping[str, Any]:
-        """Make a blob of a directory that others below it make one; see `create`."""
+        """Create the blob of a directory that exists only by the blobs below it; see `create`."""
         blob = await self._properties(place)
         if blob is not None:
             return {"etag": blob.etag, "last_modified": blob.last_modified}
         return await self._blob(place).upload_blob(b"", metadata={IS_FOLDER: "true"})
 
     async def rename(self, source: Place, destination: Place, *, replaces: bool) -> None:
-        """Rename a file, or a directory with all that is below it, in one step.
+        """Rename a file, or a directory with its contents, in one step.
 
         Args:
-            source: what is renamed.
-            destination: its new place.
-            replaces: whether a file, or an empty directory, there may be replaced.
+            source: the present place.
+            destination: the new place.
+            replaces: whether to replace a file or an empty directory at the destination.
         """
         url = self._blob(source).url
         headers = {"x-ms-rename-source": url, **({} if replaces else {"If-None-Match": "*"})}
         await self._blob(destination).start_copy_from_url(url, requires_sync=False, headers=headers)
 
     async def delete(self, place: Place, *, is_recursive: bool) -> None:
-        """Delete a file, or a directory with all that is below it, in one step."""
+        """Delete a file, or a directory with its contents, in one step."""
         parameters = {"recursive": str(is_recursive).lower()}
         await self._blob(place).delete_blob(params=parameters)
 
     async def list(self, place: Place, *, is_recursive: bool, size: int, after: str) -> Page:
-        """A page of the paths below a directory; see `page_of`."""
+        """Return a page of the paths below a directory; see `page_of`."""
         if place.name and await self.kind(place) is not Kind.DIRECTORY:
             raise PathError(PATH_NOT_FOUND)
         container = self._container(place)
@@ -210,7 +210,7 @@ class Hierarchy:
             return None
 
     async def _is_empty(self, place: Place) -> bool:
-        """Whether nothing is below a place."""
+        """Whether a directory is empty."""
         below = self._container(place).list_blobs(
             name_starts_with=f"{place.name}/", results_per_page=1
         )
@@ -233,8 +233,8 @@ class Hierarchy:
 
 
 def refusal_of(error: HttpResponseError) -> Refusal:
-    """The service's answer where Azurite refused."""
-    # The SDK's enum, or the text of a code that it does not know.
+    """Return the service's refusal for an error of Azurite."""
+    # It is the SDK's enum, or a string if the SDK does not know the code.
     known = getattr(error, "error_code", None) or "InternalError"
     code = str(getattr(known, "value", known))
     if code == "BlobNotFound":

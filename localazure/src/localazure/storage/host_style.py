@@ -1,9 +1,9 @@
-"""Requests whose account is not in the path, translated to those of emulators. Pure: no I/O.
+"""Translates requests without the account in the path to those of emulators. Pure: no I/O.
 
 On Azure the host names the account (`ACCOUNT.blob.core.windows.net/CONTAINER/BLOB`), and some
-clients know no other form. On a laptop such a name need not resolve: then the key that signs the
-request names the account. The rest of the proxy knows one form, `/ACCOUNT/CONTAINER/BLOB`. The path
-is a part of the signature, so the signature is checked here and made anew.
+clients support no other form. Locally such a name may not resolve; then the `Authorization` header
+names the account. The rest of the proxy supports one form only, `/ACCOUNT/CONTAINER/BLOB`. The
+path is part of the signature, so the signature is verified here and computed again.
 
 Source: "Canonicalized resource string" of
 https://learn.microsoft.com/rest/api/storageservices/authorize-with-shared-key
@@ -35,10 +35,10 @@ _NO_ACCOUNT: Final = Refusal(
 
 
 class PathStyle(NamedTuple):
-    """A request in the form of emulators."""
+    """A request with the account in its path, as emulators need it."""
 
     target: str
-    """Path and query, the account first."""
+    """Path and query, with the account first."""
     headers: CIMultiDict[str]
 
 
@@ -55,8 +55,8 @@ def to_path_style(
     Args:
         method: in upper case.
         target: path and query as sent, the container first.
-        headers: as sent; they are changed.
-        key_of: the key of an account, base64.
+        headers: the headers as sent; they are changed in place.
+        key_of: returns the key of an account, base64.
     """
     authorization = headers.get("Authorization", "")
     signed = _KEY.match(authorization)
@@ -64,7 +64,7 @@ def to_path_style(
     if named is None:
         return _NO_ACCOUNT
     account = named["account"]
-    # Azurite, too, would take the account of a name.
+    # Azurite would take the account from the host name, too.
     headers["Host"] = "localhost"
     translated = f"/{account}{target}"
     if signed is not None:

@@ -22,9 +22,9 @@ from localazure.storage.reconciliation import properties_for, took_place
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = 0.5
-# Only lookups can take long: while Azurite does not respond.
+# Only lookups can take long, if Azurite does not respond.
 DRAIN_TIMEOUT_SECONDS = 5.0
-# Deletions of one batch that are looked up at a time.
+# Deletions of one batch that are looked up concurrently.
 MAX_LOOKUPS = 16
 
 
@@ -34,10 +34,10 @@ class Ledger:
     Args:
         outbox: keeps intents and events.
         blobs: looks up properties.
-        azurite: whether it can be asked.
-        topic_of: ARM id of an account by name.
-        has_topic: whether an account's events go anywhere.
-        origin: of the Blob endpoint, as in `http://127.0.0.1:7080`.
+        azurite: the process, which tells whether it is ready.
+        topic_of: returns the ARM id of an account.
+        has_topic: returns whether an account emits events.
+        origin: the Blob endpoint's origin, such as `http://127.0.0.1:7080`.
     """
 
     def __init__(
@@ -79,9 +79,9 @@ class Ledger:
     ) -> None:
         """Record an operation that succeeded, before the client gets the response.
 
-        The event is committed after the response; until then the intent represents it.
-        Properties of contents that did not pass through as one body (a block list, a copy) are read
-        from Azurite.
+        The event is committed after the response; a crash before leaves the intent. If the contents
+        were not the body of this request (a block list, a copy), the properties are read from
+        Azurite.
         """
         properties = intent.before
         if intent.operation.api is Api.PUT_BLOB:
@@ -108,11 +108,11 @@ class Ledger:
             self._spawn(self._reconcile(intents))
 
     async def reconcile(self) -> None:
-        """Determine the outcome of intents that an earlier process left."""
+        """Determine the outcome of the intents of an earlier process."""
         await self._reconcile(self._outbox.unsettled())
 
     async def drain(self) -> None:
-        """Wait for the background tasks; those that take too long are left to the next start."""
+        """Wait for the background tasks. The next start continues tasks that take too long."""
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=DRAIN_TIMEOUT_SECONDS)
             for task in late:
@@ -151,7 +151,7 @@ class Ledger:
             intent.operation,
             properties,
             event_id=intent.id,
-            # After a crash the id of the lost response is unknown.
+            # After a crash the request id of the lost response is unknown.
             request_id=response.get("x-ms-request-id") or str(uuid.uuid4()),
             time=datetime.now(UTC),
             topic=self._topic_of(intent.operation.account),

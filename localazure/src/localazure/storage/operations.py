@@ -1,4 +1,4 @@
-"""Which requests to the Blob service raise events. Pure: no I/O.
+"""Recognizes requests to the Blob service that raise events. Pure: no I/O.
 
 Sources: the REST reference (https://learn.microsoft.com/rest/api/storageservices/blob-service-rest-api)
 and the list of operations that raise events
@@ -15,12 +15,12 @@ from typing import Self
 from urllib.parse import parse_qs, unquote
 
 ROOT_CONTAINER = "$root"
-# The service's default when a writer names no type.
+# The service's default if the writer sets no type.
 DEFAULT_CONTENT_TYPE = "application/octet-stream"
 
 
 class Api(StrEnum):
-    """The operations that raise events, by the names that events call them."""
+    """The operations that raise events; the values are `data.api` of the events."""
 
     PUT_BLOB = "PutBlob"
     PUT_BLOCK_LIST = "PutBlockList"
@@ -37,22 +37,22 @@ class Api(StrEnum):
 
     @property
     def needs_properties_before(self) -> bool:
-        """Whether what was there tells what the operation did, or is part of its event."""
+        """Whether the event, or the check of the outcome, needs the blob's previous properties."""
         return self.is_deletion or self.is_rename or self is Api.SET_BLOB_TIER
 
     @property
     def is_deletion(self) -> bool:
-        """Whether nothing is there afterwards."""
+        """Whether the operation deletes its path."""
         return self in {Api.DELETE_BLOB, Api.DELETE_FILE, Api.DELETE_DIRECTORY}
 
     @property
     def is_rename(self) -> bool:
-        """Whether it moves what was elsewhere."""
+        """Whether the operation renames a path to its path."""
         return self in {Api.RENAME_FILE, Api.RENAME_DIRECTORY}
 
     @property
     def is_dfs(self) -> bool:
-        """Whether it is of the dfs endpoint."""
+        """Whether the operation belongs to the dfs endpoint."""
         return self.value.endswith(("File", "Directory", "Close"))
 
     @property
@@ -71,11 +71,11 @@ class Operation:
     """A request that creates, renames or deletes a blob, or changes its tier, if it succeeds.
 
     Attributes:
-        api: what it does.
-        path: the request's path as sent, still percent-encoded, with the account first.
-        client_request_id: `x-ms-client-request-id`, empty when not sent.
-        source: path of what is renamed to `path`, likewise.
-        is_recursive: whether a directory is deleted with what is below it.
+        api: the operation.
+        path: the request's path as sent, percent-encoded, with the account first.
+        client_request_id: `x-ms-client-request-id`, empty if not sent.
+        source: the path that is renamed to `path`, in the same form.
+        is_recursive: whether a directory is deleted with its contents.
     """
 
     api: Api
@@ -91,7 +91,7 @@ class Operation:
 
     @property
     def container(self) -> str:
-        """Container name; `$root` where the path names only a blob."""
+        """Container name; `$root` if the path names only a blob."""
         return split_path(self.path)[0]
 
     @property
@@ -101,12 +101,12 @@ class Operation:
 
     @classmethod
     def classify(cls, method: str, target: str, headers: Mapping[str, str]) -> Self | None:
-        """The operation that a request asks for, None when it raises no event.
+        """Return the operation of a request; None if it raises no event.
 
         Args:
             method: in upper case.
             target: path and query as sent.
-            headers: looked up case-insensitively by the mapping itself.
+            headers: a mapping with case-insensitive keys.
         """
         path, query = split_target(target)
         if "restype" in query or not split_path(path)[1]:
@@ -123,7 +123,7 @@ class Operation:
         return cls(api, path, headers.get("x-ms-client-request-id", ""))
 
     def succeeded(self, status: int, headers: Mapping[str, str]) -> bool:
-        """Whether the service's answer means that the operation has taken place."""
+        """Whether the status of the answer means that the operation has taken place."""
         match self.api:
             case Api.PUT_BLOB | Api.PUT_BLOCK_LIST:
                 return status == HTTPStatus.CREATED
@@ -157,7 +157,7 @@ def account_of(path: str) -> str:
 
 
 def split_target(target: str) -> tuple[str, dict[str, str]]:
-    """Path, as sent, and query: the first value of each parameter, by its name in lower case."""
+    """Return the path as sent, and the first value of each query parameter by lower-case name."""
     path, _, query = target.partition("?")
     return path, {name.lower(): values[0] for name, values in parse_qs(query).items()}
 
@@ -165,7 +165,7 @@ def split_target(target: str) -> tuple[str, dict[str, str]]:
 def split_path(path: str) -> tuple[str, str]:
     """Container and blob name, decoded, of a path-style path `/account/container/blob`.
 
-    One segment after the account is a blob of the root container. The blob is empty where the
+    A single segment after the account is a blob of the root container. The blob is empty if the
     path names none.
     """
     _, _, rest = path.removeprefix("/").partition("/")
@@ -177,12 +177,12 @@ def split_path(path: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Properties:
-    """The fields of a blob in an event, besides its name.
+    """The fields of a blob in an event, except its name.
 
     Attributes:
-        etag: without quotes.
-        length: in bytes.
-        tier: None where the account's own counts.
+        etag: the ETag without quotes.
+        length: the length in bytes.
+        tier: None if the blob has the account's tier.
     """
 
     etag: str
@@ -193,7 +193,7 @@ class Properties:
 
     @classmethod
     def from_headers(cls, headers: Mapping[str, str]) -> Self:
-        """Of the answer to Get Blob Properties."""
+        """Read the headers of Get Blob Properties."""
         is_inferred = headers.get("x-ms-access-tier-inferred", "").lower() == "true"
         return cls(
             etag=headers.get("ETag", "").strip('"'),
@@ -207,10 +207,10 @@ class Properties:
     def of_put(
         cls, request: Mapping[str, str], response: Mapping[str, str], body_bytes: int
     ) -> Self | None:
-        """Of a blob that Put Blob created, known without asking the service.
+        """Derive the properties from a Put Blob request and its response, without a lookup.
 
         Returns:
-            None for Put Blob From URL, whose contents did not pass through here.
+            None for Put Blob From URL, whose contents are not in the request.
         """
         if "x-ms-copy-source" in request:
             return None

@@ -1,8 +1,8 @@
-"""The outbox of blob events: an intent before the write, an event after it, deleted once published.
+"""The outbox of blob events: an intent before the write, then an event until it is published.
 
-A crash leaves an intent without an outcome, which the next start compares with the blob
-(`reconciliation.py`), or an event that may have been published and is published again. No event of
-an acknowledged write is lost.
+A crash can leave an intent without an outcome: the next start compares it with the blob
+(`reconciliation.py`). It can also leave an event that was published: it is published again. No
+event of an acknowledged write is lost.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ MIGRATIONS = (
 
 @dataclass(frozen=True)
 class Intent:
-    """An operation that was, or was about to be, forwarded.
+    """An operation that was forwarded or about to be forwarded.
 
     Attributes:
-        id: becomes the id of its event.
+        id: the id of the later event.
         made_seconds: Unix time.
-        before: properties that a deletion or a change of tier found, None if there was no blob.
+        before: the blob's properties before the operation, if needed; None if there was no blob.
     """
 
     id: str
@@ -62,7 +62,7 @@ class Outbox:
     """The durable outbox of one storage account."""
 
     def __init__(self, path: Path) -> None:
-        # Azurite does not fsync blobs either: after a power failure both may lack the last ones.
+        # No fsync, as for Azurite's blobs: a power failure may lose the last events and blobs.
         self._database = Database(path, MIGRATIONS, is_fsynced=False)
         self.filled = asyncio.Event()
         if self.oldest(1):
@@ -75,7 +75,7 @@ class Outbox:
     async def intend(
         self, operations: Sequence[tuple[Operation, Properties | None]]
     ) -> list[Intent]:
-        """Store operations, each with the blob's properties before it, in one durable commit."""
+        """Store operations with the previous properties of their blobs, in one durable commit."""
         now_seconds = time.time()
         intents = [Intent(str(uuid.uuid4()), now_seconds, *operation) for operation in operations]
         rows = [

@@ -1,7 +1,7 @@
 """Pages of the paths below a directory, from pages of the blobs below it.
 
-A directory may be a blob of its own, or only a part of the names of blobs. Azurite lists blobs in
-the order of their names, so that a directory of the second form comes with the first blob below it.
+A directory may have a blob, or be only a prefix of blob names. Azurite lists blobs in the order of
+their names, so a directory without a blob appears with the first blob below it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ IS_FOLDER: Final = "hdi_isfolder"
 
 @dataclass(frozen=True)
 class Page:
-    """Paths, as the service describes them.
+    """Paths in the service's form.
 
     Attributes:
-        end: where the next page begins; empty after the last page.
+        end: the continuation token; empty on the last page.
     """
 
     paths: list[dict[str, str]]
@@ -34,14 +34,14 @@ class Page:
 async def page_of(
     container: ContainerClient, directory: str, *, is_recursive: bool, size: int, after: str
 ) -> Page:
-    """A page of the paths below a directory.
+    """Return a page of the paths below a directory.
 
     Args:
-        container: of the file system.
-        directory: its name; empty for the root.
-        is_recursive: whether paths in directories below it are listed, too.
-        size: paths of a page at most.
-        after: the end of the page before; empty for the first page.
+        container: the file system's container.
+        directory: the directory's name; empty for the root.
+        is_recursive: whether to list the contents of directories below it.
+        size: the most paths of a page.
+        after: the previous page's `end`; empty for the first page.
     """
     top = f"{directory}/" if directory else ""
     options: Any = {
@@ -52,7 +52,7 @@ async def page_of(
     listed = container.list_blobs if is_recursive else container.walk_blobs
     pages: Any = listed(**options).by_page(after or None)
     blobs = sorted([each async for each in await anext(pages)], key=_in_order_of_names)
-    paths: dict[str, dict[str, str]] = {}  # by where a page ends that ends with the path
+    paths: dict[str, dict[str, str]] = {}  # by the `end` of a page whose last path it is
     previous = after
     for blob in blobs:
         for name in _directories(blob.name, top):
@@ -68,10 +68,10 @@ async def page_of(
 
 
 async def _is_on_page_before(container: ContainerClient, name: str, after: str) -> bool:
-    """Whether a directory that is not on this page has a blob of its own."""
+    """Whether a previous page listed the directory, because it has a blob."""
     from azure.core.exceptions import ResourceNotFoundError  # noqa: PLC0415 - see `hierarchy`
 
-    # Names between a name and its continuation by "/" all begin with it.
+    # All names that sort between a name and the name with "/" begin with the name.
     if not after.startswith(name):
         return False
     try:
@@ -82,17 +82,17 @@ async def _is_on_page_before(container: ContainerClient, name: str, after: str) 
 
 
 def is_directory(blob: BlobProperties) -> bool:
-    """Whether a blob is a directory of its own."""
+    """Whether a blob represents a directory."""
     return (blob.metadata or {}).get(IS_FOLDER) == "true"
 
 
 def _in_order_of_names(blob: BlobProperties | BlobPrefix) -> bytes:
-    """Azurite compares UTF-16; it lists what is below a directory as one, and before the blobs."""
+    """Sort key: Azurite compares UTF-16, and lists prefixes separately, before the blobs."""
     return blob.name.encode("utf-16-be")
 
 
 def _directories(name: str, top: str) -> list[str]:
-    """The directories above a blob, below `top`, from the top."""
+    """The directories between `top` and a blob, outermost first."""
     parts = name.removeprefix(top).split("/")
     return [top + "/".join(parts[:depth]) for depth in range(1, len(parts))]
 

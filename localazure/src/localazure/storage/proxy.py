@@ -1,9 +1,8 @@
 """The reverse proxy in front of Azurite's services: forwards requests unchanged.
 
-Paths stay percent-encoded as sent, bodies stream in both directions, `Host` and the signature's
-headers pass through, so that SharedKey and SAS signatures stay valid. A request that the account
-does not take is refused. A request that creates or deletes a blob is entered into the ledger
-before it is forwarded.
+Paths stay percent-encoded as sent, bodies stream in both directions, `Host` and the signed headers
+are unchanged, so that SharedKey and SAS signatures stay valid. The gate may refuse a request. The
+ledger records a request that creates or deletes a blob before it is forwarded.
 """
 
 from __future__ import annotations
@@ -50,23 +49,23 @@ HOP_BY_HOP = frozenset(
         "upgrade",
     }
 )
-# aiohttp would add these headers.
+# Headers that aiohttp would add.
 AUTOMATIC_HEADERS = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
-# Bodies up to this size are forwarded in one piece, which saves a few writes each.
+# Bodies up to this size are forwarded in one piece, which saves writes to the socket.
 SMALL_BODY_BYTES = 64 * 1024
-# Metadata alone may have 8 KiB, a SAS URL of a long blob name some KiB more.
+# Metadata alone may have 8 KiB; a SAS URL of a long blob name may have several KiB.
 MAX_HEADER_BYTES = 64 * 1024
-# How long a request waits while Azurite starts again.
+# Time that a request waits for Azurite to restart.
 AZURITE_TIMEOUT_SECONDS = 30.0
 NO_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10)
 
-# The headers that a request is forwarded with.
+# The headers to forward a request with.
 HEADERS = web.RequestKey("headers", CIMultiDict[str])
 
 _BODILESS = {HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED}
 
 
-# Called with a response before the client gets it; returns the body if it has read it.
+# Called with a response before the client gets it. Returns the body if the call has read it.
 OnAnswer = Callable[[aiohttp.ClientResponse], Awaitable[bytes | None]]
 
 
@@ -74,13 +73,13 @@ class Proxy:
     """The proxy of one service.
 
     Args:
-        service: that it forwards to.
+        service: the service behind the proxy.
         session: connections to Azurite for bodies that are streamed; see `connections`.
         exchanges: connections to Azurite for whole requests that raise events.
-        azurite: the process behind it.
+        azurite: the process behind the proxy.
         gate: decides which requests are forwarded.
-        ledger: of the Blob service; None for the others, which emit no events.
-        faults: that the plan wants.
+        ledger: the Blob service's ledger; None for other services, which emit no events.
+        faults: the injected faults of the plan.
         dfs: answers the Blob service's requests about files and directories.
     """
 
@@ -106,7 +105,7 @@ class Proxy:
         self._faults = faults
 
     def runner(self, *, is_host_style: bool = False) -> web.ServerRunner:
-        """Of its HTTP server.
+        """Return the runner of the HTTP server.
 
         Args:
             is_host_style: whether paths begin with the container, whatever the header `Host` is.
@@ -186,7 +185,7 @@ class Proxy:
             content_type=content_type,
             headers={"x-ms-error-code": refusal.code, **refusal.headers},
         )
-        # The rest of the request's body is not read.
+        # The connection cannot be reused: the rest of the body is not read.
         response.force_close()
         return response
 
@@ -279,13 +278,13 @@ class Proxy:
             return self._refusal_in(answer.headers) or await _answer(request, answer, content)
 
     def _refusal_in(self, headers: Mapping[str, str]) -> web.Response | None:
-        """Azure's own refusal where Azurite's differs: its word for a wrong key is of firewalls."""
+        """Azure's error for a wrong key: Azurite sends its error for a firewall."""
         is_authentic = headers.get("x-ms-error-code") != "AuthorizationFailure"
         return None if is_authentic else self._refuse(NOT_AUTHENTIC)
 
 
 def connections() -> aiohttp.ClientSession:
-    """A session that adds nothing to what it forwards."""
+    """A session that forwards requests and responses unchanged."""
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS / 2),
         timeout=NO_TIMEOUT,
@@ -298,11 +297,11 @@ def connections() -> aiohttp.ClientSession:
 
 
 class _Body:
-    """A request's body: in one piece when small, else a stream that counts what it passes on.
+    """A request's body: a small one in one piece, a large one as a stream that counts bytes.
 
     Attributes:
-        data: for aiohttp; None sends no body.
-        size: bytes so far.
+        data: the body for aiohttp; None sends no body.
+        size: number of bytes so far.
     """
 
     def __init__(self, data: bytes | web.BaseRequest | None) -> None:
@@ -325,7 +324,7 @@ class _Body:
 
 
 async def _continue(request: web.BaseRequest) -> None:
-    """Ask a client that waits for it to send the body (RFC 9110, section 10.1.1)."""
+    """Send 100 Continue to a client that waits for it (RFC 9110, section 10.1.1)."""
     if request.headers.get("Expect", "").lower() == "100-continue":
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         # It is not part of the response, whose size decides whether an error can still be sent.
@@ -341,7 +340,7 @@ def _end_to_end(headers: Mapping[str, str]) -> CIMultiDict[str]:
 async def _answer(
     request: web.BaseRequest, answer: aiohttp.ClientResponse, content: bytes | None
 ) -> web.StreamResponse:
-    """Answer the client as Azurite answered; `content` is the body if it was read already."""
+    """Pass Azurite's response to the client. `content` is the body if it was read already."""
     headers = _end_to_end(answer.headers)
     length = answer.content_length
     bodiless = request.method == "HEAD" or answer.status in _BODILESS
@@ -360,7 +359,7 @@ async def _answer(
             async for piece in answer.content.iter_any():
                 await response.write(piece)
         except (aiohttp.ClientError, TimeoutError) as error:
-            # The status is sent: only a broken connection shows that the body is incomplete.
+            # The status was sent, so only a broken connection can show that the body is incomplete.
             logger.warning(
                 "%s %s: the response ended early: %s", request.method, request.path, error
             )

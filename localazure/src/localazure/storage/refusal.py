@@ -1,4 +1,4 @@
-"""Errors of the storage services, in the form of each of them. Pure: no I/O.
+"""Errors of the storage services, in the form of each service. Pure: no I/O.
 
 Source: https://learn.microsoft.com/rest/api/storageservices/status-and-error-codes2
 """
@@ -16,7 +16,7 @@ from localazure.storage_client.service import Service
 
 @dataclass(frozen=True)
 class Refusal:
-    """An error that a service answers with."""
+    """An error response of a service."""
 
     status: HTTPStatus
     code: str
@@ -24,7 +24,7 @@ class Refusal:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def body(self, service: Service) -> tuple[str, str]:
-        """Content type and body: JSON of the Table service, XML of the others."""
+        """Content type and body: JSON for the Table service, XML for the others."""
         if service is Service.TABLE:
             error = {"code": self.code, "message": {"lang": "en-US", "value": self.message}}
             return "application/json", json.dumps({"odata.error": error})
@@ -35,13 +35,13 @@ class Refusal:
 
 
 def not_covered(what: str) -> Refusal:
-    """What a real account does and this one does not."""
+    """The refusal of a feature that localazure does not cover."""
     message = f"localazure does not cover {what}."
     return Refusal(HTTPStatus.NOT_IMPLEMENTED, "NotImplemented", message)
 
 
 SERVER_BUSY = Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "ServerBusy", "The server is busy.")
-"""The SDKs try again."""
+"""The SDKs retry after this error."""
 
 NOT_AUTHENTIC = Refusal(
     HTTPStatus.FORBIDDEN,
@@ -49,7 +49,7 @@ NOT_AUTHENTIC = Refusal(
     "Server failed to authenticate the request. Make sure the value of Authorization header is "
     "formed correctly including the signature.",
 )
-"""A key or a signature is wrong."""
+"""The key or the signature is wrong."""
 
 TOO_LARGE = Refusal(
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE,

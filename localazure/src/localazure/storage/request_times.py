@@ -1,6 +1,6 @@
-"""Whether a request comes at the time that its signature allows.
+"""Checks that a request comes at a time that its signature allows.
 
-Azurite does not check the date of a request, and knows no clock but the machine's.
+Azurite does not check the date of a request, and always uses the clock of the machine.
 https://learn.microsoft.com/rest/api/storageservices/authorize-with-shared-key#specifying-the-date-header
 https://learn.microsoft.com/rest/api/storageservices/create-service-sas#specify-the-signature-validity-interval
 """
@@ -32,11 +32,11 @@ NOT_NOW: Final = Refusal(
 
 
 def refusal_of(target: str, headers: Mapping[str, str], now: datetime) -> Refusal | None:
-    """Why the service refuses a request by its times; a time that it cannot read is Azurite's.
+    """Return why the times of a request are not valid. Azurite refuses malformed times itself.
 
     Args:
         target: path and query as sent.
-        headers: of the request, looked up case-insensitively.
+        headers: a mapping with case-insensitive keys.
         now: an aware time.
     """
     if headers.get("Authorization", "").startswith("SharedKey"):
@@ -52,7 +52,7 @@ def refusal_of(target: str, headers: Mapping[str, str], now: datetime) -> Refusa
     return NOT_NOW if is_early or (end is not None and now >= end) else None
 
 
-@functools.lru_cache(maxsize=16)  # the requests of a second have the same ones
+@functools.lru_cache(maxsize=16)  # requests of the same second repeat them
 def _time(parse: Callable[[str], datetime], text: str) -> datetime | None:
     try:
         found = parse(text)

@@ -1,9 +1,9 @@
-"""The scalability targets of accounts, blobs and queues: what exceeds them is refused. Pure.
+"""Refuses requests beyond the scalability targets of accounts, blobs and queues. Pure.
 
 Sources: https://learn.microsoft.com/azure/storage/common/scalability-targets-standard-account,
 https://learn.microsoft.com/azure/storage/blobs/scalability-targets and
-https://learn.microsoft.com/azure/storage/queues/scalability-targets. For premium accounts no
-numbers are published.
+https://learn.microsoft.com/azure/storage/queues/scalability-targets. No numbers are published for
+premium accounts.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Targets:
     """The rates of all accounts.
 
     Args:
-        accounts: by name.
-        clock: seconds, from any origin.
+        accounts: the accounts by name.
+        clock: returns seconds, from any origin.
     """
 
     def __init__(
@@ -50,11 +50,11 @@ class Targets:
         }
 
     def refusal_of(self, account: str, service: Service, target: str) -> Refusal | None:
-        """Why a request is refused, None if it is not; it then counts.
+        """Return why a request is refused. An accepted request (None) is counted.
 
         Args:
-            account: its name.
-            service: that the request is for.
+            account: the account's name.
+            service: the service of the request.
             target: path and query as sent, the account first.
         """
         of_account = self._accounts.get(account)
@@ -76,7 +76,7 @@ def _operations_per_second(account: Account) -> int | None:
 
 
 def _item(service: Service, target: str) -> str:
-    """The blob or the queue that a request is about; empty for anything else."""
+    """The blob or the queue of a request; empty for other requests."""
     _, _, rest = target.partition("?")[0].removeprefix("/").partition("/")
     container, _, blob = rest.partition("/")
     if service is Service.QUEUE:

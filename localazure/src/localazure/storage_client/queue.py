@@ -13,7 +13,7 @@ from azure.core.exceptions import ResourceExistsError, ResourceNotFoundError
 from azure.storage.queue import QueueMessage
 from azure.storage.queue.aio import QueueServiceClient
 
-# The service's own limit.
+# The service's limit.
 MAX_MESSAGES_PER_REQUEST: Final = 32
 # The callers retry: the SDK's own retries would delay the report of an outage by a minute.
 CLIENT_OPTIONS: Final[dict[str, Any]] = {
@@ -25,14 +25,14 @@ CLIENT_OPTIONS: Final[dict[str, Any]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class ReceivedMessage:
-    """A received message, which other receivers do not see for a while."""
+    """A received message, invisible to other receivers for its visibility timeout."""
 
     id: str
     text: str
-    """As it is in the queue, possibly base64."""
+    """The text as stored, possibly base64."""
     pop_receipt: str
     dequeue_count: int
-    """The present one included."""
+    """Number of deliveries, with the present one."""
     inserted_at: datetime
     expires_at: datetime
     next_visible_at: datetime
@@ -49,18 +49,18 @@ class StorageQueue:
         """Add a message; create a missing queue, as the real host does.
 
         Args:
-            text: of the message.
-            time_to_live_seconds: -1 is without limit; None is the service's default, a week.
+            text: the message's text.
+            time_to_live_seconds: -1 means no limit, None the service's default of a week.
         """
         try:
             await self._client.send_message(text, time_to_live=time_to_live_seconds)
         except ResourceNotFoundError:
-            with contextlib.suppress(ResourceExistsError):  # created by another client meanwhile
+            with contextlib.suppress(ResourceExistsError):  # another client has created it
                 await self._client.create_queue()
             await self._client.send_message(text, time_to_live=time_to_live_seconds)
 
     async def receive(self, count: int, visibility_timeout_seconds: int) -> list[ReceivedMessage]:
-        """Up to `count` messages, hidden for the given time; none if there is no queue."""
+        """Receive up to `count` messages and hide them for a time; none if there is no queue."""
         messages = self._client.receive_messages(
             max_messages=count,
             messages_per_page=min(count, MAX_MESSAGES_PER_REQUEST),
@@ -72,20 +72,20 @@ class StorageQueue:
             return []
 
     async def delete(self, message_id: str, pop_receipt: str) -> None:
-        """Remove a received message."""
+        """Delete a received message."""
         await self._client.delete_message(message_id, pop_receipt)
 
     async def hide(self, message_id: str, pop_receipt: str, seconds: int) -> str:
-        """Hide a message for a time from now; 0 shows it. Returns its new pop receipt."""
+        """Set the visibility timeout of a message from now. Returns its new pop receipt."""
         message = await self._client.update_message(
             message_id, pop_receipt, visibility_timeout=seconds
         )
-        assert message.pop_receipt is not None  # the service sends one with every update
+        assert message.pop_receipt is not None  # every update returns one
         return message.pop_receipt
 
 
 def _received(message: QueueMessage) -> ReceivedMessage:
-    assert message.pop_receipt is not None  # the service sends all of them with a received message
+    assert message.pop_receipt is not None  # a received message has all of these fields
     assert message.dequeue_count is not None
     assert message.inserted_on is not None
     assert message.expires_on is not None
@@ -102,14 +102,14 @@ def _received(message: QueueMessage) -> ReceivedMessage:
 
 
 def encode(content: str | bytes, *, is_base64: bool) -> str:
-    """The text of a message.
+    """Encode the text of a message.
 
     Args:
         content: text or bytes.
         is_base64: host.json's `extensions.queues.messageEncoding`.
 
     Raises:
-        UnicodeDecodeError: without base64, bytes must be UTF-8.
+        UnicodeDecodeError: the bytes are not UTF-8, and base64 is off.
     """
     if is_base64:
         return base64.b64encode(content.encode() if isinstance(content, str) else content).decode()
@@ -117,7 +117,7 @@ def encode(content: str | bytes, *, is_base64: bool) -> str:
 
 
 def decode(text: str, *, is_base64: bool) -> str | bytes:
-    """The content of a message: text, or bytes if they are not UTF-8.
+    """Decode a message: text, or bytes if they are not UTF-8.
 
     Raises:
         ValueError: the text is not base64.

@@ -1,7 +1,7 @@
 """Requests to the REST interface of a storage service, without the SDK.
 
-Table bindings pass JSON through. azure-data-tables converts it to Python types and back: numbers,
-times and `@odata.type` annotations would change (docs/decisions/0001-dependencies.md).
+Table bindings pass JSON through. azure-data-tables would convert it to Python types and back, and
+so change numbers, times and `@odata.type` annotations (docs/decisions/0001-dependencies.md).
 
 Source: https://learn.microsoft.com/rest/api/storageservices/
 """
@@ -29,21 +29,21 @@ _SCOPE: Final = "https://storage.azure.com/.default"
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Endpoint:
-    """The endpoint of a service of an account, and its credential: a key, a SAS or an identity."""
+    """The endpoint of an account's service, and its credential: a key, a SAS or an identity."""
 
     url: str
-    """Without a trailing slash."""
+    """The URL without a trailing slash."""
     service: Service
     connection: str = ""
-    """The name in the binding; its settings name the identity."""
+    """The connection name of the binding; its settings give the identity."""
     account: str = ""
     key: str | None = None
     sas: str | None = None
-    """Without a leading `?`."""
+    """The SAS without a leading `?`."""
 
     @property
     def needs_identity(self) -> bool:
-        """Whether neither key nor SAS is given."""
+        """Whether there is neither a key nor a SAS."""
         return self.key is None and self.sas is None
 
 
@@ -51,7 +51,7 @@ class StorageError(Exception):
     """A storage service refused a request.
 
     Attributes:
-        status: of HTTP.
+        status: the HTTP status.
         code: the service's error code, such as `TableNotFound`.
     """
 
@@ -73,9 +73,9 @@ class StorageRest:
     """One service of one account.
 
     Args:
-        session: connections.
-        endpoint: where it answers.
-        credential: an async TokenCredential, where the endpoint needs an identity.
+        session: the HTTP session.
+        endpoint: the service's endpoint.
+        credential: an async TokenCredential, if the endpoint needs an identity.
     """
 
     def __init__(
@@ -101,15 +101,15 @@ class StorageRest:
 
         Args:
             method: in upper case.
-            path: behind the endpoint, with a leading slash, percent-encoded.
-            query: parameters, decoded.
-            headers: further ones, names in lower case.
-            body: of the request.
+            path: the path after the endpoint, with a leading slash, percent-encoded.
+            query: the decoded parameters.
+            headers: additional headers, names in lower case.
+            body: the request's body.
 
         Raises:
             StorageError: the service refused it.
             aiohttp.ClientError: the service could not be reached.
-            TimeoutError: it took too long to answer.
+            TimeoutError: the answer took too long.
         """
         url = self._url(path, query or {})
         sent = {
@@ -126,7 +126,7 @@ class StorageRest:
             headers=sent,
             data=body or None,
             timeout=TIMEOUT,
-            # An added Content-Type would have to be signed.
+            # If aiohttp added a Content-Type, it would have to be signed.
             skip_auto_headers=("Content-Type",),
         ) as response:
             content = await response.read()

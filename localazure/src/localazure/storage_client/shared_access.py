@@ -25,22 +25,22 @@ def service_sas(
     start: datetime | None = None,
     expiry: datetime,
 ) -> str:
-    """A SAS token, without its question mark.
+    """Return a SAS token, without its question mark.
 
     Args:
         account: name of the storage account.
-        key: its key, base64.
-        container: that the SAS is for.
-        blob: the one that it is for; empty for all of the container.
-        permissions: letters, in the order of the service: `racwdxltmeop`.
-        start: when it begins to be valid, an aware time; None is at once.
-        expiry: when it ends, an aware time.
+        key: the account's key, base64.
+        container: the container of the SAS.
+        blob: the blob of the SAS; empty for the whole container.
+        permissions: letters in the service's order, `racwdxltmeop`.
+        start: the start of the validity, an aware time; None means at once.
+        expiry: the end of the validity, an aware time.
     """
     path = f"/blob/{account}/{container}" + (f"/{blob}" if blob else "")
     begins = _moment(start) if start else ""
     ends, resource = _moment(expiry), "b" if blob else "c"
-    # Between the fields that are used here are those that are not: a policy's id, IP addresses,
-    # protocols; a snapshot, an encryption scope and five response headers at the end.
+    # The empty fields are not used here: a policy's id, IP addresses, protocols; at the end a
+    # snapshot, an encryption scope and five response headers.
     signed = (permissions, begins, ends, path, "", "", "", API_VERSION, resource, *[""] * 7)
     digest = hmac.digest(base64.b64decode(key), "\n".join(signed).encode(), hashlib.sha256)
     fields = {

@@ -33,15 +33,15 @@ _SIGNED_HEADERS = (
 def sign_request(
     service: Service, method: str, url: URL, headers: Mapping[str, str], *, account: str, key: str
 ) -> str:
-    """The Authorization header of a request.
+    """Return the Authorization header of a request.
 
     Args:
-        service: that the request is for.
+        service: the service of the request.
         method: in upper case.
-        url: as it will be sent.
-        headers: as they will be sent, names in lower case; `x-ms-date` among them.
+        url: the URL to send.
+        headers: the headers to send, names in lower case, with `x-ms-date`.
         account: name of the storage account.
-        key: its key, base64.
+        key: the account's key, base64.
 
     Raises:
         ValueError: the key is not base64.

@@ -1,7 +1,7 @@
 """Composite types of AMQP 1.0: described lists whose fields have names and types.
 
-A type is a dataclass whose fields stand in the order of the standard, each annotated with how it
-goes to the wire (part 1, section 1.4, "Composite Type Representation").
+A type is a dataclass. Its fields have the order of the standard, and annotations that give their
+encoding (part 1, section 1.4, "Composite Type Representation").
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from localazure.servicebus.amqp.types import (
 
 @dataclass(frozen=True, slots=True)
 class _Wire:
-    """How a field of one declared type goes to the wire and comes from it."""
+    """The conversions of a field of one declared type."""
 
     name: str
     to_wire: Callable[[Any], Any]
     from_wire: Callable[[Any], Any]
-    """Raises TypeError for a value of another type."""
+    """Decode a value. Raises TypeError for a value of another type."""
 
 
 def _expect(*kinds: type) -> Callable[[Any], Any]:
     def check(value: Any) -> Any:
-        # bool is an int in Python, a type of its own in AMQP.
+        # In Python a bool is an int; in AMQP it is a separate type.
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
             raise TypeError
         return value
@@ -96,7 +96,7 @@ class Composite:
         _BY_CODE[code] = _BY_NAME[name] = cls
 
     def to_described(self) -> Described:
-        """The value as the codec encodes it."""
+        """The composite as a described list, for the encoder."""
         values: list[Any] = []
         for name, wire, _ in _layout(type(self)):
             value = getattr(self, name)
@@ -106,16 +106,16 @@ class Composite:
         return Described(ULong(self.code), values)
 
     def encode(self) -> bytes:
-        """The bytes of the composite."""
+        """The composite's encoding."""
         return encode(self.to_described())
 
     @classmethod
     def from_fields(cls, values: Any) -> Self:
-        """A composite from the list that was on the wire.
+        """Create the composite from a decoded list.
 
         Raises:
-            DecodeError: not a list, too many fields, a mandatory one absent, or one of the wrong
-                type.
+            DecodeError: the value is not a list, has too many fields, lacks a mandatory field, or
+                has a field of the wrong type.
         """
         if not isinstance(values, list):
             found = type(values).__name__
@@ -158,10 +158,10 @@ def _layout(kind: type[Composite]) -> tuple[tuple[str, _Wire, bool], ...]:
 
 
 def from_described(value: Described) -> Composite | Described:
-    """The composite that a described list stands for, or the value itself if it is not known.
+    """The composite for a described list; the value itself if its descriptor is unknown.
 
     Raises:
-        DecodeError: a known descriptor with contents that are not its own.
+        DecodeError: the contents do not fit the descriptor.
     """
     kind: type[Composite] | None = None
     if isinstance(value.descriptor, Symbol):

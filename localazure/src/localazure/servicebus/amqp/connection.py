@@ -35,15 +35,15 @@ from localazure.servicebus.amqp.session import Session, SessionEvent
 # Azure Service Bus announces both.
 MAX_FRAME_SIZE = 65536
 IDLE_TIMEOUT_MS = 240_000
-# A peer that announces a shorter idle timeout than twice this gets a heartbeat this often.
+# Shortest interval of heartbeats, even if half of the peer's idle timeout is shorter.
 MIN_TICK_INTERVAL_MS = 100
-# Sessions of one connection; generous for a laptop.
+# Most sessions of one connection; more than a local client needs.
 MAX_CHANNEL = 255
 
 SASL_OK, SASL_AUTHENTICATION_FAILED = 0, 1
 
 Authenticate = Callable[[str, bytes], bool]
-"""Whether a SASL mechanism and its initial response authenticate the peer."""
+"""Returns whether a SASL mechanism and its initial response authenticate the peer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +125,14 @@ class Connection:
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing more is read: send the output, then close the socket."""
+        """Whether the connection ignores further bytes. Send the output, then close the socket."""
         return self._state is State.CLOSED
 
     def receive(self, data: bytes) -> Iterator[Event]:
         """Take bytes from the peer and yield the events in them, in order.
 
-        Frames are read one at a time. So the application accepts a link before the transfers that
-        the peer sent right behind its attach are read. Exhaust the iterator.
+        Exhaust the iterator. It reads one frame at a time, so that the application can accept a
+        link before the transfers that follow its attach are read.
         """
         if self.is_closed:
             return
@@ -155,17 +155,17 @@ class Connection:
             yield frame
 
     def take_output(self) -> bytes:
-        """Bytes to send to the peer, once."""
+        """Return the bytes to send to the peer, and empty the buffer."""
         output = bytes(self._output)
         self._output.clear()
         return output
 
     @property
     def tick_interval_ms(self) -> int:
-        """How often `tick` is to be called. It changes when the peer opens the connection.
+        """The interval of `tick` calls. It changes when the peer opens the connection.
 
-        A peer must get a frame within its idle timeout (section 2.4.5): it gets one at least
-        twice as often.
+        A peer must get a frame within its idle timeout (section 2.4.5). Each `tick` sends one,
+        so the interval is half of the timeout.
         """
         idle_timeout_ms = min(self._remote_idle_timeout_ms or IDLE_TIMEOUT_MS, IDLE_TIMEOUT_MS)
         return max(idle_timeout_ms // 2, MIN_TICK_INTERVAL_MS)
@@ -174,13 +174,13 @@ class Connection:
         """Send a heartbeat; close the connection of a peer that has been silent for too long.
 
         Args:
-            elapsed_ms: since the call before this one.
+            elapsed_ms: milliseconds since the previous call.
         """
         self._silence_ms = 0 if self._has_received else self._silence_ms + elapsed_ms
         self._has_received = False
         if self._state is State.OPENED:
             self._write(HEARTBEAT)
-        # A peer announces half of its real idle timeout, and so does this end (section 2.4.5).
+        # Both ends announce half of their real idle timeout (section 2.4.5).
         if self._silence_ms >= 2 * IDLE_TIMEOUT_MS:
             self._abandon(p.Error(CONNECTION_FORCED, "the idle timeout has passed", {}))
         return self._take_events()
@@ -198,7 +198,7 @@ class Connection:
             self._end_sessions(error)
         return self._take_events()
 
-    # --- frames of the peer ---------------------------------------------------------------------
+    # --- received frames ------------------------------------------------------------------------
 
     def _receive_header(self, data: bytes) -> None:
         following = _RULES.get((self._state, data))
@@ -214,7 +214,7 @@ class Connection:
     def _receive_frame(self, frame: Frame, kind: type) -> None:
         following = _RULES.get((self._state, kind))
         if self._state is State.CLOSE_SENT:
-            self._state = following or State.CLOSE_SENT  # the peer has not read the close yet
+            self._state = following or State.CLOSE_SENT  # the peer sent it before it read the close
             return
         if following is None or frame.kind != (SASL_FRAME if kind is p.SaslInit else AMQP_FRAME):
             name = kind.__name__.lower()
@@ -222,7 +222,7 @@ class Connection:
         self._state = following
         if kind in self._handlers:
             self._handlers[kind](frame, frame.performative)
-        elif frame.channel in self._sessions:  # azure-servicebus sends frames after the end
+        elif frame.channel in self._sessions:  # azure-servicebus sends frames after an end
             _SESSION_HANDLERS[kind](self._sessions[frame.channel], frame, frame.performative)
 
     def _on_sasl_init(self, _frame: Frame, init: p.SaslInit) -> None:
@@ -270,7 +270,7 @@ class Connection:
     # --- internals ------------------------------------------------------------------------------
 
     def _abandon(self, error: p.Error | None) -> None:
-        """Close without waiting for the peer's answer: its further bytes cannot be read."""
+        """Close without waiting for the peer's answer: its further bytes cannot be decoded."""
         if self._state not in (State.CLOSE_SENT, State.CLOSED):
             self._send_close(error)
             self._end_sessions(error)

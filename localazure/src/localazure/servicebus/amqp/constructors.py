@@ -1,6 +1,6 @@
 """The constructors of AMQP 1.0's types: the byte before a value that gives its layout.
 
-Numbers are as the standard has them (part 1, section 1.6).
+The constants have the standard's values (part 1, section 1.6).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BINARY8, STRING8, SYMBOL8 = 0xA0, 0xA1, 0xA3
 BINARY32, STRING32, SYMBOL32 = 0xB0, 0xB1, 0xB3
 LIST8, MAP8, LIST32, MAP32, ARRAY8, ARRAY32 = 0xC0, 0xC1, 0xD0, 0xD1, 0xE0, 0xF0
 
-# Fixed-width numbers in their full width: constructor, layout, Python type.
+# Numbers in their full width: constructor, layout, Python type.
 NUMBERS: tuple[tuple[int, str, type], ...] = (
     (0x50, ">B", UByte),
     (0x60, ">H", UShort),
@@ -48,7 +48,7 @@ DECIMALS: tuple[tuple[int, int, type], ...] = (
     (0x84, 8, Decimal64),
     (0x94, 16, Decimal128),
 )
-# Numbers that have a one-byte form besides.
+# One-byte forms of numbers: constructor, layout, Python type.
 SHORT_FORMS: tuple[tuple[int, str, type], ...] = (
     (SMALL_UINT, ">B", UInt),
     (SMALL_ULONG, ">B", ULong),

@@ -22,10 +22,10 @@ from localazure.servicebus.amqp.types import (
     ULong,
 )
 
-# Deeper values are refused, so that hostile bytes cannot exhaust the stack (Microsoft.Azure.Amqp
-# for .NET draws the line at 64 as well).
+# Deeper values are refused, so that hostile bytes cannot exhaust the stack. The limit is that of
+# Microsoft.Azure.Amqp for .NET.
 MAX_NESTING = 64
-# Elements of one list, map or array; azure-uamqp-c allows as many.
+# Most elements of one list, map or array; the limit of azure-uamqp-c.
 MAX_ELEMENTS = 65536
 
 # The bytes before the data of a variable-width value, by the high half of its constructor:

@@ -18,9 +18,9 @@ from localazure.servicebus.amqp.types import (
 
 _SMALL = 256  # the first size or count that needs more than one byte
 
-# Constructors of a zero or an empty list without data, by those of their full width.
+# Constructors of zeros and empty lists without data, by the full-width constructor.
 _ZEROS = {c.UINT: c.UINT0, c.ULONG: c.ULONG0, c.LIST32: c.LIST0}
-# Constructors of numbers that fit into one byte, and these numbers.
+# Constructors of one-byte numbers and the range of these numbers, by the full-width constructor.
 _SHORT_NUMBERS = {
     c.UINT: (c.SMALL_UINT, range(_SMALL)),
     c.ULONG: (c.SMALL_ULONG, range(_SMALL)),
@@ -30,10 +30,10 @@ _SHORT_NUMBERS = {
 
 
 def encode(value: Any) -> bytes:
-    """The bytes of a value in its shortest encoding.
+    """Return the shortest encoding of a value.
 
     Raises:
-        EncodeError: the value, or something within it, has no AMQP type or is out of its range.
+        EncodeError: the value, or a value inside it, has no AMQP type or is out of range.
     """
     kind = type(value)
     if kind is Described:
@@ -57,12 +57,12 @@ def encode(value: Any) -> bytes:
 
 
 def _with_short_sizes(code: int, data: bytes) -> bytes:
-    """Constructor and data; sizes and counts of four bytes become one byte each if they fit."""
+    """Constructor and data. A size and a count that fit into one byte each take one byte."""
     match code & 0xF0:
         case 0xB0 if len(data) < 4 + _SMALL:
             return bytes([code - 0x10, len(data) - 4]) + data[4:]
         case 0xD0 | 0xF0 if len(data) < 7 + _SMALL and not any(data[4:7]):
-            # The size covers the count.
+            # The size includes the bytes of the count.
             return bytes([code - 0x10, len(data) - 7, data[7]]) + data[8:]
         case _:
             return bytes([code]) + data

@@ -18,9 +18,9 @@ from localazure.servicebus.amqp.types import Described
 
 AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
 SASL_HEADER = b"AMQP\x03\x01\x00\x00"
-FRAME_HEADER_SIZE = 8  # that of a protocol header, too
+FRAME_HEADER_SIZE = 8  # a protocol header has the same size
 AMQP_FRAME, SASL_FRAME = 0, 1
-# The smallest limit that a peer may announce (part 2 section 2.7.1).
+# The smallest max-frame-size that a peer may announce (part 2 section 2.7.1).
 MIN_MAX_FRAME_SIZE = 512
 
 _FRAME_HEADER = struct.Struct(">IBBH")
@@ -40,7 +40,7 @@ class Frame:
 def encode_frame(
     performative: Composite, payload: bytes = b"", *, channel: int = 0, kind: int = AMQP_FRAME
 ) -> bytes:
-    """The bytes of one frame."""
+    """Return the bytes of one frame."""
     body = performative.encode()
     size = FRAME_HEADER_SIZE + len(body) + len(payload)
     return _FRAME_HEADER.pack(size, 2, kind, channel) + body + payload
@@ -58,7 +58,7 @@ class FrameDecoder:
         self._buffer += data
 
     def frames(self) -> Iterator[bytes | Frame]:
-        """All complete protocol headers, as they are, and frames, in order.
+        """Yield all complete protocol headers (as bytes) and frames, in order.
 
         Raises:
             FramingError: the stream is not a sequence of frames. The rest of it cannot be read.

@@ -54,13 +54,13 @@ LinkEvent = CreditChanged | MessageReceived | Disposed
 
 
 def signed_difference(later: int, earlier: int) -> int:
-    """How far a serial number is ahead of an earlier one; negative if it is behind."""
+    """Distance of a serial number from an earlier one; negative if it is behind."""
     difference = (later - earlier) % SERIAL_MODULUS
     return difference - SERIAL_MODULUS if difference >= SERIAL_MODULUS // 2 else difference
 
 
 class LinkState(enum.Enum):
-    """Where a link is between the peer's attach and the last detach."""
+    """The states of a link, from the peer's attach to the last detach."""
 
     ATTACHING = enum.auto()  # the peer's attach is not answered yet
     ATTACHED = enum.auto()
@@ -70,7 +70,7 @@ class LinkState(enum.Enum):
 
 @dataclass(slots=True)
 class _Incoming:
-    """A message of which some transfers have arrived."""
+    """A message that has arrived in part."""
 
     first: p.Transfer
     payload: bytearray = field(default_factory=bytearray)
@@ -78,16 +78,16 @@ class _Incoming:
 
 
 class Link:
-    """A link that the peer attached. This end sends on it, or receives."""
+    """A link that the peer attached. This end is its sender or its receiver."""
 
     def __init__(self, session: Session, attach: p.Attach) -> None:
         self._session = session
         self.attach = attach
         self.state = LinkState.ATTACHING
         self.credit = 0
-        """Messages that may still be sent: by this end if it sends, else by the peer."""
+        """Number of messages that the link's sender may still send."""
         self.is_draining = False
-        """Whether the peer asked for messages now or for the rest of its credit back."""
+        """Whether the peer drains the link: it wants available messages, then its credit back."""
         self.node: Any = None
         """The application's own object for this link."""
         self._delivery_count = 0
@@ -108,10 +108,10 @@ class Link:
         return self.attach.handle
 
     def idle_ms(self, elapsed_ms: int) -> int:
-        """For how long neither end has used it.
+        """Milliseconds since either end last used the link.
 
         Args:
-            elapsed_ms: since the call before this one.
+            elapsed_ms: milliseconds since the previous call.
         """
         self._idle_ms = 0 if self._is_used else self._idle_ms + elapsed_ms
         self._is_used = False
@@ -120,7 +120,7 @@ class Link:
     # --- calls of the application ---------------------------------------------------------------
 
     def accept(self, *, max_message_size: int, properties: dict[Any, Any] | None = None) -> None:
-        """Answer the attach; a peer that sends is given credit."""
+        """Answer the attach. If the peer is the sender, grant it credit."""
         self.state = LinkState.ATTACHED
         self._max_message_size = max_message_size
         self._answer_attach(self.attach.source, self.attach.target, properties)
@@ -129,7 +129,7 @@ class Link:
             self._grant_credit()
 
     def refuse(self, error: p.Error) -> None:
-        """Answer the attach with one that has neither source nor target, and detach at once."""
+        """Answer with an attach that has neither source nor target, then detach at once."""
         self._answer_attach(None, None, None)
         self.detach(error)
 
@@ -140,7 +140,7 @@ class Link:
             self._session.send(p.Detach(self.handle, closed=True, error=error))
 
     def deliver(self, *, tag: bytes, payload: bytes, is_settled: bool) -> None:
-        """Send a message for one credit."""
+        """Send a message; this uses one credit."""
         self._is_used = True
         self.credit -= 1
         self._delivery_count = (self._delivery_count + 1) % SERIAL_MODULUS
@@ -158,7 +158,7 @@ class Link:
         self._grant_credit()
 
     def settle_outgoing(self, disposed: Disposed, state: p.Composite) -> None:
-        """Answer the peer's outcome of a message: with the same state, or with another one."""
+        """Confirm the peer's outcome of a message, with the same or another state."""
         if self.state is LinkState.ATTACHED and not disposed.is_settled:
             self._session.send(
                 p.Disposition(p.SENDER, disposed.delivery_id, settled=True, state=state)
@@ -171,10 +171,10 @@ class Link:
         self.is_draining = False
         self._session.send_flow(self._flow(drain=True))
 
-    # --- frames of the peer ---------------------------------------------------------------------
+    # --- received frames ------------------------------------------------------------------------
 
     def on_flow(self, flow: p.Flow) -> None:
-        """Take over the credit, which counts from the peer's own delivery count."""
+        """Update the credit, which the peer counts from its own delivery count."""
         self._is_used = True
         if self.is_sender and flow.link_credit is not None:
             limit = (flow.delivery_count or 0) + flow.link_credit
@@ -185,7 +185,7 @@ class Link:
             self._session.send_flow(self._flow())
 
     def on_transfer(self, transfer: p.Transfer, payload: bytes) -> None:
-        """Collect the transfers of a message.
+        """Add a transfer to its message; report a complete message.
 
         A link that this end is detaching ignores them (section 2.6.5).
 
@@ -222,7 +222,7 @@ class Link:
             first.message_format or 0,
             bytes(incoming.payload),
         )
-        # azure-servicebus for Python sends more than its credit allows: that is tolerated.
+        # Tolerate it: azure-servicebus for Python sends more than its credit allows.
         self.credit = max(0, self.credit - 1)
         self._delivery_count = (self._delivery_count + 1) % SERIAL_MODULUS
         self._unanswered += 1

@@ -47,7 +47,7 @@ class Message:
 
 
 def parse(payload: bytes) -> Message:
-    """The message that the payload of a transfer holds.
+    """Parse the payload of a transfer.
 
     Raises:
         DecodeError: the payload is not a sequence of sections.
@@ -68,7 +68,7 @@ def parse(payload: bytes) -> Message:
 
 
 def render(message: Message) -> bytes:
-    """The payload for a transfer of the message."""
+    """Return the payload of a transfer."""
     payload = message.header.encode()
     if message.delivery_annotations:
         payload += _section(DELIVERY_ANNOTATIONS, message.delivery_annotations)
@@ -96,7 +96,7 @@ def body_value(payload: bytes) -> Any:
 
 
 def body_data(payload: bytes) -> list[bytes]:
-    """The contents of the data sections, one item each."""
+    """The contents of the data sections, one item for each section."""
     found = _values(payload, DATA)
     if not all(isinstance(item, bytes) for item in found):
         raise DecodeError("a data section holds something other than binary")
@@ -104,12 +104,12 @@ def body_data(payload: bytes) -> list[bytes]:
 
 
 def with_properties(bare: bytes, changed: Properties) -> bytes:
-    """The bare message with another properties section."""
+    """Return the bare message with its properties section replaced."""
     return _replace_section(bare, PROPERTIES, changed.encode())
 
 
 def with_application_properties(bare: bytes, changed: Mapping[str, Any]) -> bytes:
-    """The bare message with these application properties added or replaced."""
+    """Return the bare message with these application properties added or replaced."""
     merged = _section(APPLICATION_PROPERTIES, {**application_properties(bare), **changed})
     return _replace_section(bare, APPLICATION_PROPERTIES, merged)
 
@@ -125,7 +125,7 @@ def _replace_section(bare: bytes, replaced: int, section: bytes) -> bytes:
 
 
 def value_message(message_properties: Properties, extra: dict[str, Any], value: Any) -> bytes:
-    """A whole message with a body of one value, as management nodes answer."""
+    """Encode a message with an amqp-value body; replies of management nodes have this form."""
     return (
         message_properties.encode()
         + _section(APPLICATION_PROPERTIES, extra)
@@ -134,7 +134,7 @@ def value_message(message_properties: Properties, extra: dict[str, Any], value: 
 
 
 def sections(payload: bytes) -> Iterator[tuple[int, int, int, int]]:
-    """Code, start, start of the value and end of every section, in order.
+    """Yield code, start, start of the value and end of every section, in order.
 
     Raises:
         DecodeError: the payload is not a sequence of sections.

@@ -198,7 +198,7 @@ class Modified(Composite, code=0x27, name="amqp:modified:list"):
 
 @dataclass
 class Source(Composite, code=0x28, name="amqp:source:list"):
-    """Where a link's messages come from."""
+    """The source of a link's messages."""
 
     address: Annotated[Any, ANY] = None
     durable: Annotated[int | None, UINT] = None
@@ -215,7 +215,7 @@ class Source(Composite, code=0x28, name="amqp:source:list"):
 
 @dataclass
 class Target(Composite, code=0x29, name="amqp:target:list"):
-    """Where a link's messages go to."""
+    """The target of a link's messages."""
 
     address: Annotated[Any, ANY] = None
     durable: Annotated[int | None, UINT] = None

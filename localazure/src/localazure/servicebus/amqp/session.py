@@ -24,7 +24,7 @@ MAX_HANDLE = 1023
 # The delivery ids of this end start far from the peer's, which start at 0: if they coincide,
 # azure-servicebus for Python applies a disposition from this end to its own transfers.
 FIRST_OUTGOING_ID = 2**30
-# Most bytes that a transfer performative takes: the tags of this end have 16 bytes.
+# Upper limit for the bytes of a transfer performative with a delivery tag of 16 bytes.
 _TRANSFER_OVERHEAD = 64
 
 _TERMINAL_STATES = (p.Accepted, p.Rejected, p.Released, p.Modified)
@@ -67,7 +67,7 @@ class Session:
         self._next_incoming_id = begin.next_outgoing_id
         self._incoming_window = INCOMING_WINDOW
         self._remote_incoming_window = begin.incoming_window
-        self._next_outgoing_id = FIRST_OUTGOING_ID  # of transfers; a delivery may take several
+        self._next_outgoing_id = FIRST_OUTGOING_ID  # a transfer id; a delivery may take several
         self._next_delivery_id = FIRST_OUTGOING_ID
         self._pending: deque[tuple[Link, bytes]] = deque()  # transfers waiting for the window
         self._unsettled: dict[int, tuple[Link, bytes]] = {}  # delivery id to link and tag
@@ -117,10 +117,10 @@ class Session:
         """Report an event of a link."""
         self._emit(event)
 
-    # --- frames of the peer ---------------------------------------------------------------------
+    # --- received frames ------------------------------------------------------------------------
 
     def on_attach(self, _frame: Frame, attach: p.Attach) -> None:
-        """A new link."""
+        """Create a link."""
         if attach.handle in self.links or attach.handle > MAX_HANDLE:
             raise IllegalStateError(f"a link cannot attach with handle {attach.handle}")
         link = Link(self, attach)
@@ -128,7 +128,7 @@ class Session:
         self._emit(LinkAttached(link))
 
     def on_flow(self, _frame: Frame, flow: p.Flow) -> None:
-        """The peer's window, and the credit of a link."""
+        """Update the peer's window, and the credit of a link."""
         base = flow.next_incoming_id if flow.next_incoming_id is not None else FIRST_OUTGOING_ID
         in_flight = signed_difference(self._next_outgoing_id, base)
         self._remote_incoming_window = flow.incoming_window - in_flight
@@ -140,7 +140,7 @@ class Session:
             self.send_flow()
 
     def on_transfer(self, frame: Frame, transfer: p.Transfer) -> None:
-        """A message, or a part of one."""
+        """Pass a message, or a part of one, to its link."""
         self._next_incoming_id = (self._next_incoming_id + 1) % SERIAL_MODULUS
         self._incoming_window -= 1
         if self._incoming_window < INCOMING_WINDOW // 2:
@@ -152,7 +152,7 @@ class Session:
         link.on_transfer(transfer, frame.payload)
 
     def on_disposition(self, _frame: Frame, disposition: p.Disposition) -> None:
-        """The peer's outcome of messages that this end sent. Its own are settled already."""
+        """Pass outcomes of sent messages to their links. Received ones are settled already."""
         if disposition.role == p.SENDER or not isinstance(disposition.state, _TERMINAL_STATES):
             return
         for delivery_id in self._unsettled_between(disposition.first, disposition.last):
@@ -162,7 +162,7 @@ class Session:
             )
 
     def on_detach(self, _frame: Frame, detach: p.Detach) -> None:
-        """The peer detaches a link, or answers the detach of this end."""
+        """Handle the peer's detach of a link, or its answer to a detach."""
         link = self.links.get(detach.handle)
         if link is None:
             return
@@ -171,7 +171,7 @@ class Session:
         self._forget(link)
 
     def on_end(self) -> None:
-        """The end of the session and of all its links."""
+        """End the session and all its links."""
         for link in list(self.links.values()):
             self._forget(link)
 

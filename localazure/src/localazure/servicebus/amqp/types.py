@@ -1,4 +1,4 @@
-"""Python types for AMQP's primitive types, so that decoding and encoding again loses nothing.
+"""Python types for AMQP's primitive types: a decoded value can be encoded again without loss.
 
 | AMQP                                   | Python                                         |
 |----------------------------------------|------------------------------------------------|
@@ -7,8 +7,8 @@
 | every other primitive type             | a class of this module                         |
 | described type, array                  | `Described`, `Array`                           |
 
-The numeric classes are ints and floats, a symbol is a str: reading code needs no unwrapping, and
-a map's symbol key is found by a plain string.
+The numeric classes are subclasses of int and float, Symbol is one of str. So readers need no
+unwrapping, and a plain string finds a map's symbol key.
 """
 
 from __future__ import annotations
@@ -79,14 +79,14 @@ class Decimal128(bytes):
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """array: items of one and the same AMQP type."""
+    """array: items of the same AMQP type."""
 
     items: tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A value with a descriptor that gives it meaning: a ULong or a Symbol as a rule."""
+    """A value with a descriptor, usually a ULong or a Symbol, that gives it meaning."""
 
     descriptor: Any
     value: Any
