@@ -118,7 +118,9 @@ def _facts(clients: Clients, pipeline: Pipeline, watched_since: datetime) -> Pip
         try:
             champion = choose_champion(active_versions(clients, pipeline.model.name))
         except (AzureError, LandfallError) as error:
-            logger.warning("alarms of %s: Azure ML: %s", name, type(error).__name__)
+            logger.warning(
+                "alarms of %s: could not read the champion: %s", name, type(error).__name__
+            )
             unknown.add("old-model")
         else:
             registered = None if champion is None else registered_at(champion)

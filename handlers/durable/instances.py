@@ -111,5 +111,7 @@ async def find_instances(
             )
         return found
     if len(page) >= PAGE_LIMIT_INSTANCES:
-        logger.warning("over %d instances of %s: some stay unseen", len(page), created_from)
+        logger.warning(
+            "%d or more instances were created at %s: some are missed", len(page), created_from
+        )
     return {str(each.instance_id): each for each in page}

@@ -178,7 +178,7 @@ class _Inquiry:
                 dataset_version=dataset_version,
             )
         except (AzureError, LandfallError) as error:
-            logger.warning("models of %s: %s", self._blob, type(error).__name__)
+            logger.warning("could not read the models of %s: %s", self._blob, type(error).__name__)
             return None
 
     def _why_filtered(self) -> str | None:

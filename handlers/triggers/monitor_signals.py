@@ -47,7 +47,7 @@ def parse_signal(run: str, data: object, pipelines: Iterable[str]) -> MonitorSig
     for pipeline in sorted(pipelines, key=len, reverse=True):
         if re.search(rf"(?<![\w-]){re.escape(pipeline)}(?=$|_|[^\w-])", text):
             return MonitorSignal(run, pipeline, shorten(text, START_REASON_LIMIT_CHARACTERS))
-    logger.warning("run %s: the signal names no pipeline of ours: %s", run, shorten(text))
+    logger.warning("run %s: the signal names no deployed pipeline: %s", run, shorten(text))
     return None
 
 
@@ -64,7 +64,7 @@ async def start_retraining(
     """
     zone = await starter.get_status(landing_instance(pipeline.name))
     if is_live(zone):
-        logger.info("%s: a batch of %s is under way: %s", signal.run, pipeline.name, signal.reason)
+        logger.info("%s: a landing of %s is active: %s", signal.run, pipeline.name, signal.reason)
         return False
     request = LandingRequest(
         pipeline=pipeline, opened_by="request", settled=True, reason=signal.reason, trace=trace

@@ -104,4 +104,4 @@ async def test_more_than_a_page_in_one_second_is_logged(caplog: pytest.LogCaptur
     with caplog.at_level(logging.WARNING):
         found = await find(hub, to=STARTED_AT + timedelta(hours=1))
     assert len(found) == 100
-    assert "some stay unseen" in caplog.text
+    assert "some are missed" in caplog.text
