@@ -1,4 +1,4 @@
-"""Work that no caller waits for, in one thread of the process."""
+"""Background work in one thread of the process."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from collections.abc import Callable
 
 logger = logging.getLogger("landfall")
 
-# A service that hangs must not fill the memory with what waits for it.
+# Bounds the memory of waiting jobs while a service hangs.
 LIMIT_JOBS = 1_000
 
 
 class BackgroundThread:
     """Runs jobs one after another; the thread starts with the first job.
 
-    The process can end at any time, and its jobs with it: a job must be on record elsewhere, so
-    that it is done later.
+    The process can end at any time and lose its jobs, so a job must be recorded elsewhere, to be
+    done later.
     """
 
     def __init__(self, limit_jobs: int = LIMIT_JOBS) -> None:
@@ -26,7 +26,7 @@ class BackgroundThread:
         self._thread: threading.Thread | None = None
 
     def submit(self, job: Callable[[], None]) -> bool:
-        """Run a job when those before it have ended. False, and nothing happens, at the limit."""
+        """Queue a job. Return False, without queueing it, if the queue is full."""
         try:
             self._jobs.put_nowait(job)
         except queue.Full:
@@ -38,7 +38,7 @@ class BackgroundThread:
         return True
 
     def wait_until_idle(self) -> None:
-        """Return when every job that was submitted has ended."""
+        """Wait until every submitted job has ended."""
         self._jobs.join()
 
     def _run(self) -> None:
@@ -47,7 +47,7 @@ class BackgroundThread:
             try:
                 job()
             except Exception as error:  # noqa: BLE001 - the edge of the thread
-                # Without the text, which can quote what a service wrote.
+                # Without the error's text, which can quote a service's response.
                 logger.warning("a background job failed: %s", type(error).__name__)
             finally:
                 self._jobs.task_done()

@@ -1,4 +1,4 @@
-"""The Azure SDK clients, each made when it is first used and kept.
+"""The Azure SDK clients, each created at its first use and cached.
 
 Nothing connects, reads a setting or loads an SDK when the function app is imported; azure.ai.ml
 alone costs over a second and 100 MB, so that only the activities that need it pay.
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from handlers.notifications.event_grid import EventGridTopic
     from handlers.telemetry.exporting import Telemetry
 
-# A call of Azure ML ends within a minute, its retries included. The SDK's own limits are 300 s for
-# each try and a week for all of them.
+# A call of Azure ML ends within 60 s, including retries. The SDK's default limits are 300 s for
+# each try and a week in all.
 AZURE_ML_LIMITS_SECONDS: dict[str, Any] = {
     "connection_timeout": 10,
     "read_timeout": 30,
     "timeout": 60,
 }
 
-# Storage is asked again after 1, 3, 5 and 9 s, so that four failures in a row fit into the 30 s of
-# an activity. The SDK's own first pause is 15 s: two failures would not.
+# Requests to storage are retried after 1, 3, 5 and 9 s, so that four failures in a row fit into the
+# 30 s of an activity. The SDK's default backoff begins with 15 s: two failures would not fit.
 STORAGE_RETRIES: dict[str, Any] = {
     "initial_backoff": 1,
     "increment_base": 2,
@@ -43,21 +43,21 @@ STORAGE_RETRIES: dict[str, Any] = {
 
 
 class Clients:
-    """Everything that the handlers reach the world through."""
+    """The clients of all external services."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
 
     @cached_property
     def background(self) -> BackgroundThread:
-        """A thread for work that no caller waits for."""
+        """The thread for background work."""
         from handlers.configuration.background_thread import BackgroundThread  # noqa: PLC0415 - see the module
 
         return BackgroundThread()
 
     @cached_property
     def rollout_steps(self) -> set[str]:
-        """Records of steps of rollouts that are there, as this process has seen."""
+        """Records of rollout steps that this process knows to exist."""
         return set()
 
     @cached_property
@@ -69,14 +69,14 @@ class Clients:
 
     @cached_property
     def telemetry(self) -> Telemetry:
-        """Where spans and metrics go, if the settings say so."""
+        """The exporter of spans and metrics, if the settings configure one."""
         from handlers.telemetry.exporting import Telemetry  # noqa: PLC0415 - see the module
 
         return Telemetry(self.settings)
 
     @cached_property
     def blobs(self) -> BlobServiceClient:
-        """The premium account that data lands in."""
+        """The premium account of the landing zones."""
         return self._blob_service(self.settings.connection("DataStorage", "blobServiceUri"))
 
     @cached_property
@@ -127,15 +127,15 @@ class Clients:
             self.settings.required("AZUREML_SUBSCRIPTION_ID"),
             self.settings.required("AZUREML_RESOURCE_GROUP"),
             self.settings.required("AZUREML_WORKSPACE_NAME"),
-            # Without it the SDK drops the error of a code file's upload and waits for it for ever.
-            # `import_azure_ml` has the bars disabled.
+            # Without it, the SDK drops the error of a code file's upload and waits forever.
+            # `import_azure_ml` disables the progress bars.
             show_progress=True,
             **AZURE_ML_LIMITS_SECONDS,
         )
 
     @cached_property
     def default_datastore(self) -> AzureBlobDatastore:
-        """The workspace's default datastore, which jobs leave their results in."""
+        """The workspace's default datastore, to which jobs write their results."""
         return cast("AzureBlobDatastore", self.ml.datastores.get_default())
 
     @cached_property
@@ -154,10 +154,10 @@ class Clients:
 
 
 def _read_empty_body(response: PipelineResponse[Any, Any]) -> None:
-    """Give the connection of an empty blob's download back to the pool.
+    """Return the connection of an empty blob's download to the pool.
 
-    The SDK does not read a body of 0 bytes: each such download would take a connection from the
-    pool, and leave it to the garbage collector to close it.
+    The SDK does not read a body of 0 bytes, so each such download would keep a connection of the
+    pool until the garbage collector closes it.
     """
     answer = response.http_response
     if answer.request.method == "GET" and answer.headers.get("Content-Length") == "0":

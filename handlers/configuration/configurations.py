@@ -1,7 +1,7 @@
-"""Activity `resolve_configuration`: the pipeline and job files of a run, kept under their hash.
+"""Activity `resolve_configuration`: stores a run's pipeline and job files under their hash.
 
-A run uses the files that were in force when its batch was frozen, for every attempt, whatever is
-deployed meanwhile. `configurations/<pipeline>/<hash>.json` has the text of both.
+Every attempt of a run uses the files that were deployed when its batch was frozen.
+`configurations/<pipeline>/<hash>.json` has the text of both.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ HASH_HEX_DIGITS = 16
 
 @activity
 def resolve_configuration(clients: Clients, request: ResolveConfiguration) -> Configuration:
-    """Read `pipeline.yml` and `job.yml` as they are deployed now, and keep their text.
+    """Read the currently deployed `pipeline.yml` and `job.yml`, and store their text.
 
     Raises:
-        InvalidPipeline: the pipeline is not deployed any more, or a file is malformed.
+        InvalidPipeline: the pipeline is not deployed, or a file is malformed.
     """
     file = clients.settings.pipelines_folder / request.pipeline / PIPELINE_FILE
     try:

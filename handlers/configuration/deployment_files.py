@@ -1,4 +1,4 @@
-"""Check a pipeline's online deployment file against the guards of its answers, at start-up."""
+"""Checks a pipeline's online deployment file against the guards of its answers, at start-up."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def check_collections(file: Path, deploy: OnlineDeploy) -> None:
     """Refuse a deployment that does not collect the answers that a guard measures.
 
     Raises:
-        InvalidPipeline: it does not, or is not a mapping; names file, line and key.
+        InvalidPipeline: they are not collected, or it is not a mapping; names file, line and key.
     """
     wanted = {guard.collection for guard in deploy.guards.answers}
     if not wanted:
@@ -28,7 +28,7 @@ def check_collections(file: Path, deploy: OnlineDeploy) -> None:
     collections = _at(_at(parsed.document, "data_collector"), "collections")
     for name in sorted(wanted):
         enabled = _at(_at(collections, name), "enabled")
-        # CLI v2 takes the text alone, and no boolean.
+        # CLI v2 accepts only the string, not a boolean.
         if not isinstance(enabled, str) or enabled.lower() != "true":
             location = ("data_collector", "collections", name, "enabled")
             problem = "a guard in deploy.guards.answers of pipeline.yml needs the text 'true' here"

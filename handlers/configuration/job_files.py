@@ -1,7 +1,7 @@
-"""Check a pipeline's `job.yml`: a command, a sweep or a pipeline job of Azure ML's CLI v2.
+"""Checks a pipeline's `job.yml`: a command, sweep or pipeline job of Azure ML's CLI v2.
 
-Only what Landfall needs of it: Azure ML checks the rest when the job is submitted. The SDK is not
-loaded, since that takes seconds at every start of the app.
+Checks only what Landfall needs; Azure ML checks the rest when the job is submitted. The SDK is not
+imported, since that takes seconds at every start of the app.
 https://learn.microsoft.com/azure/machine-learning/reference-yaml-overview#job
 """
 
@@ -29,7 +29,7 @@ _REFERENCE = re.compile(
 
 @dataclass(frozen=True)
 class Problem:
-    """The fault and its place."""
+    """The error and its location."""
 
     location: tuple[str, ...]
     message: str
@@ -51,7 +51,7 @@ def check_job_file(file: Path, text: str) -> None:
 
 
 def job_type(document: Mapping[str, Any]) -> str:
-    """The type of a job; a file without one is a command job, as for the CLI."""
+    """The type of a job; command if the file has none, as in the CLI."""
     return str(document.get("type") or COMMAND)
 
 

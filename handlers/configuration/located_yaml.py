@@ -18,22 +18,22 @@ Model = TypeVar("Model", bound=BaseModel)
 
 @dataclass(frozen=True)
 class LocatedYaml:
-    """A mapping in a file that still knows its lines."""
+    """A mapping from a YAML file, with line numbers."""
 
     file: Path
     node: yaml.Node | None
     document: dict[str, Any]
     invalid: type[PermanentError]
-    """The error of a file that is not as it should be."""
+    """The type of the error for an invalid file."""
 
     @classmethod
     def parse(
         cls, file: Path, text: str, *, shape: str, invalid: type[PermanentError]
     ) -> LocatedYaml:
-        """Parse a file's text; `shape` says in a sentence what it should be.
+        """Parse a file's text; `shape` is the message if it is not a mapping.
 
         Raises:
-            PermanentError: of type `invalid`: it is not YAML, or no mapping; names file and line.
+            PermanentError: of type `invalid`: it is not a YAML mapping; names file and line.
         """
         try:
             node, document = yaml.compose(text, Loader=yaml.SafeLoader), yaml.safe_load(text)
@@ -44,10 +44,10 @@ class LocatedYaml:
         return cls(file, node, cast("dict[str, Any]", document), invalid)
 
     def validate(self, model: type[Model], **more: Any) -> Model:
-        """The document, and more keys, as a model.
+        """Validate the document, with additional keys, as a model.
 
         Raises:
-            PermanentError: of type `invalid`; a line for each fault: file, line, key, fault, value.
+            PermanentError: of type `invalid`; a line per error: file, line, key, error, value.
         """
         try:
             return model.model_validate({**self.document, **more})
@@ -56,11 +56,11 @@ class LocatedYaml:
             raise self.invalid("\n".join(problems)) from error
 
     def problem(self, location: Location, problem: str) -> str:
-        """One problem with the key at a location."""
+        """The message for a problem with the key at a location."""
         return f"{self.file}:{self.line(location)}: {'.'.join(map(str, location))}: {problem}"
 
     def line(self, location: Location) -> int:
-        """The line (from 1) of the deepest key or item on the way to `location` that is there."""
+        """The line (from 1) of the deepest existing key or item on the path `location`."""
         line, node = 1, self.node
         for part in location:
             found = _child(node, part)
@@ -71,7 +71,7 @@ class LocatedYaml:
         return line
 
     def _without_tags(self, problem: Mapping[str, Any]) -> Location:
-        """The keys of a problem's location. The tag of a union, which is no key, is left out."""
+        """The keys of a problem's location, without the tags of unions, which are not keys."""
         location = cast("Location", problem["loc"])
         node, keys = self.node, list[int | str]()
         for number, part in enumerate(location, start=1):
@@ -84,14 +84,14 @@ class LocatedYaml:
 
     def _describe(self, problem: Mapping[str, Any]) -> str:
         location = self._without_tags(problem)
-        # A problem of the whole file has its value in front of the reader, and names it.
+        # A problem of the whole file needs no value: that would be the file.
         unsaid = problem["type"] == "missing" or not location
         value = "" if unsaid else f" (value: {problem['input']!r})"
         return self.problem(location, f"{problem['msg']}{value}")
 
 
 def _child(node: yaml.Node | None, part: int | str) -> tuple[yaml.Node, yaml.Node] | None:
-    """The node that bears the name (a key, or an item itself), and the value."""
+    """The node of a key (or the item itself), and the node of its value."""
     if isinstance(node, yaml.MappingNode):
         return next(((key, value) for key, value in node.value if key.value == part), None)
     if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):

@@ -1,6 +1,6 @@
-"""Blobs that a listing has newest first: the time in their names is counted down.
+"""Blobs that are listed newest first: the time in their names counts down.
 
-What is shown of each is JSON in its metadata, so that a page is one listing, and no blob is read.
+Each blob's document is JSON in its metadata, so that a page costs one listing and no reads.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LATEST_MS = 9_999_999_999_999
 
 
 def countdown(moment: datetime) -> str:
-    """Thirteen digits, to the millisecond; a later moment sorts before an earlier one."""
+    """Thirteen digits, in milliseconds; a later moment sorts before an earlier one."""
     return f"{_LATEST_MS - int(moment.timestamp() * 1000):013d}"
 
 
@@ -33,19 +33,19 @@ def list_entries(
     after: str | None,
     page_size: int,
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The entries of a folder from a key on: key and document of each.
+    """Yield (key, document) for the entries of a folder, from a key on.
 
     Args:
         records: the records container.
         folder: ends with a slash; a key is the rest of a name.
         metadata: name of the metadata that holds the document; blobs without it are left out.
-        first: no key before it; all of them when empty.
-        after: this key is left out, too: the last one of the page before.
-        page_size: how many the caller takes.
+        first: the first key; all keys if empty.
+        after: a key to leave out: the last one of the previous page.
+        page_size: the number of entries that the caller reads.
     """
-    # A service that does not know `start_from` ignores it: what comes before is skipped.
+    # A service without `start_from` ignores it, so earlier keys are skipped below.
     start: dict[str, Any] = {"start_from": folder + first} if first else {}
-    # With the key that is left out, so that one request is enough.
+    # Includes the key that is left out, so that one request is enough.
     results = page_size + (after is not None)
     blobs = records.list_blobs(
         name_starts_with=folder, include=["metadata"], results_per_page=results, **start

@@ -70,11 +70,11 @@ def _parse(file: Path, text: str) -> LocatedYaml:
 
 
 _Contradiction = tuple[tuple[str, str], object, str]
-"""Where, which value, why not."""
+"""The error's location, the value and the reason."""
 
 
 def _contradictions(pipeline: Pipeline, records_container: str) -> Iterator[_Contradiction]:
-    """Keys that are valid by themselves, and make no sense beside others."""
+    """Check for keys that are valid by themselves but contradict others."""
     source = pipeline.source
     if source.container == records_container:
         yield (

@@ -1,4 +1,4 @@
-"""Read and validate `queues.yml`, which lies beside the pipelines."""
+"""Reads and validates `queues.yml`, which is beside the pipelines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ QUEUES_FILE = "queues.yml"
 
 
 def load_queues(folder: Path) -> Queues | None:
-    """The queues of a folder of pipelines; None where it has no `queues.yml`.
+    """The queues of a folder of pipelines; None if it has no `queues.yml`.
 
     Raises:
         InvalidQueues: the file is unreadable or breaks the schema; names file, line, key and value.

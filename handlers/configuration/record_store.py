@@ -1,4 +1,4 @@
-"""JSON documents in the records container, created once or replaced whole."""
+"""JSON documents in the records container, created once or replaced as a whole."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UPDATE_ROUNDS = 50
 
 
 def read(records: ContainerClient, name: str) -> Any | None:
-    """The document, or None when there is none."""
+    """The document, or None if it does not exist."""
     try:
         return json.loads(records.download_blob(name).readall())
     except ResourceNotFoundError:
@@ -35,7 +35,7 @@ def create(
     document: Any,
     metadata: Mapping[str, str] | None = None,
 ) -> bool:
-    """Write a document that is not there yet. False, and nothing changed, when it is."""
+    """Create a document. Return False, and change nothing, if it exists."""
     try:
         records.upload_blob(
             name, json.dumps(document), overwrite=False, metadata=dict(metadata or {})
@@ -46,7 +46,7 @@ def create(
 
 
 def replace(records: ContainerClient, name: str, document: Any) -> None:
-    """Write a document, whatever was there."""
+    """Create or overwrite a document."""
     records.upload_blob(name, json.dumps(document), overwrite=True)
 
 
@@ -56,13 +56,13 @@ def update(
     change: Callable[[Any | None], Any | None],
     metadata: Callable[[Any], Mapping[str, str]] = lambda _: {},
 ) -> None:
-    """Read a document and write it changed; again, if another writer changed it in between.
+    """Read, change and write a document; repeat if another writer changed it in between.
 
-    `change` makes the new document from the old one, or from None; None: leave it. `metadata` is
-    what a listing of the records shall show of a document.
+    `change` returns the new document for the old one (or None), or None to leave it. `metadata`
+    returns the metadata that listings show for a document.
 
     Raises:
-        TransientError: others wrote it each time.
+        TransientError: other writers changed it during every try.
     """
     blob = records.get_blob_client(name)
     condition: dict[str, Any]
@@ -88,7 +88,7 @@ def update(
 def delete(
     records: ContainerClient, name: str, *, unless: Callable[[Any], bool] = lambda _: False
 ) -> None:
-    """Delete a document, unless it says that it is to stay, or is written meanwhile."""
+    """Delete a document, unless `unless` is true for it or it is written meanwhile."""
     blob = records.get_blob_client(name)
     try:
         download = blob.download_blob()
@@ -100,7 +100,7 @@ def delete(
 
 
 def unchanged(etag: str) -> dict[str, Any]:
-    """The condition of a request that the blob has not been written since it had this ETag."""
+    """The condition that a blob still has this ETag."""
     return {"etag": etag, "match_condition": MatchConditions.IfNotModified}
 
 
@@ -108,5 +108,5 @@ def read_all(records: ContainerClient, prefix: str) -> Iterator[Any]:
     """Every document below a prefix, in order of name."""
     for name in sorted(records.list_blob_names(name_starts_with=prefix)):
         document = read(records, name)
-        if document is not None:  # deleted since the listing
+        if document is not None:  # deleted after the listing
             yield document

@@ -1,7 +1,7 @@
 """App settings: the only place where the process environment is read.
 
-A connection is named as Azure Functions names them: `NAME` holds a connection string, or
-`NAME__<property>` an endpoint that is reached with the app's managed identity.
+Connections are named as in Azure Functions: `NAME` has a connection string, or `NAME__<property>`
+has an endpoint that is accessed with the app's managed identity.
 https://learn.microsoft.com/azure/azure-functions/functions-reference#configure-an-identity-based-connection
 """
 
@@ -30,7 +30,7 @@ class Connection:
 
 @dataclass(frozen=True)
 class Settings:
-    """Typed access to the app settings. Nothing is read before it is asked for."""
+    """Typed access to the app settings. A setting is read only when it is used."""
 
     values: Mapping[str, str]
 
@@ -76,7 +76,7 @@ class Settings:
 
     @property
     def pipelines_folder(self) -> Path:
-        """Where `<name>/pipeline.yml` files lie; `PIPELINES_FOLDER` if it is set."""
+        """The folder of the `<name>/pipeline.yml` files; `PIPELINES_FOLDER` if it is set."""
         return Path(self.values.get("PIPELINES_FOLDER") or APP_FOLDER / "pipelines")
 
     @property
@@ -86,12 +86,12 @@ class Settings:
 
     @property
     def keep_copies_days(self) -> int | None:
-        """How long copies that no newer version needs are kept; None: for ever.
+        """How long unneeded copies are kept; None: forever.
 
         `KEEP_COPIES_DAYS`: a number of days, 30 or more.
 
         Raises:
-            InvalidSetting: it is no such number.
+            InvalidSetting: it is not such a number.
         """
         value = self.values.get("KEEP_COPIES_DAYS")
         if not value:
@@ -117,25 +117,25 @@ class Settings:
 
     @property
     def otlp_endpoint(self) -> str | None:
-        """An OTLP receiver (http/protobuf), without a trailing slash; None: there is none.
+        """The OTLP receiver (http/protobuf), without a trailing slash; None if not configured.
 
-        `OTEL_EXPORTER_OTLP_ENDPOINT`, which OpenTelemetry names so.
+        The setting is OpenTelemetry's `OTEL_EXPORTER_OTLP_ENDPOINT`.
         """
         return self.values.get("OTEL_EXPORTER_OTLP_ENDPOINT", "").rstrip("/") or None
 
     @property
     def sends_telemetry(self) -> bool:
-        """Whether the app's own spans and metrics go anywhere."""
+        """Whether the app's spans and metrics are exported."""
         return bool(self.otlp_endpoint or self.values.get("APPLICATIONINSIGHTS_CONNECTION_STRING"))
 
     @property
     def trace_query_endpoint(self) -> str | None:
-        """A store of traces with Jaeger's query API; `TRACE_QUERY_ENDPOINT` if it is set."""
+        """A trace store with Jaeger's query API; `TRACE_QUERY_ENDPOINT` if it is set."""
         return self.values.get("TRACE_QUERY_ENDPOINT", "").rstrip("/") or None
 
     @property
     def service_name(self) -> str:
-        """The name that spans and metrics are sent under: the function app's, on Azure."""
+        """The service name of spans and metrics: on Azure, the function app's name."""
         named = self.values.get("OTEL_SERVICE_NAME") or self.values.get("WEBSITE_SITE_NAME")
         return named or "landfall"
 
@@ -153,12 +153,12 @@ class Settings:
 
     @property
     def webhook_networks(self) -> tuple[Network, ...]:
-        """Networks beside the public internet that webhooks may be sent to, also by plain http.
+        """Networks besides the public internet to which webhooks may be sent, also over HTTP.
 
         `WEBHOOK_ALLOWED_NETWORKS`: CIDR blocks, separated by commas.
 
         Raises:
-            InvalidSetting: one of them is no CIDR block.
+            InvalidSetting: one of them is not a CIDR block.
         """
         blocks = self.values.get("WEBHOOK_ALLOWED_NETWORKS", "").split(",")
         try:

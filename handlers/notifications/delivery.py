@@ -1,4 +1,4 @@
-"""Deliver the messages of the queue `notifications`, each to one receiver.
+"""Delivers the messages of the queue `notifications`, each to one receiver.
 
 A delivery that fails is scheduled again on the queue with growing delays
 (`DELIVERY_DELAYS_SECONDS`, 75 h in all), then dead-lettered, and the operators are alerted.
@@ -42,11 +42,11 @@ logger = logging.getLogger("landfall")
 
 CALLBACK_SECRET_SETTING = "CALLBACK_WEBHOOK_SECRET"  # noqa: S105 - the name of a setting
 
-# A receiver may ask for patience, but not for ever.
+# The longest delay that a receiver may request.
 RETRY_AFTER_LIMIT_SECONDS = 86_400.0
 
 GONE = 410
-# Event Grid refuses these whenever they are sent again: malformed, or too large.
+# Permanent refusals by Event Grid: a malformed or too large event.
 REFUSED_EVENT_STATUSES = frozenset({400, 413})
 FORBIDDEN_STATUSES = frozenset({401, 403})
 
@@ -66,19 +66,19 @@ SEVERITIES: dict[NotificationKind, Severity] = {
 
 @dataclass(frozen=True)
 class Delivered:
-    """The receiver has it."""
+    """The receiver has accepted the notification."""
 
 
 @dataclass(frozen=True)
 class Skipped:
-    """There is no receiver, or it does not want anything any more."""
+    """There is no receiver, or it accepts no notifications."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Later:
-    """Try again when the delay is over."""
+    """Try again after the delay."""
 
     delay_seconds: float
     reason: str
@@ -86,7 +86,7 @@ class Later:
 
 @dataclass(frozen=True)
 class Undeliverable:
-    """Trying again cannot help, or was tried for long enough."""
+    """The failure is permanent, or the delays are used up."""
 
     reason: str
 
@@ -95,11 +95,11 @@ Outcome = Delivered | Skipped | Later | Undeliverable
 
 
 def handle_delivery(clients: Clients, body: bytes | str, *, now: datetime) -> Outcome:
-    """Deliver one message of `notifications`, and do what must be done before it is completed.
+    """Deliver one message of `notifications`, and schedule the next attempt or give up.
 
-    If the process dies on the way, the message is delivered to this function again: the receiver
-    may get a second copy, and what is sent here is sent under the same ids and dropped. A message
-    that cannot be read is dead-lettered: to deliver it again could not help.
+    If the process dies on the way, the message is redelivered: the receiver may get a second copy;
+    messages that are sent here have the same ids, so duplicates are dropped. An unreadable message
+    is dead-lettered, since redelivery cannot help.
     """
     try:
         delivery = parse_delivery(body)
@@ -135,8 +135,8 @@ def handle_delivery(clients: Clients, body: bytes | str, *, now: datetime) -> Ou
 def deliver(clients: Clients, delivery: Delivery, now: datetime) -> Outcome:
     """Try to deliver once.
 
-    A fault that may pass is answered with `Later` until the delays are used up; one that people
-    have to remove (a missing setting, a receiver that is not allowed) is `Undeliverable` at once.
+    A transient failure gives `Later` until the delays are used up; one that people must fix (a
+    missing setting, a forbidden receiver) gives `Undeliverable` at once.
     """
     try:
         match delivery.channel:
@@ -151,16 +151,16 @@ def deliver(clients: Clients, delivery: Delivery, now: datetime) -> Outcome:
     except TransientError as error:
         return after_failed_delivery(delivery.attempt, f"{type(error).__name__}: {error}")
     except AzureError as error:
-        # Without the text, which quotes whatever the service wrote.
+        # Without the error's text, which can quote the service's response.
         return after_failed_delivery(delivery.attempt, type(error).__name__)
 
 
 def after_failed_delivery(
     attempt: int, reason: str, *, retry_after_seconds: float | None = None
 ) -> Later | Undeliverable:
-    """The next step after attempt number `attempt` (from 1) failed for a transient reason. Pure.
+    """The next step after a transient failure of attempt number `attempt` (from 1). Pure.
 
-    The receiver's Retry-After can make a delay longer, up to a day, never shorter.
+    The receiver's Retry-After can extend a delay, up to a day, but not shorten it.
     """
     if attempt > len(DELIVERY_DELAYS_SECONDS):
         return Undeliverable(f"gave up after {attempt} attempts; the last one: {reason}")
@@ -171,7 +171,7 @@ def after_failed_delivery(
 def of_delivery(
     delivery: Delivery, outcome: Outcome, *, began_at: datetime, ended_at: datetime
 ) -> list[Span]:
-    """The span of one try to deliver; none where it is not traced."""
+    """The span of one delivery attempt; None if it is not traced."""
     context = TraceContext.parse(delivery.traceparent)
     if context is None:
         return []
@@ -219,7 +219,7 @@ def _to_event_grid(clients: Clients, delivery: Delivery, now: datetime) -> Outco
             return Undeliverable(why)
         if error.status_code in FORBIDDEN_STATUSES:
             why += ": see app setting EventGridTopic__key, or what the managed identity may send to"
-        response: Any = error.response  # typed without its headers
+        response: Any = error.response  # its type lacks the headers
         asked = response.headers.get("Retry-After") if response else None
         return after_failed_delivery(
             delivery.attempt, why, retry_after_seconds=parse_retry_after(asked, now=now)
@@ -272,7 +272,7 @@ def _to_webhook(clients: Clients, delivery: Delivery, now: datetime) -> Outcome:
 
 
 def _address(clients: Clients, delivery: Delivery) -> tuple[str, str]:
-    """URL, and the name of the setting that has the secrets."""
+    """The URL, and the name of the setting with the secrets."""
     if delivery.webhook is not None:
         webhook = delivery.webhook
         return clients.settings.required(webhook.url_setting), webhook.secret_setting
@@ -282,14 +282,14 @@ def _address(clients: Clients, delivery: Delivery) -> tuple[str, str]:
 
 
 def _disabled_record(delivery: Delivery, url: str) -> str:
-    """By name, or by the hash of a caller's URL: the URL itself may be secret."""
+    """Identify a receiver by name, or by the hash of a caller's URL, which may be secret."""
     if delivery.webhook is not None:
         return f"webhooks/disabled/{delivery.webhook.name}"
     return f"webhooks/disabled/callback-{hashlib.sha256(url.encode()).hexdigest()[:16]}"
 
 
 def _disable(clients: Clients, delivery: Delivery, record: str, now: datetime) -> Outcome:
-    """The alert goes out first: if the process dies in between, it is sent again."""
+    """Alert, then record: if the process dies in between, the alert is sent again."""
     status = delivery.notification.status
     alert = trouble(
         "receiver-disabled",
@@ -323,7 +323,7 @@ def _give_up(clients: Clients, delivery: Delivery, reason: str, now: datetime) -
     alert = trouble(
         "delivery-failed",
         alert_id=f"{delivery.id}:delivery-failed",
-        # A caller's URL is the caller's concern, and wakes no operator.
+        # The caller is responsible for its URL, so no operator needs to act.
         severity="information" if delivery.channel == "callback" else "error",
         at=now,
         data={

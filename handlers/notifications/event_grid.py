@@ -1,8 +1,8 @@
-"""Publish CloudEvents to a custom topic of Event Grid, with a bounded patience.
+"""Publishes CloudEvents to a custom topic of Event Grid, with bounded timeouts.
 
-By default the SDK waits 300 s for an answer, and then for as long as a Retry-After asks for:
-longer than a function may run. What is given to the constructor of its client is dropped (4.22);
-the options of a single `send` arrive.
+By default the SDK waits 300 s for a response, and then as long as Retry-After requests: longer than
+a function may run. The client's constructor ignores its options (4.22), so they are passed to each
+`send`.
 https://learn.microsoft.com/azure/event-grid/post-to-custom-topic
 """
 
@@ -16,25 +16,25 @@ from azure.eventgrid import EventGridPublisherClient
 
 TIMEOUT_SECONDS = 15.0
 
-# `send` hands its options to the event's model, too, which warns of each and leaves it out.
+# `send` also passes its options to the event's model, which logs a warning for each.
 logging.getLogger("azure.eventgrid._legacy._generated._serialization").setLevel(logging.ERROR)
 
 
 class EventGridTopic(EventGridPublisherClient):
-    """One custom topic. Nothing connects before the first event; may be used from any thread."""
+    """A custom topic. Connects at the first event. Thread-safe."""
 
     def publish(self, event: CloudEvent[Any]) -> None:
-        """Send one event; returns when Event Grid has taken it.
+        """Send one event; return when Event Grid has accepted it.
 
         Raises:
-            azure.core.exceptions.HttpResponseError: it was refused, or Event Grid is in trouble.
-                `ResourceNotFoundError` has no status.
-            azure.core.exceptions.AzureError: no answer came.
+            azure.core.exceptions.HttpResponseError: the event was refused, or Event Grid failed.
+            `ResourceNotFoundError` has no status.
+            azure.core.exceptions.AzureError: there was no response.
         """
         self.send(
             event,
             retry_total=0,  # the queue `notifications` retries
             connection_timeout=TIMEOUT_SECONDS,
             read_timeout=TIMEOUT_SECONDS,
-            permit_redirects=False,  # the key is for this host alone
+            permit_redirects=False,  # the key must not be sent to another host
         )

@@ -1,7 +1,7 @@
-"""The outbox: notifications of runs, one message a channel on the queue `notifications`.
+"""The outbox: notifications of runs, one message per channel on the queue `notifications`.
 
-A receiver that is down delays no other. Each channel gets every notification at least once, under
-one and the same id; receivers drop second copies by `webhook-id`, CloudEvents `id` or `MessageId`.
+A failing receiver does not delay the others. Delivery is at least once per channel, always with the
+same id; receivers drop duplicates by `webhook-id`, CloudEvents `id` or `MessageId`.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from orchestrations.trace_context import child_header
 
 
 class Delivery(Contract):
-    """One notification on its way to one receiver: the body of a message on `notifications`."""
+    """One notification for one receiver: the body of a message on `notifications`."""
 
     notification: Notification
     channel: Literal["event_grid", "service_bus", "webhook", "callback"]
     webhook: Webhook | None = None
-    """The receiver in the pipeline's file; only of channel `webhook`."""
+    """The receiver in the pipeline's file; only for channel `webhook`."""
     attempt: int = Field(default=1, ge=1)
 
     @property
@@ -57,11 +57,11 @@ class Delivery(Contract):
 
     @property
     def traceparent(self) -> str | None:
-        """Header of the delivery's own span, which the receiver gets; None: it is not traced."""
+        """The header of the delivery's span, sent to the receiver; None if it is not traced."""
         return child_header(self.notification.traceparent, "deliver", self.id)
 
     def following(self) -> Delivery:
-        """The next attempt."""
+        """The delivery's next attempt."""
         return self.model_copy(update={"attempt": self.attempt + 1})
 
     def to_message(self, *, enqueue_at: datetime | None = None) -> Message:
@@ -82,8 +82,8 @@ def document(notification: Notification) -> dict[str, Any]:
     """The document of every channel: `{"type", "timestamp", "data"}`.
 
     `data` is the run's `RunStatus`, or the rollout's `RolloutStatus`, with `diagnosis` (a
-    `JobDiagnosis`) when the run's job failed. The outer form is that of Standard Webhooks; a
-    CloudEvent has type and time of its own, and carries data alone.
+    `JobDiagnosis`) if the run's job failed. The envelope is that of Standard Webhooks; a CloudEvent
+    has its own type and time, and contains only the data.
     """
     diagnosis = notification.diagnosis
     data = notification.status.to_dict()
@@ -103,7 +103,7 @@ def subject_kind(notification: Notification) -> Literal["Run", "Rollout"]:
 
 
 def webhook_body(notification: Notification, limit_bytes: int) -> bytes:
-    """The document, cut to the limit of a webhook's body: the log's oldest lines go first."""
+    """The document, cut to the limit of a webhook's body by removing the oldest log lines."""
     body = json.dumps(document(notification)).encode()
     diagnosis = notification.diagnosis
     while len(body) > limit_bytes and diagnosis is not None:
@@ -116,9 +116,9 @@ def webhook_body(notification: Notification, limit_bytes: int) -> bytes:
 
 
 def deliveries(pipeline: Pipeline, notification: Notification) -> Sequence[Delivery]:
-    """One for each channel of the pipeline, and for the caller who asked to be called back."""
+    """One delivery for each channel of the pipeline, and one for the caller's callback URL."""
     channels = pipeline.notify
-    # Its size is bounded when an orchestrator made it, not when reconciliation did.
+    # Orchestrators bound the status's size, but reconciliation does not.
     if isinstance(notification.status, RunStatus):
         fitted = fit_status(notification.status)
         notification = notification.model_copy(update={"status": fitted})
@@ -138,9 +138,9 @@ def deliveries(pipeline: Pipeline, notification: Notification) -> Sequence[Deliv
 
 @activity
 def publish_notification(clients: Clients, request: PublishNotification) -> Done:
-    """Put a notification into the outbox, once for each channel; does not wait for Service Bus.
+    """Put a notification into the outbox for each channel; does not wait for Service Bus.
 
-    If the process dies on the way, the activity is run again and sends messages of the same ids,
+    If the process dies on the way, the activity is repeated and sends messages with the same ids,
     which the queue drops.
     """
     _trace_rollout(clients, request.notification)
@@ -151,7 +151,7 @@ def publish_notification(clients: Clients, request: PublishNotification) -> Done
 
 
 def _trace_rollout(clients: Clients, notification: Notification) -> None:
-    """Send the spans of a rollout when it is live or over, which is when people are notified."""
+    """Send the spans of a rollout when it is live or over, the times of its notifications."""
     status = notification.status
     is_traced = clients.telemetry.is_on and notification.traceparent is not None
     if not is_traced or not isinstance(status, RolloutStatus):
@@ -173,9 +173,9 @@ def _trace_rollout(clients: Clients, notification: Notification) -> None:
 
 
 def parse_delivery(body: bytes | str) -> Delivery:
-    """The delivery in a message on `notifications`.
+    """Parse the delivery in a message on `notifications`.
 
     Raises:
-        InvalidRequest: it is none, or of a schema that this release does not know.
+        InvalidRequest: it is not a delivery, or its schema is unknown to this release.
     """
     return parse_body(Delivery, body, queue=NOTIFICATIONS)

@@ -1,7 +1,7 @@
-"""Where a webhook may be sent to: the guard against server-side request forgery. Pure but for DNS.
+"""Addresses to which webhooks may be sent: prevents server-side request forgery. Pure except DNS.
 
-A URL from a caller must not make Landfall connect to its own network, to the metadata service that
-hands out its identity, or to anything else that trusts it for where it stands.
+A caller's URL must not make Landfall connect to its own network, to the metadata service that
+issues its identity's tokens, or to anything else that trusts its network location.
 https://cheatsheetseries.owasp.org/cheatsheets/Server_Side_Request_Forgery_Prevention_Cheat_Sheet.html
 """
 
@@ -23,7 +23,7 @@ Resolve = Callable[[str, int], Sequence[str]]
 URL_LIMIT_CHARACTERS = 2_048
 DEFAULT_PORTS = {"https": 443, "http": 80}
 
-# Not even if the settings allow them. 168.63.129.16 is a public address, and on Azure the platform:
+# Refused even if the settings allow them. 168.63.129.16 is public, but on Azure the platform:
 # https://learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16
 NEVER = frozenset(
     {
@@ -36,7 +36,7 @@ NEVER = frozenset(
 _WRAPPINGS = tuple(
     ipaddress.IPv6Network(block) for block in ("64:ff9b::/96", "::/96", "::ffff:0:0:0/96")
 )
-# Not for the public internet, whatever `ipaddress` of this Python knows of them. In the order of
+# Not on the public internet, whatever this Python's `ipaddress` returns. In the order of
 # https://www.iana.org/assignments/iana-ipv6-special-registry: local-use NAT64 (RFC 8215),
 # documentation (RFC 9637), SRv6 SIDs (RFC 9602); and site-local (RFC 3879).
 _SPECIAL = tuple(
@@ -48,19 +48,19 @@ _VISIBLE_ASCII = re.compile(r"[!-~]+")
 
 
 class ReceiverRefused(PermanentError):
-    """A webhook must not be sent there; the message names the host, not the whole URL."""
+    """The receiver is not allowed; the message has the host, not the whole URL."""
 
 
 @dataclass(frozen=True)
 class Receiver:
-    """A webhook's URL, taken apart."""
+    """A parsed URL of a webhook."""
 
     scheme: str
     host: str
-    """A name, or an address without brackets."""
+    """A host name, or an address without brackets."""
     port: int
     target: str
-    """Path and query, as the request line has them."""
+    """Path and query, as in the request line."""
 
     @property
     def authority(self) -> str:
@@ -70,7 +70,7 @@ class Receiver:
 
 
 def parse_receiver(url: str) -> Receiver:
-    """Take a URL apart.
+    """Parse a URL.
 
     Raises:
         ReceiverRefused: it is not an absolute http(s) URL of visible ASCII, or holds credentials.
@@ -84,7 +84,7 @@ def parse_receiver(url: str) -> Receiver:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        # Without the error's text: it quotes what stands where the port should, be it a password.
+        # Without the error's text: it quotes the text in place of the port, possibly a password.
         raise ReceiverRefused(
             "a receiver's URL is malformed: https://<host>[:<port>]/<path> is asked for"
         ) from None
@@ -97,7 +97,7 @@ def parse_receiver(url: str) -> Receiver:
 
 
 def resolve(host: str, port: int) -> Sequence[str]:
-    """Every address of a host, IPv4 and IPv6, in the order in which they should be tried.
+    """Every IPv4 and IPv6 address of a host, in the order of preference.
 
     Raises:
         OSError: the name is unknown, or the resolver does not answer.
@@ -109,12 +109,12 @@ def resolve(host: str, port: int) -> Sequence[str]:
 def check_addresses(
     receiver: Receiver, addresses: Sequence[str], networks: Sequence[Network]
 ) -> Sequence[str]:
-    """Return the receiver's addresses when a webhook may be sent to every one of them.
+    """Return the receiver's addresses if a webhook may be sent to all of them.
 
-    `networks` are allowed beside the public internet, and there without TLS too.
+    `networks` are allowed in addition to the public internet, also without TLS.
 
     Raises:
-        ReceiverRefused: one of them is neither public nor in `networks`, or the URL is not https.
+        ReceiverRefused: an address is neither public nor in `networks`, or the URL is not https.
     """
     for text in addresses:
         address = _parse_address(text)
@@ -130,12 +130,12 @@ def check_addresses(
 
 
 def check_literal(receiver: Receiver, networks: Sequence[Network]) -> None:
-    """Return unless the URL's host is an address instead of a name.
+    """Refuse a URL whose host is an address outside `networks` instead of a name.
 
     Receivers on the public internet have names, and certificates for them.
 
     Raises:
-        ReceiverRefused: it is an address that is in none of `networks`.
+        ReceiverRefused: the host is an address outside `networks`.
     """
     try:
         address = _parse_address(receiver.host)
@@ -157,11 +157,11 @@ def is_public(address: Address) -> bool:
 
 
 def _parse_address(text: str) -> Address:
-    """An address; the IPv4 address inside where an IPv6 address wraps one."""
+    """An address, or the IPv4 address that an IPv6 address embeds."""
     address = ipaddress.ip_address(text)
     if isinstance(address, ipaddress.IPv4Address):
         return address
-    # First: from Python 3.13 on, a mapped address answers like the address inside.
+    # First: from Python 3.13 on, a mapped address behaves like the embedded one.
     if address.ipv4_mapped is not None:
         return address.ipv4_mapped
     if address.is_loopback or address.is_unspecified:

@@ -1,7 +1,7 @@
-"""Send webhooks to receivers that may be sent to.
+"""Sends webhooks to allowed receivers.
 
-Strangers may name the address (a caller's `callback_url`), so the receiver is checked as OWASP's
-"Server-Side Request Forgery Prevention" asks for: see `handlers.notifications.receiver_addresses`.
+Callers choose the address (`callback_url`), so the receiver is checked as OWASP's "Server-Side
+Request Forgery Prevention" requires: see `handlers.notifications.receiver_addresses`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ USER_AGENT = "Landfall-Webhooks/1"
 
 
 class ReceiverUnreachable(TransientError):
-    """No answer came; the message names the host alone, since paths and queries can be secret."""
+    """There was no response; the message has only the host, since the URL can be secret."""
 
 
 class BodyTooLarge(PermanentError):
@@ -45,14 +45,14 @@ class BodyTooLarge(PermanentError):
 
 @dataclass(frozen=True)
 class Answer:
-    """A receiver's answer."""
+    """A receiver's response."""
 
     status: int
     retry_after_seconds: float | None = None
 
     @property
     def accepted(self) -> bool:
-        """Whether the receiver has it. A redirect is no such answer and is not followed."""
+        """Whether the receiver accepted the webhook; a redirect is no acceptance."""
         return 200 <= self.status < 300  # noqa: PLR2004 - the class of successes
 
 
@@ -67,16 +67,16 @@ def post(
     tls: ssl.SSLContext | None = None,
     timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> Answer:
-    """Send a webhook to a receiver that may be sent to.
+    """Send a webhook to an allowed receiver.
 
-    It goes to one of the very addresses that were checked, so that a name which resolves to another
-    one a moment later gains nothing; the Host header and the certificate are the name's. Redirects
-    are not followed, proxies not used. `timeout_seconds` are for all that follows DNS, up to the
-    end of the answer's head.
+    Connects to one of the checked addresses, so that a name that resolves differently a moment
+    later cannot bypass the check; the Host header and the certificate are the name's. Follows no
+    redirects and uses no proxy. `timeout_seconds` covers everything from DNS to the end of the
+    response's headers.
 
     Raises:
-        ReceiverRefused: it is not public and in no allowed network, or not https.
-        ReceiverUnreachable: it could not be found, reached or trusted, or did not answer in time.
+        ReceiverRefused: it is neither public nor in an allowed network, or not https.
+        ReceiverUnreachable: it was not found, reached or trusted, or did not answer in time.
         BodyTooLarge: the body is.
     """
     if len(body) > BODY_LIMIT_BYTES:
@@ -92,7 +92,7 @@ def post(
         ):
             return _exchange(channel, receiver, headers, body, now)
     except (OSError, http.client.HTTPException) as error:
-        # Without the error's text: http.client quotes what the other side wrote.
+        # Without the error's text: http.client quotes the response.
         raise ReceiverUnreachable(
             f"host {receiver.host} cannot be found, reached or trusted, or gave no answer within "
             f"{timeout_seconds:g} s: {type(error).__name__}"
@@ -100,7 +100,7 @@ def post(
 
 
 def _connect(addresses: Sequence[str], port: int, timeout_seconds: float) -> socket.socket:
-    """The first address that takes a connection; they share the time."""
+    """Connect to the first address that accepts; the addresses share the timeout."""
     for position, address in enumerate(addresses, start=1):
         try:
             return socket.create_connection((address, port), timeout_seconds / len(addresses))
@@ -112,13 +112,12 @@ def _connect(addresses: Sequence[str], port: int, timeout_seconds: float) -> soc
 
 @contextlib.contextmanager
 def _cut_off(connection: socket.socket, seconds: float) -> Generator[None]:
-    """End the connection when the time is over, however slowly the other side drips.
+    """Shut the connection down after `seconds`, even if data still arrives slowly.
 
-    A socket's own timeout is only for each single read. The duplicate is still good after TLS has
-    taken the socket over.
+    A socket's own timeout is per read. The duplicate stays valid when TLS detaches the socket.
 
     Raises:
-        TimeoutError: on leaving, when it was cut: http.client takes that for the head's end.
+        TimeoutError: on exit, if shut down: http.client takes that for the headers' end.
     """
     duplicate = socket.socket(fileno=os.dup(connection.fileno()))
     is_over = threading.Event()
@@ -156,7 +155,7 @@ def _exchange(
     now: datetime,
 ) -> Answer:
     connection = http.client.HTTPConnection(receiver.host, receiver.port)
-    connection.sock = channel  # so that it opens none of its own
+    connection.sock = channel  # so that it does not open a connection itself
     fields = {
         "Host": receiver.authority,
         "Content-Type": "application/json",
@@ -175,9 +174,9 @@ def _exchange(
 
 
 def parse_retry_after(value: str | None, *, now: datetime) -> float | None:
-    """Seconds from now that a Retry-After header asks for: a number, or a date (RFC 9110, 10.2.3).
+    """The delay in seconds of a Retry-After header, a number or a date (RFC 9110, 10.2.3).
 
-    None when there is none, or nonsense.
+    None if it is missing or malformed.
     """
     if value is None:
         return None

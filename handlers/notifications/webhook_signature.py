@@ -26,7 +26,7 @@ class BadSignature(PermanentError):
 
 
 def parse_secrets(value: str, *, setting: str) -> Sequence[Webhook]:
-    """The secrets in an app setting: several, separated by spaces, while one replaces another.
+    """The secrets in an app setting, separated by spaces: several during a rotation.
 
     Raises:
         InvalidSetting: one is not a secret; the message has its position, not the secret.
@@ -55,7 +55,7 @@ def sign(
 ) -> dict[str, str]:
     """The three headers of a message (UTF-8), with one signature for each secret.
 
-    `message_id` stays the same whenever the message is sent again; `at` is this time.
+    `message_id` is the same for every attempt; `at` is the time of this attempt.
     """
     # The library drops the timezone before it takes the seconds.
     sent_at = at.astimezone(UTC)
@@ -73,8 +73,7 @@ def sign(
 def verify(secrets: Sequence[Webhook], headers: Mapping[str, str], body: bytes) -> str:
     """Check who sent a message, and that this was in the last (or next) five minutes.
 
-    Returns:
-        Its id: the same id is the same message, sent again.
+    Returns: The message's id; a repeated id is a repeated message.
 
     Raises:
         BadSignature: no secret made the signature, a header is missing or malformed, or the
@@ -86,7 +85,7 @@ def verify(secrets: Sequence[Webhook], headers: Mapping[str, str], body: bytes) 
             secret.verify(body, dict(headers), json_parse=False)
         except WebhookVerificationError as error:
             why = str(error)
-        except ValueError:  # headers and bodies that the library cannot take apart
+        except ValueError:  # the library cannot parse the headers or the body
             why = "headers or body are malformed"
         else:
             return next(value for name, value in headers.items() if name.lower() == ID_HEADER)

@@ -1,4 +1,4 @@
-"""`make package`: the package that azd deploys, with nothing but its own requirements.
+"""`make package`: tests the package that azd deploys, with only its own requirements.
 
 1. Build the package as azd does: the folder without what .funcignore names.
 2. Make an empty environment and install the package's requirements.txt, as Azure's build does.

@@ -17,7 +17,7 @@ DEADLINE_SECONDS = 90.0
 def functions_of_started(localazure: Sequence[str | Path], package: Path, folder: Path) -> set[str]:
     """Names of the functions that a package's host lists once it answers.
 
-    Its services are not there: the host comes up, and its triggers keep trying.
+    The host starts without the services, whose triggers retry.
 
     Args:
         localazure: the command, up to and without `start`.

@@ -11,7 +11,7 @@ from tests.unit.deployment.package import build_package
 
 
 def test_the_package_starts(tmp_path: Path) -> None:
-    """In the environment of the tests; `make package` does it in an empty one."""
+    """Uses the environment of the tests; `make package` uses an empty one."""
     package = tmp_path / "package"
     build_package(package)
     command = [sys.executable, "-m", "localazure"]

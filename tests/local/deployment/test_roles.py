@@ -158,7 +158,7 @@ def read_metrics(cloud: Cloud) -> None:
     try:
         read_deployment_metrics(cloud.clients(), "none", "none", since=NOW, now=NOW)
     except ResourceNotFoundError:
-        return  # there is no endpoint, and the reader may know it
+        return  # there is no endpoint, and the role allows reading this
     except HttpResponseError as error:
         if error.status_code != 404:
             raise
@@ -279,7 +279,7 @@ ATTEMPTS: dict[tuple[str, str, str], Attempt] = {
 
 
 def refusal(attempt: Attempt, cloud: Cloud) -> str | None:
-    """The error of the service that refuses for the lack of a role; any other error is raised."""
+    """The service's error for a missing role; any other error is raised."""
     try:
         attempt(cloud)
     except ServiceBusAuthorizationError as error:

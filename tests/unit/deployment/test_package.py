@@ -1,4 +1,4 @@
-"""The package holds what the app needs, and imports with requirements.txt alone."""
+"""The package has the app's files, and imports with only requirements.txt."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ print(json.dumps(sorted(name for name in sys.modules if name.partition(".")[0] i
 
 
 def blocked_modules() -> list[str]:
-    """Top-level modules of the distributions that are here, but not on Azure."""
+    """Top-level modules of the distributions that are installed here, but not on Azure."""
     required = required_distributions()
     found = [
         module

@@ -1,4 +1,4 @@
-"""The documented workflows call what is there, and both systems do the same."""
+"""The documented workflows use existing targets, and both systems do the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run does before its job is submitted, and until the job is where a test wants it."""
+"""The steps of a run before its job's submission, and until the job has a given state."""
 
 from __future__ import annotations
 

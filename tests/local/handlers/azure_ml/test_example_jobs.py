@@ -38,7 +38,7 @@ POLL_SECONDS = 0.3  # these jobs take seconds, and the SDK tens of milliseconds 
 def deploy(cloud: Cloud, name: str, replacements: dict[str, str]) -> Pipeline:
     """An example pipeline, with changes in its job file."""
     folder = cloud.pipelines / name
-    # Of the name that another module's pipeline may have, where they share the workspace.
+    # Another module that shares the workspace may have a pipeline of the same name.
     shutil.copytree(EXAMPLES / name, folder, dirs_exist_ok=True)
     file = folder / "job.yml"
     text = file.read_text()
@@ -51,7 +51,7 @@ def deploy(cloud: Cloud, name: str, replacements: dict[str, str]) -> Pipeline:
 
 
 def land(cloud: Cloud, pipeline: Pipeline, count: int) -> Dataset:
-    """Upload so many digits, and freeze their manifest."""
+    """Upload a number of digits, and freeze their manifest."""
     from sklearn.datasets import load_digits  # noqa: PLC0415 - over a second, for this file
 
     digits: Any = load_digits()
@@ -112,7 +112,7 @@ def log_of(cloud: Cloud, job: str) -> str:
 
 
 def files_of(cloud: Cloud, model: Model) -> dict[str, BlobClient]:
-    """By name, the files in the folder that the model is registered at."""
+    """The files in a registered model's folder, by name."""
     name = model.path.partition("/jobs/")[2].split("/")[0]
     job: Any = cloud.clients.ml.jobs.get(name)
     prefix = job.outputs["results"].path.partition("/paths/")[2] + "model/"
@@ -156,7 +156,7 @@ def test_the_best_trial_of_a_sweep_with_a_module_beside_the_trainers_is_register
     (tmp_path / "trainers" / "mine" / "trees.py").write_text(example[1])
     changes = {
         "code: ../../trainers": f"code: {tmp_path / 'trainers'}",
-        # Two trials that run at once have threads enough.
+        # Enough threads for two concurrent trials.
         "python -m trainers.train": "OMP_NUM_THREADS=1 python -m trainers.train"
         " --model mine.trees:network --dataset mine.trees:dataset",
         "--epochs 20": "--epochs 4",

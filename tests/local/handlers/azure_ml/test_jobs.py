@@ -40,7 +40,7 @@ command: >-
 environment:
   image: registry/image
 """
-# Does as it is told by a file of the landing zone.
+# A training program that a file of the landing zone controls.
 TRAIN_PY = """\
 import json, os, sys, time
 from pathlib import Path

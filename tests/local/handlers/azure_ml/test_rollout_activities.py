@@ -51,7 +51,7 @@ def shop(cloud: Cloud) -> Shop:
 
 
 def twice(action: Callable[[], Result]) -> Result:
-    """Each activity may be run again after a crash: the second time changes nothing."""
+    """A repeated activity, as after a crash, changes nothing."""
     first = action()
     assert action() == first
     return first

@@ -24,7 +24,7 @@ from orchestrations.errors import TransientError
 from tests.local.http_server import JsonHandler, serving
 
 CLOUD = "HungCloud"
-# Each of the SDK's own limits, a hundredth of what the app sets.
+# A hundredth of each limit that the app sets in the SDK.
 SHORT = {name: limit / 100 for name, limit in AZURE_ML_LIMITS_SECONDS.items()}
 # The SDK is loaded already; what is left is time that the machine is busy with others.
 PATIENCE_SECONDS = 20.0

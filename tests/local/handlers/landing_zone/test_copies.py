@@ -33,7 +33,7 @@ def zone(zone: Zone) -> Zone:
 
 
 def kept(zone: Zone) -> dict[str, datetime]:
-    """The copies that are there, and when each was made; to adopt one changes its metadata only."""
+    """The existing copies and their creation times, which an adoption does not change."""
     folder = copies_folder(zone.pipeline.name)
     found = zone.clients.records.list_blobs(name_starts_with=folder)
     return {blob.name.removeprefix(folder): blob.creation_time for blob in found}

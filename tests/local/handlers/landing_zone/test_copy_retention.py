@@ -23,7 +23,7 @@ from tests.local.handlers.zone_on_storage import Zone
 from tests.unit.handlers.azure_ml_fake import Workspace
 from tests.unit.orchestrations.examples import run_status
 
-# When all that the tests write is old: the service says when a blob was written.
+# A time at which every blob of the tests is old: the service sets the write times.
 LATER = datetime.now(UTC) + timedelta(days=100)
 KEEP_DAYS = 30
 
@@ -41,7 +41,7 @@ def zone(zone: Zone, monkeypatch: pytest.MonkeyPatch) -> Zone:
 
 
 def three_versions(zone: Zone) -> list[Dataset]:
-    """Of three batches: one file stays, one is overwritten each time."""
+    """The datasets of three batches: one file stays, one is overwritten each time."""
     zone.land("stays.png", b"the same")
     versions: list[Dataset] = []
     for number in range(3):
@@ -98,7 +98,7 @@ def test_within_the_retention_nothing_is_deleted(zone: Zone) -> None:
 def test_what_was_written_of_late_is_not_deleted_whoever_needs_it(
     zone: Zone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may be of a freeze that is under way, of which nothing is recorded yet."""
+    """A running freeze that is not recorded yet may have made the copy."""
     three_versions(zone)
 
     def others(*_: object) -> set[str]:

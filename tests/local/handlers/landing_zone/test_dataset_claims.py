@@ -108,7 +108,7 @@ def test_a_claim_whose_run_is_on_record_is_not_listed(zone: Zone) -> None:
 
 
 def test_a_batch_that_met_an_older_claim_supersedes_nothing(zone: Zone) -> None:
-    """The zone is as it was once more: what is trained on goes on."""
+    """The zone has its old content again, so the current run continues."""
     claim_dataset(zone.clients, claim(zone, "v1", "w1", timedelta(hours=2)))
     claim_dataset(zone.clients, claim(zone, "v1", "w2", -timedelta(hours=1)))
     question = CheckSuperseded(pipeline=zone.pipeline.name, dataset=a_dataset("ours"))

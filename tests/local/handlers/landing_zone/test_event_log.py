@@ -78,7 +78,7 @@ def test_writers_at_the_same_time_lose_nothing(zone: Zone) -> None:
 
 
 class FullFile:
-    """The records container, whose first file of an hour has all the blocks it can have."""
+    """The records container; the first blob of an hour has the maximum number of blocks."""
 
     def __init__(self, records: ContainerClient) -> None:
         self.records = records

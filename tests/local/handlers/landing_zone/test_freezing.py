@@ -47,7 +47,7 @@ from trainers.data import manifest as trainers_manifest
 
 AT = datetime(2026, 11, 22, 9, tzinfo=UTC)
 FREEZES = itertools.count()
-# Below the zone's prefix; folders, files beside them, characters that sort before and after "/".
+# Paths below the zone's prefix: folders, files beside them, characters before and after "/".
 PATHS = st.lists(
     st.lists(
         st.text("ab-!&%+= \U0001f600\uff5eé", min_size=1, max_size=2), min_size=1, max_size=3
@@ -72,7 +72,7 @@ def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def listed_from(
     zone: Zone, paths: Sequence[str], page_blobs: int = 2, *, knows_start_from: bool = True
 ) -> Generator[Clients]:
-    """Clients whose zone holds `paths`, of which a page shows `page_blobs`."""
+    """Clients whose zone lists `paths`, with `page_blobs` per page."""
     names = sorted(map(zone.blob, paths))
     listed_zone = ListedZone(
         len(names), names.__getitem__, page_blobs, knows_start_from=knows_start_from

@@ -91,7 +91,7 @@ async def test_a_released_batch_gets_a_landing_that_may_train_on_it(zone: Zone) 
     assert hub.documents[landing]["input"]["opened_by"] == "release"
     assert compare(zone).released
     zone.land("2.png")
-    assert not compare(zone).released  # it is other content
+    assert not compare(zone).released  # the content differs
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ def test_without_an_md5_the_etag_stands_for_the_content(zone: Zone) -> None:
     (line,) = read_manifest_from(zone.clients, first, "")
     assert line.md5 is None
     assert zone.freeze().version == first.version
-    assert write().version != first.version  # nobody knows whether it is the same
+    assert write().version != first.version  # without an MD5, the content may differ
 
 
 @pytest.mark.parametrize("mended", [b"good", b"bad"])
@@ -123,7 +123,7 @@ def test_a_refused_file_is_left_out_until_it_is_written_again(zone: Zone, mended
 
 
 def test_folders_are_no_data(zone: Zone) -> None:
-    """As tools leave them in flat accounts, and as hierarchical ones list them."""
+    """Stubs that tools write in flat accounts, and those that hierarchical accounts list."""
     landing = zone.clients.blobs.get_container_client("landing")
     landing.upload_blob(zone.blob("7"), b"", metadata={"hdi_isfolder": "true"})
     landing.upload_blob(zone.blob("8"), b"", metadata={"Hdi_isfolder": "True"})

@@ -72,7 +72,7 @@ def test_a_message_that_nobody_can_read_is_dead_lettered_and_alerted(
 
 
 def give_up(world: World, queue: str) -> None:
-    """Fail as many deliveries of the one message as make Service Bus dead-letter it."""
+    """Fail deliveries of the only message until Service Bus dead-letters it."""
     with world.clients.service_bus.get_queue_receiver(queue) as receiver:
         for _ in range(10):  # MaxDeliveryCount of the queue
             (received,) = receiver.receive_messages(max_message_count=1, max_wait_time=5)
@@ -108,7 +108,7 @@ def test_events_that_service_bus_gave_up_on_are_put_back(
 
 @pytest.fixture
 def receives(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """Of each receive: how many messages were asked for, and how many came."""
+    """(requested messages, received messages) of each receive."""
     found: list[tuple[int, int]] = []
     receive = ServiceBusReceiver.receive_messages
 

@@ -29,8 +29,8 @@ NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
 @pytest.fixture(scope="session")
 def hung(world: World) -> Clients:
-    """The world's clients, but for Service Bus, which hangs."""
-    # Never closed: the SDK goes on in its threads for minutes, and would complain.
+    """The world's clients, with a Service Bus that hangs."""
+    # Never closed: the SDK's threads continue for minutes, and would log errors.
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen(64)
@@ -47,7 +47,7 @@ def test_what_a_run_sends_waits_in_the_outbox_until_service_bus_is_back(
     world: World, namespace: Namespace, hung: Clients
 ) -> None:
     for queue in (NOTIFICATIONS, RETRIES):
-        namespace.take_present(queue)  # what tests before have left
+        namespace.take_present(queue)  # messages of earlier tests
     status = run_status(RUN, "queued", NOW)
     notification = Notification(id=f"{RUN}:started", kind="started", at=NOW, status=status)
     failure = Failure(type="JobFailed", message="out of attempts", permanent=False)

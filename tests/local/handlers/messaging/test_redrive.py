@@ -1,4 +1,4 @@
-"""Dead letters are sent again, as they were or with changes, twice, and after dying on the way."""
+"""Dead letters are sent again, unchanged or changed, twice, and after a crash on the way."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ LINES = [ManifestLine(path=path, size=100, md5="0" * 32, etag=path) for path in 
 
 
 def dead_letter_runs(world: World, *attempts: int) -> None:
-    """As `dead_letter` does for each, in one pass over the queue.
+    """Dead-letter several runs like `dead_letter`, in one pass over the queue.
 
-    An attempt may be given twice, as if the second came when the first's id was forgotten.
+    An attempt may be repeated, as if the queue had forgotten the first one's id.
     """
     letters = [
         Rejected(
@@ -74,7 +74,7 @@ def manifest(world: World) -> None:
 
 
 def die(letters: DeadLetters, message: ServiceBusReceivedMessage) -> None:
-    """In the place of `DeadLetters.take`: the process dies between sending and removing."""
+    """Replaces `DeadLetters.take`: the process dies between sending and completing."""
     del message
     letters.release()  # as the broker does when the dead process's lock has expired
     raise KeyboardInterrupt
@@ -94,7 +94,7 @@ def test_redrive_sends_next_attempts_also_after_dying_on_the_way(
             send_again(world, f"{PREFIX}-42")
 
     assert send_again(world, f"{PREFIX}-42") == [f"{PREFIX}-43"]
-    # The others were given back: nobody has to wait for a lock.
+    # The other letters were released, so no caller waits for a lock.
     assert send_again(world, None, 1) == [f"{PREFIX}-41"]
     assert [each.attempt for each in requests(namespace)] == [43, 41]
     left = [str(each.message_id) for each in namespace.take_present(REJECTED_RUNS, dead=True)]
@@ -170,7 +170,7 @@ def test_of_two_redrives_at_once_one_decides(world: World, namespace: Namespace)
 
     with ThreadPoolExecutor(2) as threads:
         list(threads.map(try_with, (2, 3)))
-    # One may not have seen the letter, which the other had in its hand: asked again, it is told.
+    # A call may have missed the letter while the other held it; repeated, it gets an answer.
     answers = [try_with(2), try_with(3)]
     assert sorted(answers, key=str) == sorted([[f"{PREFIX}-66"], "already-redriven"], key=str)
     (request,) = requests(namespace)
@@ -217,7 +217,7 @@ def test_what_is_left_may_be_trained_on_already(world: World, namespace: Namespa
         "content-claimed",
         "changes.without_files",
     )
-    # Nothing was decided, and nobody has to wait for a lock.
+    # Nothing was recorded, and no caller waits for a lock.
     (following,) = send_again(world, f"{PREFIX}-80", without_files=["c"])
     assert [each.dataset.blobs for each in requests(namespace)] == [2]
     assert following.endswith("-81")

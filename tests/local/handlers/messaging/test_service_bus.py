@@ -50,4 +50,4 @@ def test_sending_goes_on_after_the_broker_was_killed(tmp_path: Path) -> None:
         received = Namespace(clients).take("retries")
     assert sorted(str(each.message_id) for each in received) == ["after-kill", "before-kill"]
     del queues, clients
-    gc.collect()  # so that it is in this test that the socket is found
+    gc.collect()  # collect the dropped socket within this test

@@ -129,7 +129,7 @@ def test_after_the_last_delay_comes_the_dead_letter_queue_and_an_alert(
     assert parse_delivery(str(letter)) == delivery
     alert = namespace.take_alert("delivery-failed", delivery.notification.status.id)
     assert json.loads(str(alert))["data"]["receiver"] == "callback"
-    # A caller's bad URL wakes no operator.
+    # A caller's bad URL needs no operator.
     assert (alert.application_properties or {})[b"severity"] == b"information"
 
 

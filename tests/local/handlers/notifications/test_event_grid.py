@@ -35,7 +35,7 @@ def test_there_is_one_try_redirects_are_not_followed_and_nothing_is_logged(
     status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     with http_receiver() as receiver:
-        # A Retry-After that is obeyed here would hold up the function for an hour.
+        # Obeying this Retry-After would block the function for an hour.
         answer = {"Location": "/elsewhere", "Retry-After": "3600"}
         receiver.answers["/topic?api-version=2018-01-01"] = (status, answer)
         topic = EventGridTopic(f"{receiver.url}/topic", AzureKeyCredential("a2V5"))

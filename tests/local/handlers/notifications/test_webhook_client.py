@@ -45,7 +45,7 @@ def test_it_posts_to_the_address_that_was_checked(receiver: HttpReceiver) -> Non
 
     answer = send(f"http://{NAME}:{receiver.port}/a?b=c", body=b'{"x": 1}', resolver=resolver)
     assert answer == Answer(204)
-    assert asked == [(NAME, receiver.port)]  # once: what is checked is what is used
+    assert asked == [(NAME, receiver.port)]  # resolved once: the checked address is the used one
     (posted,) = receiver.to("/a?b=c")
     assert posted.body == b'{"x": 1}'
     assert posted.headers["Host"] == f"{NAME}:{receiver.port}"
@@ -72,7 +72,7 @@ def test_loopback_is_refused_unless_it_is_allowed(receiver: HttpReceiver) -> Non
 
 
 def test_a_receiver_that_is_not_there_is_unreachable() -> None:
-    with closing(socket.socket()) as bound:  # but does not listen
+    with closing(socket.socket()) as bound:  # bound, but not listening
         bound.bind(("127.0.0.1", 0))
         with pytest.raises(ReceiverUnreachable, match="ConnectionRefusedError"):
             send(f"http://127.0.0.1:{bound.getsockname()[1]}/secret-path")
@@ -83,7 +83,7 @@ def test_the_next_address_is_tried_as_long_as_nothing_was_sent(receiver: HttpRec
     networks = (*LOOPBACK, ipaddress.ip_network("::1/128"))
 
     def resolver(_host: str, _port: int) -> Sequence[str]:
-        return ["::1", "127.0.0.1"]  # nobody listens on the first one
+        return ["::1", "127.0.0.1"]  # no server listens on the first address
 
     assert send(url, resolver=resolver, networks=networks).accepted
     assert len(receiver.to("/second")) == 1

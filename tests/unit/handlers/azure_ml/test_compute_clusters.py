@@ -81,7 +81,7 @@ def test_a_crash_after_the_creation_finds_the_cluster(world: World) -> None:
     ("status", "message"),
     [
         (400, NO_QUOTA),
-        # Of a failed operation.
+        # The status of a failed long-running operation.
         (200, "Operation results in exceeding quota limits of Microsoft.BatchAI"),
     ],
 )
@@ -158,7 +158,7 @@ def test_a_change_that_takes_long_is_not_waited_for(world: World) -> None:
 def test_a_change_of_this_run_that_failed_later_says_why(
     world: World, errors: str, raised: type[Exception]
 ) -> None:
-    """It is not put again and again: that would wait for the same failure each time."""
+    """The cluster is not sent again, which would wait for the same failure each time."""
     cluster = a_cluster(provisioning_state="Failed", provisioning_errors=errors)
     world.workspace.compute.store["spot",] = cluster
     request = EnsureCapacity(options=[SPOT], requested="spot")

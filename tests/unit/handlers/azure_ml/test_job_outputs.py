@@ -95,7 +95,7 @@ def test_what_the_next_attempt_would_meet_again_is_permanent(world: World, kind:
     assert read_bad_files(world.clients, RUN) == {"7/1.png": "truncated", "7/2.png": ""}
 
 
-# The last three are names of Landfall's own permanent errors, which no program may hand itself.
+# The last three are Landfall's permanent errors, which a program must not claim.
 @pytest.mark.parametrize(
     "kind", ["TrainingDiverged", "KeyError", "InvalidResults", "PermanentError", "JobRejected"]
 )

@@ -29,7 +29,7 @@ def test_an_outage_at_the_first_import_does_not_poison_the_process() -> None:
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, cwd=APP_FOLDER, check=False
     )
     assert ended.returncode == 0, ended.stderr[-2000:]
-    # The SDK prints an error of its own in between.
+    # The SDK also prints an error.
     assert ended.stdout.split()[0] == "MlException" or "MlException" in ended.stdout
     assert ended.stdout.split()[-1] == "MLClient"
 

@@ -25,7 +25,7 @@ XML_TEXT = st.text(
     st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufffe\uffff"), min_size=1
 )
 ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
-# Users choose these: they may be called as the elements are that count.
+# Users choose these names, which may equal those of parsed elements.
 METADATA_NAMES = st.sampled_from(
     ["Name", "Etag", "Blob", "Metadata", "hdi_isfolder", "ResourceType", "a"]
 )
@@ -87,7 +87,7 @@ def expected(blob: ET.Element) -> dict[str, Any]:
 def test_reads_every_page_as_a_tree_of_elements_shows_it(
     listed: list[ET.Element], marker: str | None, chunk_bytes: int
 ) -> None:
-    # As the service sends it, so that line ends are what XML makes of them.
+    # Encoded as the service does, so that XML normalizes the line ends.
     content = page_of(listed, marker)
     tree = ET.fromstring(content)  # noqa: S314 - our own page
     begins = range(0, len(content), chunk_bytes)

@@ -20,7 +20,7 @@ class Letter:
 
 
 class Receiver:
-    """A dead-letter queue that gives as many messages as it is asked for, for ever."""
+    """An endless dead-letter queue, which returns as many messages as are requested."""
 
     def __init__(self, *, lost: frozenset[Letter] = frozenset()) -> None:
         self.given: list[Letter] = []
@@ -48,7 +48,7 @@ class Receiver:
 
 @pytest.fixture
 def seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The clock: its last item is now."""
+    """The clock: the last item is the current time."""
     now = [0.0]
     monkeypatch.setattr(dead_letter_queue.time, "monotonic", lambda: now[-1])
     return now
@@ -64,7 +64,7 @@ def test_a_walk_ends_in_the_middle_of_a_batch_when_its_locks_may_end(seconds: li
     letters = walk(receiver)
     for letter in letters:
         letters.take(letter)
-        seconds.append(seconds[-1] + 1.0)  # what is done about each takes a second
+        seconds.append(seconds[-1] + 1.0)  # handling each letter takes 1 s
     assert len(receiver.completed) == SCAN_DEADLINE_SECONDS
     letters.release()
     assert {*receiver.completed, *receiver.abandoned} == {*receiver.given}

@@ -1,4 +1,4 @@
-"""No step waits for Service Bus: here it hangs, refuses, and comes back."""
+"""No step waits for Service Bus, whether it hangs, refuses or recovers."""
 
 from __future__ import annotations
 

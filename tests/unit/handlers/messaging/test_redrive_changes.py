@@ -56,7 +56,7 @@ def test_what_is_not_changed_stays(world: World) -> None:
         update={"redrive": LINEAGE.model_copy(update={"last_attempt": 4})}
     )
     assert request.retry.attempts == 4
-    # It goes over the queue and into the orchestration as it is.
+    # The request passes the queue and reaches the orchestration unchanged.
     assert RunRequest.model_validate_json(request.model_dump_json()) == request
 
 
@@ -66,7 +66,7 @@ def test_another_compute_option_is_the_only_one(world: World) -> None:
     assert request.pipeline.compute == [option]
     assert request.redrive is not None
     assert request.redrive.compute == option
-    # Its attempts are the pipeline's, which are used up: one is made.
+    # The pipeline's attempts are used up; the redrive makes one more.
     assert request.retry == PIPELINE.retry
 
 
@@ -99,7 +99,7 @@ def test_a_limit_that_is_left_out_stays(world: World) -> None:
     assert request.pipeline.limits == limits
     assert request.redrive is not None
     assert request.redrive.limits == limits
-    assert request.retry.attempts == 23  # more than a pipeline file may ask for
+    assert request.retry.attempts == 23  # more than a pipeline file may request
     assert RunRequest.model_validate_json(request.model_dump_json()) == request
 
 

@@ -45,7 +45,7 @@ def test_the_span_of_a_rollout_is_sent_with_what_people_are_told(
     telemetry = Telemetry(Settings({}), [exporter])
     vars(world.clients).update(telemetry=telemetry)
     index_rollout(world.clients, rollout_status("waiting"))
-    for number in (1, 2):  # what is recorded first counts
+    for number in (1, 2):  # the first record wins
         begun = NOW + timedelta(hours=number)
         record_step(world.clients, rollout_status("waiting").id, "deploying", begun)
         record_step(world.clients, rollout_status("waiting").id, 0, begun + timedelta(minutes=9))

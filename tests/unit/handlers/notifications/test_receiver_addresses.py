@@ -102,7 +102,7 @@ def test_no_other_address_is_spoken_to(address: str) -> None:
     with pytest.raises(ReceiverRefused, match=r"a\.example"):
         check("https://a.example/", address)
     with pytest.raises(ReceiverRefused):
-        check("https://a.example/", PUBLIC, address)  # nor beside a public one
+        check("https://a.example/", PUBLIC, address)  # also refused together with a public address
 
 
 def test_an_allowed_network_takes_http_too() -> None:
