@@ -222,7 +222,7 @@ async def _show_functions(environment: Environment) -> None:
     try:
         report = await asyncio.to_thread(report_functions, environment)
     except (OSError, HTTPException) as error:  # it may be restarting
-        _notify(f"the Functions host did not answer which functions are in error: {error}")
+        _notify(f"the Functions host did not report which functions are in error: {error}")
         return
     for name, url in report.pages.items():
         print(f"  page of '{name}': {url}")

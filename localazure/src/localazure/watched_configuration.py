@@ -46,7 +46,7 @@ class WatchedConfiguration(Generic[M]):
             except ConfigurationError as error:
                 if self._content is None:
                     raise
-                logger.error("%s; the earlier content stays in force", error)  # noqa: TRY400 - the message is complete
+                logger.error("%s; the earlier content still applies", error)  # noqa: TRY400 - the message is complete
             else:
                 self.generation += 1
         return self._content

@@ -52,7 +52,7 @@ async def campaign(kills: int, seed: int, folder: Path) -> Tally:
 
 
 def main() -> int:
-    """Run it."""
+    """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m crash", description=__doc__)
     parser.add_argument("--kills", type=int, default=500)
     parser.add_argument("--seed", type=int, help="of an earlier run (default: drawn)")

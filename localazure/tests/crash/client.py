@@ -1,7 +1,7 @@
 """The client of the killed hosts: starts orchestrations, sends their events, counts results.
 
-It notices a kill only as a request without a response. The effect of a request with a response must
-be kept. A request without a response may have had an effect; it is repeated if that is safe.
+It notices a kill only as a request without a response. The effects of requests with responses must
+persist. A request without a response may have had an effect; it is repeated if that is safe.
 """
 
 from __future__ import annotations

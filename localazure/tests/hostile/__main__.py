@@ -27,7 +27,7 @@ MAX_SHOWN_FAULTS = 10
 
 
 def main() -> int:
-    """Run it."""
+    """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m hostile", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="of each kind")
     parser.add_argument("--seed", type=int, default=1)

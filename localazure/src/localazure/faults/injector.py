@@ -57,7 +57,7 @@ class Injector:
             elapsed = self._clock() - self._began_seconds
         rule = plan.decide(self._part, operation, number, elapsed, faults)
         if rule is not None:
-            logger.warning("fault on purpose: %s of %s (its no. %s)", rule.fault, operation, number)
+            logger.warning("injected fault: %s of %s (request %s)", rule.fault, operation, number)
         return rule
 
     def clock_skew_seconds(self) -> float:

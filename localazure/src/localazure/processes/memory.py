@@ -26,7 +26,7 @@ def _collect_and_return() -> None:
     """Collect all cycles, and return free memory to the system if the C library supports it."""
     gc.collect()
     if sys.platform == "linux":
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # exists in glibc
         if trim is not None:
             trim(0)
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 TOKEN_LIFETIME_SECONDS = 24 * 3600
-"""As for Azure's managed identity tokens."""
+"""The lifetime of Azure's managed identity tokens."""
 
 APP = "app"
 """The principal of the app's identity."""

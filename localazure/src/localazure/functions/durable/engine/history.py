@@ -1,4 +1,4 @@
-"""History events: the wire format of azure-functions-durable, which is also what is stored.
+"""History events in the wire format of azure-functions-durable, which the store uses, too.
 
 An event is a JSON object with PascalCase keys, as the real extension serializes the history of the
 Durable Task Framework (github.com/Azure/durabletask, DurableTask.Core/History). Two keys are our

@@ -168,7 +168,7 @@ class EntityRunner:
                 return _read(text, identifier, operations)
             except FunctionFailed as failure:
                 error = str(failure)
-        _logger.error("entity %s failed, its state stays as it was: %s", identifier, error)
+        _logger.error("entity %s failed; its state is unchanged: %s", identifier, error)
         return state_json, [answer(json.dumps(error), failed=True)] * len(operations)
 
 

@@ -90,5 +90,5 @@ class EpisodeRunner:
                 arrived,
                 f"Orchestrator function '{execution.name}' failed: VersionMismatch: {message}",
             )
-        _logger.warning("%s: it waits for one that does", message)
+        _logger.warning("%s; it waits for a host that runs its version", message)
         return None

@@ -101,5 +101,5 @@ class HubShare:
             try:
                 await work()
             except Exception:  # without renewals and polls, the host would do no work
-                _logger.exception("trying again in %g s", work_queue.RETRY_SECONDS)
+                _logger.exception("task hub failed; retrying in %g s", work_queue.RETRY_SECONDS)
                 await asyncio.sleep(work_queue.RETRY_SECONDS)

@@ -75,7 +75,7 @@ class SharedActivities:
                     await self._store.complete_activity(activity.event_id, end)
             except sqlite3.Error as error:
                 _logger.warning(
-                    "the end of activity '%s' cannot be recorded, trying again in %g s: %s",
+                    "the result of activity '%s' cannot be recorded; retrying in %g s: %s",
                     activity.name,
                     work_queue.RETRY_SECONDS,
                     error,

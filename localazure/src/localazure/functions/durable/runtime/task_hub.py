@@ -86,7 +86,7 @@ class TaskHub:
             if not self._app.options.is_in_azure_storage or (before and before.status in LIVE):
                 raise
             _logger.warning(
-                "two starts of instance %s met: both report success, this one's input is dropped",
+                "simultaneous starts of instance %s: both succeed, this input is ignored",
                 execution.instance_id,
             )
             return execution.instance_id

@@ -88,7 +88,7 @@ class WorkQueue(Generic[K]):
         try:
             await self._work(key)
         except Exception:
-            _logger.exception("%s %s: trying again in %g s", self._name, key, RETRY_SECONDS)
+            _logger.exception("%s %s failed; retrying in %g s", self._name, key, RETRY_SECONDS)
             self.request_later(key, RETRY_SECONDS)
         finally:
             del self._running[key]

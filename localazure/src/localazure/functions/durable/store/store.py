@@ -84,7 +84,7 @@ class Store:
     # --- writing -------------------------------------------------------------------------------
 
     async def create(self, execution: Execution) -> None:
-        """See `transactions.create`; the methods below have namesakes there, too."""
+        """See `transactions.create`, and the functions there for the methods below."""
         await self._submit(lambda db: transactions.create(db, execution))
 
     async def post(self, message: Message) -> None:
