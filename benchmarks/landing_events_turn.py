@@ -76,7 +76,7 @@ def decide_events(records: str, container: str, events: str) -> dict[str, float]
 
 
 def parse_events(events: str) -> dict[str, float]:
-    """Parse the same messages, and decide nothing."""
+    """Parse the same messages without the handler."""
     bodies = _bodies(int(events), "devstoreaccount1", _pipeline("digits"))
     began, cpu = time.monotonic(), time.process_time()
     for body in bodies:
@@ -157,7 +157,7 @@ def _last_batch(pipeline: Pipeline) -> RecordBatch:
 
 
 class _TaskHub:
-    """As much of the durable client as the handler needs: a landing that settles."""
+    """The methods of the durable client that the handler uses, with one landing that settles."""
 
     def __init__(self, pipeline: str) -> None:
         self.started = 0

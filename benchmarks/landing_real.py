@@ -59,7 +59,7 @@ CHANGES = {
 
 
 class WrongOutcome(Exception):
-    """The zone did not land as it should; the message says what happened in its place."""
+    """The zone did not land as expected; the message says what happened instead."""
 
 
 def measure(bench: Bench) -> None:
@@ -207,7 +207,7 @@ class Zone:
         return marker_at
 
     async def _wait_for_run(self, is_over: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """The run that follows the known ones, when something is true of it.
+        """Wait for the run after the known ones, until `is_over` is true of it.
 
         Raises:
             WrongOutcome: there is more than one.
@@ -250,7 +250,7 @@ class Zone:
         return await eventually(find, 60, f"record of the batch with version {version}")
 
     def _cpu_seconds(self) -> dict[str, float]:
-        """CPU that each process of the laptop has taken."""
+        """Return the CPU seconds of each process of the laptop so far."""
         own = psutil.Process().cpu_times()
         seconds = {"benchmark": own.user + own.system}
         for process in psutil.process_iter():

@@ -1,7 +1,7 @@
-"""A server that answers List Blobs as Azure does, over blobs that are nowhere.
+"""An HTTP server for List Blobs over generated names; the blobs do not exist.
 
-Names are computed when they are asked for, so that a zone of ten million blobs takes neither disk
-nor memory. A page is XML and has 5,000 blobs. Served are the parameters prefix, marker, startFrom,
+Names are computed on request, so that a zone of ten million blobs takes neither disk nor
+memory. A page is XML and has 5,000 blobs. Served are the parameters prefix, marker, startFrom,
 maxresults and delimiter; everything else of the service is missing, and every container has the
 same blobs.
 
@@ -54,12 +54,12 @@ class ListedZone:
 
     blobs: int
     name: Callable[[int], str]
-    """Of the blob of a number, from 0."""
+    """Returns the name of the blob with a number, from 0."""
     page_blobs: int = PAGE_BLOBS
     metadata: Callable[[str], Mapping[str, str]] | None = None
-    """Of the blob of a name."""
+    """Returns the metadata of the blob with a name."""
     knows_start_from: bool = True
-    """Azurite does not: it lists from the beginning."""
+    """Whether startFrom has an effect; Azurite ignores it."""
 
     def answer(self, asked: Mapping[str, str]) -> str:
         """The body of the answer to one request's parameters."""
@@ -131,7 +131,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Say nothing."""
+        """Log nothing."""
 
 
 @contextlib.contextmanager

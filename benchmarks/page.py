@@ -31,7 +31,7 @@ FEW_RUNS = 200  # of fewer, none has failed
 SITUATION = "batches"
 UPLOADS_AT_ONCE = 32
 SHOWN_LIMIT_SECONDS = 60.0
-# Screen → what is there when its data is shown.
+# Screen → the selector of an element that is there when the data is shown.
 SCREENS = {
     "now": "[aria-label='Last successes'] tbody tr",
     "runs": "tbody tr",

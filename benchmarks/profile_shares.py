@@ -1,4 +1,4 @@
-"""To whom a moment of the Functions host belongs, by the stack of its event loop's thread."""
+"""The owner of a sample of the Functions host, by the stack of its event loop's thread."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class AzureYaml(_Model):
 
 
 def check_azure_yaml(root: Path, files: Mapping[str, BicepFile]) -> Iterator[Problem]:
-    """It is valid; what it names is there; each service is found by a tag."""
+    """Check azure.yaml: it is valid, its files exist, and each service is found by a tag."""
     try:
         document = AzureYaml.model_validate(yaml.safe_load((root / AZURE_YAML).read_text("utf-8")))
     except (OSError, yaml.YAMLError, ValidationError) as error:

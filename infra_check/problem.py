@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, order=True)
 class Problem:
-    """One thing to mend, where it is."""
+    """A problem in a deployment file, with its location."""
 
     file: str
     line: int

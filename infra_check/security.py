@@ -1,4 +1,4 @@
-"""Identity only, TLS 1.2, nothing open to the public: what each kind of resource must say."""
+"""Required properties of each resource type: identities only, TLS 1.2, no public access."""
 
 from __future__ import annotations
 

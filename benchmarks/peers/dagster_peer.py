@@ -92,7 +92,7 @@ def main() -> None:
     )
     serve(Dagster(instance))
     sys.stdout.flush()
-    os._exit(0)  # nothing that it could still do is of use
+    os._exit(0)  # skips Dagster's shutdown
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from typing import Any
 
 
 class NotOffered(Exception):
-    """The engine has no such thing to be measured; the message says what it has instead."""
+    """The engine lacks the measured feature; the message says what it has instead."""
 
 
 class Peer(ABC):
@@ -81,7 +81,7 @@ def serve(peer: Peer) -> None:
 
 
 def milliseconds(call: Callable[[], object]) -> float:
-    """How long a call takes."""
+    """Return how long a call takes."""
     began = time.monotonic()
     call()
     return (time.monotonic() - began) * 1000

@@ -44,7 +44,7 @@ class Restate(Peer):
             return await response.json()
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._loop.run_until_complete(self._session.close())
 
     def start(self, workflow: str, argument: int = 0) -> asyncio.Task[Any]:
@@ -61,7 +61,7 @@ async def _session(url: str) -> aiohttp.ClientSession:
 
 
 async def _register(admin_url: str, service_url: str) -> None:
-    """Tell the server of the service, as soon as both answer."""
+    """Register the service with the server, as soon as both respond."""
     deadline = time.monotonic() + READY_SECONDS
     async with aiohttp.ClientSession() as session:
         while True:

@@ -45,7 +45,7 @@ def ended_run(runs: list[dict[str, Any]], known: set[str]) -> dict[str, Any] | N
 
 
 def links(run: Mapping[str, Any], environment: Mapping[str, str]) -> list[str]:
-    """Where people see the run."""
+    """Return the address of the run's page."""
     found = [f"{environment['LANDFALL_URL']}/api/runs/{run['id']} (with a function key)"]
     if "LANDFALL_WORKSPACE_NAME" in environment:
         workspace = (

@@ -50,7 +50,7 @@ GOLDEN_TOLERANCE = 1e-3
 
 
 def assert_golden(losses: dict[int, float], file: str) -> None:
-    """That the losses by step begin as in the file beside this one."""
+    """Assert that the first losses are those in the file beside this one."""
     document = json.loads(Path(__file__).with_name(file).read_bytes())
     golden = {int(step): loss for step, loss in document.items()}
     assert {step: losses[step] for step in golden} == pytest.approx(golden, rel=GOLDEN_TOLERANCE)

@@ -16,7 +16,7 @@ from trainers.detection.network import build
 
 
 class Perceptron(nn.Module):
-    """Half of its features are dropped: a seed for each step makes that repeatable."""
+    """A network with dropout, which a seed for each step makes repeatable."""
 
     def __init__(self, *, channels: int, classes: int) -> None:
         super().__init__()

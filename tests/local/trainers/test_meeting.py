@@ -1,4 +1,4 @@
-"""Where ranks meet is wrong: told as such, and not as the loss of a rank."""
+"""A wrong rendezvous address is reported as such, and not as the loss of a rank."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from trainers.parallelism.world import World
 
 
 class Clock:
-    """Seconds that pass only when somebody says so."""
+    """A clock that the test advances."""
 
     def __init__(self) -> None:
         self.now = 0.0
