@@ -56,7 +56,7 @@ def measure(bench: Bench) -> None:
 
 
 async def _take_turns(rounds: int, bench: Bench) -> tuple[list[Sample], list[Sample]]:
-    # Once a year: it would start the runs of datasets that only the floor has claimed.
+    # Once a year: the reconciler would start runs for datasets that only the floor has claimed.
     settings = {"RECONCILE_SCHEDULE": "0 0 0 1 1 *"}
     async with landing_zone(settings, bench.say) as (zone, images):
         bare = _Bare(Clients(Settings(os.environ)))

@@ -56,14 +56,14 @@ def freeze_zone(zone: str, records: str, container: str) -> dict[str, float]:
 
 
 def fetch_pages(zone: str) -> dict[str, float]:
-    """Ask for all pages and read them."""
+    """Fetch all pages."""
     blobs = sum(page.count(b"<Blob>") for page in _pages(zone))
     return _cost(blobs)
 
 
 def parse_pages(zone: str) -> dict[str, float]:
-    """Ask for all pages and parse them into trees, which are thrown away."""
-    # Ours: the server is beside us.
+    """Fetch all pages and parse them into trees, which are discarded."""
+    # The XML is trusted: it is our server's.
     blobs = sum(len(ET.fromstring(page).findall("Blobs/Blob")) for page in _pages(zone))  # noqa: S314
     return _cost(blobs)
 
@@ -102,7 +102,7 @@ def _pages(zone: str) -> Iterator[bytes]:
 
 @dataclass
 class _Driver:
-    """As much of a durable context as `freeze` needs; activities run four at a time, in threads."""
+    """The parts of a durable context that `freeze` uses; activities run in four threads."""
 
     clients: Clients
     instance_id: str = "landing-benchmark"

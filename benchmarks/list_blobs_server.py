@@ -50,7 +50,7 @@ def image_names(blobs: int) -> Callable[[int], str]:
 
 @dataclass(frozen=True)
 class ListedZone:
-    """All blobs of the server: how many there are and make a page, and their names, in order."""
+    """The blobs of the server: their number, their names in order, and the size of a page."""
 
     blobs: int
     name: Callable[[int], str]
@@ -87,7 +87,7 @@ class ListedZone:
         )
 
     def _first_from(self, name: str) -> int:
-        """Number of the first blob whose name is not less."""
+        """Return the number of the first blob whose name is not less than `name`."""
         return bisect_left(range(self.blobs), name, key=self.name)
 
     def _blob(self, name: str, number: int) -> str:

@@ -18,7 +18,7 @@ RANKS = 2
 
 
 class Ranks:
-    """Processes that train together; only rank 0 speaks. What is left of them at exit is killed.
+    """Processes that train together; only rank 0 prints. Those still running at exit are killed.
 
     Args:
         arguments: of Python.
@@ -53,7 +53,7 @@ class Ranks:
         raise ProcessFailed(f"no line matches {pattern.pattern}:\n{self.said[-2000:]}")
 
     def finish(self) -> str:
-        """Wait for the end; what rank 0 said."""
+        """Wait for the end of all ranks; return rank 0's output."""
         for process in self.processes:
             output, _ = process.communicate()
             if process is self.processes[0]:

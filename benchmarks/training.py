@@ -201,7 +201,7 @@ def _kill_and_start_anew(data: Path, work: Path, undisturbed: bytes) -> Sample:
 
 
 def _read_until_second_checkpoint(ranks: Ranks) -> int:
-    """The step that was done by then."""
+    """Return the last step that was logged by then."""
     while int(ranks.read_until(CHECKPOINT_LINE)[1]) < 2 * KILLED_EVERY:
         pass
     return int(re.findall(STEP_LINE.pattern, ranks.said, re.MULTILINE)[-1])

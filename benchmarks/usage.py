@@ -1,4 +1,4 @@
-"""CPU and memory of a tree of processes that waits for work."""
+"""CPU and memory of an idle process tree."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchmarks.harness import Sample
 
 
 def idle_usage(process: psutil.Process, seconds: float) -> Sample:
-    """Watch a process and its descendants, which have nothing to do for so long.
+    """Measure an idle process and its descendants for some seconds.
 
     Returns:
         The resident set, to which shared pages count for each process, and the CPU time, of which

@@ -112,7 +112,7 @@ class BicepFile:
         return Problem(self.path.name, node.start_point[0] + 1, message)
 
     def syntax_errors(self) -> Iterator[Node]:
-        """Nodes that are no Bicep, or that lack something."""
+        """Return the nodes that are not valid Bicep, or are incomplete."""
         if self.root.has_error:
             for node in walk(self.root, tokens=True):
                 if node.type == "ERROR" or node.is_missing:

@@ -1,4 +1,4 @@
-"""All checks of a folder, in order: what cannot be read is not judged."""
+"""All checks of a folder, in order. Unreadable files are not checked further."""
 
 from __future__ import annotations
 

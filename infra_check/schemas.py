@@ -24,7 +24,7 @@ class ResourceType:
 
 
 def file_name(resource_type: str) -> str:
-    """The file of a resource type: slashes are no part of a name."""
+    """Return the file of a resource type, whose slashes are replaced."""
     return resource_type.replace("/", "_").lower() + ".json"
 
 

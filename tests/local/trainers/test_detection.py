@@ -66,7 +66,7 @@ def test_mask_rcnn_learns_shapes_and_resumes_to_the_same_bits(
 
 
 def assert_found_alike(done: Any, shapes: tuple[Path, Path], capsys: Any) -> None:
-    """`trainers.evaluate` and a scorer, on an image twice as wide, use the trained model."""
+    """Use the model with `trainers.evaluate`, and with a scorer on an image twice as wide."""
     torchvision_on_cpu.install()
     data, manifest = shapes
     model = done.folder / "results" / "model"

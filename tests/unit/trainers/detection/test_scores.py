@@ -34,7 +34,7 @@ def target_of(boxes: Boxes, *, crowds: Sequence[int] = (), label: int = 1) -> Ta
 
 
 def scored(*images: tuple[Boxes, Sequence[float], Target]) -> dict[str, dict[str, float]]:
-    """Each image by a rank of its own."""
+    """Score each image on a separate rank."""
     ranks = [Scores() for _ in images]
     for number, (boxes, scores, target) in enumerate(images):
         detected = {
