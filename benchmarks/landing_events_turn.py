@@ -34,7 +34,7 @@ from orchestrations.pipeline import Pipeline
 from tests.unit.orchestrations.examples import DATASET, PIPELINE, with_rules
 
 DELIVERIES = 5
-# As many as one call of the function is given; Azure gives up to 1,000.
+# Messages per call of the function; Azure passes up to 1,000.
 BATCH = 100
 NOW = datetime(2026, 11, 22, 9, tzinfo=UTC)
 
@@ -86,9 +86,9 @@ def parse_events(events: str) -> dict[str, float]:
 
 
 def reconcile_zones(records: str, container: str, zones: str) -> dict[str, float]:
-    """Ask for each of some zones of a million blobs whether it wants a landing; none does.
+    """Decide for each of some zones of a million blobs whether to land it; none has changed.
 
-    Each has a marker, which is asked for.
+    Each zone has a marker, whose existence is requested.
     """
     requests: Counter[str] = Counter()
     clients = _clients(records, container, requests)

@@ -103,9 +103,9 @@ async def _land(files: int, say: Callable[[str], None]) -> tuple[Sample, Sample]
 async def landing_zone(
     settings: Mapping[str, str], say: Callable[[str], None]
 ) -> AsyncGenerator[tuple[Zone, Iterator[File]]]:
-    """The example's landing zone on a laptop of its own, and images to land in it, without end.
+    """Run the example's landing zone on a new laptop; yield it and endless images to land in it.
 
-    The SDKs find the laptop's workspace by the environment from now on.
+    The environment variables of this process are set so that SDKs find the laptop's workspace.
 
     Args:
         settings: further app settings; `PIPELINES_FOLDER` is added.
@@ -125,7 +125,7 @@ async def landing_zone(
 
 @dataclass
 class Zone:
-    """The example's landing zone on the laptop, and what becomes of files that land in it."""
+    """The example's landing zone on the laptop, with methods to land files and measure the run."""
 
     cloud: Cloud
     state: Path
@@ -136,12 +136,12 @@ class Zone:
         """Upload files and the marker; wait for the one run that follows.
 
         Args:
-            files: what lands.
-            blobs: so many are in the zone then.
+            files: the files to upload.
+            blobs: the number of blobs in the zone after the upload.
             to_the_end: wait until the run has ended; else cancel it when its job is submitted.
 
         Raises:
-            WrongOutcome: it is not one run of so many blobs that succeeds.
+            WrongOutcome: there is not one successful run with this number of blobs.
         """
         cpu_before, began = self._cpu_seconds(), time.monotonic()
         marker_at = await self._upload(files)
@@ -210,7 +210,7 @@ class Zone:
         """Wait for the run after the known ones, until `is_over` is true of it.
 
         Raises:
-            WrongOutcome: there is more than one.
+            WrongOutcome: there is more than one new run.
         """
         shown, began = "", time.monotonic()
 
@@ -267,7 +267,7 @@ class Zone:
 
 
 def write_signature(container: ContainerClient | blob.ContainerClient) -> str:
-    """A shared access signature that lets blobs be written, for as long as the benchmark lasts."""
+    """Return a shared access signature to write blobs, valid for the whole benchmark."""
     return blob.generate_container_sas(
         str(container.account_name),
         container.container_name,
@@ -283,7 +283,7 @@ def _seconds(step: dict[str, str]) -> float:
 
 
 def _variants(digits: Sequence[File]) -> Iterator[File]:
-    """Digits without end: each scan once, then all again moved, each a file of its own content."""
+    """Yield digits endlessly: each scan once, then shifted. All files have different content."""
     for number in itertools.count():
         path, content = digits[number % len(digits)]
         turn = number // len(digits)

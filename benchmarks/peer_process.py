@@ -29,8 +29,8 @@ class PeerProcess:
         state: folder for its state and log.
 
     Raises:
-        Skipped: its environment is not installed, it does not start or has ended, or it does not
-            offer what it is asked for.
+        Skipped: its environment is not installed, it does not start or has ended, or it lacks the
+            measured feature.
     """
 
     def __init__(self, name: str, module: str, state: Path) -> None:

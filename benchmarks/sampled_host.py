@@ -25,12 +25,12 @@ from benchmarks.profile_shares import classify
 from localazure.functions.app_process import start_host
 
 INTERVAL_SECONDS = 0.001
-# The sampler gets its turn when the other thread lets go of the interpreter: soon.
+# A short interval, so that the sampler gets the interpreter's lock soon.
 SWITCH_INTERVAL_SECONDS = 0.0002
 
 
 class Sampler:
-    """Counts where a thread is.
+    """Samples the stack of a thread, and counts owners.
 
     Args:
         thread: ident of the thread.

@@ -26,7 +26,7 @@ class Work:
     steps: int
 
 
-# From the least to the most that is computed for each image; some seconds a window.
+# By compute per image, ascending; a window takes some seconds.
 WORKS = (Work("resnet8", 8, 100), Work("resnet20", 8, 40), Work("resnet18", 32, 6))
 
 

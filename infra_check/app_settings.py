@@ -1,4 +1,4 @@
-"""App settings: what docs/app-settings.md explains is what the function app gets.
+"""Check that docs/app-settings.md explains exactly the app settings of the function app.
 
 The laptop's app has the same connections, with the same identity.
 """

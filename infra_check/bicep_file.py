@@ -1,4 +1,4 @@
-"""A Bicep file, parsed by tree-sitter: its declarations, without judging them.
+"""A Bicep file, parsed by tree-sitter: its declarations, without checks.
 
 Grammar: https://github.com/tree-sitter-grammars/tree-sitter-bicep
 """
