@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-_CYCLES = 10**13  # of the GPU's clock: more than an hour
+_CYCLES = 10**13  # cycles of the GPU's clock: more than an hour
 
 
 class Averaging(nn.Module):

@@ -78,12 +78,12 @@ class Outputs:
         return json.loads((self.results / f"{name}.json").read_bytes())
 
     def without_checkpoint(self, step: int) -> Path:
-        """The folder, as if the run had been killed before it had saved that step."""
+        """Return the folder in the state of a run that was killed before it saved this step."""
         next(self.checkpoints.glob(f"step-{step:08d}-*.json")).unlink()
         return self.folder
 
     def copied_without_checkpoint(self, step: int, folder: Path) -> Path:
-        """The same with a copy of the checkpoints."""
+        """Do the same with a copy of the checkpoints."""
         shutil.copytree(self.checkpoints, folder / "checkpoints")
         return Outputs(folder=folder).without_checkpoint(step)
 

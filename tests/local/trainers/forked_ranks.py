@@ -113,7 +113,7 @@ def _begin(variables: dict[str, str], log: Path) -> None:
 
 
 def context() -> ForkServerContext:
-    """Where to fork from."""
+    """The process to fork from."""
     server = multiprocessing.get_context("forkserver")
     server.set_forkserver_preload(list(_PRELOADED))
     return server

@@ -139,7 +139,7 @@ def test_a_resumed_run_ends_in_the_same_bits_buffers_and_all(
 
 
 def test_a_warm_start_begins_with_the_weights_of_a_model(train: Any, plain: Any) -> None:
-    """With a rate that changes no weight, what is left is what the run began with."""
+    """The learning rate changes no weight, so that the result has the initial weights."""
     model = str(plain.results / "model")
     done = train("--initial-model", model, "--epochs", "1", "--learning-rate", "1e-30")
     assert done.weights == plain.weights

@@ -46,7 +46,7 @@ def test_a_large_architecture_learns_synthetic_images(train: Any) -> None:
 def test_a_network_of_timm_learns_and_begins_with_published_weights(
     train: Any, tmp_path: Path
 ) -> None:
-    """As published, of 1,000 classes of colour images: the last layer is another here."""
+    """Published weights have 1,000 classes and color images, so the last layer differs here."""
     torchvision_on_cpu.install()
     published = build_network("timm/resnet10t", channels=3, classes=1000)
     file = tmp_path / "weights" / "model.safetensors"

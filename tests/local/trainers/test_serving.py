@@ -51,7 +51,7 @@ def trained(
 
 @pytest.fixture
 def model(trained: Job, tmp_path: Path) -> Path:
-    """As a registered model is mounted: below the folder that AZUREML_MODEL_DIR names."""
+    """The model folder is below AZUREML_MODEL_DIR, where Azure ML mounts a registered model."""
     folder = tmp_path / "models" / "digits" / "1"
     shutil.copytree(trained.results / "model", folder / "model")
     return folder

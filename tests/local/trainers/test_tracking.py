@@ -103,7 +103,7 @@ def test_a_resumed_run_doubles_no_step(store: Path, tmp_path: Path, said: list[s
 def test_the_next_attempt_has_the_curve_of_before(
     store: Path, tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has an output folder and, on Azure ML, an MLflow run of its own."""
+    """The next attempt has a new output folder and, on Azure ML, a new MLflow run."""
     experiment = client(store).create_experiment("digits")
     for attempt in ("one", "two"):
         run = client(store).create_run(experiment).info.run_id

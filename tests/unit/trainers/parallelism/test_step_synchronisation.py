@@ -38,7 +38,7 @@ def synchronise(
     ("seconds_per_step", "steps", "expected"),
     [
         (0.2, 5, [1, 2, 3, 4, 5]),
-        # Ten a second is what is assumed before the first time is known.
+        # Until the first time is known, a step is assumed to take a tenth of a second.
         (0.01, 40, [1, 2, 12, 22, 32]),
         (
             0.0,
