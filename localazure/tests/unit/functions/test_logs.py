@@ -97,7 +97,7 @@ def test_a_traceback_follows_its_line() -> None:
     assert lines[-1] == "ValueError: invalid literal for int() with base 10: 'x'"
 
 
-def test_it_is_known_beforehand_what_is_written() -> None:
+def test_whether_a_line_is_written_is_known_before_formatting() -> None:
     assert logs.is_written("Function.hello", logging.DEBUG)  # nothing is configured
     with logs.configured({"default": logging.WARNING, "Function.loud": logging.INFO}):
         assert not logs.is_written("Function.hello", logging.INFO)

@@ -57,7 +57,7 @@ def test_the_date(template: str) -> None:
 
 
 @pytest.mark.parametrize("template", ["{missing}", "{data.missing}", "{name.more}", "{}"])
-def test_what_there_is_not_is_named(template: str) -> None:
+def test_missing_data_is_named(template: str) -> None:
     with pytest.raises(ValueError, match=re.escape(repr(template))):
         filled(template)
 

@@ -43,7 +43,7 @@ def test_the_file(tmp_path: Path) -> None:
     }
 
 
-def test_no_file_says_nothing(tmp_path: Path) -> None:
+def test_a_missing_file_has_no_settings(tmp_path: Path) -> None:
     assert LocalSettings.read(tmp_path) == LocalSettings()
 
 

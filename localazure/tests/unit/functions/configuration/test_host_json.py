@@ -23,7 +23,7 @@ def read(folder: Path, document: dict[str, Any]) -> HostOptions:
     return HostOptions.read(folder)
 
 
-def test_what_is_set_is_heeded(tmp_path: Path) -> None:
+def test_settings_are_read(tmp_path: Path) -> None:
     options = read(
         tmp_path,
         {

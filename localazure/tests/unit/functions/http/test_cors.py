@@ -18,7 +18,7 @@ def test_an_origin_that_may_call() -> None:
     }
 
 
-def test_a_preflight_is_told_what_it_asked_for() -> None:
+def test_a_preflight_allows_the_requested_method_and_headers() -> None:
     policy = CorsPolicy.parse("*", allows_credentials=False)
     assert policy.headers("OPTIONS", {**ASKS, "Access-Control-Request-Headers": "x-a, x-b"}) == {
         "Access-Control-Allow-Origin": "*",
@@ -36,7 +36,7 @@ def test_a_preflight_is_told_what_it_asked_for() -> None:
         ("https://page.example", {"Host": "x"}),
     ],
 )
-def test_others_are_told_nothing(origins: str, headers: dict[str, str]) -> None:
+def test_other_requests_get_no_headers(origins: str, headers: dict[str, str]) -> None:
     policy = CorsPolicy.parse(origins, allows_credentials=False)
     assert policy.headers("OPTIONS", headers) == {}
 

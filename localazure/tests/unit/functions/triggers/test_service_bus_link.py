@@ -81,7 +81,7 @@ async def test_a_receiver_that_loses_the_connection_ends_the_link() -> None:
     assert await is_broken(link)
 
 
-async def test_a_lost_lock_is_the_message_s_own() -> None:
+async def test_a_lost_lock_does_not_end_the_link() -> None:
     link = link_to(Receiver())
     with pytest.raises(MessageLockLostError):
         await link.settle(Settlement(MessageLockLostError(message="late")), "first")

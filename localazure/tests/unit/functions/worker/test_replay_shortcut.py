@@ -161,7 +161,7 @@ def test_every_episode_gives_what_the_sdk_gives(
         assert run.episodes >= len(work)
 
 
-def test_an_episode_that_came_to_nothing_leaves_no_trace() -> None:
+def test_a_lost_episode_leaves_no_trace() -> None:
     run = Run("same", [1, 1, "done"])
     run.step(1)
     lost = [
@@ -277,7 +277,7 @@ def test_a_context_is_what_the_sdk_makes_of_it(
     ]
 
 
-def test_what_the_sdk_did_not_make_is_called_as_it_is() -> None:
+def test_functions_not_made_by_the_sdk_are_called_unchanged() -> None:
     def own(context: Any) -> str:
         return str(context)
 
@@ -290,7 +290,7 @@ def test_what_the_sdk_did_not_make_is_called_as_it_is() -> None:
     assert replay_shortcut.wrap(HANDLE) is not HANDLE
 
 
-def test_a_body_is_written_out_for_who_reads_it() -> None:
+def test_a_body_is_serialized_when_it_is_read() -> None:
     run = execution("i", [1])
     trigger = OrchestratorTrigger(
         execution=run, past=[], arrived=episode.begin(run, AT, started=False, messages=[])

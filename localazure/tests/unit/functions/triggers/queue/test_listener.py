@@ -165,7 +165,7 @@ async def test_long_work_keeps_its_message_hidden(
     assert last == ("delete", f"r{len(renewals)}")  # the latest pop receipt
 
 
-async def test_what_the_end_cuts_off_is_shown_at_once(bench: Bench) -> None:
+async def test_a_message_cut_off_at_the_end_is_visible_at_once(bench: Bench) -> None:
     bench.queue.waiting = [message()]
     began = asyncio.Event()
 
@@ -178,7 +178,7 @@ async def test_what_the_end_cuts_off_is_shown_at_once(bench: Bench) -> None:
     assert bench.journal == [("hide", "r0", 0)]
 
 
-async def test_an_outage_is_told_once_and_outlived(
+async def test_an_outage_is_logged_once_and_survived(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")

@@ -19,7 +19,7 @@ def test_delays_grow_to_the_longest_and_stay(seed: int, longest_seconds: float) 
     assert all(later <= 3 * sooner for sooner, later in itertools.pairwise(delays))
 
 
-def test_whatever_is_found_begins_anew() -> None:
+def test_a_found_message_resets_the_delay() -> None:
     delay = PollingDelay(60, random.Random(1))
     first = [delay.missed() for _ in range(5)]
     assert first[-1] > 5 * SHORTEST_SECONDS
