@@ -34,7 +34,7 @@ def configure(environment: Environment) -> Callable[..., None]:
 
 
 class Receiver:
-    """A webhook: keeps what it gets, answers as it is told."""
+    """A webhook that records its requests and returns the given answers."""
 
     def __init__(self) -> None:
         self.port = free_ports(1)[0]
@@ -94,7 +94,7 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 @pytest.fixture
 def webhook() -> Callable[..., dict[str, Any]]:
-    """A subscription of a webhook, in the form of event-grid.json."""
+    """A subscription for a webhook, in the form of event-grid.json."""
 
     def make(
         name: str,

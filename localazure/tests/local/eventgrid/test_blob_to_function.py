@@ -56,7 +56,7 @@ async def test_blob_that_lands_reaches_the_function_that_starts_later(
     application = web.Application()
     application.router.add_post("/runtime/webhooks/EventGrid", on_event)
     connection = environment.storage_connection_string()
-    # The parts start in the least favourable order.
+    # The parts start in the least favorable order.
     async with (
         storage.serve(environment),
         ContainerClient.from_connection_string(connection, "landing") as landing,

@@ -31,7 +31,7 @@ def container(environment: Environment) -> ContainerClient:
 
 
 async def read_letters(letters: ContainerClient, count: int) -> dict[str, Any]:
-    """Name and content of each dead letter, once there are that many."""
+    """Wait for `count` dead letters and return their contents by name."""
 
     async def names() -> list[str] | None:
         listed = [name async for name in letters.list_blob_names()]
@@ -59,7 +59,7 @@ async def test_event_is_dead_lettered_with_its_history(
     new_receiver: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Storage starts when every event has failed for the last time."""
+    """Storage starts after the last failed attempt of every event."""
     monkeypatch.setattr("localazure.eventgrid.delivery.DEAD_LETTER_RETRY_SECONDS", 0.1)
     environment.storage_config.write_text('{"containers": ["dead-letter-events"]}')
     receivers = [new_receiver() for _ in CASES]

@@ -129,7 +129,7 @@ async def test_batches_when_asked_for(
         async with receiver.listening():
             await receiver.wait_for(lambda: len(receiver.events) == 11)
     assert [len(body) for _, body in receiver.requests] == [4, 4, 2, 1]
-    # That the receiver is not there costs no attempt.
+    # While the receiver does not listen, no attempt is counted.
     assert {headers["aeg-delivery-count"] for headers, _ in receiver.requests} == {"0"}
     assert "cloudevents-batch" in receiver.requests[0][0]["Content-Type"]
 

@@ -1,4 +1,4 @@
-"""A running broker for the real SDK, in this process on a thread of its own."""
+"""A running broker for the real SDK, in this process on a separate thread."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def draw_up(folder: Path) -> Environment:
 
 @pytest.fixture
 def make_environment() -> Callable[[Path], Environment]:
-    """Draws up an environment with its files in a folder of the test."""
+    """Creates an environment with its files in a folder of the test."""
     return draw_up
 
 
 @pytest.fixture(scope="session")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
-    """That of a running broker, which has a thread of its own, since the SDK blocks the tests'."""
+    """The environment of a broker on a separate thread, since the SDK blocks the tests' thread."""
     environment = draw_up(tmp_path_factory.mktemp("servicebus"))
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="broker")
@@ -77,7 +77,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environmen
 
 @pytest.fixture(scope="session")
 def client(environment: Environment) -> Iterator[ServiceBusClient]:
-    """One client for all: each close of the SDK may take a second."""
+    """A client that all tests share: each close of the SDK may take a second."""
     with ServiceBusClient.from_connection_string(
         environment.service_bus_connection_string, retry_total=1
     ) as shared:

@@ -42,7 +42,7 @@ async def test_clients_outlive_a_restart_of_the_broker(
             await receiver.abandon_message(await receive_one(receiver))
             locked = await receive_one(receiver)
         async with serve(environment):
-            # Locks do not survive a restart, delivery counts do.
+            # Delivery counts survive a restart, locks do not.
             again = await receive_one(receiver)
             assert (str(again), again.delivery_count) == ("kept", 1)
             assert again.sequence_number == locked.sequence_number
@@ -56,7 +56,7 @@ async def test_clients_outlive_a_restart_of_the_broker(
             after = await receive_one(receiver)
             # Sequence numbers continue although no message is left.
             assert (after.sequence_number or 0) > (again.sequence_number or 0) + 2
-            await asyncio.gather(sender.close(), receiver.close())  # each takes the SDK a second
+            await asyncio.gather(sender.close(), receiver.close())  # each close takes a second
 
 
 async def test_a_dead_clients_messages_are_available_after_their_lock(

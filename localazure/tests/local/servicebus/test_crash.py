@@ -10,7 +10,7 @@ import pytest
 
 from servicebus_crash.campaign import REMOVALS_PER_ROUND, campaign
 
-# The SDK leaves the sockets of connections that died to the garbage collector.
+# The SDK leaves the sockets of lost connections to the garbage collector.
 pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),

@@ -216,7 +216,7 @@ def test_prefetched_messages_are_released_on_close(
 
 
 def refusals(*attempts: Callable[[], Any]) -> list[BaseException | None]:
-    """The error of each attempt. They run side by side: the SDK takes a second for each."""
+    """The error of each attempt. They run in parallel: the SDK takes a second for each."""
     with ThreadPoolExecutor(len(attempts)) as pool:
         return [future.exception() for future in [pool.submit(item) for item in attempts]]
 
@@ -228,7 +228,7 @@ def test_an_unknown_entity_is_not_found(client: ServiceBusClient) -> None:
         client.get_subscription_receiver("news", "missing").__enter__,
     )
     for error in raised:
-        # The SDK reports that the token is refused, and has the reason inside.
+        # The SDK reports a refused token; the reason is in the inner exception.
         assert isinstance(error, ServiceBusAuthenticationError)
         assert "Status code: 404" in str(error.inner_exception)
         assert "could not be found" in str(error.inner_exception)

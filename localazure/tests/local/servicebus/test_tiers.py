@@ -1,4 +1,4 @@
-"""The rates and sizes of the tiers, as the SDK meets them."""
+"""The rates and sizes of the tiers, observed with the SDK."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 def namespace(
     folder: Path, sku: str, *queues: dict[str, Any]
 ) -> Generator[Callable[[int], ServiceBusClient]]:
-    """A broker of a tier, with more queues; opens clients of it, with so many retries."""
+    """Run a broker of a tier with extra queues. Yields a function: number of retries → client."""
     document = {
         "Sku": sku,
         "Queues": [{"Name": "q"}, *queues],
@@ -60,7 +60,7 @@ def test_a_burst_over_the_credits_of_the_standard_tier(tmp_path: Path) -> None:
             sender.send_messages(messages(BATCH))  # 600 messages, 2,400 filters: 2 s in debt
             with pytest.raises(ServiceBusServerBusyError):
                 sender.send_messages(messages(1))
-        # The SDK's own retries outlast it.
+        # The SDK's retries last longer than the debt.
         with connect(3) as client, client.get_queue_sender("q") as sender:
             repeat(lambda: sender.send_messages(messages(BATCH)), times=4)
         with (
@@ -70,7 +70,7 @@ def test_a_burst_over_the_credits_of_the_standard_tier(tmp_path: Path) -> None:
         ):
             with pytest.raises(ServiceBusServerBusyError, match=r"50009.*wait 2 seconds"):
                 repeat(lambda: sender.send_messages(messages(BATCH)))
-            # Also by request: a peek costs what it returns.
+            # A management request costs credits, too: a peek costs one for each message.
             with pytest.raises(ServiceBusServerBusyError):
                 repeat(lambda: receiver.peek_messages(max_message_count=250))
 
@@ -93,7 +93,7 @@ def test_the_sizes_of_the_premium_tier(tmp_path: Path) -> None:
         assert len(b"".join(received.body)) == 2_000_000
         with pytest.raises(MessageSizeExceededError, match="2097152"):
             large_sender.send_messages(ServiceBusMessage(b"x" * 2_200_000))
-        # A batch has no more room than elsewhere.
+        # The larger limit of the queue does not apply to batches.
         assert large_sender.create_message_batch().max_size_in_bytes == 1024 * 1024
-        # There are no credits.
+        # The premium tier has no credits.
         repeat(lambda: sender.send_messages(messages(BATCH)), times=10)

@@ -25,7 +25,7 @@ LAKE = "lake"
 
 
 class Topic:
-    """Event Grid as the publisher sees it: keeps what it acknowledged."""
+    """A fake Event Grid for the publisher. It keeps the events that it acknowledged."""
 
     def __init__(self, environment: Environment) -> None:
         self._port = environment.ports.event_grid
@@ -134,7 +134,7 @@ def new_topic() -> Callable[[Environment], Topic]:
 def run_with_lokijs(tmp_path: Path) -> Callable[..., Any]:
     """Runs a program with LokiJS after a preloaded file, and returns the JSON that it prints.
 
-    It gets the paths of `database.json`, in the test's folder, and of the preloaded file.
+    The program gets the paths of `database.json`, in the test's folder, and of the preloaded file.
     """
 
     def run(text: str, preloaded: str) -> Any:

@@ -1,4 +1,4 @@
-"""Several accounts, each with its kind, its key and its data, as the SDKs see them."""
+"""Several accounts, each with its kind, its key and its data, observed with the SDKs."""
 
 from __future__ import annotations
 
@@ -156,11 +156,11 @@ async def test_an_account_is_busy_above_its_rate(storage: Environment) -> None:
             await asyncio.gather(*requests)
     assert refused.value.status_code == 503
     assert "ServerBusy" in str(refused.value)
-    # The SDK's own retries wait until it is served again.
+    # The SDK's retries last until the account accepts requests again.
     async with BlobServiceClient.from_connection_string(
         connection, initial_backoff=1, increment_base=1
     ) as client:
         await asyncio.gather(*(client.get_service_properties() for _ in range(8)))
-    async with blobs(storage, "standard") as standard:  # each account has a rate of its own
+    async with blobs(storage, "standard") as standard:  # each account has its own rate
         for _ in range(10):
             await standard.get_service_properties()

@@ -1,4 +1,4 @@
-"""Which events the real clients cause, and what is in them."""
+"""The events that the real clients cause, and their contents."""
 
 from __future__ import annotations
 

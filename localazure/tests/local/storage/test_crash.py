@@ -37,7 +37,7 @@ async def names_in(container: ContainerClient) -> set[str]:
 
 
 async def test_kill_9_of_the_part_under_load(environment: Environment, new_topic: Any) -> None:
-    """Event Grid is not there before: events wait for it, also over the kill."""
+    """Event Grid starts later: events wait for it, even across the kill."""
     acknowledged: set[str] = set()
 
     async def write_until_it_dies(part: PartProcess, prefix: str) -> None:
@@ -57,7 +57,7 @@ async def test_kill_9_of_the_part_under_load(environment: Environment, new_topic
         async with asyncio.TaskGroup() as group:
             for writer in range(3):
                 group.create_task(write_until_it_dies(part, str(writer)))
-    # Only the kernel could end it.
+    # Only the kernel can have ended it.
     await asyncio.to_thread(psutil.wait_procs, [azurite], 10)
     assert not azurite.is_running()
     with PartProcess("storage", environment.state):
@@ -96,7 +96,7 @@ async def test_kill_9_of_azurite_loses_nothing_and_the_part_starts_it_again(
         await blocks.stage_block("0001", b"staged")
         first = azurite_of(environment)
         first.kill()
-        # A request meanwhile waits, or is refused with a status that clients try again on.
+        # A request waits meanwhile, or is refused with a status that clients retry.
         async with asyncio.timeout(60):
             while True:
                 with contextlib.suppress(AzureError):
@@ -113,7 +113,7 @@ async def test_kill_9_of_azurite_loses_nothing_and_the_part_starts_it_again(
 
 
 async def test_leftover_azurite_is_ended(environment: Environment) -> None:
-    """Where the kernel does not end it with its parent, the next start does."""
+    """If the kernel does not end Azurite with its parent, the next start does."""
     location = environment.part_folder("storage") / "azurite"
     sleep = (sys.executable, "-c", "import time; time.sleep(600)")
     leftover = await asyncio.create_subprocess_exec(*sleep, str(location))
@@ -142,7 +142,7 @@ FILES = 1000
 
 
 def multiply(environment: Environment, directory: str) -> None:
-    """Write a file as all files of its directory, into a journal that Azurite reads next."""
+    """Copy a file under many names of its directory, in a journal that Azurite reads."""
     folder = environment.part_folder("storage") / "azurite"
     records = [
         json.loads(line)
@@ -159,7 +159,7 @@ def multiply(environment: Environment, directory: str) -> None:
 
 
 async def directory_of_all_files(filesystem: FileSystemClient) -> str:
-    """The directory that all files are in, by one listing, once Azurite answers."""
+    """Wait for Azurite, list all files once, and return the directory that has them."""
     async with asyncio.timeout(60):
         while True:
             with contextlib.suppress(AzureError):

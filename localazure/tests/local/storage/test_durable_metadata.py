@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-# Sizes of documents in bytes; whether the timer would save after each; what the end has saved.
+# Inserts documents by size in bytes, prints whether autosave is due after each, saves at the end.
 PROGRAM = """
 const Loki = require("lokijs");
 const database = new Loki(process.argv[2], { autosave: true, autosaveInterval: 1e6 });
@@ -28,7 +28,7 @@ database.saveDatabase(() => {
 """
 
 
-# Two documents change their names together; the journal is then cut after each of its bytes.
+# Two documents change their names together; the journal is then truncated at each byte.
 ATOMIC = """
 const fs = require("fs");
 const Loki = require("lokijs");

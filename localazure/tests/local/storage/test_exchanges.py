@@ -1,4 +1,4 @@
-"""Exchanges with a server of plain sockets that answers what each test says."""
+"""Exchanges with a socket server that sends the answers of each test."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from localazure.storage.exchanges import ExchangeFailed, Exchanges
 HEADERS = {"Content-Length": "4", "x-ms-meta-name": "caf\xe9"}
 CREATED = b"HTTP/1.1 201 Created\r\nETag: 1\r\nContent-Length: 0\r\n\r\n"
 CLOSE = None
-"""In an answer: the connection ends here."""
+"""A piece of an answer that ends the connection."""
 
 
 class Server:
     """Answers each request with the pieces of the next answer.
 
     Attributes:
-        requests: as they came, each with the number of its connection.
+        requests: the received requests, each with the number of its connection.
     """
 
     def __init__(self, answers: Sequence[Sequence[bytes | None]]) -> None:
@@ -41,7 +41,7 @@ class Server:
                         raise ConnectionResetError
                     writer.write(piece)
                     await writer.drain()
-                    await asyncio.sleep(0)  # the next piece is read by itself
+                    await asyncio.sleep(0)  # the client reads the next piece separately
         writer.close()
         with contextlib.suppress(ConnectionError):
             await writer.wait_closed()

@@ -1,4 +1,4 @@
-"""Files and directories of a hierarchical account, by azure-storage-file-datalake."""
+"""Files and directories of a hierarchical account, with azure-storage-file-datalake."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LAKE = "lake"
 
 
 async def summary(events: Any, count: int) -> list[tuple[str, str, str]]:
-    """Type, operation and path of each event, once there are so many."""
+    """Wait for a number of events and return type, operation and path of each."""
     return [
         (
             event["eventType"].rpartition(".")[2],
@@ -63,7 +63,7 @@ async def names(filesystem: FileSystemClient, **options: Any) -> list[str]:
 async def test_a_commit_by_rename_as_spark_does_it(
     filesystem: FileSystemClient, lake_events: Any
 ) -> None:
-    """Version 2 of the commit algorithm renames files, version 1 directories, too."""
+    """Hadoop's commit algorithm renames files (version 2), and also directories (version 1)."""
     task = "event/_temporary/0/_temporary/attempt_0"
     await filesystem.create_directory("event")
     await filesystem.create_directory(task)
@@ -196,7 +196,7 @@ async def test_another_key_and_another_account(storage: Environment) -> None:
 async def test_each_page_goes_on_where_the_one_before_ended(
     storage: Environment, filesystem: FileSystemClient, size: int
 ) -> None:
-    """Directories are blobs of their own, or only parts of the names of blobs."""
+    """Directories may have blobs, or be only prefixes of blob names."""
     await filesystem.create_file("a/b/1")
     text = storage.storage_connection_string(LAKE)
     async with ContainerClient.from_connection_string(
@@ -223,7 +223,7 @@ async def test_each_page_goes_on_where_the_one_before_ended(
 async def test_of_several_renames_to_one_place_one_is_done(
     filesystem: FileSystemClient, lake_events: Any
 ) -> None:
-    """A table's commit: the next version is the file that is there first."""
+    """Table formats commit this way: the first file with the name is the next version."""
     root = filesystem.file_system_name
     files = [await filesystem.create_file(f"log/{number}") for number in range(6)]
     done = await asyncio.gather(

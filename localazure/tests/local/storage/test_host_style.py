@@ -1,4 +1,4 @@
-"""Requests whose account is in the name of the host, or in the signature."""
+"""Requests that name the account in the host name or in the `Authorization` header."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def origin(storage: Environment) -> str:
 
 
 def client(storage: Environment, account: str = STORAGE_ACCOUNT) -> BlobServiceClient:
-    """Its signatures name the account; its URL does not."""
+    """A client whose signatures, but not its URL, name the account."""
     key = {"account_name": account, "account_key": storage.storage_key()}
     return BlobServiceClient(origin(storage), credential=key, retry_total=0)
 
@@ -63,7 +63,7 @@ async def test_a_host_names_the_account_of_a_sas(
         expiry=datetime.now(UTC) + timedelta(hours=1),
     )
     path = f"{container.container_name}/a?{sas}"
-    # The name need not resolve on this machine.
+    # The name may not resolve on this machine.
     host = {"Host": f"{STORAGE_ACCOUNT}.blob.localhost"}
     async with aiohttp.ClientSession() as session:
         for port in (storage.ports.blob_by_host, storage.ports.blob):

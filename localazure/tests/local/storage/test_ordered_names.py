@@ -1,4 +1,4 @@
-"""Listings come from names that are kept in order; they must hold what the service lists."""
+"""Listings come from a sorted index of names. They must equal the service's listings."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PAGES = (1, 7, 5000)
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def listed(storage: Environment) -> AsyncIterator[ContainerClient]:
-    """A container with blobs of these names, some written twice; its neighbour has others."""
+    """A container with blobs of these names, some written twice, beside another container."""
     async with BlobServiceClient.from_connection_string(
         storage.storage_connection_string()
     ) as service:
@@ -46,7 +46,7 @@ async def listed(storage: Environment) -> AsyncIterator[ContainerClient]:
         container = await service.create_container("listed")
         for name in reversed(NAMES):
             await container.upload_blob(name, b"1")
-        assert await names(container) == in_order(NAMES)  # from now on, the order is kept
+        assert await names(container) == in_order(NAMES)  # the first listing creates the index
         await container.upload_blob("a/b/3", b"1")
         await container.delete_blob("a/b/3")
         for name in NAMES[::3]:

@@ -1,4 +1,4 @@
-"""The proxy changes nothing: the same requests, directly and through it."""
+"""The proxy changes nothing: compares requests to Azurite, direct and through the proxy."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_head_and_get_answer_as_azurite_does(
                     found.append((response.status, headers, len(await response.read())))
             direct, proxied = found
             if method == "GET" and direct[0] == 404:
-                # aiohttp and Azurite send the length of an error in different ways.
+                # aiohttp and Azurite send the length of an error body differently.
                 assert (proxied[0], proxied[2]) == (direct[0], direct[2])
             else:
                 assert proxied == direct
@@ -91,7 +91,7 @@ async def test_chunked_body_and_expect_continue(
     url = URL(sas_url(container, "chunked", storage.ports.blob), encoded=True)
     headers = {"x-ms-blob-type": "BlockBlob"}
     async with aiohttp.ClientSession() as session:
-        # Put Blob needs a Content-Length: the proxy forwards Azurite's answer to a chunked one.
+        # Put Blob needs a Content-Length: the proxy forwards Azurite's answer to a chunked body.
         async with session.put(url, data=pieces(), headers=headers) as response:
             chunked = response.status
         direct = URL(sas_url(container, "chunked", storage.ports.azurite_blob), encoded=True)

@@ -65,7 +65,7 @@ CONDITIONS = f"{FILTER}.advancedFilters"
 
 
 def changed(path: str, value: object) -> dict[str, Any]:
-    """The full document with another value at a path."""
+    """The full document with the value at a path replaced."""
     document = copy.deepcopy(FULL)
     *way, last = path.split(".")
     target: Any = document

@@ -38,7 +38,7 @@ TO_DEAD = {"endpointType": "StorageBlob", "properties": {"blobContainerName": "d
 
 
 class ScriptedEndpoint:
-    """Answers what it is told, 200 when it is told nothing."""
+    """Returns the given outcomes, then that of status 200."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -111,7 +111,7 @@ class Bench:
         self.worker.wake()
 
     async def run_until_done(self) -> dict[str, int]:
-        """Let time jump from one due delivery to the next until nothing waits."""
+        """Advance the clock from one due delivery to the next until none waits."""
         async with asyncio.timeout(20):
             while (counts := self.store.counts("sub"))["waiting"]:
                 due_seconds = self.store.next_due_seconds("sub", self.clock())

@@ -65,7 +65,7 @@ def message(body: str, **changes: Any) -> SentMessage:
 
 
 class Receiver:
-    """A consumer with credit that keeps what it gets."""
+    """A consumer with credit that records its messages."""
 
     def __init__(self, credit: int, *, receives_and_deletes: bool = False) -> None:
         self.credit = credit
@@ -94,7 +94,7 @@ class Receiver:
 
 
 class World:
-    """A broker on a state folder, its clock, and a way to start it again."""
+    """A broker on a state folder, with its clock. It can be restarted."""
 
     def __init__(self, file: Path) -> None:
         self.now_ms = 1_000_000

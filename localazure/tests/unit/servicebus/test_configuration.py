@@ -1,4 +1,4 @@
-"""The emulator's configuration format: what is read, and what errors say."""
+"""The emulator's configuration format: its values and its error messages."""
 
 from __future__ import annotations
 

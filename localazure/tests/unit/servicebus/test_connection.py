@@ -37,7 +37,7 @@ class Peer:
             mechanisms=("PLAIN", "ANONYMOUS"),
             authenticate=lambda mechanism, response: mechanism != "PLAIN" or response == b"good",
         )
-        self._decoder = frames.FrameDecoder(max_frame_size)  # refuses frames that are larger
+        self._decoder = frames.FrameDecoder(max_frame_size)  # refuses larger frames
         self._max_frame_size = max_frame_size
         self._incoming_window = incoming_window
 
@@ -98,7 +98,7 @@ class Peer:
 
 @pytest.fixture
 def peer() -> Peer:
-    """Its connection and a session are open."""
+    """A peer with an open connection and an open session."""
     opened = Peer()
     opened.opens()
     return opened
@@ -179,7 +179,7 @@ def test_credit_is_renewed_when_half_is_used_and_answered(peer: Peer) -> None:
         for number in range(LINK_CREDIT // 2 + 1)
         for event in peer.sends(p.Transfer(0, number, b"", 0), payload=b"x")
     ]
-    assert peer.reads() == []  # nothing answered: nothing granted
+    assert peer.reads() == []  # no message was settled, so no credit is granted
     for event in events:
         link.settle_incoming(event, p.Accepted())
     flows = [item for item in peer.reads() if isinstance(item, p.Flow)]

@@ -1,4 +1,4 @@
-"""Messages between the wire and the store, and filters on them."""
+"""Conversion of messages between AMQP and the store, and filters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The judge of `make crash-servicebus` notices what may not happen."""
+"""The check of `make crash-servicebus` detects violations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from servicebus_crash.journal import Journal
 
 @pytest.fixture
 def journal() -> Journal:
-    """`kept` was sent, `doubtful` perhaps, `done` was completed, `leaving` perhaps."""
+    """`kept` was sent, `doubtful` may have been sent; `done` was completed, `leaving` may be."""
     return Journal(
         "q",
         begun={"kept", "doubtful", "done", "leaving"},

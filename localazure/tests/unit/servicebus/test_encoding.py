@@ -89,7 +89,7 @@ VALUES = st.recursive(
 
 
 def shape(value: Any) -> Any:
-    """The value with the type of everything within it: `UInt(1) == Int(1)` is not enough."""
+    """The value with all types inside it, since `UInt(1) == Int(1)`."""
     if isinstance(value, list):
         return [shape(item) for item in value]
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""The rules of a queue, one by one, and against a simple model in any order with restarts."""
+"""The rules of a queue: separately, and in any order with restarts against a simple model."""
 
 from __future__ import annotations
 

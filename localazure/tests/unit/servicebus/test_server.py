@@ -1,4 +1,4 @@
-"""One client's protocol object over a transport in memory: tokens that expire, refusals."""
+"""One client's protocol object over an in-memory transport: expiry of tokens, refusals."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Session:
         return self.wire.performatives()
 
     def receives(self, handle: int = 0) -> frames.Frame:
-        """The frame of the one message that a credit of one more brings."""
+        """Grant one credit and return the transfer frame of the message."""
         flow = p.Flow(FIRST_OUTGOING_ID, 9, 0, 9, handle, self._received, 1)
         self.protocol.data_received(frames.encode_frame(flow))
         self._received += 1

@@ -1,4 +1,4 @@
-"""Which data actions requests need."""
+"""The data actions that requests need."""
 
 from __future__ import annotations
 

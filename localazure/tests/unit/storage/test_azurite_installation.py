@@ -28,7 +28,7 @@ OFFLINE = "echo 'npm error code ENOTFOUND' >&2; exit 1"
 
 
 class Machine:
-    """A machine with a node and an npm that are scripts of the test."""
+    """A machine whose `node` and `npm` are scripts of the test."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.programs = folder / "bin"

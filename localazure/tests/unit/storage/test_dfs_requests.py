@@ -1,4 +1,4 @@
-"""Which requests are about files and directories, and which are the Blob service's."""
+"""Recognition of requests about files and directories among those to the Blob service."""
 
 from __future__ import annotations
 

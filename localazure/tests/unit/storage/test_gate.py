@@ -23,7 +23,7 @@ ISSUER = TokenIssuer("secret", frozenset({STORAGE_AUDIENCE}))
 
 @pytest.fixture
 def gate(tmp_path: Path) -> Gate:
-    """Without a table of roles: an identity may do everything."""
+    """A gate without a table of roles, so that an identity may do everything."""
     return Gate(
         StorageConfiguration().accounts,
         lambda _account: STORAGE_KEY,

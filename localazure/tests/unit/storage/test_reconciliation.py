@@ -33,7 +33,7 @@ def blob(modified_seconds: float) -> dict[str, str]:
     [
         (None, False),
         (blob(MADE_SECONDS - 2), False),
-        (blob(MADE_SECONDS), True),  # in whole seconds it seems older than the intent
+        (blob(MADE_SECONDS), True),  # truncated to seconds, it seems older than the intent
         (blob(MADE_SECONDS + 5), True),
     ],
 )
@@ -46,7 +46,7 @@ def test_write(api: Api, now: dict[str, str] | None, *, expected: bool) -> None:
     [
         (BEFORE, None, True),
         (BEFORE, blob(MADE_SECONDS - 9), False),
-        (None, None, False),  # there was nothing to delete
+        (None, None, False),  # there was no blob to delete
         (None, blob(MADE_SECONDS), False),
     ],
 )

@@ -1,4 +1,4 @@
-"""The times at which signed requests may come."""
+"""The times at which signed requests are valid."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_request_with_a_key_is_at_most_15_minutes_old(
         ("st=2026-11-22T12:00:01Z&se=2027-01-01&sig=x", NOT_NOW),
         ("st=2026-11-22&se=2027-01-01T00:00Z&sig=x", None),
         ("si=policy&sig=x", None),
-        ("se=2020-01-01", None),  # no signature: a parameter of something else
+        ("se=2020-01-01", None),  # without a signature, `se` is another parameter
     ],
 )
 def test_a_shared_access_signature_has_a_beginning_and_an_end(query: str, refusal: object) -> None:

@@ -17,7 +17,7 @@ def targets(clock: Callable[[], float] = lambda: 0.0) -> Targets:
 
 
 def served(rates: Targets, account: str, service: Service, target: str, most: int) -> int:
-    """Requests until the first that is refused."""
+    """Number of requests before the first refusal."""
     for number in range(most):
         if rates.refusal_of(account, service, target) is not None:
             return number
