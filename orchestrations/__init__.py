@@ -1,1 +1,1 @@
-"""Deterministic generators and the pure decisions they take: no I/O, no clock, no environment."""
+"""Deterministic orchestrators and their pure decisions: no I/O, no clock, no environment."""

@@ -1,9 +1,9 @@
-"""Calls of activities, and the table of all that there are.
+"""Calls of activities, and the table of all activities.
 
-An orchestrator calls one with `yield from call(context, GetJob(job=...))`. A permanent failure
-comes back as data; a transient one is raised by the activity itself, so that the durable retry
+`yield from call(context, GetJob(job=...))` calls an activity. A permanent failure is returned as
+data; a transient one is raised by the activity itself, so that the durable retry
 policy sees it (SDK 1.7 cannot filter retries by type), with its type and message as JSON in the
-exception's text. `call` raises both as the errors that they were.
+exception's text. `call` raises both as typed errors again.
 
 To add an activity: declare its request in `orchestrations.contracts`, write its body with
 `handlers.durable.activity_adapter.activity`, call it. Name, result and retries come from the
@@ -45,8 +45,8 @@ Step = Generator[Any, Any, Result]
 FAILURE_KEY = "failure"
 RESULT_KEY = "result"
 
-# Stands before the failure's JSON in the text of an exception that crosses the durable boundary:
-# hosts put their own words and a stack around it.
+# Marks the start of the failure's JSON in an exception's text: the durable extension and the host
+# add their own text and a stack trace.
 FAULT_MARK = "landfall-failure: "
 
 
@@ -66,7 +66,7 @@ def _declared() -> Iterator[type[ActivityRequest[Any]]]:
     for module in modules:
         for each in vars(module).values():
             is_request = isinstance(each, type) and issubclass(each, ActivityRequest)
-            # pydantic puts ActivityRequest[Job] itself into the module, too.
+            # pydantic also adds the class ActivityRequest[Job] to the module.
             if is_request and each.__pydantic_generic_metadata__["origin"] is None:
                 yield each
 
@@ -83,21 +83,21 @@ def call(
     """Run the activity of a request, with retries of transient faults.
 
     Args:
-        context: the orchestrator's.
-        request: says which activity.
+        context: of the orchestrator.
+        request: the activity's input; its class names the activity.
 
     Raises:
-        PermanentError: the activity's failure, which no retry can help.
+        PermanentError: the activity's failure; a retry would fail again.
         TransientError: the activity's last failure, when the retries are used up.
     """
     return (yield from Pending(context, request).result())
 
 
 class Pending(Generic[Result]):
-    """An activity that runs beside others: make several, `wait_for_all`, then ask for each result.
+    """An activity that runs in parallel: create several, `wait_for_all`, then read each `result`.
 
     Attributes:
-        task: the SDK's. It is scheduled when it is first waited for.
+        task: the SDK's task. It is scheduled when it is first yielded.
     """
 
     def __init__(
@@ -109,19 +109,19 @@ class Pending(Generic[Result]):
         )
 
     def result(self) -> Generator[Any, Any, Result]:
-        """Wait for its end; raises as `call` does."""
+        """Wait for the activity's result; raises the errors of `call`."""
         try:
             outcome = yield self.task
-        except Exception as error:  # the SDK raises a bare one
+        except Exception as error:  # the SDK raises plain Exception
             raise parse_fault(str(error)) from error
         return parse_outcome(self._request, outcome)
 
 
 def wait_for_all(context: DurableOrchestrationContext, *tasks: Any) -> Generator[Any, Any, None]:
-    """Schedule tasks at once, and wait until each has ended.
+    """Schedule tasks together, and wait until all have ended.
 
-    `task_all` would go on when the first one fails, while others still take effect. A task that has
-    ended can be yielded again for its result.
+    `task_all` would return at the first failure, while other tasks still run. A task that has ended
+    can be yielded again for its result.
     """
     yield context.task_any(list(tasks))
     for task in tasks:
@@ -130,7 +130,7 @@ def wait_for_all(context: DurableOrchestrationContext, *tasks: Any) -> Generator
 
 
 def retries(request: type[ActivityRequest[Any]]) -> RetryOptions:
-    """How transient faults of an activity are retried."""
+    """The SDK's options for retries of an activity's transient faults."""
     return RetryOptions(
         first_retry_interval_in_milliseconds=int(request.RETRY_SECONDS * 1000),
         max_number_of_attempts=request.ATTEMPTS,
@@ -157,8 +157,8 @@ def fault_text(failure: Failure) -> str:
 def parse_fault(text: str) -> LandfallError:
     """The error in the text of a failed activity's exception.
 
-    A text without Landfall's mark is the host's own (a timeout, a worker that died): transient, and
-    its first line is the message, since a stack follows.
+    A text without `FAULT_MARK` comes from the host (a timeout, a worker that died). It is
+    transient; its first line is the message, and a stack trace follows.
     """
     _, mark, rest = text.partition(FAULT_MARK)
     try:

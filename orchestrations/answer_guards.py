@@ -1,4 +1,4 @@
-"""Guards of a rollout on the model's answers: which of them a step is judged by, and how. Pure."""
+"""A rollout's guards of the model's answers: which ones apply to a step, and its verdict. Pure."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from orchestrations.rollout_decisions import (
 
 
 def guards_of(deploy: Deploy, step: RolloutStep, previous: EndpointTraffic) -> list[AnswerGuard]:
-    """The guards of answers that a step can be judged by, without the limits that it cannot.
+    """The guards of answers that apply to a step, without limits that cannot be checked in it.
 
-    The current deployments answer the same requests in a mirror step, others in a step with a
-    part of the traffic, and none where they have no traffic.
+    The current deployments answer the same requests in a mirror step, other requests in a step with
+    a part of the traffic, and no requests if they have no traffic.
     """
     if isinstance(deploy, BatchDeploy):
         return []
@@ -40,13 +40,13 @@ def judge_answers(
 ) -> Verdict:
     """Whether the model's answers let the step pass.
 
-    A guard without `minimum_requests` answers, or without as many to compare them with, is not
-    judged: the step goes on, as with too few requests.
+    A guard with fewer than `minimum_requests` answers, or answers to compare with, is not judged:
+    the step continues, as with too few requests.
 
     Args:
         guards: of the pipeline.
-        judged: those of its guards of answers that the step can be judged by.
-        measured: for each of `judged`.
+        judged: the guards from `guards_of`.
+        measured: the measurement for each of `judged`.
     """
     found = [_judge(guards, *pair) for pair in zip(judged, measured, strict=True)]
     return worst(*found) if found else Passed()
@@ -69,7 +69,7 @@ def _judge(guards: Guards, guard: AnswerGuard, found: AnswerMeasurement) -> Verd
 
 
 def _breaches(guard: AnswerGuard, found: AnswerMeasurement) -> Iterator[str]:
-    """The limits that a metric is beyond, with the numbers; none without an answer."""
+    """Texts with numbers for the limits that a metric exceeds; none without a value."""
     if found.value is None:
         return
     about = f"{found.value:.4g} of {found.compared if guard.joins else found.answers} answers"

@@ -1,4 +1,4 @@
-"""Metrics of what deployments answered: one pass over rows, in bounded memory. Pure.
+"""Metrics of deployments' answers: one pass over rows, in bounded memory. Pure.
 
 A row is one answer: the columns that the scoring script gave to the data collector, or the body
 of an answer. https://learn.microsoft.com/azure/machine-learning/how-to-collect-production-data
@@ -16,16 +16,16 @@ from orchestrations.contracts.rollouts import AnswerMeasurement
 from orchestrations.deploy import AnswerGuard
 
 MOST_REQUESTS = 100_000
-"""So many answers of the new deployment are kept, until others to the same requests are seen."""
+"""The most answers of the new deployment that are kept for comparison with others."""
 
 Row = Mapping[str, Any]
 
 
 def parse_collected(line: bytes, *, since: datetime) -> Iterator[Row]:
-    """The rows of one line that the data collector wrote, if it was written since a moment.
+    """The rows of one line of the data collector, if it was written at or after `since`.
 
-    A line holds the rows of one request, or of several that came close together. One that is no
-    event of the collector, such as the last one while it is written, has no rows.
+    A line holds the rows of one request, or of several requests that arrived close together. A line
+    that is not a complete event, such as one that is still being written, has no rows.
     """
     event = parse_line(line)
     data, time = event.get("data"), event.get("time")
@@ -79,7 +79,7 @@ class Measuring:
             self._agreed.add(float(is_same(answer, row[self.guard.field])))
 
     def result(self) -> AnswerMeasurement:
-        """The metric, as far as there are answers."""
+        """The metric of the answers so far."""
         joined = self.guard.joins
         return AnswerMeasurement(
             answers=self._answers,
@@ -109,7 +109,7 @@ class _Mean:
 def is_same(one: Any, other: Any) -> bool:
     """Whether two answers are equal: numbers as numbers, all others as text.
 
-    A label is often a number in one file, and text in another.
+    A label can be a number in one file and text in another.
     """
     if _is_number(one) and _is_number(other):
         return one == other
@@ -117,7 +117,7 @@ def is_same(one: Any, other: Any) -> bool:
 
 
 def _measured(guard: AnswerGuard, row: Row) -> float | None:
-    """A row's contribution to the guard's mean; None where it lacks the field."""
+    """A row's contribution to the guard's mean; None if it lacks the field."""
     value = row.get(guard.field)
     if value is None or (guard.id is not None and row.get(guard.id) is None):
         return None

@@ -1,4 +1,4 @@
-"""The section `deploy` of `pipeline.yml`: where a registered model goes live, and how."""
+"""The section `deploy` of `pipeline.yml`: the endpoint of models, and the rollout to it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ LONGEST_BAKE_MINUTES = 7 * 24 * 60
 
 
 class RolloutStep(Section):
-    """One step of a rollout: what the new deployment gets, and for how long it is watched."""
+    """One step of a rollout: the new deployment's share of requests, and how long it is watched."""
 
     mirror: int | None = Field(default=None, ge=1, le=50)
-    """Percent of the live requests that are copied to it; the answers are dropped."""
+    """Percent of live requests that are copied to the new deployment; its answers are dropped."""
     traffic: int | None = Field(default=None, ge=1, le=100)
-    """Percent of the live requests that it answers."""
+    """Percent of the live requests that the new deployment answers."""
     bake_minutes: float = Field(ge=0, le=LONGEST_BAKE_MINUTES)
 
     @model_validator(mode="after")
@@ -29,30 +29,30 @@ class RolloutStep(Section):
 
 
 class AnswerGuard(Section):
-    """A metric of the new model's answers, and how far it may go.
+    """A metric of the new model's answers, with its limits.
 
-    The answers are what the endpoint's data collector keeps of its deployments.
+    The answers are those that the endpoint's data collector stores for its deployments.
     """
 
     metric: Literal["mean", "share", "agreement", "accuracy"]
     """`mean` of a number; `share` of the answers with one value; `agreement` with the answers of
-    the current deployments to the same requests, which only mirror steps have; `accuracy`: the
-    share of answers that are those of `labels`."""
+    the current deployments to the same requests, in mirror steps only; `accuracy`: the share of
+    answers that equal their labels."""
     field: str
-    """The answers' column that is measured."""
+    """The column of the answers that is measured."""
     collection: str = Field(default="model_outputs", pattern=r"^[A-Za-z0-9_-]{1,64}$")
     """The collection of the data collector."""
     value: str | int | float | bool | None = None
-    """Of a share: what is counted."""
+    """For `share`: the value that is counted."""
     id: str | None = None
-    """Of agreement and accuracy: the column that names the request."""
+    """For `agreement` and `accuracy`: the column with the request's id."""
     labels: Prefix | None = None
-    """Of accuracy: the folder in the source's container where labels land, as files of JSON lines
-    with the columns `id` and `field`."""
+    """For `accuracy`: the folder in the source's container where labels land, as JSON Lines files
+    with the columns that `id` and `field` name."""
     min: float | None = None
     max: float | None = None
     max_change: float | None = Field(default=None, ge=0)
-    """Of mean and share: how far the current deployments' may be, of the same time."""
+    """For `mean` and `share`: the largest difference from the current deployments, same period."""
 
     @property
     def label(self) -> str:
@@ -63,7 +63,7 @@ class AnswerGuard(Section):
 
     @property
     def joins(self) -> bool:
-        """Whether answers are compared one by one, by their request."""
+        """Whether answers are compared one by one, joined by request id."""
         return self.metric in {"agreement", "accuracy"}
 
     @property
@@ -87,17 +87,17 @@ class AnswerGuard(Section):
 
 
 class Guards(Section):
-    """When a new deployment is taken back."""
+    """When a new deployment is rolled back."""
 
     error_rate: float = Field(default=0.01, ge=0, le=1)
-    """More of its requests than this fail: with 408, 424, 429 or 5xx. Or more of its answers lack
-    the field of a guard."""
+    """The largest share of its requests that may fail with 408, 424, 429 or 5xx, and of its answers
+    that may lack the field of a guard."""
     latency_p95_ms: float | None = Field(default=None, gt=0)
-    """The 95th percentile of its latency in any minute is above this."""
+    """The limit for the 95th percentile of its latency in any minute."""
     minimum_requests: int = Field(default=20, ge=0)
-    """With fewer requests, or collected answers, in a step nothing is judged, and the step goes
-    on. 0 lets steps pass without a request."""
-    # Left out where there are none, so that the histories of other pipelines do not change.
+    """With fewer requests, or collected answers, in a step nothing is judged, and the step
+    continues. With 0, a step passes without a request."""
+    # Omitted if empty, so that the histories of other pipelines do not change.
     answers: list[AnswerGuard] = Field(default=[], max_length=10, exclude_if=lambda it: not it)
     """Metrics of the model's answers, each with limits."""
 
@@ -110,7 +110,7 @@ Hours = Annotated[float, Field(ge=0, le=30 * 24)]
 
 
 class OnlineDeploy(Section):
-    """A managed online endpoint where a registered model goes live, and how."""
+    """A managed online endpoint for registered models, and the rollout to it."""
 
     endpoint: EndpointName
     kind: Literal["online"] = "online"
@@ -120,11 +120,11 @@ class OnlineDeploy(Section):
     """Azure ML CLI v2 managed online deployment, relative to the pipeline's folder: the scoring
     code and its environment. Landfall sets name, endpoint, model and instances."""
     smoke_request: str | None = None
-    """A file, relative to the pipeline's folder: a request that a new deployment must answer."""
+    """File with a request that a new deployment must answer, relative to the pipeline's folder."""
     steps: list[RolloutStep] = Field(min_length=1, max_length=20)
     guards: Guards = Guards()
     keep_previous_hours: Hours = 24
-    """How long the previous deployment stays when the new one has all traffic."""
+    """How long the previous deployment is kept after the new one has all traffic."""
 
     @model_validator(mode="after")
     def _ends_with_all_traffic(self) -> OnlineDeploy:
@@ -149,21 +149,21 @@ class OnlineDeploy(Section):
 
 
 class BatchGuards(Section):
-    """When a new batch deployment is taken back: after its smoke job, or while it is watched."""
+    """When a new batch deployment is rolled back: after its smoke job, or while it is watched."""
 
     failed_files: int = Field(default=0, ge=0)
-    """More of the smoke job's files than this fail."""
+    """The largest number of the smoke job's files that may fail."""
     smoke_minutes: float = Field(default=60, gt=0, le=24 * 60)
-    """The smoke job takes longer, its wait for nodes included."""
-    # Left out where they are not set, so that the histories of other pipelines do not change.
+    """The time limit of the smoke job, its wait for nodes included."""
+    # Omitted if not set, so that the histories of other pipelines do not change.
     failed_jobs: float = Field(default=0.0, ge=0, le=1, exclude_if=lambda it: it == 0)
-    """More of the jobs that ended since it is the default have failed; cancelled ones are none."""
+    """The largest share of failed jobs since it became the default; cancelled jobs do not count."""
     minimum_jobs: int = Field(default=1, ge=0, exclude_if=lambda it: it == 1)
-    """With fewer jobs that ended nothing is judged, and the deployment is watched on."""
+    """With fewer ended jobs nothing is judged, and the deployment is watched further."""
 
 
 class BatchDeploy(Section):
-    """A batch endpoint whose default deployment a registered model becomes."""
+    """A batch endpoint; a registered model becomes its default deployment."""
 
     endpoint: EndpointName
     kind: Literal["batch"]
@@ -171,7 +171,7 @@ class BatchDeploy(Section):
     """The cluster on which the endpoint's jobs run."""
     instance_count: InstanceCount = 1
     deployment: str = "deployment.yml"
-    """Azure ML CLI v2 batch deployment of a model; else as that of an online endpoint."""
+    """Azure ML CLI v2 batch deployment of a model; otherwise as `OnlineDeploy.deployment`."""
     smoke_data: DataUri | None = None
     """A folder (it ends with a slash) or a file that a new deployment must score. None: the first
     file of the dataset that the model was trained on."""
@@ -179,9 +179,9 @@ class BatchDeploy(Section):
     bake_minutes: float = Field(
         default=0, ge=0, le=LONGEST_BAKE_MINUTES, exclude_if=lambda it: it == 0
     )
-    """How long its jobs are watched when it is the default. 0: it is live at once."""
+    """How long its jobs are watched after it became the default. 0: it is live at once."""
     keep_previous_hours: Hours = 24
-    """How long the previous deployment stays when the new one is the default."""
+    """How long the previous deployment is kept after the new one became the default."""
 
     @property
     def steps(self) -> list[RolloutStep]:
@@ -190,7 +190,7 @@ class BatchDeploy(Section):
 
 
 def _kind_of(deploy: Any) -> str:
-    """The kind of what a file has, or of what is validated already."""
+    """The kind in a file's mapping, or of a validated model."""
     if isinstance(deploy, dict):
         return cast("dict[str, Any]", deploy).get("kind", "online")
     return getattr(deploy, "kind", "online")
@@ -204,4 +204,4 @@ Deploy = Annotated[
         custom_error_message="kind must be 'online' or 'batch'",
     ),
 ]
-"""Where a registered model goes live, and how."""
+"""The endpoint of registered models, and the rollout to it."""

@@ -1,35 +1,35 @@
 """The errors that Landfall raises.
 
-A `PermanentError` fails the same way however often it is tried: it is returned from activities as
-data and ends in the dead-letter queue. A `TransientError` may pass: it is raised, so that the
-durable retry policy sees it, and after that the run is retried as a whole.
+A `PermanentError` fails in the same way on every retry: activities return it as data, and it ends
+in the dead-letter queue. A `TransientError` may pass: activities raise it, so that the durable
+retry policy sees it; when those retries are used up, the run as a whole is retried.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-# Failures travel in messages, whose headers are limited to 32 KB, and in custom statuses.
+# Failures are sent in messages, whose headers are limited to 32 KB, and in custom statuses.
 MESSAGE_LIMIT_CHARACTERS = 2_000
 
 
 class LandfallError(Exception):
-    """Base of all of them."""
+    """Base of all errors of Landfall."""
 
 
 class PermanentError(LandfallError):
-    """Trying again cannot help; people have to remove the cause first."""
+    """A retry cannot help: a person has to remove the cause first."""
 
 
 class TransientError(LandfallError):
-    """Trying again may help."""
+    """A retry may help."""
 
 
 class InvalidEvent(PermanentError):
-    """An event that is malformed, or is about a place that no pipeline watches.
+    """An event that is malformed, or about a place that no pipeline watches.
 
     Attributes:
-        cause: what is wrong, in words that all events with the same fault share.
+        cause: the kind of fault, the same text for all events with that fault.
     """
 
     def __init__(self, message: str, *, cause: str = "malformed") -> None:
@@ -38,7 +38,7 @@ class InvalidEvent(PermanentError):
 
 
 class InvalidRequest(PermanentError):
-    """A caller's request that cannot be understood; the message says how to correct it."""
+    """A caller's request that is invalid; the message says how to correct it."""
 
 
 class InvalidPipeline(PermanentError):
@@ -58,7 +58,7 @@ class InvalidManifest(PermanentError):
 
 
 class DataRejected(PermanentError):
-    """The trainer refused the dataset: too many unreadable files, one class only, or nothing."""
+    """The trainer refused the dataset: too many unreadable files, only one class, or no data."""
 
 
 class DataChanged(PermanentError):
@@ -66,11 +66,11 @@ class DataChanged(PermanentError):
 
 
 class InitialModelMismatch(PermanentError):
-    """The champion that training should start from does not fit the data or the job's network."""
+    """The champion as the initial model does not fit the data or the job's network."""
 
 
 class InvalidResults(PermanentError):
-    """A job left a `metrics.json` or `error.json` that the next attempt would leave again."""
+    """A job's `metrics.json` or `error.json` is invalid; another attempt would write the same."""
 
 
 class QuotaExceeded(PermanentError):
@@ -101,7 +101,7 @@ _BY_NAME = {
 
 
 def from_name(name: str, message: str, *, otherwise: type[LandfallError]) -> LandfallError:
-    """The error of a tagged outcome or a trainer's error.json, by its type's name."""
+    """The error of a failure document or a trainer's error.json, by its type's name."""
     return _BY_NAME.get(name, otherwise)(message)
 
 

@@ -34,25 +34,25 @@ from orchestrations.waiting import (
 def find_capacity(
     run: RunProgress, awaiting: AwaitingNodes
 ) -> Generator[Any, Any, Capacity | CancelRequest | None]:
-    """A cluster with the nodes of one compute option, from this attempt's on; the last one repeats.
+    """Get a cluster for one compute option. Attempt n starts at option n, or at the last one.
 
-    With `minimum_scaling_efficiency` in the pipeline, its options are first put into the order of
-    measured efficiency (`rank_options`), once for all generations; where that fails, the pipeline's
-    order holds. Without a queue: the first option that fits into the quota. With one:
+    If the pipeline has `minimum_scaling_efficiency`, its options are first ordered by measured
+    efficiency (`rank_options`), once for all generations; if that fails, the pipeline's order
+    holds. Without a queue, the first option that fits into the quota is taken. With a queue:
 
-    1. Ask for the nodes of one option (`request_nodes`): the request that is on record to cancel
-       the run ends the wait.
-    2. Admitted: have the cluster grow. If Azure ML refuses for want of quota, go back to 1 and say
-       so: that option is skipped.
-    3. Not admitted: show why, and wait for a minute. The external event `wake_up` cuts it short.
-       After `POLLS_PER_GENERATION` turns continue as new, and return None.
+    1. Ask for the nodes of one option (`request_nodes`). A recorded request to cancel the run
+       ends the wait.
+    2. If admitted: scale the cluster. If Azure ML refuses because quota is short, go back to 1 and
+       report the shortage, so that this option is skipped.
+    3. If not admitted: show why, and wait for a minute or the external event `wake_up`. After
+       `POLLS_PER_GENERATION` turns, return None: the caller continues as new.
 
-    An admission that nobody heard of is found by the next turn, so that no signal has to arrive.
+    `wake_up` may be lost: the next turn reads the admission.
 
     Raises:
         QuotaExceeded: no option fits.
-        DeadlineExceeded: it waits for longer than `limits.waiting_seconds`.
-        TransientError: the records or Azure ML were out of reach for too long.
+        DeadlineExceeded: the run waited for longer than `limits.waiting_seconds`.
+        TransientError: the records or Azure ML were unreachable for too long.
     """
     ranked = awaiting.ranked or (yield from _rank(run))
     awaiting = awaiting.model_copy(update={"ranked": ranked})
@@ -105,9 +105,9 @@ def find_capacity(
 
 
 def return_nodes(run: RunProgress) -> Generator[Any, Any, None]:
-    """Give back the nodes that a run holds, or asks for, and keep what they cost.
+    """Return the nodes that a run holds or has requested, and record their cost.
 
-    If that fails, or the job has not ended yet, reconciliation does it.
+    If that fails, or if the job has not ended yet, reconciliation returns them.
     """
     if run.request.pipeline.queue is None or run.nodes_returned:
         return

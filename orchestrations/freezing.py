@@ -1,4 +1,4 @@
-"""From a zone that is whole to a frozen manifest, however many blobs it has."""
+"""Freezing of a complete zone into a manifest, with any number of blobs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from orchestrations.retrying import describe
 
 AnyPiece = TypeVar("AnyPiece", bound=Piece)
 
-# Each holds a part of the listing in memory.
+# Each lane holds a part of the listing in memory.
 LANES_AT_ONCE = 4
 # Eight history events a round: a generation stays under 500.
 ROUNDS_PER_GENERATION = 50
@@ -37,18 +37,18 @@ ROUNDS_PER_GENERATION = 50
 def freeze(
     context: DurableOrchestrationContext, pipeline: Pipeline, partition: str | None = None
 ) -> Generator[Any, Any, Dataset | None]:
-    """Freeze a zone: what a landing does to list it.
+    """List and freeze a zone, for its landing.
 
-    A small zone takes one activity; a large one, and one whose blobs are copied, a
-    sub-orchestration, `freezing`, so that the landing's history does not grow with the zone.
+    A small zone takes one activity. A large zone, or one whose blobs are copied, takes the
+    sub-orchestration `freezing`, so that the landing's history does not grow with the zone.
 
     Args:
-        context: the landing's.
-        pipeline: whose zone.
+        context: of the landing.
+        pipeline: the owner of the zone.
         partition: key of the partition that is the batch, where each is one.
 
     Returns:
-        What was frozen; None when the zone was written to while it was being frozen.
+        The dataset; None if the zone was written to while it was being frozen.
 
     Raises:
         InvalidManifest: the uploader's manifest breaks its rules.
@@ -83,15 +83,15 @@ def freeze(
 def freezing(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[str, Any] | None]:
     """List a large zone range by range, copy its blobs, and put its manifest together.
 
-    1. List the next piece of up to `LANES_AT_ONCE` ranges, side by side. Each piece becomes a part
-       of the manifest. Again, until all ranges have ended; after `ROUNDS_PER_GENERATION` rounds in
-       a new generation (`continue_as_new`).
-       Where the uploader supplies a manifest, it is the one range.
-    2. Where `dataset.freeze` is `copy`: copy the blobs of the parts in the same way, piece by
-       piece. A blob that was written since it was listed ends the freeze without a manifest.
-    3. Commit: the parts, in order of path, are the manifest; its hash is the dataset version. It is
+    1. List the next piece of up to `LANES_AT_ONCE` ranges in parallel. Each piece becomes a part of
+       the manifest. Repeat until all ranges have ended; continue as new after
+       `ROUNDS_PER_GENERATION` rounds.
+       If the uploader supplies a manifest, it is the only range.
+    2. If `dataset.freeze` is `copy`: copy the blobs of the parts in the same way, piece by piece.
+       A blob that was written after it was listed ends the freeze without a manifest.
+    3. Commit: the parts, ordered by path, are the manifest; its hash is the dataset version. It is
        hashed, then written, piece by piece; up to a million blobs are one piece.
-    4. Discard the parts, also where there is no manifest.
+    4. Discard the parts, also if there is no manifest.
     """
     state = Freezing.from_dict(context.get_input())
     commit = state.commit
@@ -111,10 +111,10 @@ def freezing(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[s
 def _freeze(
     context: DurableOrchestrationContext, state: Freezing
 ) -> Generator[Any, Any, Frozen | Freezing]:
-    """Steps 1 to 3; where a generation is full, what there is left to do.
+    """Steps 1 to 3; if the generation is full, the input of the next one.
 
     Raises:
-        DataChanged: the zone was written to meanwhile.
+        DataChanged: the zone was written to during the freeze.
         InvalidManifest: the uploader's manifest breaks its rules.
     """
     is_copied = state.commit.pipeline.dataset.freeze == "copy"
@@ -179,15 +179,15 @@ def _advance(
     lanes: Lanes,
     request_of: Callable[[int, str | None], ActivityRequest[AnyPiece]],
 ) -> Generator[Any, Any, tuple[Lanes, Sequence[AnyPiece]]]:
-    """Do the next piece of each lane that is under way, and of as many new ones as there is room.
+    """Do the next piece of each open lane, and begin new lanes up to the limit.
 
     Args:
-        context: the orchestrator's.
-        lanes: how far they are.
-        request_of: the request for a lane's next piece, by the lane's number and its marker.
+        context: of the orchestrator.
+        lanes: their progress.
+        request_of: makes the request for a lane's next piece from its number and its marker.
 
     Raises:
-        PermanentError: of one of the pieces.
+        PermanentError: one of the pieces failed.
     """
     fresh = min(LANES_AT_ONCE - len(lanes.markers), lanes.count - lanes.begun)
     begun = lanes.begun + fresh

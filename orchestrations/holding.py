@@ -1,4 +1,4 @@
-"""Is a whole batch trained on, ignored, or held for a person? A pure decision."""
+"""The decision to train on a complete batch, ignore it, or hold it for a person. Pure."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.landing import BatchComparison, HoldReason
 from orchestrations.pipeline import Pipeline
 
-# The first run whose data changed may have met one late upload. Two in a row are the zone's way.
+# One run whose data changed may be a single late upload. Two in a row suggest a pattern.
 DATA_CHANGED_LIMIT = 2
 
 
 @dataclass(frozen=True)
 class Hold:
-    """Train on it only when a person releases it."""
+    """Hold the batch until a person releases it."""
 
     reason: HoldReason
     message: str
-    """For operators: what was found, in numbers, and how to fix it."""
+    """For operators: the finding with numbers, and how to fix it."""
 
 
 def decide(
     dataset: Dataset, comparison: BatchComparison, pipeline: Pipeline
 ) -> Literal["train", "ignore"] | Hold:
-    """Decide on a whole batch.
+    """Decide on a complete batch.
 
-    One is ignored that only deletions made another batch than the last one.
+    A batch that differs from the last one only by deletions is ignored.
 
     Args:
         dataset: the batch as it was frozen.
-        comparison: with the last batch of the same zone or partition that was trained on.
-        pipeline: for its rules.
+        comparison: with the last trained batch of the same zone or partition.
+        pipeline: with the rules.
     """
     if comparison.released:
         return "train"
@@ -47,7 +47,7 @@ def decide(
             f"the data of {changed} runs in a row was overwritten while they trained: "
             "have uploads write new names, or pause them; then release the batch",
         )
-    # Files that a trainer refused are left out, but they are not gone.
+    # Files that a trainer refused are excluded from the dataset, but still in the zone.
     blobs = dataset.blobs + dataset.quarantined
     last = comparison.last_trained_blobs
     shrink = pipeline.dataset.maximum_shrink

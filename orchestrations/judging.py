@@ -1,4 +1,4 @@
-"""May the new model replace the champion? A pure decision over the job's own metrics."""
+"""The gate: whether a new model replaces the champion, by the job's metrics. Pure."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ CHAMPION_PREFIX = "champion_"
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """The gate's answer."""
+    """The gate's decision."""
 
     promoted: bool
     reason: str
     above_floor: bool = True
     gain: float | None = None
-    """How much better than the champion, in the direction of the goal; None without a champion."""
+    """The lead over the champion, in the goal's direction; None without a champion."""
 
 
 def wanted_metrics(gate: Gate) -> Sequence[str]:
-    """The names that the gate reads from `metrics.json`."""
+    """The names of the metrics that the gate reads from `metrics.json`."""
     return [gate.metric, CHAMPION_PREFIX + gate.metric]
 
 
@@ -33,14 +33,14 @@ def judge(
 ) -> Verdict:
     """Compare the model with the floor and the champion.
 
-    Equal scores do not replace: a champion is not swapped for nothing.
+    An equal score does not replace the champion.
 
     Args:
         gate: the pipeline's rule.
         metrics: finite numbers; `champion_<metric>` is the champion's score on the same held-out
             data.
         champion: the champion's model version at submission, None when there was none.
-        champion_lead: how much better than the champion the best of the last ones was.
+        champion_lead: the lead of the best of the last champions over the current one.
 
     Raises:
         InvalidResults: a metric that the gate needs is missing.
@@ -73,12 +73,12 @@ def judge(
 
 
 def lead_of_best(gains: Sequence[float]) -> float:
-    """How much better than the newest champion the best of its predecessors was; 0 if none was.
+    """The lead of the best previous champion over the newest one; 0 if none was better.
 
     Args:
-        gains: of each champion over the one before it, newest first. Each was measured on one
-            held-out set for both, so that they can be summed where the scores themselves cannot
-            be compared.
+        gains: each champion's lead over the one before it, newest first. Each was measured on one
+            held-out set for both, so that gains can be summed, although scores of different sets
+            cannot be compared.
     """
     best = behind = 0.0
     for gain in gains:

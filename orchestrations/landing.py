@@ -1,4 +1,4 @@
-"""From the first event of new data to a trained, settled landing zone."""
+"""The landing of data: from the first event of a batch to the end of its training."""
 
 from __future__ import annotations
 
@@ -49,34 +49,34 @@ from orchestrations.trace_context import batch_context
 RETRAINING = "retraining"
 # Eight history events a wake-up: a generation stays under 500 also when data trickles in for days.
 WAKE_UPS_PER_GENERATION = 50
-# Longer than a status takes to be seen by the triggers, on every durable backend.
+# Longer than the delay until triggers see a new custom status, on every durable backend.
 CLOSING_TIME = timedelta(seconds=2)
 _Settled = Dataset | Literal["overdue"] | InvalidManifest
 
 
 def landing(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[str, Any] | None]:
-    """Land one batch after another until nothing new has come.
+    """Land one batch after another until no new data arrives.
 
-    1. Wait until the zone may be whole (`settling.before_listing`). Triggers keep the newest
-       event's time in a small record, so that a wait costs nothing that grows with the zone. The
-       external event `wake_up` (the marker has landed) cuts a wait short.
-    2. List the zone once and write what was listed as a manifest; its hash is the dataset version.
-       Where `dataset.freeze` is `copy`, a blob that is overwritten before it is copied ends this
-       without a manifest: go back to 1.
-    3. Judge this very listing (`settling.by_listing`). If the batch is not whole, go back to 1.
-    4. If the maximum wait is over without a marker, or without a freeze that was not overtaken,
-       alert operators, train nothing, go to 9. So too where the uploader's manifest is invalid.
-    5. Compare the batch with the last one that was trained on (`holding.decide`). Deletions alone
-       are ignored. A batch that shrank too much, or whose data keeps changing under the jobs, is
-       held until a person releases it; one of a paused pipeline, until it is resumed.
-       Resolve the configuration that every attempt uses beside the comparison.
+    1. Wait until the batch may be complete (`settling.before_listing`). Triggers keep the newest
+       event's time in a small record, so that the cost of a wait does not grow with the zone. The
+       external event `wake_up` (the marker has landed) ends a wait early.
+    2. List the zone once and write the listing as a manifest; its hash is the dataset version. If
+       `dataset.freeze` is `copy`, and a blob is overwritten before it is copied, there is no
+       manifest: go back to 1.
+    3. Judge the listing (`settling.by_listing`). If the batch is not complete, go back to 1.
+    4. If the maximum wait is over without a marker, or without a finished freeze, or if the
+       uploader's manifest is invalid: alert operators, train nothing, go to 9.
+    5. Compare the batch with the last trained batch (`holding.decide`). Deletions alone are
+       ignored. A batch that shrank too much, or whose data keeps changing while jobs train, is held
+       until a person releases it; one of a paused pipeline, until the pipeline is resumed.
+       In parallel, resolve the configuration that every attempt uses.
     6. Claim the dataset version. The first batch that claims it trains on it: the same content
-       never starts a second run, whenever and through whichever door it comes again.
+       never starts a second run, whether it lands again or a request names it.
     7. Record how the batch ended.
     8. Train: the sub-orchestration `retraining`, whose instance id is the run's id. It begins
-       beside 7, and does not need the record: should that fail, the run goes on.
+       in parallel with 7, and continues if the record cannot be written.
     9. Announce phase `closing`, wait for a moment, and read the record of 1 once more; again after
-       each `wake_up` that came meanwhile. What the listing did not see starts one follow-up
+       each `wake_up` during that time. Events that the listing did not see start one follow-up
        (`continue_as_new`), and so does a run whose data was refused or has changed. Triggers raise
        `wake_up` for events only in this phase: events of earlier phases are in the record before it
        is read.
@@ -115,7 +115,7 @@ def landing(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[st
 
 
 class _Batch:
-    """One batch on its way; its methods are the steps of `landing`."""
+    """The state of one batch; the methods are the steps of `landing`."""
 
     def __init__(self, context: DurableOrchestrationContext, request: LandingRequest) -> None:
         self.context = context
@@ -146,7 +146,7 @@ class _Batch:
     def result(
         self, outcome: BatchOutcome, *, dataset: Dataset | None = None, run: str | None = None
     ) -> LandingResult:
-        """How this batch ended."""
+        """The result of this batch."""
         return LandingResult(
             pipeline=self.pipeline.name,
             outcome=outcome,
@@ -155,7 +155,7 @@ class _Batch:
         )
 
     def settle(self) -> Generator[Any, Any, _Settled | None]:
-        """Steps 1 to 3: what was listed of a whole batch; None when the generation is full."""
+        """Steps 1 to 3: the batch, or why there is none; None if the generation is full."""
         for _ in range(WAKE_UPS_PER_GENERATION):
             decision: Literal["list", "empty", "whole", "overdue"] | Wait = "list"
             self.overtaken = False
@@ -183,7 +183,7 @@ class _Batch:
         return None
 
     def judge_listing(self, dataset: Dataset | None) -> Literal["empty", "whole", "overdue"] | Wait:
-        """Whether what was listed is the batch."""
+        """Step 3: whether the listing is a complete batch."""
         if dataset is None:
             self.overtaken = True
             return overtaken(
@@ -194,12 +194,12 @@ class _Batch:
         return by_listing(dataset, self.activity.marker_at, self.pipeline, opened_at=self.opened_at)
 
     def read_activity(self) -> Generator[Any, Any, ZoneActivity]:
-        """The newest event and the marker."""
+        """Read the times of the newest event and of the marker."""
         request = ReadZoneActivity(pipeline=self.pipeline, partition=self.request.partition)
         return (yield from call(self.context, request))
 
     def alert_overdue(self) -> Generator[Any, Any, None]:
-        """Step 4. One alert for all openings since the last batch: it has one id."""
+        """Step 4. All openings since the last batch share one alert id, so they send one alert."""
         since = self.activity.marker_at
         newest = self.activity.newest_event_at
         yield from self.alert(
@@ -217,7 +217,7 @@ class _Batch:
         )
 
     def alert_invalid(self, error: InvalidManifest) -> Generator[Any, Any, None]:
-        """Step 4, for the uploader's manifest. One alert for each time that it is written."""
+        """Step 4, for an invalid manifest of the uploader. Each version of it has one alert."""
         written_at = (yield from self.read_activity()).marker_at
         yield from self.alert(
             "manifest-invalid",
@@ -229,7 +229,7 @@ class _Batch:
     def alert(
         self, kind: LandingAlert, *name: str, details: dict[str, Any]
     ) -> Generator[Any, Any, None]:
-        """Alert operators; `name` tells this alert from others of its kind."""
+        """Alert operators; `name` distinguishes this alert from others of its kind."""
         yield from call(
             self.context,
             AlertOperators(
@@ -243,7 +243,7 @@ class _Batch:
         )
 
     def compare_and_claim(self, dataset: Dataset) -> Generator[Any, Any, LandingResult]:
-        """Steps 5 and 6: compare, claim."""
+        """Steps 5 and 6: compare, then claim."""
         if dataset.blobs == 0:
             return self.result("empty")
         compared = Pending(self.context, CompareBatch(pipeline=self.pipeline.name, dataset=dataset))
@@ -260,7 +260,7 @@ class _Batch:
         return (yield from self.claim(dataset, (yield from resolved.result())))
 
     def conclude(self, dataset: Dataset, result: LandingResult) -> Generator[Any, Any, bool]:
-        """Steps 7 and 8; True when other content follows, see `train`."""
+        """Steps 7 and 8; True if a follow-up batch is needed, see `train`."""
         recorded = Pending(
             self.context,
             RecordBatch(
@@ -282,7 +282,7 @@ class _Batch:
     def hold(
         self, dataset: Dataset, decision: Hold, last_trained_blobs: int | None
     ) -> Generator[Any, Any, None]:
-        """Keep the batch for a person. Operators are alerted, unless one of them wanted it so."""
+        """Hold the batch for a person. Alert operators, unless the pipeline is paused."""
         yield from call(
             self.context,
             HoldBatch(
@@ -311,7 +311,7 @@ class _Batch:
     def claim(
         self, dataset: Dataset, configuration: Configuration
     ) -> Generator[Any, Any, LandingResult]:
-        """Step 6, with the configuration that is in force at the freeze."""
+        """Step 6, with the configuration in force at the freeze."""
         self.first_attempt = first_attempt = RunRequest(
             pipeline=configuration.pipeline,
             dataset=dataset,
@@ -329,7 +329,7 @@ class _Batch:
         return self.result(outcome, dataset=dataset, run=claim.run)
 
     def train(self, dataset: Dataset, recorded: Pending[Done]) -> Generator[Any, Any, bool]:
-        """Step 8, beside 7; True when the run's data was refused or has changed."""
+        """Step 8, in parallel with 7; True if the run's data was refused or has changed."""
         run = run_id(self.pipeline.name, dataset.version, attempt=1)
         self.announce("training", run=run)
         assert self.first_attempt is not None, "a batch is claimed before it is trained on"
@@ -340,10 +340,10 @@ class _Batch:
         try:
             output = yield training
         except Exception:  # noqa: BLE001 - the SDK raises a bare Exception
-            # The run was terminated or broke: reconciliation closes it. The zone goes on.
+            # The run was terminated or failed: reconciliation closes it. The landing continues.
             return False
         status = RunStatus.from_dict(output)
-        # A first attempt has no other run before it: only its own data can supersede it.
+        # No newer run can supersede a first attempt: only a change of its data does.
         data_changed = status.state == "superseded"
         data_rejected = status.error is not None and status.error.type == DataRejected.__name__
         if data_changed or self.data_changed_in_a_row:
@@ -358,25 +358,25 @@ class _Batch:
         return data_changed or data_rejected
 
     def close(self, settled: _Settled) -> Generator[Any, Any, bool]:
-        """Step 9: whether more has landed."""
+        """Step 9: whether more data has landed."""
         self.announce("closing")
         while True:
             woken = yield from self.timer.wait(self.context.current_utc_datetime + CLOSING_TIME)
             activity = yield from self.read_activity()
             if self.more_landed(activity, settled):
                 return True
-            # A wake-up while the record was being read may tell of what it did not have yet.
+            # A wake-up during the read may be for an event that the record did not have yet.
             woken = woken or self.timer.take_late_wake_up()
             if not woken or self.timer.restart_needed:
                 return False
 
     def more_landed(self, activity: ZoneActivity, settled: _Settled) -> bool:
-        """Whether the record tells of what this batch did not see."""
+        """Whether the record has events that this batch did not see."""
         if not isinstance(settled, Dataset):
             return activity != self.activity
         return has_more(activity, listed_from=settled.frozen_at, marker_at=self.marker_of(settled))
 
     def marker_of(self, dataset: Dataset) -> datetime | None:
-        """When the marker was written that makes a batch whole; None where none does."""
+        """When the marker that completes the batch was written; None if there is none."""
         marker_at = self.activity.marker_at
         return marker_at if is_marked(dataset, marker_at) else None

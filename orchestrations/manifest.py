@@ -1,4 +1,4 @@
-"""The frozen manifest: one JSON line a blob, sorted by path. A pure codec."""
+"""The codec of frozen manifests: one JSON line per blob, sorted by path. Pure."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ VERSION_HEX_DIGITS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestLine:
-    """One blob as it was when the manifest was frozen; its path is relative to the prefix."""
+    """One blob at the time of the freeze; its path is relative to the prefix."""
 
     path: str
     size: int
     md5: str | None
-    """Hex, or None where the service keeps none."""
+    """Hex; None if the service keeps no MD5."""
     etag: str
     file: str | None = None
-    """Where its copy is, in the folder of copies; None where blobs are not copied."""
+    """Path of its copy in the folder of copies; None if blobs are not copied."""
 
 
 def encode_line(path: str, size: int, md5: str | None, etag: str, file: str | None = None) -> str:
     """One line of `manifest.jsonl`, with its newline.
 
-    ASCII only: some of Unicode's characters end a line for some of the readers. Written out by
-    hand: `json.dumps` takes ten times as long, which counts where there are ten million lines.
+    ASCII only: some readers treat some Unicode characters as line ends. Formatted by hand:
+    `json.dumps` takes ten times as long, which matters for ten million lines.
     """
     digest = "null" if md5 is None else f'"{md5}"'
     copy = "" if file is None else f', "file": {encode_basestring_ascii(file)}'
@@ -44,10 +44,10 @@ _EXTENSION = re.compile(r"\.[A-Za-z0-9]{1,10}$")
 
 
 def copy_name(line: ManifestLine) -> str:
-    """Where the copy of a blob is, in the folder of copies: named by its content.
+    """The path of a blob's copy in the folder of copies, named by its content.
 
-    Equal content has one copy, whatever its path. A blob without MD5 counts as other content
-    whenever it is written. The extension stays: some readers go by it.
+    Equal content has one copy for all paths. Each write of a blob without MD5 counts as new
+    content. The extension is kept, because some readers depend on it.
     """
     if line.md5 is None:
         content = hashlib.sha256(json.dumps([line.path, line.etag]).encode()).hexdigest()
@@ -58,7 +58,7 @@ def copy_name(line: ManifestLine) -> str:
 
 
 def with_copies(lines: bytes) -> bytes:
-    """Encoded lines, each with the key `file` that names its copy."""
+    """Add the key `file`, the path of the copy, to encoded lines."""
     decoded = map(decode_line, lines.splitlines())
     return "".join(
         encode_line(line.path, line.size, line.md5, line.etag, copy_name(line)) for line in decoded
@@ -69,7 +69,7 @@ def decode_line(line: str | bytes) -> ManifestLine:
     """Parse one line.
 
     Raises:
-        ValueError, KeyError, TypeError: it is not what `encode_line` writes.
+        ValueError, KeyError, TypeError: `encode_line` did not write the line.
     """
     document: Any = json.loads(line)
     return ManifestLine(
@@ -102,27 +102,27 @@ def path_of(line: bytes) -> str:
 class DatasetVersion:
     """The hash of a manifest's content: path, size and MD5 of every blob, in order of path.
 
-    The ETag stands in where the service keeps no MD5 (blobs uploaded in blocks without one), so
-    that such a blob counts as changed whenever it is written. SHA-256 over `[path, size, content]`,
-    or `[path, size, content, file]` where blobs are copied, as JSON, and a newline each; computed
-    from encoded lines, without parsing them.
+    The ETag replaces a missing MD5 (blobs uploaded in blocks without one), so that such a blob
+    counts as changed after every write. SHA-256 over `[path, size, content]`,
+    or `[path, size, content, file]` if blobs are copied, as JSON with a newline each; computed from
+    encoded lines, without parsing them.
 
     A longer manifest is a chain of links of `LINES_PER_LINK` lines: each link is hashed after the
-    hex digest of the link before it. So the work can be done in pieces, and the version depends on
-    the lines only.
+    hex digest of the link before it. So hashing can be split, and the version depends only on the
+    lines.
     """
 
     LINES_PER_LINK: ClassVar[int] = 2**20
-    """So many are hashed, or written, by one activity."""
+    """The number of lines that one activity hashes or writes."""
 
     def __init__(self, after: str | None = None) -> None:
-        """Begin a manifest; or, after the `link` of whole links, go on with the next one."""
+        """Begin a manifest, or continue after `link`, if only full links were added before it."""
         self._digest = hashlib.sha256()
         self._lines = 0
         self._after = after
 
     def update(self, lines: bytes) -> None:
-        """Add lines, whole and in order of path."""
+        """Add complete lines, ordered by path."""
         count = lines.count(b"\n")
         while self._lines + count > self.LINES_PER_LINK:
             room = self.LINES_PER_LINK - self._lines
@@ -135,7 +135,7 @@ class DatasetVersion:
 
     @property
     def link(self) -> str:
-        """The hex digest of what was added; only of whole links can another one go on."""
+        """The hex digest of the lines so far; only after full links can another object continue."""
         return self._digest.hexdigest() if self._lines or self._after is None else self._after
 
     def _add(self, lines: bytes, count: int) -> None:

@@ -1,6 +1,6 @@
-"""The names of effects, each derived from what it is for.
+"""The names of effects, each derived from its subject.
 
-A crash between an effect and its checkpoint then finds the effect already there and adopts it.
+After a crash between an effect and its checkpoint, the retry finds the effect and adopts it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ REQUEST_PREFIX = "request-"
 def landing_instance(pipeline: str, partition: str | None = None) -> str:
     """The one `landing` instance of a zone, or of a partition that is a batch of its own.
 
-    A pipeline's name has no underscore, so that no two can meet.
+    A pipeline's name has no underscore, so that two names cannot collide.
     """
     return f"landing-{pipeline}" if partition is None else f"landing-{pipeline}_{partition}"
 
@@ -27,12 +27,12 @@ def request_instance(pipeline: str, idempotency_key: str) -> str:
 
 
 def batch_id(landing: str, opened_at: datetime) -> str:
-    """One opening of a landing: an instance lands many batches, one after another."""
+    """The id of one opening of a landing: an instance lands many batches, one after another."""
     return f"{landing}@{opened_at.astimezone(UTC).isoformat(timespec='milliseconds')}"
 
 
 def freeze_id(landing: str, frozen_at: datetime) -> str:
-    """One freeze of a zone, by the landing that asks for it and the time at which it does."""
+    """The id of one freeze of a zone, from its landing and its time."""
     moment = frozen_at.astimezone(UTC).isoformat()
     return hashlib.sha256(f"{landing}@{moment}".encode()).hexdigest()[:VERSION_HEX_DIGITS]
 
@@ -63,7 +63,7 @@ def deployment_name(version: str) -> str:
 
 
 def results_record(run: str) -> str:
-    """The blob in the records container with what a run's job left, in full."""
+    """The blob in the records container with the full metrics or error of a run's job."""
     return f"runs/{run}/results.json"
 
 
@@ -73,5 +73,5 @@ def notification_id(run: str, kind: str) -> str:
 
 
 def alert_id(kind: str, *about: str) -> str:
-    """`MessageId` of an alert: the same kind of alert about the same thing is one alert."""
+    """`MessageId` of an alert: alerts of one kind about one subject are the same alert."""
     return ":".join((kind, *about))

@@ -1,7 +1,7 @@
-"""Partitions of a landing zone, such as `date=2026-11-22/`: where a blob lies, which are taken.
+"""Partitions of a landing zone, such as `date=2026-11-22/`: parsing and selection.
 
-A pattern describes the first folders below a pipeline's prefix: `date=%Y-%m-%d`, or one folder a
-level, `year=%Y/month=%m/day=%d`. Its directives are those of `strptime` that `DIGITS` names. Pure.
+A pattern describes the first folders below a pipeline's prefix: `date=%Y-%m-%d`, or one folder per
+level, `year=%Y/month=%m/day=%d`. Its directives are the `strptime` directives in `DIGITS`. Pure.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-# Coarse to fine. Of a fixed width: for strptime `1` and `01` are one month, not two folders.
+# Coarse to fine. The width is fixed, because strptime reads the folders `1` and `01` as one month.
 DIGITS = {"%Y": 4, "%m": 2, "%d": 2, "%H": 2}
 _DIRECTIVE = re.compile(r"%.?")
 _FORMATS = {1: "%Y", 2: "%Y-%m", 3: "%Y-%m-%d", 4: "%Y-%m-%dT%H"}
@@ -19,13 +19,13 @@ _FORMATS = {1: "%Y", 2: "%Y-%m", 3: "%Y-%m-%d", 4: "%Y-%m-%dT%H"}
 
 @dataclass(frozen=True, order=True)
 class Partition:
-    """One folder of a zone. Partitions are ordered by the time that they are named for."""
+    """One folder of a zone. Partitions are ordered by the time in their names."""
 
     begins_at: datetime
     key: str
-    """Its time as text, `2026-11-22`: unique in the zone, and fit for an instance id."""
+    """Its time as text, `2026-11-22`: unique in the zone, and valid in an instance id."""
     prefix: str
-    """Below the pipeline's prefix, with its last slash: `date=2026-11-22/`."""
+    """The path below the pipeline's prefix, with the last slash: `date=2026-11-22/`."""
 
 
 class PartitionPattern:
@@ -35,7 +35,7 @@ class PartitionPattern:
         """Parse a pattern.
 
         Args:
-            text: as it stands in the pipeline file.
+            text: the pattern in the pipeline file.
 
         Raises:
             ValueError: it is not a path of folders, or its directives do not name a span of time.
@@ -61,11 +61,11 @@ class PartitionPattern:
 
     @property
     def levels(self) -> int:
-        """How many folders deep a partition lies."""
+        """The number of folder levels of a partition."""
         return self._text.count("/")
 
     def partition_of(self, path: str) -> Partition | None:
-        """The partition that holds `path` (relative to the pipeline's prefix); None outside all."""
+        """The partition that holds `path` (relative to the pipeline's prefix); None if outside."""
         match = self._expression.match(path)
         if match is None:
             return None
@@ -79,14 +79,14 @@ class PartitionPattern:
         return Partition(begins_at, key, match[0])
 
     def partition(self, key: str) -> Partition:
-        """The partition of that key.
+        """The partition with this key.
 
         Raises:
-            ValueError: it is not a key of this pattern.
+            ValueError: the key does not match the pattern.
         """
         begins_at = datetime.strptime(key, self._format).replace(tzinfo=UTC)
         prefix = self._text
-        # Not strftime, which leaves out the zeros of the year 0999.
+        # Not strftime, which omits the leading zero of the year 0999.
         for directive, digits in zip(self._directives, re.split("[-T]", key), strict=True):
             prefix = prefix.replace(directive, digits)
         return Partition(begins_at, key, prefix)
@@ -103,14 +103,14 @@ def select(
     """The partitions that a batch's dataset is made of, oldest first.
 
     Args:
-        partitions: all that there are.
-        own: the partition that is the batch, where each is one of its own. Later ones are left out,
-            and the others are counted back from it.
-        now: counted back from this where the batch is the whole zone; UTC.
-        newest: take so many, the newest.
-        last_days: take those of so many days, the last of which is that of `own`, or today.
+        partitions: all partitions of the zone.
+        own: the batch's partition, if each partition is a batch. Later partitions are left out, and
+            `last_days` counts back from it.
+        now: `last_days` counts back from this time if the batch is the whole zone; UTC.
+        newest: take this many partitions, the newest ones.
+        last_days: take the partitions of this many days; the last is the day of `own`, or today.
 
-    Without `newest` and `last_days` that is `own`, or everything.
+    Without `newest` and `last_days`, the result is `own`, or all partitions.
     """
     found = sorted({each for each in partitions if own is None or each <= own})
     if newest is not None:

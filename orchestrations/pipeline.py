@@ -1,4 +1,4 @@
-"""The schema of `pipelines/<name>/pipeline.yml`: which data starts which training.
+"""The schema of `pipelines/<name>/pipeline.yml`: the data, and the training that it starts.
 
 Pure: `handlers.configuration.pipeline_files` reads the files and turns a violation into an
 `InvalidPipeline` that names file, line, key and value.
@@ -21,30 +21,30 @@ from orchestrations.section import ClusterName, Prefix, Section
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,39}$")]
 # https://learn.microsoft.com/rest/api/storageservices/naming-and-referencing-containers--blobs--and-metadata
 Container = Annotated[str, StringConstraints(pattern=r"^[a-z0-9](-?[a-z0-9]){2,62}$")]
-# A webhook's retries end after 75 h: long enough for a long week-end's outage.
+# A webhook's retries end after 75 h, so that an outage of a long weekend is covered.
 DELIVERY_DELAYS_SECONDS = (5.0, 300.0, 1800.0, 7200.0, 18000.0, 36000.0, 86400.0, 118800.0)
 
 
 class Source(Section):
-    """Where data lands."""
+    """The landing zone of the data."""
 
     container: Container
     prefix: Prefix = ""
-    """Ends in `/` unless it is empty (the whole container)."""
+    """Ends with `/`; empty for the whole container."""
     include: list[str] = Field(default=["*"])
-    """Shell patterns on the path below the prefix; a blob that matches none is filtered."""
+    """Shell patterns on the path below the prefix; a blob that matches no pattern is ignored."""
     marker: str | None = None
-    """Name of the blob that marks a batch as whole, such as `_SUCCESS`. It lies below the prefix,
-    or, where each partition is a batch, directly in each partition."""
+    """Name of the blob that marks a batch as complete, such as `_SUCCESS`. It lies below the
+    prefix, or, if each partition is a batch, directly in each partition."""
     manifest: str | None = None
     """Name of a blob that lists the files of a batch, written by the uploader after all of them.
-    It is in the place of a listing, and of a marker; it lies where a marker would."""
+    It replaces the listing and the marker, and lies where the marker would."""
     partitions: str | None = None
-    """Folders below the prefix that are named for a time, such as `date=%Y-%m-%d`."""
+    """Pattern of folders below the prefix that are named by time, such as `date=%Y-%m-%d`."""
     batch: Literal["zone", "partition"] = "zone"
-    """The unit that settles as one: the whole zone, or each partition by itself."""
+    """A batch is the whole zone, or each partition by itself."""
     deletions: Literal["ignore", "retrain"] = "ignore"
-    """Whether a batch that only lost blobs since the last one is trained on."""
+    """Whether to train on a batch that differs from the last one only by deleted blobs."""
 
     @field_validator("partitions")
     @classmethod
@@ -58,7 +58,7 @@ class Source(Section):
         return None if self.partitions is None else _pattern(self.partitions).partition_of(path)
 
     def partition(self, key: str) -> Partition:
-        """The partition of that key.
+        """The partition with this key.
 
         Raises:
             ValueError: the pipeline has no such partitions.
@@ -68,13 +68,13 @@ class Source(Section):
         return _pattern(self.partitions).partition(key)
 
     def partition_levels(self) -> int:
-        """How many folders deep the partitions lie; 0 where there are none."""
+        """The number of folder levels of a partition; 0 without partitions."""
         return 0 if self.partitions is None else _pattern(self.partitions).levels
 
     def takes(self, path: str) -> bool:
         """Whether the blob at `path` (relative to the prefix) is data of this pipeline.
 
-        Outside all partitions nothing is, where the pipeline names some.
+        If the pipeline has partitions, a blob outside them is not data.
         """
         if self.partitions is not None and self.partition_of(path) is None:
             return False
@@ -84,7 +84,7 @@ class Source(Section):
 
     @property
     def last_blob(self) -> str | None:
-        """The blob whose arrival says that a batch is whole: its marker, or its manifest."""
+        """The name of the blob that completes a batch: the marker, or the uploader's manifest."""
         return self.marker if self.manifest is None else self.manifest
 
     def is_marker(self, path: str) -> bool:
@@ -95,12 +95,10 @@ class Source(Section):
         return path == self.marker_path(partition)
 
     def marker_path(self, partition: Partition | None) -> str | None:
-        """Where the marker, or the manifest, of a batch lies, relative to the prefix.
-
-        None where there are none.
+        """The path of a batch's marker or manifest, relative to the prefix; None without one.
 
         Args:
-            partition: the batch's own, where each partition is a batch.
+            partition: the batch's partition, if each partition is a batch.
         """
         if self.last_blob is None or (self.batch == "partition" and partition is None):
             return None
@@ -113,14 +111,14 @@ def _pattern(text: str) -> PartitionPattern:
 
 
 class Settle(Section):
-    """When a batch is whole."""
+    """When a batch is complete."""
 
     quiet_seconds: float = Field(gt=0, le=86_400)
-    """How long nothing must have been written. Not asked for where a marker rules."""
+    """A batch is complete after this time without a write. Not used with a marker."""
     maximum_wait_seconds: float = Field(gt=0, le=7 * 86_400)
-    """After this the batch is taken as it is; or, where a marker rules, operators are alerted."""
+    """After this time the batch is taken as it is; with a marker, `without_marker` applies."""
     without_marker: Literal["alert", "train"] = "alert"
-    """The follow-up when the maximum wait is over and the marker has not come."""
+    """The action when the maximum wait is over and the marker is missing."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Settle:
@@ -134,20 +132,20 @@ class DatasetSection(Section):
 
     name: Name
     datastore: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]{1,255}$")]
-    """The workspace's datastore on the source's container."""
+    """The workspace's datastore for the source's container."""
     freeze: Literal["reference", "copy"] = "reference"
-    """Whether jobs read the zone itself, or copies of its blobs that nothing overwrites."""
+    """Whether jobs read the zone itself, or copies that are never overwritten."""
     maximum_shrink: float = Field(default=0.1, ge=0, le=1)
-    """A batch that has lost a larger part of its blobs since the last one that was trained on is
-    held for a person; 1 holds none."""
+    """A batch that has lost a larger part of its blobs since the last trained batch is held for a
+    person; 1 never holds a batch."""
     newest_partitions: int | None = Field(default=None, ge=1)
-    """Only the blobs of so many partitions, the newest."""
+    """Only the blobs of this many partitions, the newest ones."""
     last_days: int | None = Field(default=None, ge=1)
-    """Only the blobs of the partitions of so many days, the last ones."""
+    """Only the blobs of the partitions of this many days, the last ones."""
 
 
 class ComputeOption(Section):
-    """One way to get nodes. The next one is taken on the next attempt, or when quota is short."""
+    """A cluster and a number of nodes. The next option is for later attempts and missing quota."""
 
     cluster: ClusterName
     size: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]{1,64}$")]
@@ -163,12 +161,12 @@ class Gate(Section):
     metric: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,99}$")]
     goal: Literal["maximize", "minimize"] = "maximize"
     floor: float
-    """Worse than this is never registered (a ceiling when the goal is to minimize)."""
+    """A worse model is never registered (an upper limit if the goal is to minimize)."""
     champion_margin: float = 0.0
-    """How much better than the champion's score on the same data; negative tolerates a loss."""
+    """The required lead over the champion on the same data; if negative, the tolerated loss."""
     compare_with_last: int = Field(default=10, ge=1, le=100)
-    """With a negative margin, a model must also come within it of the best of so many champions:
-    small losses do not add up."""
+    """With a negative margin, a model must also be within it of the best of this many last
+    champions, so that small losses do not add up."""
 
 
 class ModelSection(Section):
@@ -176,9 +174,9 @@ class ModelSection(Section):
 
     name: Name
     warm_start: bool = False
-    """Give the job the champion as its input `initial_model`, too."""
+    """Also give the job the champion, as its input `initial_model`."""
     register_challengers: bool = False
-    """Register models above the floor that do not beat the champion, too, as challengers."""
+    """Also register models above the floor that do not beat the champion, as challengers."""
 
 
 class Retry(Section):
@@ -188,33 +186,33 @@ class Retry(Section):
     delays_seconds: list[Annotated[float, Field(ge=0, le=7 * 86_400)]] = Field(
         default=[60.0, 600.0, 3600.0], min_length=1
     )
-    """Before attempt 2, 3, …; the last one repeats."""
+    """Delays before attempts 2, 3, …; the last value repeats."""
 
 
 class Limits(Section):
     """How long a state may last before the run is ended and retried."""
 
     waiting_seconds: float | None = Field(default=None, gt=0, exclude_if=lambda it: it is None)
-    """For nodes of its queue. None: as long as it takes."""
+    """The wait for nodes of the run's queue. None: no limit."""
     queued_seconds: float = Field(default=6 * 3600, gt=0)
     running_seconds: float = Field(default=7 * 86_400, gt=0, le=21 * 86_400)
 
 
 class Alarms(Section):
-    """When silence is an alarm; what is not set is none."""
+    """Limits that raise an alarm; None: no alarm."""
 
     no_data_for_hours: float | None = Field(default=None, gt=0)
-    """No data has landed for longer."""
+    """The longest time without landed data."""
     no_success_for_hours: float | None = Field(default=None, gt=0)
-    """No run has registered a model for longer."""
+    """The longest time without a run that registers a model."""
     model_older_than_days: float | None = Field(default=None, gt=0)
-    """The model in service was registered longer ago."""
+    """The greatest age of the model in service, since its registration."""
     run_waits_minutes: float | None = Field(default=None, gt=0)
-    """A run has waited longer for its job to start, in one state."""
+    """The longest wait of a run in one state before its job starts."""
 
 
 class Webhook(Section):
-    """A receiver of signed webhooks. Its URL and secret stand in app settings, not here."""
+    """A receiver of signed webhooks. Its URL and secret are app settings."""
 
     name: Name
     url_setting: str
@@ -222,7 +220,7 @@ class Webhook(Section):
 
 
 class Notifications(Section):
-    """The channels of notifications. Each is delivered on its own, at least once."""
+    """The channels of notifications. Each one is delivered independently, at least once."""
 
     event_grid: bool = True
     service_bus: bool = True
@@ -241,10 +239,10 @@ class Pipeline(Section):
     minimum_scaling_efficiency: float | None = Field(
         default=None, gt=0, le=1, exclude_if=lambda it: it is None
     )
-    """An option whose devices each train more slowly than this part of what a device of an option
-    with fewer nodes was measured to do is tried after it. None: the order above holds."""
+    """An option with a lower measured efficiency against an option with fewer nodes (speed per
+    device) is tried after that option. None: the order above holds."""
     queue: Name | None = Field(default=None, exclude_if=lambda it: it is None)
-    """The queue of `queues.yml` that its runs wait in for nodes. None: they do not wait."""
+    """The queue in `queues.yml` where its runs wait for nodes. None: they do not wait."""
     gate: Gate
     model: ModelSection
     retry: Retry = Retry()
@@ -256,11 +254,11 @@ class Pipeline(Section):
     """Azure ML CLI v2 command, sweep or pipeline job, relative to the pipeline's folder."""
     # Left out where it is not set, so that the histories of other pipelines do not change.
     deploy: Deploy | None = Field(default=None, exclude_if=lambda value: value is None)
-    """None: models are registered, and no endpoint is touched."""
+    """None: models are registered, but not deployed."""
 
     @property
     def selects_partitions(self) -> bool:
-        """Whether a dataset may hold less than the whole zone."""
+        """Whether a dataset may be less than the whole zone."""
         return (
             self.source.batch == "partition"
             or self.dataset.newest_partitions is not None

@@ -49,26 +49,26 @@ from orchestrations.supervising import end_job, wait_for_job
 def retraining(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[str, Any] | None]:
     """Run one attempt; the output is the last `RunStatus`.
 
-    1. A later attempt first asks whether a newer dataset has been claimed: then it is superseded.
-    2. Register the manifest as a data asset. The first record is written beside 1 or 2, whichever
-       comes first.
-    3. Find capacity (`finding_capacity.find_capacity`); None when that continues as new. A run
-       that waits in a queue can be cancelled.
+    1. A later attempt checks whether a newer dataset has been claimed: then it is superseded.
+    2. Register the manifest as a data asset. The first record is written in parallel with the
+       first of 1 and 2.
+    3. Find capacity (`finding_capacity.find_capacity`), which can continue as new. A run that waits
+       in a queue can be cancelled.
     4. Submit the job, whose name is the run's id; notify `started`.
-    5. Wait until the job has ended (`supervising.wait_for_job`); None when that continues as new.
-    6. Give the nodes back. Read what the job left and judge it against the floor and the champion.
-    7. Register the model with its lineage, and start its rollout where the pipeline has `deploy`.
+    5. Wait until the job has ended (`supervising.wait_for_job`), which can continue as new.
+    6. Return the nodes. Read the job's results and judge them against the floor and the champion.
+    7. Register the model with its lineage, and start its rollout if the pipeline has `deploy`.
 
-    On failure: leave out the files that the trainer refused; end the job, if it may still run
-    (`supervising.end_job`); give the nodes back; schedule the next attempt on the queue, or, out of
-    attempts or for a permanent error, dead-letter the run.
+    On failure: quarantine the files that the trainer refused; end the job, if it may still run
+    (`supervising.end_job`); return the nodes; schedule the next attempt on the queue `retries`, or,
+    after the last attempt or a permanent error, dead-letter the run.
 
-    At last: record the states and notify how the run ended. `transitions` has every state. If even
-    the outbox cannot be written, this instance fails, and reconciliation notifies the state that it
-    ended in.
+    Finally: record the states and notify the run's outcome. `transitions` has every state. If the
+    outbox cannot be written either, this instance fails, and reconciliation sends the notification
+    of its last state.
 
-    The record is also written where a state may last: while the cluster changes, when
-    the job is submitted, runs, is queued again or is being ended. It holds all states until then.
+    The record is also written at the beginning of states that may last: while the cluster changes,
+    when the job is submitted, runs, is queued again or is being ended. It holds all states so far.
     """
     given = RunInput.from_dict(context.get_input())
     run = RunProgress(context, given)
@@ -88,7 +88,7 @@ def retraining(context: DurableOrchestrationContext) -> Generator[Any, Any, dict
 
 
 def _attempt(run: RunProgress, given: RunInput) -> Generator[Any, Any, bool]:
-    """Steps 1 to 7; False when a wait continues as new."""
+    """Steps 1 to 7; False if a wait continues as new."""
     waiting, awaiting = given.waiting, given.awaiting
     if waiting is None:
         if awaiting is None:
@@ -140,7 +140,7 @@ def _submit(run: RunProgress, capacity: Capacity, asset: DataAsset) -> Step[Wait
     run.advance("job_submitted", job=job.name)
     run.note(compute=_used_compute(run, capacity), job_url=job.studio_url, champion=job.champion)
     yield from run.record()
-    # The job is under way: it is supervised whether this can be notified or not.
+    # The job has been submitted, so it must be supervised even if the notification fails.
     with contextlib.suppress(LandfallError):
         yield from run.notify()
     return Waiting(job=job, state_since=run.status.since)
@@ -154,7 +154,7 @@ def _used_compute(run: RunProgress, capacity: Capacity) -> UsedCompute:
 
 
 def _conclude(run: RunProgress, job: Job) -> Generator[Any, Any, None]:
-    # A cancellation that was requested before the run saw the job's end holds: the model of a
+    # A cancellation that was requested before the run saw the job's end is valid: the model of a
     # cancelled run is not registered.
     if job.state == "cancelled" or job.cancel is not None:
         run.advance("job_cancelled", reason=_cancelled_by(job.cancel))
@@ -190,7 +190,7 @@ def _conclude(run: RunProgress, job: Job) -> Generator[Any, Any, None]:
 
 
 def _start_rollout(run: RunProgress, model: Model) -> Generator[Any, Any, None]:
-    """Ask for the model's rollout, where the pipeline has `deploy`."""
+    """Request the model's rollout, if the pipeline has `deploy`."""
     deploy = run.request.pipeline.deploy
     if deploy is None:
         return
@@ -230,16 +230,16 @@ def _register(run: RunProgress, job: Job, results: Results, verdict: Verdict) ->
 
 
 def _conclude_failed(run: RunProgress, job: Job, results: Results) -> Generator[Any, Any, None]:
-    """Conclude a failed job: data that changed is no failure.
+    """Conclude a failed job. If its data changed, the run is superseded instead of failed.
 
     Raises:
-        LandfallError: the trainer's error, or else that of Azure ML.
+        LandfallError: the trainer's error, otherwise Azure ML's.
     """
     failure = results.failure
     if failure is not None and failure.type == DataChanged.__name__:
         run.advance("data_changed", reason=failure.message)
         return
-    # It helps, but its lack is no reason to change how the run ends.
+    # The diagnosis is optional: its failure must not change the run's outcome.
     with contextlib.suppress(LandfallError):
         run.note(diagnosis=(yield from call(run.context, DiagnoseJob(job=job.name))))
     if failure is None:
@@ -261,8 +261,8 @@ def _conclude_failed(run: RunProgress, job: Job, results: Results) -> Generator[
 
 
 def _fail(run: RunProgress, failure: Failure) -> Generator[Any, Any, bool]:
-    """Decide what follows a failure; False when the wait for the job's end continues as new."""
-    # A permanent error of the submission means that there is no job of this run.
+    """Decide what follows a failure; False if the wait for the job's end continues as new."""
+    # After a permanent error of the submission, this run has no job.
     no_job = run.status.state == "submitting" and failure.permanent
     if run.status.state in ("submitting", "queued", "running") and not no_job:
         run.advance("job_to_be_ended", error=failure)

@@ -8,9 +8,9 @@ from orchestrations.pipeline import Retry
 
 
 def retry_delay(failure: Failure, policy: Retry, *, attempt: int) -> float | None:
-    """How long the next attempt waits after number `attempt` (from 1) ended in `failure`.
+    """The delay in seconds before the next attempt, after attempt `attempt` (from 1) failed.
 
-    In seconds; None: there is none, the run is dead-lettered.
+    None: there is no next attempt, and the run is dead-lettered.
     """
     if failure.permanent or attempt >= policy.attempts:
         return None
@@ -21,7 +21,7 @@ def retry_delay(failure: Failure, policy: Retry, *, attempt: int) -> float | Non
 def describe(error: Exception) -> Failure:
     """An exception as data: type and message, no stack.
 
-    Exceptions of other libraries are treated as transient; their type goes into the message.
+    Exceptions of other libraries are treated as transient; their type is part of the message.
     """
     if isinstance(error, LandfallError):
         kind, message = type(error).__name__, str(error)

@@ -1,4 +1,4 @@
-"""One model version on its way to an endpoint: deployed, tested, given more and more traffic."""
+"""The rollout of one model version: deployment, test, and growing shares of the traffic."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ REASON_LIMIT_CHARACTERS = 800
 
 
 class _Ends(Exception):
-    """The previous traffic is to be restored."""
+    """The rollout ends, and the previous traffic must be restored."""
 
     def __init__(self, ending: RolloutEnding, reason: str) -> None:
         super().__init__(reason)
@@ -57,23 +57,24 @@ class _Ends(Exception):
 def rollout(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[str, Any] | None]:
     """Roll one model version out; the output is the last `RolloutStatus`.
 
-    1. Claim the endpoint; wait while another rollout has it. A rollout of a newer model ends this
-       one before it has begun.
-    2. Ensure the endpoint, and remember its traffic: a rollback sets it again.
+    1. Claim the endpoint; wait while another rollout holds it. A rollout of a newer model ends this
+       one before it begins.
+    2. Ensure the endpoint, and keep its traffic for a rollback.
     3. Ensure the deployment, named after the model version, and wait until it is provisioned.
     4. Send it the smoke request; on a batch endpoint start the smoke job, and wait for its end.
     5. For each step: set its traffic, and watch the deployment until the step has passed: its time
        is over and no guard is broken, or a person promotes it.
-    6. Live: tag the model as in service, notify, keep the previous deployments for their time.
+    6. Live: tag the model as in service, notify, keep the previous deployments for
+       `keep_previous_hours`.
     7. Delete the previous deployments, and release the endpoint.
 
-    A batch endpoint has one step: the new deployment becomes the default, which is its traffic.
+    A batch endpoint has one step: the new deployment becomes the default deployment.
 
     A failure (before 6), a broken guard, a person's rollback (in 4 to 6) or a newer model (before
     6) restores the previous traffic, deletes the new deployment and releases the endpoint. This is
-    tried until it succeeds. A newer model in 6 ends the time of the previous deployments.
+    retried until it succeeds. A newer model in 6 ends the time of the previous deployments.
 
-    Every effect has a derived name, or sets a state that it sets again. A wait continues as new.
+    Every effect has a derived name or is idempotent. A wait continues as new.
     """
     run = RolloutGeneration(context, RolloutInput.from_dict(context.get_input()))
     try:
@@ -95,11 +96,11 @@ def rollout(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[st
 
 
 def _roll_out(run: RolloutGeneration) -> Generator[Any, Any, None]:
-    """Steps 1 to 7 of `rollout`, from where the progress is.
+    """Steps 1 to 7 of `rollout`, from the recorded progress on.
 
     Raises:
-        _Ends: the previous traffic is to be restored.
-        LandfallError: the same, for this reason.
+        _Ends: the previous traffic must be restored.
+        LandfallError: so too, with the error as the reason.
     """
     if run.progress.state == "waiting":
         yield from _claim(run)
@@ -131,7 +132,7 @@ def _roll_out(run: RolloutGeneration) -> Generator[Any, Any, None]:
         kind=run.deploy.kind,
         deployments=list(run.previous.traffic),
     )
-    with contextlib.suppress(LandfallError):  # the model is live all the same
+    with contextlib.suppress(LandfallError):  # the model is live nevertheless
         yield from call(run.context, request)
     yield from _release(run)
     run.move("finished")
@@ -188,7 +189,7 @@ def _test(run: RolloutGeneration) -> Generator[Any, Any, None]:
 
 
 def _is_promoted(observed: Observation) -> bool:
-    """Whether a person ends the step.
+    """Whether a person promotes the step.
 
     Raises:
         _Ends: a newer model supersedes the rollout, or a person rolls it back.
@@ -202,7 +203,7 @@ def _is_promoted(observed: Observation) -> bool:
 
 
 def _begin_step(run: RolloutGeneration, number: int) -> Generator[Any, Any, None]:
-    """Set the traffic of a step; its time begins when that is done."""
+    """Set the traffic of a step; the step's time begins afterwards."""
     yield from run.set_traffic(traffic_of(run.steps[number], run.deployment, run.previous))
     run.move("baking", step=number)
 
@@ -228,7 +229,7 @@ def _bake(run: RolloutGeneration, step: RolloutStep) -> Generator[Any, Any, None
 
 
 def _keep_previous(run: RolloutGeneration) -> Generator[Any, Any, None]:
-    """Wait until the previous deployments may go. An outage of the metrics changes nothing here."""
+    """Wait until the previous deployments may be deleted. An outage of the metrics is ignored."""
     until = run.progress.since + timedelta(hours=run.deploy.keep_previous_hours)
     while run.context.current_utc_datetime < until and run.previous.traffic:
         observed = Observation()
@@ -242,7 +243,7 @@ def _keep_previous(run: RolloutGeneration) -> Generator[Any, Any, None]:
 
 
 def _restore(run: RolloutGeneration, ending: RolloutEnding) -> Generator[Any, Any, None]:
-    """Set the previous traffic again, however long the endpoint is out of reach."""
+    """Restore the previous traffic; retry for as long as the endpoint is unreachable."""
     while run.progress.previous is not None:
         try:
             yield from run.set_traffic(run.previous)
@@ -263,7 +264,7 @@ def _restore(run: RolloutGeneration, ending: RolloutEnding) -> Generator[Any, An
 
 
 def _record(run: RolloutGeneration, outcome: Any) -> Generator[Any, Any, None]:
-    """Tag the models; the rollout goes on whether this succeeds or not."""
+    """Tag the models; the rollout continues if this fails."""
     serving = run.deployment if outcome == "live" else main_deployment(run.previous)
     request = RecordRollout(
         rollout=run.id,

@@ -17,7 +17,7 @@ POLLS_PER_BAKE = 10
 
 @dataclass(frozen=True)
 class Wait:
-    """The step goes on."""
+    """The step continues."""
 
     reason: str
 
@@ -38,16 +38,16 @@ Verdict = Wait | Passed | Broken
 
 
 def steps_of(deploy: Deploy, previous: EndpointTraffic) -> Sequence[RolloutStep]:
-    """The steps of a rollout: only the last one where no live deployment shares the traffic."""
+    """The steps of a rollout; only the last one if no live deployment shares the traffic."""
     return deploy.steps if previous.traffic else deploy.steps[-1:]
 
 
 def traffic_of(step: RolloutStep, deployment: str, previous: EndpointTraffic) -> EndpointTraffic:
-    """The endpoint's traffic in a step; what is left goes to the previous deployments.
+    """The endpoint's traffic in a step; the previous deployments get the rest.
 
     Args:
-        step: the share of the new deployment, live or mirrored.
-        deployment: the new one.
+        step: with the share of the new deployment, live or mirrored.
+        deployment: the new deployment.
         previous: the traffic before the rollout, without the new deployment.
     """
     if step.mirror is not None:
@@ -59,7 +59,7 @@ def traffic_of(step: RolloutStep, deployment: str, previous: EndpointTraffic) ->
 
 
 def without(traffic: EndpointTraffic, deployment: str) -> EndpointTraffic:
-    """An endpoint's traffic as it would be without a deployment: a rollback must not set it."""
+    """An endpoint's traffic without a deployment, so that a rollback does not restore it."""
     if deployment not in {**traffic.traffic, **traffic.mirror}:
         return traffic
     others = {name: share for name, share in traffic.traffic.items() if name != deployment}
@@ -75,17 +75,17 @@ def main_deployment(traffic: EndpointTraffic) -> str | None:
 def judge_step(
     deploy: Deploy, step: RolloutStep, observed: Observation, *, elapsed: timedelta
 ) -> Verdict:
-    """Whether the step goes on, has passed, or breaks a guard.
+    """Whether the step continues, has passed, or breaks a guard.
 
-    A guard is judged as soon as there are `minimum_requests`, so that a bad model is taken back
-    before its step is over. With fewer, nothing is known: the step goes on, even beyond its time.
-    Of a batch deployment, jobs that ended are counted in the place of requests.
+    A guard is judged as soon as there are `minimum_requests`, so that a bad model is rolled back
+    before the end of the step. With fewer requests, the step continues, even beyond its time.
+    For a batch deployment, jobs that ended count instead of requests.
 
     Args:
         deploy: of the pipeline.
-        step: that is baking.
-        observed: since it began.
-        elapsed: since it began.
+        step: the current step.
+        observed: metrics since the step began.
+        elapsed: time since the step began.
     """
     if isinstance(deploy, BatchDeploy):
         return _judge_jobs(deploy, observed, elapsed=elapsed)
@@ -124,20 +124,20 @@ def _judge_jobs(deploy: BatchDeploy, observed: Observation, *, elapsed: timedelt
 
 
 def worst(*verdicts: Verdict) -> Verdict:
-    """A broken guard before a reason to wait, before success; the first one of its kind."""
+    """The worst verdict: `Broken`, then `Wait`, then `Passed`; the first one of that kind."""
     return next(
         (each for kind in (Broken, Wait) for each in verdicts if isinstance(each, kind)), Passed()
     )
 
 
 def poll_delay(step: RolloutStep) -> timedelta:
-    """How long to wait between two judgements of a step."""
+    """The time between two judgements of a step."""
     seconds = step.bake_minutes * 60 / POLLS_PER_BAKE
     return timedelta(seconds=min(max(seconds, FIRST_POLL_SECONDS), LAST_POLL_SECONDS))
 
 
 def _scale(shares: Mapping[str, int], total: int) -> dict[str, int]:
-    """Shares in the same proportion with another sum; the largest remainders are rounded up."""
+    """Scale integer shares to another sum; the largest remainders are rounded up."""
     whole = sum(shares.values())
     if not whole or not total:
         return {}

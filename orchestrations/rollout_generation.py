@@ -38,7 +38,7 @@ POLLS_PER_GENERATION = 40
 
 
 class ContinuesAsNew(Exception):
-    """This generation is over; the next one goes on from the progress."""
+    """This generation ends; the next one continues from the progress."""
 
 
 class RolloutGeneration:
@@ -95,10 +95,10 @@ class RolloutGeneration:
         self.context.set_custom_status(self.status.to_dict())
 
     def wait(self, delay: timedelta) -> Generator[Any, Any, None]:
-        """Wait for a wake-up, at most so long.
+        """Wait for a wake-up, for at most `delay`.
 
         Raises:
-            ContinuesAsNew: this generation has waited often enough.
+            ContinuesAsNew: this generation has reached its limit of waits.
         """
         yield from self.timer.wait(self.context.current_utc_datetime + delay)
         self.polls += 1
@@ -106,7 +106,7 @@ class RolloutGeneration:
             raise ContinuesAsNew
 
     def notify(self, kind: RolloutNotificationKind) -> Generator[Any, Any, None]:
-        """Notify; the rollout goes on whether this succeeds or not."""
+        """Notify; the rollout continues if this fails."""
         notification = Notification(
             id=notification_id(self.id, kind),
             kind=kind,
@@ -144,7 +144,7 @@ class RolloutGeneration:
         return observed
 
     def judge_answers(self, step: RolloutStep) -> Generator[Any, Any, Verdict]:
-        """Measure and judge what the deployment has answered since the step began."""
+        """Measure and judge the deployment's answers since the step began."""
         deploy, judged = self.deploy, guards_of(self.deploy, step, self.previous)
         if isinstance(deploy, BatchDeploy) or not judged:
             return Passed()

@@ -26,7 +26,7 @@ from orchestrations.replay_logger import ReplayLogger
 from orchestrations.trace_context import run_header
 from orchestrations.transitions import FIRST_STATE, RunEvent, follow
 
-# Azure's limit is 16 KB of UTF-16.
+# Azure's limit is 16 KB of UTF-16; the rest is a margin.
 # https://learn.microsoft.com/azure/azure-functions/durable/durable-functions-custom-orchestration-status
 STATUS_LIMIT_BYTES = 4_096
 
@@ -42,9 +42,9 @@ class RunProgress:
         self.traceparent = run_header(request.traceparent, self.id)
         self.log = ReplayLogger(context)
         self.nodes_returned = False
-        """The nodes that the run held in its queue are given back."""
+        """Whether the nodes that the run held in its queue were returned."""
         self.notification: RunNotificationKind | None = None
-        """The notifications of the last transition."""
+        """The notification of the last transition, if it has one."""
         waiting = given.waiting
         self.status = RunStatus(
             id=self.id,
@@ -66,11 +66,11 @@ class RunProgress:
             bytes=request.dataset.bytes,
             traceparent=request.traceparent,
         )
-        """This generation's part of the run's record, which is merged from all of them."""
+        """This generation's part of the run's record; the parts of all generations are merged."""
         self._show()
 
     def advance(self, event: RunEvent, **changes: Any) -> None:
-        """Take the transition that an event leads to, and show it in the custom status."""
+        """Make the transition of an event, and show it in the custom status."""
         transition = follow(self.status.state, event)
         self.notification = transition.notification
         self.status = self.status.model_copy(
@@ -86,25 +86,25 @@ class RunProgress:
         self.log.info("%s: %s -> %s (%s)", self.id, transition.source, transition.target, event)
 
     def update(self, **changes: Any) -> None:
-        """Change the status within its state."""
+        """Change the status without a transition."""
         self.status = self.status.model_copy(update=changes)
         self._show()
 
     def note(self, **facts: Any) -> None:
-        """Add fields of `RunRecord` to what the next `record` writes."""
+        """Set fields of `RunRecord`, which the next `record` writes."""
         self.known = self.known.model_copy(update=facts)
 
     def record(self) -> Generator[Any, Any, None]:
-        """Write the states so far, and what is known of the run, to its record.
+        """Write the states so far, and the known facts, to the run's record.
 
-        Nothing is decided by the record, so that a run goes on without it. The next call writes
-        the same states again; reconciliation writes the end if the last call fails.
+        The run continues if this fails, because it does not depend on the record. The next call
+        writes the same states again; reconciliation writes the end if the last call fails.
         """
         with contextlib.suppress(LandfallError):
             yield from call(self.context, self._recording())
 
     def record_beside(self, request: ActivityRequest[Result]) -> Step[Result]:
-        """Run an activity while the record is written; wait for both."""
+        """Run an activity in parallel with writing the record; wait for both."""
         record, step = Pending(self.context, self._recording()), Pending(self.context, request)
         yield from wait_for_all(self.context, record.task, step.task)
         return (yield from step.result())
@@ -133,7 +133,7 @@ class RunProgress:
 
 
 def fit_status(status: RunStatus) -> RunStatus:
-    """The status with its free texts cut so that it takes at most `STATUS_LIMIT_BYTES`."""
+    """The status, with its free texts shortened so that it fits into `STATUS_LIMIT_BYTES`."""
     limit = 1_000
     while status_bytes(status) > STATUS_LIMIT_BYTES and limit > 1:
         limit //= 2
@@ -171,7 +171,7 @@ def _first_state(given: RunInput) -> RunState:
 
 
 def _since(given: RunInput) -> datetime | None:
-    """When the state of an earlier generation began, if this one is not the first."""
+    """When the current state began, if an earlier generation entered it."""
     if given.waiting:
         return given.waiting.state_since
     return given.awaiting.since if given.awaiting else None

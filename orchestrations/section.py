@@ -14,6 +14,6 @@ ClusterName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9-]{1
 
 
 class Section(BaseModel):
-    """Base of all sections: frozen, and a key that is not in the schema is an error."""
+    """Base of all sections: frozen; unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")

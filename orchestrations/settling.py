@@ -1,6 +1,6 @@
-"""When is a batch whole? Pure decisions: before the zone is listed, and by the listing.
+"""Decisions on whether a batch is complete: before the zone is listed, and by the listing. Pure.
 
-`overdue` is a zone whose maximum wait is over without a whole batch.
+`overdue`: the maximum wait is over, and there is no complete batch.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.landing import ZoneActivity
 from orchestrations.pipeline import Pipeline
 
-# The storage service's clocks, and the orchestration's, may differ by so much. Last-Modified has
-# whole seconds, so that a marker can seem to be older than data that was written before it.
+# The largest difference between the storage service's and the orchestration's clocks. Last-Modified
+# has whole seconds, so that a marker can seem older than data that was written before it.
 CLOCK_SKEW = timedelta(seconds=1)
 
 
 @dataclass(frozen=True)
 class Wait:
-    """Ask again at `until`, or when the marker comes."""
+    """Decide again at `until`, or when the marker arrives."""
 
     until: datetime
 
@@ -28,16 +28,16 @@ class Wait:
 def before_listing(
     activity: ZoneActivity, pipeline: Pipeline, *, opened_at: datetime, now: datetime
 ) -> Literal["list", "overdue"] | Wait:
-    """Decide by the newest event and the marker whether listing the zone is worth it.
+    """Decide by the newest event and the marker whether to list the zone.
 
-    Without a marker: list when the newest event is `quiet_seconds` old, or when it is
-    `maximum_wait_seconds` since the batch was opened. With one: list when the marker is at least
-    as new as the newest event. Where no event is known, only a listing can tell. Events may be
-    lost: `by_listing` has the last word.
+    Without a marker: list when the newest event is `quiet_seconds` old, or when the batch was
+    opened `maximum_wait_seconds` ago. With a marker: list when the marker is at least as new as the
+    newest event. If no event is known, list. Events may be lost, so `by_listing` makes the final
+    decision.
 
     Args:
-        activity: as it was read at `now`.
-        pipeline: for its `settle`, and for what says that a batch is whole.
+        activity: as read at `now`.
+        pipeline: for its `settle` and its marker.
         opened_at: of the batch.
         now: the orchestration's time, UTC.
     """
@@ -59,16 +59,16 @@ def before_listing(
 def by_listing(
     dataset: Dataset, marker_at: datetime | None, pipeline: Pipeline, *, opened_at: datetime
 ) -> Literal["empty", "whole", "overdue"] | Wait:
-    """Decide by the listing itself: it also shows what no event told of.
+    """Decide by the listing itself, which includes blobs whose events were lost.
 
     Args:
-        dataset: what was listed.
-        marker_at: when the marker was written, as it was known before the listing.
-        pipeline: for its `settle`, and for what says that a batch is whole.
+        dataset: the listing.
+        marker_at: when the marker was written, as known before the listing.
+        pipeline: for its `settle` and its marker.
         opened_at: of the batch.
     """
     rules = pipeline.settle
-    # Before the listing: the time that it takes is no quiet time.
+    # The time before the listing: its duration is not quiet time.
     now = dataset.frozen_at
     deadline = opened_at + timedelta(seconds=rules.maximum_wait_seconds)
     if dataset.newest is None:
@@ -86,7 +86,7 @@ def by_listing(
 def overtaken(
     pipeline: Pipeline, *, opened_at: datetime, now: datetime
 ) -> Literal["overdue"] | Wait:
-    """Decide what follows a freeze that was overtaken: blobs were written before they were copied.
+    """Decide after a freeze without a manifest: blobs were overwritten before they were copied.
 
     Args:
         pipeline: for its `settle`.
@@ -100,31 +100,31 @@ def overtaken(
 
 
 def is_marked(dataset: Dataset, marker_at: datetime | None) -> bool:
-    """Whether a marker is at least as new as all that was listed."""
+    """Whether a marker is at least as new as every listed blob."""
     return marker_at is not None and (dataset.newest is None or marker_at >= dataset.newest)
 
 
 def was_listed(written_at: datetime, *, listed_from: datetime) -> bool:
-    """Whether a listing that began at `listed_from` saw a write of that time, or what followed it.
+    """Whether a listing that began at `listed_from` saw a write at `written_at`, or a later one.
 
-    An event of such a write has nothing to tell any more.
+    If so, the event of that write can be ignored.
     """
     return written_at <= listed_from - CLOCK_SKEW
 
 
 def has_more(activity: ZoneActivity, *, listed_from: datetime, marker_at: datetime | None) -> bool:
-    """Whether a zone holds more than a batch that was frozen.
+    """Whether a zone has data that a frozen batch does not have.
 
     Args:
-        activity: as it is now.
+        activity: the current activity.
         listed_from: when the batch's listing began.
-        marker_at: when the marker was written that made the batch whole; None where none did.
+        marker_at: when the marker that completed the batch was written; None if there was none.
     """
     newest = activity.newest_event_at
     if marker_at is not None:
         if activity.marker_at is not None and activity.marker_at > marker_at:
             return True
-        # The marker's own event, and those of the data that it came with.
+        # Events of the marker itself, and of the data that was uploaded with it.
         if newest is not None and newest <= marker_at + 2 * CLOCK_SKEW:
             return False
     return newest is not None and not was_listed(newest, listed_from=listed_from)

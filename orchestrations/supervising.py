@@ -1,6 +1,6 @@
 """The supervision of a run's job: wait until it has ended, or end it.
 
-Both waits are bounded in history: they continue as new with what they know.
+Both waits bound their history: they continue as new with their state.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from orchestrations.waiting import (
 
 
 def wait_for_job(run: RunProgress, waiting: Waiting) -> Generator[Any, Any, Job | None]:
-    """The job when it has ended; None when the wait continues as new.
+    """Wait for the job's end and return the job; None if the wait continues as new.
 
     1. GET the job. Up to `POLL_FAILURES_ALLOWED` failures in a row are tolerated.
-    2. It has ended: return it.
-    3. A cancellation was requested: cancel the job, and go on until it has ended.
+    2. If it has ended: return it.
+    3. If a cancellation was requested: cancel the job, and continue until it has ended.
     4. Wait for an event from Azure ML, or a growing timer. After `POLLS_PER_GENERATION` polls, or
-       when the timer needs it, continue as new.
+       when the timer requires it, continue as new.
 
     Raises:
         DeadlineExceeded: the job's state lasts longer than the pipeline's limits allow.
-        TransientError: Azure ML could not be asked for too long.
+        TransientError: Azure ML was unreachable for too long.
     """
     timer = InterruptibleTimer(run.context)
     poll_failures = 0
@@ -61,7 +61,7 @@ def wait_for_job(run: RunProgress, waiting: Waiting) -> Generator[Any, Any, Job 
         yield from _show_state(run, job)
         check_deadline(job, run.request.pipeline.limits, state_since=since, now=now)
         if job.cancel is not None and not waiting.cancel_sent:
-            # If Azure ML is out of reach, the next poll tries again.
+            # If Azure ML is unreachable, the next poll tries again.
             with contextlib.suppress(TransientError):
                 yield from call(run.context, CancelJob(job=job.name))
                 waiting = waiting.model_copy(update={"cancel_sent": True})
@@ -73,11 +73,11 @@ def wait_for_job(run: RunProgress, waiting: Waiting) -> Generator[Any, Any, Job 
 
 
 def end_job(run: RunProgress, failure: Failure) -> Generator[Any, Any, bool]:
-    """Cancel the job of a run that failed; False when the wait continues as new.
+    """Cancel the job of a failed run; False if the wait continues as new.
 
-    Two attempts at once would cost twice, and write to one folder of checkpoints. So the next
-    attempt waits until Azure ML has taken the cancellation, however long it is out of reach. A job
-    that refuses to be cancelled does not hold up anything.
+    Two attempts at once would cost twice, and write to the same folder of checkpoints. So the next
+    attempt waits until Azure ML has accepted the cancellation, for as long as it is unreachable. If
+    Azure ML refuses the cancellation, the run continues.
     """
     for attempt in range(CANCELLATIONS_PER_GENERATION):
         try:

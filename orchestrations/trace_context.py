@@ -1,7 +1,7 @@
-"""W3C trace contexts whose ids are derived, never drawn. Pure.
+"""W3C trace contexts with derived ids, not random ones. Pure.
 
-A span that is sent again after a crash has the ids that it had before, and an orchestrator can name
-its spans in a replay. A context is the text of the header `traceparent`:
+A span that is sent again after a crash has the same ids, and an orchestrator's replay gives the
+same spans. A context is the text of the header `traceparent`:
 https://www.w3.org/TR/trace-context/#traceparent-header
 """
 
@@ -25,7 +25,7 @@ _SAMPLED = 1
 
 @dataclass(frozen=True)
 class TraceContext:
-    """A span, by its ids in lower-case hex."""
+    """A span: its ids in lower-case hex."""
 
     trace_id: str
     span_id: str
@@ -33,7 +33,7 @@ class TraceContext:
 
     @classmethod
     def parse(cls, header: object) -> Self | None:
-        """The context in a header; None where it is missing or breaks the standard's rules."""
+        """The context in a header; None if it is missing or invalid by the standard."""
         found = _FORM.fullmatch(header) if isinstance(header, str) else None
         if found is None:
             return None
@@ -62,16 +62,16 @@ class TraceContext:
 
 
 def child_header(parent: str | None, *name: str) -> str | None:
-    """The header of a child of the span that a header names; None where it names none."""
+    """The header of a child of the span that a header names; None if it names no span."""
     context = TraceContext.parse(parent)
     return None if context is None else context.child(*name).header
 
 
 def batch_context(batch: str, trace: BatchTrace | None) -> TraceContext | None:
-    """The span of a batch; None where it is not traced.
+    """The span of a batch; None if it is not traced.
 
-    A batch that follows another one begins a trace of its own, as one does that nothing traced has
-    opened: in a zone that is never quiet, one trace would go on for ever.
+    A batch without a traced event or request begins its own trace. So does a batch that follows
+    another: in a zone that is never quiet, one trace would never end.
     """
     if trace is None:
         return None
@@ -83,10 +83,10 @@ def batch_context(batch: str, trace: BatchTrace | None) -> TraceContext | None:
 
 
 def run_header(parent: str | None, run: str) -> str | None:
-    """The header of a run's span, below that of its batch; None where it is not traced."""
+    """The header of a run's span, below that of its batch; None if it is not traced."""
     return child_header(parent, "run", run)
 
 
 def _digest(*parts: str) -> str:
-    # No part holds a NUL, so that no two lists of parts give one text.
+    # Parts hold no NUL, so that different lists of parts give different texts.
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()

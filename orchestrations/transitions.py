@@ -1,4 +1,4 @@
-"""The states of a run as one table: from, what happened, to, and what is notified.
+"""The states of a run as one table: source, event, target and notification.
 
 `docs/operations.md` shows this table; tests/contract compares them.
 """
@@ -102,7 +102,7 @@ def follow(source: RunState, event: RunEvent) -> Transition:
     """The row for an event in a state.
 
     Raises:
-        KeyError: the table has none: a mistake in the orchestrator.
+        KeyError: the table has no such row, which is a bug in the orchestrator.
     """
     return _BY_SOURCE_AND_EVENT[source, event]
 
@@ -111,6 +111,6 @@ def notification_of(state: RunState) -> RunNotificationKind:
     """The notification of a run that ends in a state.
 
     Raises:
-        KeyError: the state is no end.
+        KeyError: the state is not final.
     """
     return _NOTIFICATIONS[state]

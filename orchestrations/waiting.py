@@ -1,4 +1,4 @@
-"""How a run waits for its job: how often it polls, and how long a state may last. Pure."""
+"""A run's wait for its job: the pauses between polls, and the limits of states. Pure."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from orchestrations.contracts.jobs import Job, JobState
 from orchestrations.errors import DeadlineExceeded
 from orchestrations.pipeline import Limits
 
-# Azure ML sends no event when a job starts. The first polls see that of a short job, too.
+# Azure ML sends no event when a job starts. The first polls are frequent, for short jobs.
 FIRST_POLL_SECONDS = 2.0
 LAST_POLL_SECONDS = 300.0
 GROWTH = 1.5
-# A poll is at most eight history events: a generation stays under 500, however long the job runs.
+# A poll is at most eight history events, so that a generation stays under 500.
 POLLS_PER_GENERATION = 50
-# A request that fails has retries of its own, and their events: fewer fit into a history.
+# A failing request adds the events of its retries, so that fewer fit into a generation.
 CANCELLATIONS_PER_GENERATION = 10
-# An outage of Azure ML is no reason to end a training of days: so many polls in a row may fail,
-# which takes 20 minutes to an hour. (One that fails is 40 events, with its retries.) So the first
-# pause after a failure is that of a later poll, 15 s, even where polls have only begun.
+# An outage of Azure ML must not end a training of days: this many polls in a row may fail, which
+# takes 20 minutes to an hour. (A failed poll is 40 events, with its retries.) For this, the pause
+# after a first failure is that of a later poll, 15 s, even at the first polls.
 POLL_FAILURES_ALLOWED = 10
 POLLS_BEFORE_A_FAILURE = 4
-# A cluster without nodes is made in well under a minute; a change by others may take longer.
+# Creating a cluster without nodes takes well under a minute; a change by others may take longer.
 CAPACITY_POLL_SECONDS = 15.0
 CAPACITY_LIMIT_SECONDS = 1_200.0
-# How long nodes that were given back may stay idle while a run waits for them.
+# The longest time that returned nodes stay idle while a run waits for them.
 NODES_POLL_SECONDS = 60.0
 
 ENDED: frozenset[JobState] = frozenset({"completed", "failed", "cancelled"})
 
 
 def poll_delay(polls: int, failures: int = 0) -> timedelta:
-    """How long to wait for an event before the next poll.
+    """The longest wait for an event before the next poll.
 
     Args:
-        polls: how many there were before, from 0.
-        failures: how many of them have failed in a row, up to now.
+        polls: the number of polls so far.
+        failures: how many of the last polls have failed in a row.
     """
     if failures:
         polls = max(polls, POLLS_BEFORE_A_FAILURE + failures)
@@ -44,10 +44,10 @@ def poll_delay(polls: int, failures: int = 0) -> timedelta:
 
 
 def check_deadline(job: Job, limits: Limits, *, state_since: datetime, now: datetime) -> None:
-    """Return while the job's state may last.
+    """Check how long the job's state has lasted.
 
     Raises:
-        DeadlineExceeded: it has lasted longer than the pipeline's `limits` allow.
+        DeadlineExceeded: the state has lasted longer than the pipeline's `limits` allow.
     """
     allowed = {"queued": limits.queued_seconds, "running": limits.running_seconds}.get(job.state)
     if allowed is not None and now - state_since > timedelta(seconds=allowed):

@@ -1,1 +1,1 @@
-"""Which run gets which nodes: queues, quotas, fair shares, budgets."""
+"""Assignment of nodes to runs: queues, quotas, fair shares, budgets."""

@@ -1,7 +1,6 @@
-"""Usage and spending of queues, carried from one moment to another. Pure.
+"""Usage and spending of queues, updated to a later time. Pure.
 
-Usage decays exponentially, so that the result does not depend on how often it is brought up to
-date.
+Usage decays exponentially, so that the result does not depend on how often it is updated.
 """
 
 from __future__ import annotations
@@ -24,19 +23,19 @@ from orchestrations.contracts.capacity import (
 from orchestrations.contracts.costs import MonthlyCost, RunCost
 
 FIRST_EXPECTATION_SECONDS = 3_600.0
-"""How long the first job of a pipeline is expected to take."""
+"""The expected duration of a pipeline's first job."""
 LENGTHS_KEPT = 9
 EVICTIONS_COUNT_FOR = timedelta(hours=24)
 FIRST_PERIOD_BEGINS_AT = datetime(1970, 1, 5, tzinfo=UTC)
 """A Monday, so that periods of seven days are weeks."""
-# Less is as good as nothing: a queue that has borrowed nothing for long leaves the document.
+# Smaller usage is dropped, so that the document keeps only queues that borrowed of late.
 LEAST_NODE_SECONDS = 1.0
 
 
 def carry_forward(document: Admission, now: datetime) -> Admission:
-    """The document at a later moment: usage has grown and decayed, periods have begun.
+    """Update the document to a later time: usage grows and decays, budget periods begin.
 
-    A clock that is behind the document's leaves it where it is.
+    A time before the document's own changes nothing.
     """
     now = max(now, document.at)
     return document.model_copy(
@@ -70,13 +69,13 @@ def borrowed(document: Admission, queue: str, flavor: str, nodes: int) -> int:
 
 
 def expected_seconds(document: Admission, pipeline: str) -> float:
-    """How long the next job of a pipeline may take: the median of its last ones."""
+    """The expected duration of a pipeline's next job: the median of its last jobs."""
     known = next((each.seconds for each in document.lengths if each.pipeline == pipeline), ())
     return statistics.median(known) if known else FIRST_EXPECTATION_SECONDS
 
 
 def spending_of(document: Admission, queue: str) -> Spending | None:
-    """A queue's spending in the current period; None where it has no budget."""
+    """A queue's spending in the current period; None if it has no budget."""
     return next((each for each in document.spending if each.queue == queue), None)
 
 
@@ -87,22 +86,20 @@ def reserved(run: AdmittedRun, now: datetime) -> float:
 
 
 def price_of(node_seconds: float, price_per_node_hour: float) -> float:
-    """In the currency of `queues.yml`."""
+    """The price of nodes, in the currency of `queues.yml`."""
     return node_seconds / 3600 * price_per_node_hour
 
 
 def settle(
     document: Admission, run: str, cost: RunCost, evicted_at: Sequence[datetime] = ()
 ) -> Admission:
-    """The document without a run that has ended now: its nodes are free, its cost is settled.
-
-    The same run again changes nothing.
+    """Remove a run that has ended: its nodes are free, and its cost is settled. Idempotent.
 
     Args:
-        document: brought up to date.
-        run: that has ended.
-        cost: of its job.
-        evicted_at: when nodes of its job were taken away.
+        document: after `carry_forward`.
+        run: its id.
+        cost: the cost of its job.
+        evicted_at: the times at which Azure took nodes of its job away.
     """
     entry = next((each for each in document.admitted if each.run == run), None)
     if entry is None:
@@ -114,7 +111,7 @@ def settle(
         for each in document.spending
     )
     lengths = document.lengths
-    # A job that never ran says nothing of how long jobs take.
+    # A job that never ran is not a sample of the pipeline's durations.
     if cost.node_seconds:
         known = next((each for each in lengths if each.pipeline == entry.pipeline), None)
         seconds = (*(known.seconds if known else ()), cost.node_seconds / cost.nodes)
@@ -181,7 +178,7 @@ def _costs_with(document: Admission, pipeline: str, cost: RunCost) -> tuple[Mont
 def _usage_at(document: Admission, now: datetime) -> tuple[BorrowedUsage, ...]:
     half_life = timedelta(days=document.queues.usage_half_life_days).total_seconds()
     kept = 0.5 ** ((now - document.at).total_seconds() / half_life)
-    # The integral of what a node that is held all the time adds, each second decayed by its age.
+    # Node-seconds of one node held over the whole interval, each second decayed by its age.
     added_per_node = (1 - kept) * half_life / math.log(2)
     nodes, usage = held(document), {(each.queue, each.flavor): each for each in document.usage}
     found: list[BorrowedUsage] = []

@@ -1,8 +1,8 @@
-"""Which waiting runs get nodes now: one pure function of one document.
+"""Admission of waiting runs to nodes: a pure function of one document.
 
-The division is KAI's (https://github.com/kai-scheduler/KAI-Scheduler): first every queue's nominal
-quota, then what is left, by weight and by what each has borrowed of late. A run gets all of its
-nodes or none, and keeps them until its job has ended.
+Nodes are divided as in KAI (https://github.com/kai-scheduler/KAI-Scheduler): first every queue's
+nominal quota, then the other nodes, by weight and recent borrowing. A run gets all of its nodes or
+none, and keeps them until its job has ended.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ class Division:
     """The decisions that follow from a document."""
 
     document: Admission
-    """With the runs that were admitted now."""
+    """The document after the admissions."""
     reasons: Mapping[str, str]
-    """Of each run that still waits: why, in one sentence with numbers."""
+    """Run → why it still waits: one sentence with numbers."""
     over_budget: frozenset[str]
-    """The queues in which a run waits for money."""
+    """The queues in which a run waits because the budget is used up."""
 
 
 def divide(document: Admission, now: datetime) -> Division:
-    """Admit what can be admitted.
+    """Admit every run that can be admitted.
 
-    1. Runs that fit into their queue's unused nominal quota, the oldest first. One whose nodes
-       others have borrowed has a claim: nobody borrows the free nodes that it waits for.
-    2. Runs that borrow: the queue first that has borrowed least for its weight, then the oldest. A
-       run takes the first of its options that has room.
-    3. Smaller runs overtake one that does not fit, until that has waited for
-       `reserve_after_seconds`. Then the free nodes of its flavor are kept for it, once it is its
-       turn, and no younger run of its queue goes before it. So every run is admitted some day that
-       fits into its nominal quota and what is nobody's quota. A larger run needs others to leave
-       their quotas unused: nothing is kept for it.
+    1. Runs that fit into their queue's unused nominal quota, the oldest first. If other
+       queues have borrowed its nodes, no run may borrow the free nodes that it waits for.
+    2. Runs that borrow: first the queue that has borrowed least for its weight, then the oldest. A
+       run takes the first of its options that fits.
+    3. Smaller runs overtake a run that does not fit, until it has waited for
+       `reserve_after_seconds`. From then on, when it is first in order, the free nodes of its
+       flavor are kept for it, and no younger run of its queue overtakes it. So every run that fits
+       into its nominal quota plus the nodes in no queue's quota is admitted at last. No nodes are
+       kept for a larger run: it is admitted only while other queues leave their quotas unused.
 
-    Every admission begins this anew. The same document at the same time gives the same result.
+    After each admission, the steps start again at 1. The result depends only on document and time.
     """
     document = accounts.carry_forward(document, now)
     current = _Turn(document)
@@ -68,9 +68,9 @@ def divide(document: Admission, now: datetime) -> Division:
 
 
 def ask(document: Admission, run: WaitingRun) -> Admission:
-    """Put a run into its queue; again, to say what Azure ML has for it now.
+    """Add a run to its queue, or update its options with what Azure ML has now.
 
-    It keeps its place. One that was admitted stays so, unless Azure ML has refused that option.
+    The run keeps its place. An admitted run stays admitted, unless Azure ML refused its option.
     """
     admitted = next((each for each in document.admitted if each.run == run.run), None)
     if admitted is not None and not any(
@@ -94,13 +94,13 @@ def ask(document: Admission, run: WaitingRun) -> Admission:
 
 
 def withdraw(document: Admission, run: str) -> Admission:
-    """Take a run out of its queue that does not wait any more."""
+    """Remove a run from its queue, if it is still waiting."""
     kept = tuple(each for each in document.waiting if each.run != run)
     return document.model_copy(update={"waiting": kept})
 
 
 def mark_alerted(document: Admission, runs: Collection[str], queues: Collection[str]) -> Admission:
-    """Operators know that these runs wait for long, and that these budgets are used up."""
+    """Record that operators were alerted to runs that wait for long and to used-up budgets."""
     return document.model_copy(
         update={
             "waiting": tuple(
@@ -137,7 +137,7 @@ def _admit(document: Admission, run: WaitingRun, option: NodesWanted) -> Admissi
 
 
 class _Turn:
-    """The choice of one run."""
+    """The choice of the next run to admit."""
 
     def __init__(self, document: Admission) -> None:
         self.room = Room(document)

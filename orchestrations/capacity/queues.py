@@ -1,6 +1,6 @@
 """Queues and their nodes: the schema of `queues.yml`, which lies beside the pipelines.
 
-Pure: `handlers.configuration.queue_files` reads the file. The nouns are those of Kueue:
+Pure: `handlers.configuration.queue_files` reads the file. The terms are Kueue's:
 https://kueue.sigs.k8s.io/docs/concepts/
 """
 
@@ -16,7 +16,7 @@ from orchestrations.section import ClusterName, Section
 
 
 class Flavor(Section):
-    """A kind of nodes: an Azure ML cluster, how many nodes of it runs may hold, and their price."""
+    """A kind of nodes: an Azure ML cluster, the most nodes that runs may hold, and their price."""
 
     name: Name
     cluster: ClusterName
@@ -24,7 +24,7 @@ class Flavor(Section):
     """The most nodes that the runs of all queues together may hold at a time."""
     price_per_node_hour: float = Field(ge=0, le=10_000)
     evictions_allowed: int | None = Field(default=None, ge=0)
-    """After more within 24 hours, runs take another option of theirs; None: however many."""
+    """After more evictions within 24 hours, runs prefer another option; None: no limit."""
 
 
 class Quota(Section):
@@ -32,9 +32,9 @@ class Quota(Section):
 
     flavor: Name
     nominal_quota: int = Field(default=0, ge=0)
-    """Guaranteed: the queue gets so many within the length of a job, whoever borrows them."""
+    """Guaranteed nodes: if others borrow them, the queue gets them back when those jobs end."""
     borrowing_limit: int | None = Field(default=None, ge=0)
-    """How many more it may hold while they are free; None: all of them."""
+    """The most nodes that it may hold above the nominal quota; None: all free nodes."""
 
 
 class Budget(Section):
@@ -45,12 +45,12 @@ class Budget(Section):
 
 
 class Queue(Section):
-    """A queue of runs: what it is guaranteed, what it may borrow, what it may spend."""
+    """A queue of runs: its guaranteed nodes, its borrowing limits and its budget."""
 
     name: Name
     quotas: list[Quota] = Field(min_length=1)
     weight: float = Field(default=1.0, gt=0, le=1000)
-    """Its share of what is borrowed, against the weights of the other queues that borrow."""
+    """Its share of borrowed nodes, relative to the weights of the other queues that borrow."""
     budget: Budget | None = None
 
 
@@ -60,11 +60,11 @@ class Queues(Section):
     flavors: list[Flavor] = Field(min_length=1)
     queues: list[Queue] = Field(min_length=1)
     currency: Annotated[str, StringConstraints(pattern=r"^[A-Z]{3}$")] = "USD"
-    """Of prices and budgets."""
+    """The currency of prices and budgets."""
     prices_as_of: date | None = None
-    """When the prices were looked up; Landfall reads none from Azure."""
+    """When the prices were looked up; Landfall does not read prices from Azure."""
     usage_half_life_days: float = Field(default=7.0, gt=0, le=366)
-    """After so many days, what a queue has borrowed counts half."""
+    """After so many days, a queue's borrowed usage counts half."""
     reserve_after_seconds: float = Field(default=600.0, ge=0, le=7 * 86_400)
     """Runs that come later may overtake a run that does not fit, until it has waited so long."""
     alert_after_seconds: float = Field(default=3600.0, gt=0)
@@ -98,7 +98,7 @@ class Queues(Section):
         return next((each for each in self.flavors if each.name == name), None)
 
     def flavor_of(self, cluster: str) -> Flavor | None:
-        """The flavor that a cluster's nodes are of."""
+        """The flavor of a cluster's nodes."""
         return next((each for each in self.flavors if each.cluster == cluster), None)
 
     def queue(self, name: str) -> Queue | None:
@@ -106,7 +106,7 @@ class Queues(Section):
         return next((each for each in self.queues if each.name == name), None)
 
     def quota(self, queue: str, flavor: str) -> Quota | None:
-        """A queue's quota of a flavor; None where it has none."""
+        """A queue's quota of a flavor; None if it has none."""
         found = self.queue(queue)
         return found and next((each for each in found.quotas if each.flavor == flavor), None)
 
@@ -130,9 +130,9 @@ class Queues(Section):
 
 
 def mismatch(pipeline: Pipeline, queues: Queues | None) -> tuple[tuple[int | str, ...], str] | None:
-    """Which key of a pipeline does not fit to `queues.yml`, and why; None when all fit.
+    """The key of a pipeline that contradicts `queues.yml`, and why; None if all keys agree.
 
-    A cluster that is a flavor is for queues alone: the nodes of other runs would not be counted.
+    Only runs in queues may use a flavor's cluster: the nodes of other runs would not be counted.
     """
     name = pipeline.queue
     if queues is None:

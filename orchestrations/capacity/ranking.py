@@ -1,7 +1,7 @@
-"""The order of a pipeline's compute options by measured efficiency: up before out. Pure.
+"""The order of a pipeline's compute options by measured efficiency: scale up before out. Pure.
 
 Efficiency is the speed of one device of an option, divided by that of one device of an option with
-fewer nodes. What more nodes lose is what their devices wait for each other.
+fewer nodes. With more nodes it falls, because devices wait for each other.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class _DeviceSpeed:
-    """Images per second of one device: the median of some runs."""
+    """Images per second of one device: the median over runs."""
 
     images_per_second: float
     runs: int
@@ -42,19 +42,19 @@ def rank(
 ) -> RankedOptions:
     """Put the options into the order in which a run tries them.
 
-    The order is the one given, but for options that do not pay: an option whose efficiency against
-    one with fewer nodes is below `minimum_efficiency` comes after that one. An option that was not
-    measured is compared with nothing and keeps its place as far as the others let it.
+    The given order holds, except that an option whose efficiency against an option with fewer nodes
+    is below `minimum_efficiency` comes after that option. An option that was not measured is not
+    compared; it moves only if the others require it.
 
     Args:
         options: of the pipeline, the best one first.
-        measurements: of the pipeline's runs; VM size and number of nodes say of which option.
+        measurements: of the pipeline's runs; VM size and number of nodes identify the option.
         minimum_efficiency: above 0, at most 1.
     """
     speeds = _device_speeds(measurements)
     waiting, order, reasons = list(options), list[ComputeOption](), list[str]()
     while waiting:
-        # Only options with fewer nodes come before an option, so that one can always go.
+        # An option waits only for options with fewer nodes, so there is no cycle.
         chosen = next(
             each
             for each in waiting
@@ -90,7 +90,7 @@ def _is_better(
     speeds: Mapping[tuple[str, int], _DeviceSpeed],
     minimum_efficiency: float,
 ) -> bool:
-    """Whether `larger` has more nodes than `smaller`, and they do not pay."""
+    """Whether `larger` has more nodes than `smaller`, and its efficiency is below the minimum."""
     up, out = _speed(smaller, speeds), _speed(larger, speeds)
     if smaller.nodes >= larger.nodes or up is None or out is None:
         return False

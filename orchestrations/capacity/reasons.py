@@ -1,6 +1,6 @@
 """Why a run waits for nodes: one sentence with numbers. Pure.
 
-Times are absolute, so that the sentence changes only when something happens.
+Times are absolute, so that the sentence does not change while nothing happens.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from orchestrations.contracts.capacity import NodesWanted, WaitingRun
 
 @dataclass(frozen=True, kw_only=True)
 class Reasons:
-    """The reasons of one division."""
+    """The reasons after one round of admission."""
 
     room: Room
-    """After everything was admitted that can be."""
+    """The nodes after the round's admissions."""
     claimed: Mapping[str, int]
     """Flavor → free nodes that runs within their nominal quotas wait for."""
     kept_for: Mapping[str, WaitingRun]
@@ -29,7 +29,7 @@ class Reasons:
     """(queue, flavor) → the run that the others of its queue may not overtake."""
 
     def of(self, run: WaitingRun) -> str:
-        """Why this one waits: each of its options, the best one first."""
+        """Why a run waits: one part for each of its options, the best first."""
         if self.room.queues.queue(run.queue) is None:
             return f"queue {run.queue} is not in queues.yml any more"
         obstacles = "; ".join(f"{each.flavor}: {self._of(run, each)}" for each in run.options)
@@ -105,5 +105,5 @@ def money(amount: float, currency: str) -> str:
 
 
 def clock(moment: datetime) -> str:
-    """A day and a time of it."""
+    """A date and time of day."""
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"

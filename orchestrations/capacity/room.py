@@ -1,4 +1,4 @@
-"""Nodes that are free, held, guaranteed and affordable, by one document of admission. Pure."""
+"""Free, held, guaranteed and affordable nodes, computed from one admission document. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from orchestrations.contracts.capacity import Admission, NodesWanted, WaitingRun
 
 
 class Room:
-    """A document of admission, as decisions ask about it."""
+    """Queries on an admission document, for the decisions."""
 
     def __init__(self, document: Admission) -> None:
         self.document = document
@@ -20,7 +20,7 @@ class Room:
         self._in_use: Counter[str] = Counter()
         self._committed: defaultdict[tuple[str, str], float] = defaultdict(float)
         self.reserved: defaultdict[str, float] = defaultdict(float)
-        """Queue → what its budget holds back for its runs."""
+        """Queue → the amount that its budget reserves for admitted runs."""
         for run in document.admitted:
             self._in_use[run.flavor] += run.nodes
             self.reserved[run.queue] += accounts.reserved(run, document.at)
@@ -34,7 +34,7 @@ class Room:
         }
 
     def free(self, flavor: str) -> int:
-        """Nodes of a flavor that no run holds; less than none where its limit was lowered."""
+        """Nodes of a flavor that no run holds; negative if the flavor's limit was lowered."""
         kind = self.queues.flavor(flavor)
         return 0 if kind is None else kind.nodes - self._in_use[flavor]
 
@@ -44,7 +44,7 @@ class Room:
         return 0 if quota is None else quota.nominal_quota
 
     def share(self, queue: str, flavor: str) -> float:
-        """A queue's borrowed usage, with that of the runs that it has, divided by its weight."""
+        """A queue's borrowed usage, with the expected rest of its runs, divided by its weight."""
         found, nodes = self.queues.queue(queue), self.held[queue, flavor]
         assert found is not None, "only queues that are there are compared"
         borrowed = accounts.borrowed(self.document, queue, flavor, nodes)
@@ -52,31 +52,31 @@ class Room:
         return (self._usage.get((queue, flavor), 0.0) + committed) / found.weight
 
     def usable(self, run: WaitingRun) -> list[NodesWanted]:
-        """The options that nothing but other runs stands in the way of, the best one first.
+        """The options that only other runs can block, the best one first.
 
-        Those whose nodes are taken away too often are left out where there is another one.
+        Options with too many evictions are left out if there is another option.
         """
         found = [each for each in self._possible(run) if self.is_affordable(run, each)]
         return [each for each in found if not self.is_evicted(each.flavor)] or found
 
     def is_evicted(self, flavor: str) -> bool:
-        """Whether nodes of a flavor were taken away more often of late than it allows."""
+        """Whether a flavor had more evictions in the last 24 hours than it allows."""
         kind = self.queues.flavor(flavor)
         allowed = None if kind is None else kind.evictions_allowed
         return allowed is not None and accounts.evictions_of(self.document, flavor) > allowed
 
     def is_within_limit(self, run: WaitingRun, option: NodesWanted) -> bool:
-        """Whether its queue may hold the nodes beside those that it holds."""
+        """Whether the run's queue may hold the option's nodes in addition to its current ones."""
         limit = self.queues.limit(run.queue, option.flavor)
         return self.held[run.queue, option.flavor] + option.nodes <= limit
 
     def is_guaranteed(self, run: WaitingRun, option: NodesWanted) -> bool:
-        """Whether it fits into its queue's nominal quota and what is nobody's quota."""
+        """Whether the option fits into the queue's nominal quota plus nodes in no queue's quota."""
         unassigned = self._unassigned.get(option.flavor, 0)
         return option.nodes <= self.nominal(run.queue, option.flavor) + unassigned
 
     def is_overdue(self, run: WaitingRun) -> bool:
-        """Whether it has waited for so long that others may not overtake it."""
+        """Whether the run has waited so long that others may not overtake it."""
         waited = self.document.at - run.since
         return waited >= timedelta(seconds=self.queues.reserve_after_seconds)
 
@@ -88,7 +88,7 @@ class Room:
         return accounts.price_of(option.nodes * seconds, price)
 
     def is_affordable(self, run: WaitingRun, option: NodesWanted) -> bool:
-        """Whether its queue's budget has what the run is expected to cost."""
+        """Whether the run's expected cost fits into its queue's budget."""
         queue = self.queues.queue(run.queue)
         spending = accounts.spending_of(self.document, run.queue)
         if queue is None or queue.budget is None or spending is None:
@@ -97,7 +97,7 @@ class Room:
         return committed + self.expected_cost(run, option) <= queue.budget.amount
 
     def lacks_only_money(self, run: WaitingRun) -> bool:
-        """Whether the run could be admitted some day, but not with what is left of the budget."""
+        """Whether only the rest of the budget keeps the run from being admitted."""
         return bool(self._possible(run)) and not self.usable(run)
 
     def _possible(self, run: WaitingRun) -> list[NodesWanted]:

@@ -1,7 +1,7 @@
 """The base classes of all contracts.
 
 Each contract is frozen, refuses unknown fields, and carries the version of its schema, so
-that a history written by an older release is either understood or refused by name.
+that a history of an older release is either read or refused with the field's name.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 Traceparent = Annotated[str | None, Field(exclude_if=lambda it: it is None)]
-"""The span that something happens below, as `orchestrations.trace_context` has it; None where
-nothing is traced."""
+"""The parent span, in the form of `orchestrations.trace_context`; None if nothing is
+traced."""
 
 
 class Contract(BaseModel):
@@ -24,7 +24,7 @@ class Contract(BaseModel):
     schema_version: int = Field(default=1, ge=1, le=1)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types only, as the durable boundary carries them."""
+        """The contract in plain JSON types, for the durable boundary."""
         return self.model_dump(mode="json")
 
     @classmethod
@@ -41,8 +41,8 @@ def problems_of(error: ValidationError, *, whole: str) -> str:
     """List a document's errors without its values: a callback URL can hold a token.
 
     Args:
-        error: of the parser.
-        whole: what the document as a whole is called.
+        error: the parser's.
+        whole: the name of the document itself, for errors without a field.
     """
     return "; ".join(
         f"{'.'.join(map(str, problem['loc'])) or whole}: {problem['msg']}"
@@ -51,7 +51,7 @@ def problems_of(error: ValidationError, *, whole: str) -> str:
 
 
 class Failure(Contract):
-    """A failure as data: what an activity returns for an expected, permanent one."""
+    """A failure as data: an activity returns it for an expected, permanent failure."""
 
     type: str
     message: str
@@ -59,7 +59,7 @@ class Failure(Contract):
 
 
 class Done(Contract):
-    """Result of an activity that returns nothing else."""
+    """The result of an activity that has nothing to return."""
 
 
 Result = TypeVar("Result", bound=Contract)
@@ -68,19 +68,19 @@ Result = TypeVar("Result", bound=Contract)
 class ActivityRequest(Contract, Generic[Result]):
     """Base of the inputs of activities: `class GetJob(ActivityRequest[Job])` declares `get_job`.
 
-    The class is all that is declared of an activity: its name, its result, how long it may run, and
-    how a transient fault is retried.
+    The class declares all of an activity: its name, its result, its time limit and its retries of
+    transient faults.
     """
 
     ATTEMPTS: ClassVar[int] = 5
-    """How often the activity is tried, the first time included."""
+    """The number of attempts, the first one included."""
     RETRY_SECONDS: ClassVar[float] = 5.0
-    """The pause between two attempts. The SDK clients inside the activities honour Retry-After;
-    these retries are for faults that outlast them."""
+    """The pause between two attempts. The SDK clients in activities retry first and honor
+    Retry-After; these retries are for longer faults."""
 
     LIMIT_SECONDS: ClassVar[float] = 110.0
-    """After this an attempt has failed, whatever hangs. Where `functionTimeout` ends a function, it
-    ends the process, and with it all that runs beside."""
+    """The time limit of an attempt. It avoids `functionTimeout`, which would end the whole process
+    and everything else that runs in it."""
 
     @classmethod
     def activity_name(cls) -> str:

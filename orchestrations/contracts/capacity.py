@@ -1,4 +1,4 @@
-"""Admission of runs to nodes: its one document, and the activities that change it."""
+"""Admission of runs to nodes: its document, and the activities that change it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from orchestrations.pipeline import ComputeOption
 
 
 class NodesWanted(Contract):
-    """One of the ways in which a run could get its nodes: all of them, or none."""
+    """One option of a run: a flavor, and the number of nodes."""
 
     flavor: str
     nodes: int
     shortage: str | None = None
-    """Why Azure ML has no such nodes for it now."""
+    """Why Azure ML cannot provide these nodes now; None if it can."""
 
 
 class WaitingRun(Contract):
@@ -34,7 +34,7 @@ class WaitingRun(Contract):
     ranking: str | None = Field(default=None, exclude_if=lambda it: it is None)
     """Why the options are in another order than the pipeline's."""
     alerted: bool = False
-    """Operators know that it waits for long."""
+    """Whether operators were alerted that it waits for long."""
 
 
 class AdmittedRun(Contract):
@@ -48,16 +48,16 @@ class AdmittedRun(Contract):
     since: datetime
     price_per_node_hour: float
     expected_seconds: float
-    """How long its job is expected to take: the budget is reserved for so long."""
+    """The expected duration of its job, for which the budget is reserved."""
 
 
 class BorrowedUsage(Contract):
-    """How much a queue has borrowed of a flavor of late."""
+    """A queue's recent borrowing of a flavor."""
 
     queue: str
     flavor: str
     node_seconds: float
-    """Above the nominal quota; what was borrowed a half-life ago counts half."""
+    """Node-seconds above the nominal quota; those of one half-life ago count half."""
 
 
 class Spending(Contract):
@@ -66,9 +66,9 @@ class Spending(Contract):
     queue: str
     period_begins_at: datetime
     settled: float
-    """Of runs whose jobs have ended in this period."""
+    """The cost of runs whose jobs have ended in this period."""
     alerted: bool = False
-    """Operators know that its runs wait for the next period."""
+    """Whether operators were alerted that its runs wait for the next period."""
 
 
 class Eviction(Contract):
@@ -79,28 +79,28 @@ class Eviction(Contract):
 
 
 class JobLengths(Contract):
-    """How long the last jobs of a pipeline took, the newest last, in seconds."""
+    """The durations of a pipeline's last jobs, in seconds, the newest last."""
 
     pipeline: str
     seconds: tuple[float, ...]
 
 
 class Admission(Contract):
-    """The document that admission is decided by, and nothing else."""
+    """The document that holds everything that admission decides on."""
 
     queues: Queues
-    """As they were deployed when it was written."""
+    """The `queues.yml` that was deployed when the document was written."""
     at: datetime
-    """When it was brought up to date."""
+    """The time up to which usage and spending are counted."""
     waiting: tuple[WaitingRun, ...] = ()
     admitted: tuple[AdmittedRun, ...] = ()
     usage: tuple[BorrowedUsage, ...] = ()
     spending: tuple[Spending, ...] = ()
     lengths: tuple[JobLengths, ...] = ()
     costs: tuple[MonthlyCost, ...] = ()
-    """Of this month and the one before."""
+    """The costs of this month and the previous one."""
     evictions: tuple[Eviction, ...] = ()
-    """Of the last 24 hours, of jobs that have ended."""
+    """Evictions in the last 24 hours, from jobs that have ended."""
 
 
 class RankedOptions(Contract):
@@ -108,7 +108,7 @@ class RankedOptions(Contract):
 
     options: tuple[ComputeOption, ...]
     reason: str | None = None
-    """Why it is not the pipeline's order; None: it is."""
+    """Why the order differs from the pipeline's; None if it does not."""
 
 
 class RankOptions(ActivityRequest[RankedOptions]):
@@ -116,13 +116,13 @@ class RankOptions(ActivityRequest[RankedOptions]):
 
     pipeline: str
     options: list[ComputeOption]
-    """The best one first, as the pipeline has them."""
+    """The options in the pipeline's order, the best one first."""
     minimum_efficiency: float
     """The pipeline's `minimum_scaling_efficiency`."""
 
 
 class Refusal(Contract):
-    """Azure ML has refused a cluster with the nodes of a compute option for want of quota."""
+    """Azure ML's refusal of a compute option's nodes, because quota is short."""
 
     cluster: str
     nodes: int
@@ -130,16 +130,16 @@ class Refusal(Contract):
 
 
 class Admitted(Contract):
-    """Whether a run has got its nodes."""
+    """Whether a run was admitted."""
 
     option: ComputeOption | None = None
     """The compute option that it was admitted to; None: it waits."""
     reason: str = ""
     """Why it waits, in one sentence with numbers."""
     since: datetime
-    """When it asked first, or when it was admitted."""
+    """When it first requested nodes, or when it was admitted."""
     cancel: CancelRequest | None = None
-    """A request to cancel the run; it was not admitted then."""
+    """A request to cancel the run; if set, the run was not admitted."""
 
 
 class RequestNodes(ActivityRequest[Admitted]):
@@ -160,12 +160,12 @@ class NodesReturned(Contract):
     """Whether a run's nodes were given back."""
 
     returned: bool
-    """False: its job has not ended yet. Reconciliation gives them back when it has."""
+    """False: the run's job has not ended yet. Reconciliation gives them back after its end."""
     cost: RunCost | None = None
-    """None: it never held any."""
+    """None: the run never held nodes."""
 
 
 class ReturnNodes(ActivityRequest[NodesReturned]):
-    """Input of `return_nodes`: a run needs no nodes any more."""
+    """Input of `return_nodes`: a run's nodes are to be released."""
 
     run: str

@@ -7,10 +7,10 @@ from orchestrations.pipeline import Pipeline
 
 
 class Configuration(Contract):
-    """A pipeline as it was in force at one moment."""
+    """The configuration in force when it was resolved."""
 
     hash: str
-    """Of both files' text together; their text is kept in the records container under it."""
+    """The hash of both files' text, which the records container keeps under this hash."""
     pipeline: Pipeline
 
 

@@ -6,13 +6,13 @@ from orchestrations.contracts.base import Contract
 
 
 class RunCost(Contract):
-    """The nodes of a run's job, for how long, and their price."""
+    """The cost of a run's job: nodes, node-seconds and price."""
 
     queue: str
     flavor: str
     nodes: int
     node_seconds: float
-    """Nodes times the seconds from the job's start to its end, both by Azure ML."""
+    """Nodes times the seconds from the job's start to its end, according to Azure ML."""
     price_per_node_hour: float
     amount: float
     """`node_seconds` / 3600 times `price_per_node_hour`."""
@@ -23,7 +23,7 @@ class MonthlyCost(Contract):
     """Cost of a pipeline's runs in a queue: those whose jobs ended in a month, in UTC."""
 
     month: str
-    """As in `2026-11`."""
+    """For example `2026-11`."""
     queue: str
     pipeline: str
     runs: int

@@ -1,4 +1,4 @@
-"""Frozen datasets: what a zone holds, what is frozen of it, and whose it is."""
+"""Frozen datasets: the activities that list, freeze, copy, claim and register them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Dataset(Contract):
     quarantined: int = 0
     """How many blobs were left out since a trainer refused them."""
     frozen_at: datetime
-    """Before the listing began: it saw every write until then."""
+    """A time before the listing began: the listing saw every earlier write."""
     newest: datetime | None = None
-    """When the newest blob was written, by the storage service's clock; None when it is empty."""
+    """When the newest blob was written, by the storage service's clock; None if it is empty."""
     manifest_path: str
     """Folder in the records container that holds `manifest.jsonl` and `MLTable`."""
     copies: str | None = None
@@ -33,11 +33,11 @@ class Dataset(Contract):
 
 
 class FreezeStart(Contract):
-    """A small zone is frozen at once; of a large one the beginning is listed, and the rest cut."""
+    """The first step: a small zone is frozen; a large one is partly listed and cut into ranges."""
 
     dataset: Dataset | None = None
     ranges: int = 0
-    """How many ranges of names are left to list."""
+    """How many ranges of names still have to be listed."""
     part: str | None = None
     """The part of the manifest that is listed already."""
     quarantined: int = 0
@@ -51,22 +51,22 @@ class FreezeManifest(ActivityRequest[FreezeStart]):
     partition: str | None = None
     """Key of the partition that is the batch, where each is one."""
     freeze: str
-    """Names what belongs to this freeze until its manifest is written."""
+    """The name of this freeze, for its parts until the manifest is written."""
     frozen_at: datetime
 
 
 class Piece(Contract):
-    """A piece of work that is done."""
+    """A finished piece of work."""
 
     marker: str | None
     """Where the next piece begins; None when this was the last one."""
 
 
 class ListedRange(Piece):
-    """A piece of a range, listed."""
+    """A listed piece of a range."""
 
     part: str | None
-    """The part of the manifest that it gave; None when it held no data."""
+    """The manifest part of this piece; None if it held no data."""
     quarantined: int = 0
     """How many blobs of it were left out since a trainer refused them."""
 
@@ -77,13 +77,13 @@ class ListRange(ActivityRequest[ListedRange]):
     pipeline: Pipeline
     freeze: str
     range: int
-    """Its number, from 0."""
+    """The number of the range, from 0."""
     marker: str | None = None
     """Where the last piece ended."""
 
 
 class CommitProgress(Contract):
-    """How much of a manifest is hashed and, when all of it is, how much of it is written."""
+    """How much of a manifest is hashed, or, after hashing, how much of it is written."""
 
     blobs: int
     bytes: int
@@ -91,20 +91,20 @@ class CommitProgress(Contract):
     """See `orchestrations.manifest.DatasetVersion`."""
     is_hashed: bool
     after: str | None
-    """The path that the next piece comes after; None at the beginning."""
+    """The last path of the previous piece; None at the beginning."""
     blocks: int = 0
     """How many blocks of the manifest are staged."""
 
 
 class CommitStep(Contract):
-    """A piece of the commit: the dataset when it was the last one, else how far it is."""
+    """A piece of the commit: the dataset after the last piece, otherwise the progress."""
 
     dataset: Dataset | None = None
     progress: CommitProgress | None = None
 
 
 class CommitManifest(ActivityRequest[CommitStep]):
-    """Input of `commit_manifest`: the parts that make the manifest, and how far it is made."""
+    """Input of `commit_manifest`: the parts of the manifest, and the progress."""
 
     pipeline: Pipeline
     partition: str | None = None
@@ -118,7 +118,7 @@ class CommitManifest(ActivityRequest[CommitStep]):
 class CopyBlobs(ActivityRequest[Piece]):
     """Input of `copy_blobs`: the next piece of one part of a manifest."""
 
-    # The service may copy large blobs in the background: ten minutes of waiting.
+    # The service may copy large blobs in the background: wait for up to ten minutes.
     ATTEMPTS: ClassVar[int] = 60
     RETRY_SECONDS: ClassVar[float] = 10.0
 
@@ -131,13 +131,13 @@ class CopyBlobs(ActivityRequest[Piece]):
 
 
 class Lanes(Contract):
-    """Work that is done piece by piece, several lanes side by side, each in its own order."""
+    """Progress of work in parallel lanes; the pieces of each lane are done in order."""
 
     count: int
     begun: int = 0
-    """How many of the lanes are begun."""
+    """How many lanes have begun."""
     markers: dict[int, str] = Field(default_factory=dict[int, str])
-    """Where each lane goes on that is begun and has not ended."""
+    """Lane → where its next piece begins; only lanes that have begun and not ended."""
 
     @property
     def is_over(self) -> bool:
@@ -146,13 +146,13 @@ class Lanes(Contract):
 
 
 class Freezing(Contract):
-    """Input of the orchestration `freezing`, also where it starts itself again on a long way."""
+    """Input of the orchestration `freezing`, also when it continues as new."""
 
     commit: CommitManifest
-    """The parts that are listed by now."""
+    """The parts that were listed so far."""
     ranges: Lanes
     copying: Lanes | None = None
-    """A lane a part; None until all is listed."""
+    """One lane per part; None until all ranges are listed."""
 
 
 class Frozen(Contract):
@@ -161,7 +161,7 @@ class Frozen(Contract):
     dataset: Dataset | None = None
     """None when the zone was written to while it was being frozen."""
     failure: Failure | None = None
-    """Why there can be none."""
+    """Why no dataset could be frozen."""
 
 
 class DiscardParts(ActivityRequest[Done]):
@@ -178,7 +178,7 @@ class Superseded(Contract):
 
 
 class CheckSuperseded(ActivityRequest[Superseded]):
-    """Input of `check_superseded`: has a newer dataset been claimed since?"""
+    """Input of `check_superseded`: was a newer dataset claimed after this one?"""
 
     pipeline: str
     dataset: Dataset
@@ -199,7 +199,7 @@ class RegisterDataset(ActivityRequest[DataAsset]):
 
 
 class QuarantineFiles(ActivityRequest[Done]):
-    """Input of `quarantine_files`: leave the files of this run's error.json out from now on."""
+    """Input of `quarantine_files`: exclude the files in the run's error.json from later freezes."""
 
     pipeline: str
     run: str

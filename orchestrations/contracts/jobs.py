@@ -1,4 +1,4 @@
-"""Azure ML: the cluster, the job, and what the job left."""
+"""Azure ML: the cluster, the job, and the job's outputs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Capacity(Contract):
     cluster: str
     nodes: int
     ready: bool = True
-    """False while the cluster is being created or changed: ask again."""
+    """False while the cluster is being created or changed: call again."""
 
 
 class EnsureCapacity(ActivityRequest[Capacity]):
@@ -28,7 +28,7 @@ class EnsureCapacity(ActivityRequest[Capacity]):
 
     options: list[ComputeOption]
     requested: str | None = None
-    """The cluster that an earlier call of this run asked for, when it was not ready."""
+    """The cluster that this run's previous call requested, if it was not ready."""
 
 
 class CancelRequest(Contract):
@@ -44,14 +44,14 @@ class Job(Contract):
     name: str
     state: JobState
     champion: str | None = None
-    """Model version that the job scores beside its own, if there was one at submission."""
+    """Model version that the job also scores, if there was a champion at submission."""
     champion_lead: float = 0.0
-    """How much better the best of the last champions was, on the gate's metric."""
+    """By how much the best of the last champions beat the current one, on the gate's metric."""
     cancel: CancelRequest | None = None
     studio_url: str | None = None
     results_container: str
-    """Container of the workspace's default datastore at submission: the job leaves its results
-    there. So what reads them need not ask Azure ML."""
+    """Container of the workspace's default datastore at submission: the job writes its
+    results there, so that reading them needs no request to Azure ML."""
 
 
 class SubmitJob(ActivityRequest[Job]):
@@ -76,7 +76,7 @@ class CancelJob(ActivityRequest[Done]):
 
 
 class JobDiagnosis(Contract):
-    """Why a job failed, as far as Azure ML and its logs show."""
+    """Why a job failed, according to Azure ML and the job's logs."""
 
     message: str | None = None
     """Azure ML's explanation."""
@@ -94,10 +94,10 @@ class DiagnoseJob(ActivityRequest[JobDiagnosis]):
 
 
 class TrainingSpeed(Contract):
-    """How fast a job trained, as its trainer measured it."""
+    """A job's training speed, as measured by its trainer."""
 
     images_per_second: float
-    """Of all devices together."""
+    """The total of all devices."""
     devices: int
 
 
@@ -105,9 +105,9 @@ class Results(Contract):
     """A job's outputs."""
 
     metrics: dict[str, float]
-    """Those that were asked for and are there; non-finite ones are left out."""
+    """The requested metrics that exist; non-finite ones are left out."""
     speed: TrainingSpeed | None = Field(default=None, exclude_if=lambda it: it is None)
-    """None: `metrics.json` has none."""
+    """None: `metrics.json` has no speed."""
     failure: Failure | None = None
     bad_files: int = 0
     record: str
@@ -120,7 +120,7 @@ class ReadResults(ActivityRequest[Results]):
     pipeline: str
     run: str
     container: str
-    """In the account of app setting `WorkspaceStorage`: `Job.results_container`."""
+    """`Job.results_container`, in the account of the app setting `WorkspaceStorage`."""
     completed: bool
-    """Whether the job completed: then its metrics are read, otherwise its error."""
+    """Whether the job completed. If so, its metrics are read, otherwise its error."""
     metrics: list[str]

@@ -1,4 +1,4 @@
-"""The orchestration `landing`: its input, status and result, and how a batch ended."""
+"""The orchestration `landing`: its input, status, result and activities."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ LandingAlert = Literal["landing-overdue", "manifest-invalid", "batch-held"]
 
 
 class BatchTrace(Contract):
-    """A batch is traced, and this is what its span is connected to: one of the two, or nothing."""
+    """The span that the span of a traced batch is connected to: at most one of the two."""
 
     parent: Traceparent = None
-    """The event or request that opened the batch."""
+    """The span of the event or request that opened the batch."""
     follows: Traceparent = None
-    """The batch before."""
+    """The span of the previous batch."""
 
 
 class LandingRequest(Contract):
@@ -45,9 +45,9 @@ class LandingRequest(Contract):
         max_length=START_REASON_LIMIT_CHARACTERS,
         exclude_if=lambda it: it is None,
     )
-    """Why it was asked for, such as a monitor's signal; the model that is made keeps it."""
+    """Why training was requested, such as a monitor's signal; the model's lineage keeps it."""
     opened_at: datetime | None = None
-    """Set when the landing goes on in a new generation before it has settled."""
+    """Set when the landing continues as new before the batch has settled."""
     trace: BatchTrace | None = Field(default=None, exclude_if=lambda it: it is None)
 
 
@@ -60,7 +60,7 @@ class LandingStatus(Contract):
     opened_at: datetime
     run: str | None = None
     traceparent: Traceparent = None
-    """The batch's own span: what opens it, and what joins it, is shown in its trace."""
+    """The batch's own span: events that open or join the batch appear in its trace."""
 
 
 class LandingResult(Contract):
@@ -73,7 +73,7 @@ class LandingResult(Contract):
 
 
 class ZoneActivity(Contract):
-    """When something last happened in a zone, as far as it is known without listing it."""
+    """The last events in a zone, as known without a listing."""
 
     newest_event_at: datetime | None
     """When the newest event happened, by the storage service's clock."""
@@ -89,16 +89,16 @@ class ReadZoneActivity(ActivityRequest[ZoneActivity]):
 
 
 class BatchComparison(Contract):
-    """A batch beside the last one of the same zone or partition that was trained on."""
+    """A batch compared with the last trained one of the same zone or partition."""
 
     last_trained_blobs: int | None
-    """Files in quarantine included; None when none was trained on."""
+    """Quarantined files included; None if no batch was trained on."""
     only_deletions: bool
-    """It is that batch without some of its blobs, and nothing else."""
+    """Whether the batch is the last trained one without some of its blobs."""
     data_changed_in_a_row: int
-    """So many runs in a row have ended because their data was overwritten."""
+    """How many runs in a row have ended because their data was overwritten."""
     released: bool
-    """A person has released a batch of this content."""
+    """Whether a person has released a batch with this content."""
     paused: str | None = None
     """A sentence: who paused the pipeline, since when and why; None when it is not paused."""
 
@@ -142,7 +142,7 @@ class ClaimDataset(ActivityRequest[DatasetClaim]):
     """Input of `claim_dataset`: may this batch train on that version?"""
 
     request: RunRequest
-    """The first attempt: what a run needs that was claimed but never came to be."""
+    """The first attempt: if the run was claimed but never started, this is its input."""
     run: str
     batch: str
 
@@ -155,11 +155,11 @@ class RecordBatch(ActivityRequest[Done]):
     opened_by: OpenedBy
     dataset: Dataset
     marker_at: datetime | None = None
-    """When the marker was written that made the batch whole; None where none did."""
+    """When the marker that completed the batch was written; None if there was none."""
     result: LandingResult
     trace: BatchTrace | None = Field(default=None, exclude_if=lambda it: it is None)
     concluded_at: datetime | None = Field(default=None, exclude_if=lambda it: it is None)
-    """By the orchestrator's clock; of batches that are traced."""
+    """When a traced batch ended, by the orchestrator's clock."""
 
 
 class CountDataChanged(ActivityRequest[Done]):
@@ -177,5 +177,5 @@ class LastBatch(Contract):
     dataset: Dataset
     marker_at: datetime | None
     last_trained: Dataset | None
-    """The last batch that was trained on, or whose content had been."""
+    """The last batch that was trained on, or whose content had been trained on before."""
     data_changed_in_a_row: int

@@ -1,4 +1,4 @@
-"""Changes that a person made to a run: they go with the run, its notifications and its model."""
+"""Changes that a person made to a run; the run, its notifications and its model keep them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from orchestrations.pipeline import ComputeOption, Limits
 class Redrive(Contract):
     """Changes that a person made when redriving a run: a part of the lineage.
 
-    A run that is redriven several times carries what was changed in all of them.
+    A run that was redriven several times carries all changes.
     """
 
     run: str
@@ -22,9 +22,9 @@ class Redrive(Contract):
     reason: str = Field(max_length=300)
     at: datetime
     compute: ComputeOption | None = None
-    """The only compute option, instead of those of the pipeline."""
+    """The only compute option; it replaces the pipeline's options."""
     limits: Limits | None = None
-    """Instead of those of the pipeline."""
+    """They replace the pipeline's limits."""
     last_attempt: int | None = None
     """The number of the last attempt, instead of the pipeline's `retry.attempts`."""
     job: str | None = None
@@ -32,4 +32,4 @@ class Redrive(Contract):
     files_left_out: int = 0
     """How many files of the dead-lettered run's dataset are not in this run's."""
     record: str
-    """Blob in the records container: the caller's request, with every file that is left out."""
+    """Blob in the records container: the caller's request, with every excluded file."""

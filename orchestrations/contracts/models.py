@@ -25,16 +25,16 @@ class RegisterModel(ActivityRequest[Model]):
     pipeline: Pipeline
     dataset: Dataset
     results: str
-    """The record with the metrics, all of which become properties of the model."""
+    """Blob with all metrics, which become properties of the model."""
     champion: str | None = None
     """The model version that it was compared with."""
     gain: float | None = None
     """How much better than the champion it is on the same held-out data, on the gate's metric."""
     challenger: bool = False
-    """Registered for people to compare: it was not promoted, and never becomes the champion."""
+    """Registered for comparison only: it was not promoted, and never becomes the champion."""
     configuration: str | None = None
     reason: str | None = Field(default=None, exclude_if=lambda it: it is None)
-    """Why the run was asked for; None: data landed."""
+    """Why the run was requested; None: data landed."""
     redrive: Redrive | None = None
     traceparent: Traceparent = None
-    """The run."""
+    """The run's span."""

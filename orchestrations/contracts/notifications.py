@@ -1,4 +1,4 @@
-"""Notifications of a run or a rollout, which go out on every channel of its pipeline."""
+"""Notifications of a run or a rollout, sent on every channel of its pipeline."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NotificationKind = RunNotificationKind | RolloutNotificationKind
 
 
 class Notification(Contract):
-    """Something that happened to a run, or to a rollout of its model."""
+    """An event of a run, or of a rollout of its model."""
 
     id: str
     kind: NotificationKind
@@ -35,7 +35,7 @@ class Notification(Contract):
     """Why the job failed, if it did."""
     callback_url: str | None = None
     traceparent: Traceparent = None
-    """The run."""
+    """The run's span."""
 
 
 class PublishNotification(ActivityRequest[Done]):

@@ -14,7 +14,7 @@ from orchestrations.contracts.runs import RunRequest
 
 
 class Waiting(Contract):
-    """Where a run's wait for its job goes on after `continue_as_new`."""
+    """The state of a run's wait for its job, kept over `continue_as_new`."""
 
     job: Job
     state_since: datetime
@@ -23,13 +23,13 @@ class Waiting(Contract):
 
 
 class AwaitingNodes(Contract):
-    """Where a run's wait for nodes of its queue goes on after `continue_as_new`."""
+    """The state of a run's wait for nodes, kept over `continue_as_new`."""
 
     asset: DataAsset
     since: datetime
     refusals: tuple[Refusal, ...] = ()
     reason: str | None = Field(default=None, exclude_if=lambda it: it is None)
-    """Why it waits, as its status said last."""
+    """Why it waits, as last shown in its status."""
     ranked: RankedOptions | None = Field(default=None, exclude_if=lambda it: it is None)
     """The compute options in the order of the first generation; None: the pipeline's order."""
 

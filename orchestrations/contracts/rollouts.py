@@ -1,4 +1,4 @@
-"""A rollout: one model version on its way to an endpoint's whole traffic, or back."""
+"""A rollout: the traffic of an endpoint moves to one model version, or back."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ def _is_online(kind: EndpointKind) -> bool:
 
 
 Kind = Annotated[EndpointKind, Field(default="online", exclude_if=_is_online)]
-"""Left out for online endpoints, so that their histories do not change."""
+"""Omitted for online endpoints, so that their histories do not change."""
 
 
 class RolloutRequest(Contract):
     """The model to roll out: the body of a message on the queue `rollouts`."""
 
     pipeline: Pipeline
-    """With `deploy`."""
+    """A pipeline that has `deploy`."""
     model: Model
     run: str
     """The run that registered the model."""
     traceparent: Traceparent = None
-    """The same run."""
+    """The span of that run."""
 
 
 class EndpointTraffic(Contract):
@@ -58,28 +58,28 @@ class EndpointTraffic(Contract):
 
 
 class Decision(Contract):
-    """A person's decision about a rollout; the first one about each state counts."""
+    """A person's decision about a rollout; the first one per state counts."""
 
     verb: Verb
     by: str
     reason: str
     step: int
-    """The number of the step that the rollout was in: a decision is about that step alone."""
+    """The rollout's step at that time: the decision holds for this step only."""
 
 
 class RolloutProgress(Contract):
-    """Where a rollout goes on after `continue_as_new`."""
+    """The state of a rollout, kept over `continue_as_new`."""
 
     state: RolloutState
     since: datetime
     step: int = 0
-    """The step that is baking, from 0; as many as there are steps when it is live."""
+    """The current step, from 0; the number of steps when the rollout is live."""
     previous: EndpointTraffic | None = None
-    """The traffic before the rollout, which a rollback sets again."""
+    """The traffic before the rollout, which a rollback restores."""
     ending: RolloutEnding | None = None
-    """Set while the previous traffic is being restored: how the rollout will have ended."""
+    """The rollout's outcome, set while the previous traffic is being restored."""
     reason: str | None = None
-    """Why it is being ended so."""
+    """The reason for `ending`."""
 
 
 class RolloutInput(Contract):
@@ -103,13 +103,13 @@ class RolloutStatus(Contract):
     step: int
     steps: int
     traffic: Traffic | None = None
-    """The traffic that the endpoint was last set to."""
+    """The last traffic that was set."""
     mirror: Traffic | None = None
     requests: float | None = None
-    """Since the step began."""
+    """The number of requests since the step began."""
     error_rate: float | None = None
     latency_p95_ms: float | None = None
-    # Left out where there are none, so that the histories of other pipelines do not change.
+    # Omitted if empty, so that the histories of other pipelines do not change.
     answers: dict[str, float] = Field(
         default_factory=dict[str, float], exclude_if=lambda it: not it
     )
@@ -122,7 +122,7 @@ class EndpointClaim(Contract):
 
     granted: bool
     holder: str | None = None
-    """The rollout that has the endpoint, when it was not granted."""
+    """The rollout that holds the endpoint, if the claim was not granted."""
     superseded_by: str | None = None
     """The rollout of a newer model of the endpoint."""
 
@@ -133,7 +133,7 @@ class ClaimEndpoint(ActivityRequest[EndpointClaim]):
     rollout: str
     endpoint: str
     version: int
-    """Of the model: the greater supersedes the smaller."""
+    """The model's version: a greater one supersedes a smaller one."""
 
 
 class ReleaseEndpoint(ActivityRequest[Done]):
@@ -156,7 +156,7 @@ class DeploymentState(Contract):
 
     state: Literal["provisioning", "ready", "failed"]
     message: str | None = None
-    """Why it failed, with the end of its log."""
+    """Why it failed, with the last lines of its log."""
 
 
 class EnsureDeployment(ActivityRequest[DeploymentState]):
@@ -168,25 +168,25 @@ class EnsureDeployment(ActivityRequest[DeploymentState]):
 
 
 class SmokeTest(Contract):
-    """How far the test of a new deployment is. It has passed when no job runs."""
+    """The progress of a new deployment's test. The test has passed when `job` is None."""
 
     job: str | None = None
-    """The smoke job that is not over yet."""
+    """The smoke job that has not ended yet."""
 
 
 class TestDeployment(ActivityRequest[SmokeTest]):
     """Input of `test_deployment`: send a smoke request, or start a smoke job."""
 
-    __test__ = False  # no test class, whatever pytest makes of its name
+    __test__ = False  # pytest would collect a class of this name
 
     endpoint: str
     deployment: str
     pipeline: Pipeline
-    # Left out for online endpoints, so that their histories do not change.
+    # Omitted for online endpoints, so that their histories do not change.
     model: Model | None = Field(default=None, exclude_if=lambda it: it is None)
-    """Of a batch deployment: a file of its dataset is scored."""
+    """Set for a batch deployment: a file of the model's dataset is scored."""
     deadline: datetime | None = Field(default=None, exclude_if=lambda it: it is None)
-    """When a smoke job must be over."""
+    """When a smoke job must have ended."""
 
 
 class SetTraffic(ActivityRequest[Done]):
@@ -201,12 +201,12 @@ class Observation(Contract):
     """State of a rollout while it waits."""
 
     requests: float = 0
-    """Since the step began, those that failed included. Of a batch deployment: its jobs."""
+    """Requests since the step began, failed ones included; for a batch deployment, its jobs."""
     failures: float = 0
     latency_p95_ms: float | None = None
-    """The worst minute's."""
+    """The value of the worst minute."""
     decision: Decision | None = None
-    """Of a person, about the step that was asked for."""
+    """A person's decision about `ObserveRollout.step`, if there is one."""
     superseded_by: str | None = None
 
 
@@ -226,13 +226,13 @@ class AnswerMeasurement(Contract):
     """The measurement of one guard of the model's answers, since the step began."""
 
     answers: int
-    """Of the new deployment, as far as they were collected and read."""
+    """The new deployment's answers that were collected and read."""
     without: int
-    """Those that lack the field; of a mean, those that have no number there."""
+    """Answers without the field, or, for a mean, without a number in it."""
     value: float | None
-    """The metric. None where there is no answer to measure."""
+    """The metric; None without an answer to measure."""
     compared: int
-    """Answers of the current deployments; where answers are joined, the requests with both."""
+    """Answers of the current deployments; if answers are joined, the requests that have both."""
     reference: float | None
     """The metric of the current deployments."""
 
@@ -251,7 +251,7 @@ class MeasureAnswers(ActivityRequest[AnswerMeasurements]):
     current: list[str]
     """The deployments before this one."""
     container: str
-    """Where labels land."""
+    """The container where labels land."""
     guards: list[AnswerGuard]
     since: datetime
     """When the step began."""
@@ -266,7 +266,7 @@ class DeleteDeployments(ActivityRequest[Done]):
 
 
 class RecordRollout(ActivityRequest[Done]):
-    """Input of `record_rollout`: the tags of the model, and of the one that is in service."""
+    """Input of `record_rollout`: tags the model, and the model in service."""
 
     rollout: str
     endpoint: str
@@ -274,7 +274,7 @@ class RecordRollout(ActivityRequest[Done]):
     model: Model
     outcome: RolloutOutcome
     serving: str | None
-    """The deployment with most of the traffic now, if there is one."""
+    """The deployment with most of the traffic, if there is one."""
 
 
 class StartRollout(ActivityRequest[Done]):

@@ -1,4 +1,4 @@
-"""The record of a run, which the list of runs and its timeline are made of."""
+"""The record of a run, for the list of runs and the run's timeline."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from orchestrations.contracts.runs import RunState, RunStatus
 
 
 class RunStep(Contract):
-    """A state that the run was in, and since when; the next step is its end."""
+    """A state of the run and its begin; it ends where the next step begins."""
 
     state: RunState
     began_at: datetime
 
 
 class UsedCompute(Contract):
-    """The compute option that the run's job was given."""
+    """The compute option of the run's job."""
 
     cluster: str
     size: str
@@ -30,9 +30,9 @@ class UsedCompute(Contract):
 
 
 class RunRecord(Contract):
-    """Facts of a run for people, kept as the run changes.
+    """Facts about a run for people, updated as the run changes.
 
-    One decision reads them: `rank_options` reads `compute` and `speed`.
+    Only one decision reads them: `rank_options` reads `compute` and `speed`.
     """
 
     status: RunStatus
@@ -51,19 +51,19 @@ class RunRecord(Contract):
     """Model version that the run's model is compared with."""
     diagnosis: JobDiagnosis | None = None
     cost: RunCost | None = Field(default=None, exclude_if=lambda it: it is None)
-    """The cost of its job's nodes, if it was in a queue."""
+    """The cost of its job's nodes, if the run was in a queue."""
     superseded_by: str | None = None
     """The run that has claimed a newer dataset."""
     next_attempt_at: datetime | None = None
     """When the next attempt is started, if one is scheduled."""
     traceparent: Traceparent = None
-    """The batch."""
+    """The batch's span."""
 
 
 class RecordRun(ActivityRequest[Done]):
     """Input of `record_run`: what this generation of the run's orchestration knows."""
 
-    # People can wait for the record, and a run's deadlines cannot: it is not tried for long.
+    # The record is only for people: long retries would cost the run's deadlines more.
     ATTEMPTS: ClassVar[int] = 2
     LIMIT_SECONDS: ClassVar[float] = 30.0
 

@@ -1,4 +1,4 @@
-"""A run, one attempt at one dataset: what starts it, its status, and what follows its failure."""
+"""A run, one attempt at one dataset: its input, its status, and its follow-up after a failure."""
 
 from __future__ import annotations
 
@@ -55,15 +55,15 @@ class RunRequest(Contract):
         max_length=START_REASON_LIMIT_CHARACTERS,
         exclude_if=lambda it: it is None,
     )
-    """Why it was asked for, such as a monitor's signal; None: data landed."""
+    """Why it was requested, such as a monitor's signal; None: data landed."""
     redrive: Redrive | None = None
-    """Set when a person changed something; `pipeline` and `dataset` have the changes already."""
+    """A person's changes; `pipeline` and `dataset` already include them."""
     traceparent: Traceparent = None
-    """The batch."""
+    """The batch's span."""
 
     @property
     def run(self) -> str:
-        """The id of the run that it asks for."""
+        """The id of the requested run."""
         return run_id(self.pipeline.name, self.dataset.version, self.attempt)
 
     @property
@@ -83,8 +83,8 @@ class RunRequest(Contract):
 class RunStatus(Contract):
     """Custom status of `retraining`, and the document of `GET /api/runs/{id}`.
 
-    Azure fails an orchestration whose custom status is over 16 KB of UTF-16, so that it holds the
-    gate's metrics only; `results` names the record that has all metrics and errors in full.
+    Azure fails an orchestration whose custom status exceeds 16 KB of UTF-16. So it holds only the
+    gate's metrics; `results` names the record with all metrics and the full errors.
     """
 
     id: str
@@ -100,22 +100,22 @@ class RunStatus(Contract):
     reason: str | None = None
     """Why the run was not promoted, superseded or cancelled."""
     results: str | None = None
-    """Blob in the records container: what the job left, in full."""
+    """Blob in the records container with the job's metrics or error in full."""
     redrive: Redrive | None = None
     """A person's changes, if the run was redriven with changes."""
     cost: RunCost | None = Field(default=None, exclude_if=lambda it: it is None)
-    """The cost of its job's nodes; of runs in a queue, once the job has ended."""
+    """The cost of its job's nodes; set for a run in a queue, after its job has ended."""
 
 
 class ScheduleRetry(ActivityRequest[Done]):
-    """Input of `schedule_retry`: start this request when the delay is over."""
+    """Input of `schedule_retry`: start the run of this request after the delay."""
 
     request: RunRequest
     delay_seconds: float
 
 
 class DeadLetter(ActivityRequest[Done]):
-    """Input of `dead_letter`: the request as it failed, and why."""
+    """Input of `dead_letter`: the request of the failed run, and why it failed."""
 
     run: str
     request: RunRequest
