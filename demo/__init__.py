@@ -1,5 +1,5 @@
-"""`make demo`: the main job, end to end, on real handwritten digits and over the real SDKs.
+"""`make demo`: the main workflow, end to end, with real handwritten digits and the real SDKs.
 
-It is a client like any other: it knows the app by its HTTP API and Azure by its SDKs, and reaches
-both through `endpoints.json`. Everything that it tells was read back from there.
+It is an ordinary client: it uses the app's HTTP API and Azure's SDKs, with the addresses in
+`endpoints.json`. It reports only what it has read back from them.
 """

@@ -25,7 +25,7 @@ from localazure.faults.force import put_in_force, take_out
 from localazure.faults.injector import FILE as FAULTS_FILE
 from localazure.faults.plan import moderate
 
-# A message whose connection was cut off comes again after its lock of a minute.
+# After a lost connection, a message is delivered again when its lock of a minute expires.
 PATIENCE_WITH_FAULTS = 4.0
 DEFAULT_STATE = laptop.APP / "build" / "demo"
 
@@ -58,7 +58,7 @@ async def _run(state: Path, console: Console, chaos: int | None) -> Report:
     began = time.monotonic()
     task = asyncio.current_task()
     assert task is not None
-    # Ended from outside, it still ends what it started.
+    # On a signal, the demo still stops what it started.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     shutil.rmtree(state, ignore_errors=True)
     async with audience() as listeners:
@@ -69,7 +69,7 @@ async def _run(state: Path, console: Console, chaos: int | None) -> Report:
             listeners.watching(endpoints) as cloud,
         ):
             console.print(f"all ready after {time.monotonic() - began:.1f} s")
-            # The SDKs find everything through the environment, as the app does.
+            # The SDKs read their settings from the environment, as in the app.
             os.environ.update(endpoints["app_settings"])
             if chaos is not None:
                 put_in_force(state, moderate(chaos))
@@ -96,10 +96,10 @@ async def _run(state: Path, console: Console, chaos: int | None) -> Report:
 
 
 async def _tell_all(stage: Stage, console: Console) -> list[StoryResult]:
-    """Play the stories in order, and meanwhile those that are beside them; print each in turn."""
+    """Play the stories in order, with the parallel ones beside them; print each in turn."""
 
     def say_nothing(_: str) -> None:
-        """Print nothing: the lines on the terminal belong to another story."""
+        """Print nothing: another story uses the terminal."""
 
     aside = replace(stage, say=say_nothing)
     results: list[StoryResult] = []

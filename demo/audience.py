@@ -1,4 +1,4 @@
-"""Those who are told: a webhook receiver, a subscriber of Event Grid, one of the alerts topic."""
+"""Receivers of notifications: a webhook, an Event Grid subscriber, an alerts subscriber."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Audience:
     mailbox: Mailbox
     url: str
     settings: dict[str, str]
-    """App settings by which the app finds the webhook receiver."""
+    """App settings with the webhook receiver's URL and secret."""
 
     @contextlib.asynccontextmanager
     async def watching(self, endpoints: dict[str, Any]) -> AsyncGenerator[Cloud]:
@@ -33,7 +33,7 @@ class Audience:
             yield cloud
 
     async def subscribe(self, cloud: Cloud) -> None:
-        """Have Event Grid deliver here; it goes on when the runtime is started again."""
+        """Subscribe to Event Grid; the subscription survives a restart of the runtime."""
         for name, topic, path, schema in (
             ("told-runs", "landfall", "events", "CloudEventSchemaV1_0"),
             ("told-blobs", "storage", "blobs", "EventGridSchema"),
@@ -41,7 +41,7 @@ class Audience:
             await cloud.subscribe(name, topic, f"{self.url}/{path}", schema)
 
     async def was_told(self, run: Run, *kinds: str) -> None:
-        """These notifications of a run and no others came, on every channel, under one id each."""
+        """Check that exactly these notifications of a run came on every channel, one id each."""
         channels = get_args(Channel)
         for kind in kinds:
             for channel in channels:
@@ -58,7 +58,7 @@ class Audience:
 
 @contextlib.asynccontextmanager
 async def audience() -> AsyncGenerator[Audience]:
-    """A webhook receiver for as long as the context lasts, whatever becomes of the runtime."""
+    """A webhook receiver during the context, also when the runtime is restarted."""
     mailbox = Mailbox()
     secret = "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
     async with webhooks(mailbox, secret) as url:

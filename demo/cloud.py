@@ -1,4 +1,4 @@
-"""The demo's hands and eyes: uploads, the app's HTTP API, the workspace, the dead-letter queue."""
+"""The demo's clients: uploads, the app's HTTP API, the workspace, the dead-letter queue."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Run = dict[str, Any]
 
 @dataclass
 class Cloud:
-    """Open clients to what runs on the laptop."""
+    """Open clients of the local services."""
 
     endpoints: dict[str, Any]
     http: aiohttp.ClientSession
@@ -54,13 +54,13 @@ class Cloud:
         whole: bool = True,
         folder: str = PREFIX,
     ) -> None:
-        """Land files, several at a time, as an uploader would; the marker last, where all is there.
+        """Upload files, several at a time, and then the marker if the batch is complete.
 
         Args:
-            files: what lands.
-            progress: is called with the number of files that have landed.
-            whole: whether the marker follows.
-            folder: where they land.
+            files: the files.
+            progress: called with the number of uploaded files.
+            whole: whether to upload the marker.
+            folder: their folder.
         """
         container = self.blobs.get_container_client(LANDING_CONTAINER)
         waiting = asyncio.Semaphore(PARALLEL_UPLOADS)
@@ -99,12 +99,12 @@ class Cloud:
         """A rollout, if it is in one of the states."""
         try:
             found = await self.api(f"rollouts/{rollout}")
-        except aiohttp.ClientResponseError:  # it has not begun
+        except aiohttp.ClientResponseError:  # the rollout has not begun
             return None
         return found if found["state"] in states else None
 
     async def landing_is_over(self) -> bool:
-        """Whether the landing orchestration of the digits has come to its end."""
+        """Whether the landing orchestration of the digits has ended."""
         functions = self.endpoints["functions"]
         async with self.http.get(
             f"{functions['base_url']}/runtime/webhooks/durabletask/instances/landing-digits",
@@ -121,10 +121,10 @@ class Cloud:
         *,
         pipeline: str = PIPELINE,
     ) -> list[Run]:
-        """Wait until `new` runs have started after the `known` first ones, and have ended.
+        """Wait until `new` runs after the first `known` ones have ended.
 
         Raises:
-            TimeoutError: they did not.
+            TimeoutError: they have not ended in time.
         """
 
         async def ended() -> list[Run] | None:
@@ -137,7 +137,7 @@ class Cloud:
         return await eventually(ended, timeout_seconds, f"end of {new} run(s)")
 
     async def publish_again(self, events: Sequence[dict[str, Any]], copies: int) -> int:
-        """Send copies of real BlobCreated events once more, shuffled; how many were sent."""
+        """Send shuffled copies of real BlobCreated events; return their number."""
         flood = [event for event in events for _ in range(copies)]
         random.Random(0).shuffle(flood)  # noqa: S311 - no secret
         topic = self.endpoints["event_grid"]
@@ -168,9 +168,9 @@ class Cloud:
         await self._put_subscription(name, topic, destination, schema)
 
     async def open_second_door(self) -> None:
-        """Have Event Grid bring the events of the zeros to the function as well, past the queue.
+        """Have Event Grid also deliver the events of the zeros to the function, without the queue.
 
-        Of these only: the function takes them one by one, at several storage requests each.
+        Only these: the function takes events one by one, with several storage requests each.
         """
         place = self.endpoints["azure_ml"]
         resource_id = (
@@ -216,7 +216,7 @@ class Cloud:
         return await self.api("explain", blob=f"{LANDING_CONTAINER}/{PREFIX}{path}")
 
     async def dead_letters(self) -> list[dict[str, str]]:
-        """Reason and description of what lies in the dead-letter queue of rejected runs."""
+        """Reasons and descriptions of the messages in the dead-letter queue of rejected runs."""
         async with (
             ServiceBusClient.from_connection_string(self.endpoints["service_bus"]) as client,
             client.get_queue_receiver(
@@ -233,13 +233,13 @@ class Cloud:
             ]
 
     async def all_metrics(self, run: dict[str, Any]) -> dict[str, float]:
-        """Every metric that a run's job left; the run itself has only those that the gate reads."""
+        """All metrics of a run's job; the run itself has only those that the gate reads."""
         records = self.blobs.get_container_client("landfall")
         download = await records.download_blob(run["results"])
         return json.loads(await download.readall())["metrics"]
 
     async def first_checkpoint(self, dataset_version: str) -> str | None:
-        """The name of the first checkpoint that training has put into the datastore, if any."""
+        """The name of the first checkpoint that training has written to the datastore, if any."""
         container = self.workspace_blobs.get_container_client("azureml-blobstore")
         folder = f"landfall/digits/{dataset_version}/checkpoints/"
         async for name in container.list_blob_names(name_starts_with=folder):
@@ -248,7 +248,7 @@ class Cloud:
 
 
 def workspace(endpoints: dict[str, Any]) -> MLClient:
-    """The workspace's SDK. Blocking, and slow the first time: it loads azure.ai.ml."""
+    """The workspace's SDK client. It blocks, and is slow at first: it loads azure.ai.ml."""
     from azure.ai.ml import MLClient  # noqa: PLC0415 - over a second, and needs the environment
     from azure.identity import DefaultAzureCredential  # noqa: PLC0415 - the same
 
@@ -262,7 +262,7 @@ def workspace(endpoints: dict[str, Any]) -> MLClient:
 
 
 def models(endpoints: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    """All versions of a model in the workspace, oldest first, with their lineage. Blocking."""
+    """All versions of a model in the workspace, oldest first, with their lineage. It blocks."""
     found = [
         {
             "name": model.name,
@@ -281,7 +281,7 @@ def models(endpoints: dict[str, Any], name: str) -> list[dict[str, Any]]:
 
 
 def find_rank(job: str, rank: int) -> psutil.Process | None:
-    """One training process of a job; None when it is not there."""
+    """A training process of a job; None if there is none."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             environment = process.environ()
@@ -292,10 +292,10 @@ def find_rank(job: str, rank: int) -> psutil.Process | None:
 
 @contextlib.contextmanager
 def suspended(process: psutil.Process) -> Generator[None]:
-    """Stop a process, and let it go on afterwards, if it is still there.
+    """Suspend a process during the context, and resume it if it still exists.
 
     Raises:
-        psutil.NoSuchProcess: it has ended before.
+        psutil.NoSuchProcess: the process had ended already.
     """
     process.suspend()
     try:
@@ -307,7 +307,7 @@ def suspended(process: psutil.Process) -> Generator[None]:
 
 @contextlib.asynccontextmanager
 async def connect(endpoints: dict[str, Any]) -> AsyncGenerator[Cloud]:
-    """Clients to what `endpoints.json` describes."""
+    """Clients of the services in `endpoints.json`."""
     accounts = endpoints["storage_accounts"]
     async with (
         aiohttp.ClientSession() as http,

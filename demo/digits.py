@@ -1,4 +1,4 @@
-"""Files of the stories: real handwritten digits as PNG files, and files that are no images."""
+"""Files of the stories: real handwritten digits as PNG files, and invalid images."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ File = tuple[str, bytes]
 def digit_files(folder: Path) -> list[File]:
     """All 1,797 digits of the example pipeline, in a shuffled, fixed order.
 
-    In the data set's own order the writers come one after another; a first batch of it would hold
-    too few hands. The files are made in the folder.
+    The data set is ordered by writer, so that a first batch in its own order would have too few
+    writers. The files are created in the folder.
     """
     runpy.run_path(str(MAKE_DATASET))["make_dataset"](folder, limit=None)
     files = [
@@ -32,7 +32,7 @@ def digit_files(folder: Path) -> list[File]:
 
 
 def shifted(files: list[File]) -> list[File]:
-    """The same scans, moved by one pixel, under names of their own."""
+    """The same scans, moved by one pixel, under new names."""
     moved: list[File] = []
     for path, content in files:
         pixels = np.roll(np.asarray(Image.open(io.BytesIO(content))), 1, axis=1)
@@ -43,7 +43,7 @@ def shifted(files: list[File]) -> list[File]:
 
 
 def no_images(count: int) -> list[File]:
-    """Files that call themselves PNG and are none."""
+    """Files with a PNG name that are not PNG images."""
     return [
         (f"{number % 10}/broken-{number:03d}.png", f"no image at all, number {number}".encode())
         for number in range(count)

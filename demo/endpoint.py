@@ -31,7 +31,7 @@ class Endpoint:
 
 
 def read_endpoint(endpoints: dict[str, Any], name: str) -> Endpoint:
-    """The endpoint as it is now. Blocking, and slow the first time: it loads azure.ai.ml."""
+    """The endpoint's current state. It blocks, and is slow at first: it loads azure.ai.ml."""
     client = workspace(endpoints)
     found: Any = client.online_endpoints.get(name)
     keys: Any = client.online_endpoints.get_keys(name)
@@ -45,17 +45,17 @@ def read_endpoint(endpoints: dict[str, Any], name: str) -> Endpoint:
 
 @dataclass
 class Customers:
-    """Send images to an endpoint, one after the other, and count who answered what."""
+    """Sends images to an endpoint, one after the other, and counts answers by deployment."""
 
     cloud: Cloud
     endpoint: Endpoint
     images: Sequence[bytes]
     answers: Counter[tuple[str, int]] = field(default_factory=Counter[tuple[str, int]])
-    """(deployment, status) → requests; the deployment is empty where none was asked."""
+    """(deployment, status) → requests; the deployment is empty if none answered."""
 
     @contextlib.asynccontextmanager
     async def sending(self) -> AsyncGenerator[None]:
-        """Send for as long as the context lasts."""
+        """Send images during the context."""
         task = asyncio.create_task(self._send())
         try:
             yield
@@ -67,7 +67,7 @@ class Customers:
     async def _send(self) -> None:
         tls = ssl.create_default_context(cafile=self.cloud.endpoints["azure_ml"]["ca_bundle"])
         for image in itertools.cycle(self.images):
-            with contextlib.suppress(aiohttp.ClientError):  # of faults on purpose
+            with contextlib.suppress(aiohttp.ClientError):  # from injected faults
                 async with self.cloud.http.post(
                     self.endpoint.scoring_uri,
                     json={"image": base64.b64encode(image).decode()},

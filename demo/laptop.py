@@ -20,23 +20,23 @@ STOP_TIMEOUT_SECONDS = 60.0
 
 
 class LaptopError(Exception):
-    """localazure did not start; the message holds what it said."""
+    """localazure did not start; the message has its output."""
 
 
 @contextlib.asynccontextmanager
 async def running(state: Path, settings: Mapping[str, str]) -> AsyncGenerator[dict[str, Any]]:
-    """`python -m localazure up` on free ports, for as long as the context lasts.
+    """Run `python -m localazure up` on free ports during the context.
 
     Args:
         state: the state folder.
         settings: app settings on top of those in infra/local.
 
     Yields:
-        What stands in `endpoints.json`.
+        The content of `endpoints.json`.
 
     Raises:
-        LaptopError: it ended.
-        TimeoutError: it was not ready in time.
+        LaptopError: the process ended.
+        TimeoutError: the process was not ready in time.
     """
     state.mkdir(parents=True, exist_ok=True)
     log = state / "up.log"

@@ -1,4 +1,4 @@
-"""Where the notifications arrive: a webhook receiver and a subscriber of the alerts topic."""
+"""Receivers of notifications: a webhook server and a subscriber of the alerts topic."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ Channel = Literal["event_grid", "service_bus", "webhook"]
 
 @dataclass(frozen=True, kw_only=True)
 class Received:
-    """One notification, as it came in on one channel."""
+    """One notification, as received on one channel."""
 
     kind: str
     channel: Channel
     id: str
     run: str
     traceparent: str | None = field(default=None, compare=False)
-    """Of the delivery; another attempt has another one."""
+    """The id of the delivery; each attempt has its own."""
 
 
 @dataclass
 class Mailbox:
-    """Everything that was received, and what came in on the storage topic."""
+    """All received notifications, and the events of the storage topic."""
 
     notifications: list[Received] = field(default_factory=list)
     blob_events: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, received: Received) -> None:
-        """Keep it once: delivery is at least once, and the id is stable."""
+        """Keep a notification once: delivery is at least once, and the id is stable."""
         if received not in self.notifications:
             self.notifications.append(received)
 
     def on(self, channel: Channel, kind: str, run: str) -> Received | None:
-        """The notification of that kind about that run, if it has come on that channel."""
+        """A run's notification of one kind, if it has arrived on the channel."""
         wanted = (channel, kind, run)
         return next(
             (each for each in self.notifications if (each.channel, each.kind, each.run) == wanted),
@@ -102,7 +102,7 @@ async def webhooks(mailbox: Mailbox, secret: str) -> AsyncGenerator[str]:
 
 @contextlib.asynccontextmanager
 async def alerts(mailbox: Mailbox, connection_string: str) -> AsyncGenerator[None]:
-    """Receive what comes to subscription `on-call` of topic `ops-alerts`."""
+    """Receive the messages of the subscription `on-call` of the topic `ops-alerts`."""
 
     async def receive() -> None:
         async with (
@@ -131,7 +131,7 @@ async def alerts(mailbox: Mailbox, connection_string: str) -> AsyncGenerator[Non
 def _received(
     channel: Channel, identity: str, document: dict[str, Any], traceparent: str | None
 ) -> Received:
-    """From the form that all channels share: `type` is `Landfall.Run.<Kind>`, `data` the run."""
+    """Parse the form that all channels share: `type` is `Landfall.Run.<Kind>`, `data` the run."""
     kind = document["type"].rsplit(".", 1)[1].lower()
     run = document["data"].get("id", "")
     return Received(kind=kind, channel=channel, id=identity, run=run, traceparent=traceparent)

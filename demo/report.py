@@ -15,7 +15,7 @@ from demo.receivers import Received
 
 @dataclass(frozen=True, kw_only=True)
 class StoryResult:
-    """How one story went."""
+    """The result of one story."""
 
     name: str
     ok: bool
@@ -25,7 +25,7 @@ class StoryResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """Everything that `make demo` tells; all of it was read back from the services."""
+    """The report of `make demo`; all facts were read back from the services."""
 
     stories: list[StoryResult]
     runs: list[dict[str, Any]]
@@ -35,7 +35,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether every story went as told."""
+        """Whether every story succeeded."""
         return all(story.ok for story in self.stories)
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The six stories. Each returns facts that were read back, and raises when one does not hold."""
+"""The six stories. Each returns facts that it read back, and raises an error if one is wrong."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Facts = dict[str, Any]
 
 
 class StoryFailed(Exception):
-    """Something did not turn out as the story goes."""
+    """A story did not have its expected outcome."""
 
 
 @dataclass
@@ -43,15 +43,15 @@ class Stage:
     say: Callable[[str], None]
     digits: list[File]
     patience: float = 1.0
-    """Factor of all times to wait: with faults on purpose, what was lost comes after a while."""
+    """Factor for all timeouts: with injected faults, lost messages arrive later."""
     pause_seconds: float = PAUSE_SECONDS
-    """Between the halves of the first batch: longer than the pipeline's `quiet_seconds`."""
+    """The pause between the halves of the first batch: longer than `quiet_seconds`."""
     shifted: int = 600
-    """Digits that land once more, moved by a pixel, while a training process is killed."""
+    """The number of moved digits that land while a training process is killed."""
     known_runs: int = 0
 
     async def land(self, files: list[File], *, whole: bool = True) -> None:
-        """Upload with progress, and the marker where that is all of the batch."""
+        """Upload with progress, and then the marker if the batch is complete."""
         await self.cloud.upload(
             files,
             lambda done: self.say(f"{done} of {len(files)} files have landed"),
@@ -60,16 +60,16 @@ class Stage:
 
     @property
     def run_seconds(self) -> float:
-        """How long a run may take."""
+        """The timeout for a run."""
         return self.patience * RUN_TIMEOUT_SECONDS
 
     @property
     def notification_seconds(self) -> float:
-        """How long a notification may take."""
+        """The timeout for a notification."""
         return self.patience * NOTIFICATION_TIMEOUT_SECONDS
 
     async def runs_end(self, count: int) -> list[Run]:
-        """Wait for that many new runs to end, then for the zone to settle; exactly that many."""
+        """Wait until new runs have ended and the zone has settled; check their exact number."""
         await self.cloud.wait_for_runs(
             self.known_runs, count, self.run_seconds, lambda run: self.say(_progress(run))
         )
@@ -80,7 +80,7 @@ class Stage:
         return runs
 
     async def told(self, run: str, kind: str) -> dict[Channel, str]:
-        """Wait for the notification on every channel; its id on each, as it was received."""
+        """Wait for the notification on every channel; return the ids as received."""
         received = {
             channel: await eventually(
                 lambda channel=channel: self.mailbox.on(channel, kind, run),
@@ -93,17 +93,17 @@ class Stage:
 
 
 def expect(holds: object, otherwise: str) -> None:
-    """Check a turn of the story.
+    """Check a fact of the story.
 
     Raises:
-        StoryFailed: it did not come.
+        StoryFailed: the fact is wrong.
     """
     if not holds:
         raise StoryFailed(otherwise)
 
 
 def _digit(event: dict[str, Any]) -> str:
-    """The path of the digit that a BlobCreated event speaks of; empty if it is of none."""
+    """The path of the digit in a BlobCreated event; empty if it is not about a digit."""
     _, found, path = event["subject"].partition(f"/{LANDING_CONTAINER}/blobs/{PREFIX}")
     return path if found else ""
 
@@ -228,7 +228,7 @@ async def killed(stage: Stage) -> Facts:
     stage.say(f"run {first['id']}: waiting for a checkpoint")
 
     async def killed_after_checkpoint() -> str | None:
-        # A listing may be slow under faults. The job must not end before its process is killed.
+        # With injected faults, a listing may be slow. The job must not end before the kill.
         with suspended(process):
             name = await stage.cloud.first_checkpoint(first["dataset_version"])
             if name is not None:
@@ -266,7 +266,7 @@ async def _day_lands(stage: Stage, day: str, files: list[File]) -> Run:
 
 
 async def _rolled_out(stage: Stage, run: Run, *states: str) -> dict[str, Any]:
-    """The rollout of a run's model, when it is in one of the states."""
+    """Wait until the rollout of a run's model is in one of the states."""
     rollout = f"rollout-{LIVE}-{run['model']['version']}"
     stage.say(f"{rollout}: waiting for {' or '.join(states)}")
     return await eventually(
@@ -319,7 +319,7 @@ class Story:
     play: Callable[[Stage], Awaitable[Facts]]
     outcome: str
     is_beside: bool = False
-    """It has a zone and an endpoint of its own, and can be played while the others are."""
+    """Whether it has its own zone and endpoint, and can be played in parallel."""
 
 
 STORIES: Mapping[str, Story] = {

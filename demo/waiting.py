@@ -1,4 +1,4 @@
-"""Waiting for other processes: ask again until there is an answer."""
+"""Polling of other processes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ async def eventually(
     timeout_seconds: float,
     what: str,
 ) -> Answer:
-    """The first answer to a question; None and False are none yet.
+    """Call a function until its result is neither None nor False, and return that result.
 
     Raises:
-        TimeoutError: there was none in time; the message says what was waited for.
+        TimeoutError: there was no result in time; the message says of what.
     """
     try:
         async with asyncio.timeout(timeout_seconds):

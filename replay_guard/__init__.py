@@ -1,4 +1,4 @@
-"""Replay guard: does the code at hand still fit the histories of orchestrations that are under way?
+"""Replay guard: checks that an app's code still fits the histories of running orchestrations.
 
 A tool for any Durable Functions app in Python (programming model v2), with a command line:
 

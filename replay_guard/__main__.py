@@ -129,7 +129,7 @@ def _check(given: argparse.Namespace) -> int:
     settings = given.settings
     if settings is None and (folder / "local.settings.json").is_file():
         settings = folder / "local.settings.json"
-    # An app's own output must not get into the report.
+    # The app's own output must not appear in the report.
     with contextlib.redirect_stdout(sys.stderr):
         app = load_app(folder, read_settings(settings) if settings else {})
         results = list(check(app, given.histories, _progress(), version=given.version))
@@ -141,7 +141,7 @@ def _check(given: argparse.Namespace) -> int:
 
 
 def _progress() -> Callable[[str], None]:
-    """Notes what is being done, on a terminal only."""
+    """Shows progress, on a terminal only."""
     if not sys.stderr.isatty():
         return lambda _line: None
 

@@ -1,10 +1,10 @@
 """The steps that an orchestrator's actions lead to, numbered as the host numbers them.
 
-The SDK answers with all actions of the orchestrator's life so far. A host begins each once the one
-before is over; beginning one draws ids in order, and so does each further attempt of a retry policy
-and the timer before it (OutOfProcOrchestrationShim of the extension, RetryInterceptor of the
-Durable Task Framework). As the SDK adds an action only when the one before is over, all of them
-have begun: only what the latest arrival adds has to be numbered.
+The SDK answers with all actions of the orchestrator so far. A host begins an action after the
+previous one has ended. Beginning an action draws ids in order, and so does each further attempt of
+a retry policy and the timer before it (OutOfProcOrchestrationShim of the extension,
+RetryInterceptor of the Durable Task Framework). The SDK adds an action only after the previous one
+has ended, so all actions have begun: only those that the latest arrival adds must be numbered.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _WITH_RETRY: Final = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class TakenStep:
-    """A step that the orchestrator takes in replay. Attributes as of `history.Step`.
+    """A step that the orchestrator takes in replay. The attributes are those of `history.Step`.
 
-    `fire_at` has more than one time only where hosts differ: the timer after the last attempt of a
-    retry policy.
+    `fire_at` has more than one time only if hosts differ, for the timer after the last attempt of
+    a retry policy.
     """
 
     kind: StepKind
@@ -50,34 +50,34 @@ class _Attempts:
     """A call with a retry policy, one of whose attempts or timers is open."""
 
     place: int
-    """Of its action, among all that are no compounds."""
+    """The index of its action among all actions that are not compounds."""
     left: int
-    """Attempts that have not begun."""
+    """The number of attempts that have not begun."""
     waits_for_timer: bool = False
 
 
 @dataclass
 class Numbering:
-    """The numbers drawn so far. `copy` before trying something out."""
+    """The ids drawn so far. Use a `copy` for a trial."""
 
     _next_id: int = 0
     _begun: int = 0
     _attempts: dict[int, _Attempts] = field(default_factory=dict[int, _Attempts])
 
     def copy(self) -> Numbering:
-        """A numbering that goes on from here by itself."""
+        """An independent numbering that continues from here."""
         return replace(self, _attempts=dict(self._attempts))
 
     def advance(
         self, actions: list[Document], *, ended: int | None, failed: bool, clock: datetime
     ) -> list[TakenStep]:
-        """The steps that an arrival leads to.
+        """Number the steps that an arrival leads to.
 
         Args:
             actions: all of the orchestrator's actions.
-            ended: id of the step that the arrival ends, None for none.
-            failed: whether it failed.
-            clock: the orchestrator's.
+            ended: id of the step that the arrival ends, None if it ends no step.
+            failed: whether that step failed.
+            clock: the orchestrator's clock.
         """
         parts = list(_parts(actions))
         taken: list[TakenStep] = []
@@ -105,7 +105,7 @@ class Numbering:
                 kind=StepKind.TIMER,
                 name="",
                 event_id=self._next_id,
-                # After the last attempt: DTFx waits once more, hosts differ in how long.
+                # After the last attempt, DTFx waits once more. Hosts differ in the duration.
                 fire_at=(clock + interval,) if attempts.left else (clock, clock + interval),
             )
             self._next_id += 1
@@ -125,7 +125,7 @@ class Numbering:
             yield from self._take(action)
 
     def _take(self, action: Document) -> Iterator[TakenStep]:
-        """The step of an action; an external event and continue-as-new are none of a history."""
+        """The step of an action; None for an external event and continue-as-new."""
         step = _step(action, self._next_id)
         if step is not None:
             self._next_id += 1
@@ -157,7 +157,7 @@ def _step(action: Document, event_id: int) -> TakenStep | None:
 
 
 def _parts(actions: list[Document]) -> Iterator[Document]:
-    """Actions, with those inside of a compound in place of the compound."""
+    """Actions, with each compound replaced by the actions inside it."""
     for action in actions:
         if "compoundActions" in action:
             yield from _parts(action["compoundActions"])
@@ -166,7 +166,7 @@ def _parts(actions: list[Document]) -> Iterator[Document]:
 
 
 def without_cancellations(actions: list[Document]) -> list[Document]:
-    """Actions without the mark of a cancelled timer, which is set later than the timer."""
+    """Actions without the marks of cancelled timers, which are set after the timers."""
     return [
         action
         | ({"isCanceled": False} if action["actionType"] == ActionType.CREATE_TIMER else {})

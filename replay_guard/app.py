@@ -38,7 +38,7 @@ class App:
     """An app, as replay needs it.
 
     Attributes:
-        orchestrators: name in lower case → the handle that is registered.
+        orchestrators: name in lower case → the registered handle.
         activities: names in lower case.
         versioning: of host.json.
     """
@@ -48,7 +48,7 @@ class App:
     versioning: Versioning
 
     def knows(self, kind: StepKind, name: str) -> bool:
-        """Whether a function is there. Hosts do not tell upper from lower case."""
+        """Whether the app has a function. Hosts ignore upper and lower case in names."""
         if kind is StepKind.CHILD:
             return name.casefold() in self.orchestrators
         return name.casefold() in self.activities or name == HTTP_ACTIVITY
@@ -58,7 +58,7 @@ def load_app(folder: Path, settings: Mapping[str, str]) -> App:
     """Import an app; its settings become environment variables of this process.
 
     Raises:
-        AppNotLoaded: there is none, or its import fails.
+        AppNotLoaded: the folder has no app, or its import fails.
     """
     if not (folder / f"{_SCRIPT}.py").is_file():
         raise AppNotLoaded(
@@ -73,7 +73,7 @@ def load_app(folder: Path, settings: Mapping[str, str]) -> App:
         functions = _find_app(module, folder).get_functions()
     except AppNotLoaded:
         raise
-    except (Exception, SystemExit) as error:  # whatever the app's code raises
+    except (Exception, SystemExit) as error:  # the app's code may raise anything
         raise AppNotLoaded(
             f"importing {folder / _SCRIPT}.py failed. Does it need app settings? Name a file with "
             f"--settings.\n{''.join(traceback.format_exception(error)).rstrip()}"
@@ -89,7 +89,7 @@ def load_app(folder: Path, settings: Mapping[str, str]) -> App:
 
 
 def read_settings(file: Path) -> dict[str, str]:
-    """App settings: `Values` of a local.settings.json, or a JSON object of texts.
+    """App settings: `Values` of a local.settings.json, or a JSON object of strings.
 
     Raises:
         AppNotLoaded: the file cannot be read.

@@ -18,7 +18,7 @@ from replay_guard.replay import Replayed, replay
 
 
 class ExitCode(IntEnum):
-    """Of the command line."""
+    """The exit status of the command line."""
 
     FITS = 0
     DIFFERS = 1
@@ -26,7 +26,7 @@ class ExitCode(IntEnum):
 
 
 class Verdict(StrEnum):
-    """Of one history."""
+    """The outcome of one history."""
 
     FITS = "fits"
     DIFFERS = "differs"
@@ -38,9 +38,9 @@ class Checked:
     """One history's verdict.
 
     Attributes:
-        file: where it is.
+        file: the history's path.
         instance: None if the file could not be read.
-        orchestrator: the same.
+        orchestrator: None if the file could not be read.
         steps: how many recorded steps were compared.
         differences: why it differs.
         problem: why it cannot be checked.
@@ -69,8 +69,8 @@ def check(
     Args:
         app: the code at hand.
         files: exported histories or orchestrator-in documents.
-        progress: is told each file's name before its replay.
-        version: of instances whose history does not tell theirs.
+        progress: called with each file's name before its replay.
+        version: the version of instances whose history does not record one.
     """
     for file in files:
         progress(file.name)
@@ -122,7 +122,7 @@ def read(file: Path) -> History:
     """The history in a file.
 
     Raises:
-        CannotCheck: the file cannot be read, or has none.
+        CannotCheck: the file cannot be read, or has no history.
     """
     try:
         document = json.loads(file.read_text("utf-8"))
@@ -137,14 +137,14 @@ def read_document(document: Document) -> History:
     """The history in a document of either form.
 
     Raises:
-        CannotCheck: it has none.
+        CannotCheck: it has no history.
     """
     form = exported_form if exported_form.is_exported(document) else worker_form
     return form.read(document)
 
 
 def exit_code(results: Sequence[Checked]) -> ExitCode:
-    """A difference weighs more than a history that could not be checked; none at all is one."""
+    """The exit status: a difference outranks a failed check; no history is a failed check."""
     verdicts = {each.verdict for each in results}
     if Verdict.DIFFERS in verdicts:
         return ExitCode.DIFFERS

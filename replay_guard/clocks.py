@@ -1,11 +1,11 @@
-"""The orchestrator's clock, as far as a history tells it.
+"""The orchestrator's clock, as far as a history records it.
 
-The clock reads when the episode began. The worker form has it. An exported history only bounds it:
-an episode begins after the arrival that woke it up, and before the steps that it schedules. The
-first guess is the time of the next recorded step. A timer whose due time is recorded then settles
-it, where the orchestrator counts from its clock: the clock is moved by what the timer is off, if it
-stays within its bounds. So does a moment that an input of the history names, if with it the
-input is the recorded one.
+The clock reads the beginning of the episode. The worker form records it. An exported history only
+bounds it: an episode begins after the arrival that woke it up, and before the steps that it
+schedules. The first guess is the time of the next recorded step. A timer with a recorded due time
+then determines the clock, if the orchestrator counts from its clock: the clock is moved by the
+timer's error, if it stays within its bounds. So does a moment in a recorded input, if that clock
+leads to the recorded input.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Final
 
 from replay_guard.history import History
 
-# How far the clocks of two machines of one app may be apart.
+# The largest difference between the clocks of two machines of one app.
 SKEW: Final = timedelta(seconds=1)
 _NEVER: Final = datetime.max.replace(tzinfo=UTC)
 
 
 class Clocks:
-    """The clock at each arrival of a history, in order."""
+    """The clock at each arrival of a history, in their order."""
 
     def __init__(self, history: History) -> None:
         self._arrivals = history.arrivals
@@ -36,7 +36,7 @@ class Clocks:
         return self._values[number]
 
     def begin(self, next_step_at: datetime | None) -> None:
-        """The next arrival; the next recorded step, if there is one, was scheduled at a time."""
+        """Begin the next arrival; `next_step_at` is the next recorded step's time, if any."""
         number = len(self._values)
         arrival = self._arrivals[number]
         if arrival.clock is not None:
@@ -51,7 +51,7 @@ class Clocks:
         self._latest.append(guess)
 
     def bound(self, number: int, first_step_at: datetime | None) -> None:
-        """Note when the first step was scheduled that an arrival led to, None for no step."""
+        """Note when the first step after an arrival was scheduled; None if there was no step."""
         if number in self._settled:
             return
         earliest = self._arrivals[number].at
@@ -69,13 +69,13 @@ class Clocks:
         return number in self._settled
 
     def settle(self, moved: Mapping[int, datetime]) -> None:
-        """These clocks are known from now on."""
+        """Mark clocks as known."""
         for number, value in moved.items():
             self._values[number] = value
             self._settled.add(number)
 
     def shifts(self, number: int, by: timedelta) -> list[dict[int, datetime]]:
-        """Ways to move one clock up to an arrival, within its bounds; the latest clock first."""
+        """Ways to move one of the clocks up to an arrival within its bounds; the latest first."""
         moves = [
             {each: self._values[each] + by}
             for each in reversed(range(number + 1))
@@ -84,9 +84,9 @@ class Clocks:
         return [moved for moved in moves if self._is_possible(moved, number)]
 
     def named(self, number: int, clocks: Collection[int]) -> list[dict[int, datetime]]:
-        """Ways to have one of these clocks read a moment that the history's payloads name.
+        """Ways to set one of the clocks to a moment in the history's payloads.
 
-        The latest clock first, and the moments that are the nearest to its first guess.
+        The latest clock comes first, with the moments nearest to its first guess.
         """
         moves = [
             {each: moment}
@@ -105,7 +105,7 @@ class Clocks:
         )
 
     def alternative(self, number: int) -> dict[int, datetime]:
-        """Other values within their bounds for all clocks up to an arrival that are not known."""
+        """Other values within the bounds for all unknown clocks up to an arrival."""
         moves: dict[int, datetime] = {}
         for each in range(number + 1):
             if each not in self._settled:
@@ -116,7 +116,7 @@ class Clocks:
 
     @contextlib.contextmanager
     def trying(self, moved: Mapping[int, datetime]) -> Generator[None]:
-        """Have clocks read other times for a while."""
+        """Set clocks to other times temporarily."""
         before = list(self._values)
         for number, value in moved.items():
             self._values[number] = value
@@ -126,6 +126,6 @@ class Clocks:
             self._values = before
 
     def is_overdue(self, number: int, step_at: datetime) -> bool:
-        """Whether a step was recorded before the arrival after this one came to be."""
+        """Whether a step was recorded before the next arrival."""
         following = self._arrivals[number + 1 : number + 2]
         return any(each.clock is None and step_at + SKEW < each.at for each in following)

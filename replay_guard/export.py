@@ -23,12 +23,12 @@ class Wanted:
     """The selection to export.
 
     Attributes:
-        instances: ids; empty for those that `selection` and `names` choose.
+        instances: ids; empty for all that match `selection` and `names`.
         names: orchestrators, empty for all.
-        selection: of the list of instances.
-        limit: how many at most, newest first; None for no limit.
+        selection: the filter for the list of instances.
+        limit: the most instances, newest first; None for no limit.
         version: of the instances, which the API does not show.
-        with_inputs: whether to keep in full what is otherwise hashed.
+        with_inputs: whether to keep values in full that are otherwise hashed.
     """
 
     instances: Collection[str] = ()
@@ -76,10 +76,10 @@ def export(
 
 
 def file_name(instance_id: str) -> str:
-    """The name of an instance's file: its id, with what no file name has percent-encoded."""
+    """The name of an instance's file: its id, with unsafe characters percent-encoded."""
     name = quote(instance_id, safe=" @=+,").lstrip(".")
     if name != instance_id.lower() or len(name) > _LONGEST_NAME:
-        # Two ids must not share a file, also where file names ignore upper and lower case.
+        # Two ids must not share a file, even if file names ignore upper and lower case.
         mark = hashlib.sha256(instance_id.encode("utf-8", "surrogatepass")).hexdigest()[:12]
         name = f"{name[:_LONGEST_NAME]}-{mark}"
     return f"{name}.json"
@@ -100,7 +100,7 @@ def _ids(api: ManagementApi, wanted: Wanted) -> Iterator[str]:
 
 
 def _write(file: Path, document: Document) -> None:
-    """Whole or not at all, and for this user only: results and inputs are in it."""
+    """Write a file atomically, readable by this user only: it contains results and inputs."""
     unfinished = file.with_suffix(".part")
     unfinished.unlink(missing_ok=True)
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -1,7 +1,7 @@
 """Reads an exported history (`redaction.redact`), which has the events of the public HTTP API.
 
-https://learn.microsoft.com/azure/azure-functions/durable/durable-functions-http-api and, for what
-the page leaves open, DurableClient.GetDurableOrchestrationStatusAsync of the extension. In it
+https://learn.microsoft.com/azure/azure-functions/durable/durable-functions-http-api and, for
+details, DurableClient.GetDurableOrchestrationStatusAsync of the extension. In this form
 
 - the ids of events and the marks of episodes are left out
 - the end of an activity or child carries its name, its input and, as ScheduledTime, its beginning;
@@ -50,9 +50,9 @@ _SCHEDULED: Final = {
     "TaskScheduled": StepKind.ACTIVITY,
     "SubOrchestrationInstanceCreated": StepKind.CHILD,
 }
-# The protocol that the Durable extension offers the worker (replay schema 3).
+# The protocol between the Durable extension and the worker (replay schema 3).
 _PROTOCOL: Final[Document] = {"upperSchemaVersion": 1, "upperSchemaVersionNew": 2}
-# Azure Storage cannot wait longer than this at once: with its limits the SDK splits longer timers.
+# The longest timer of Azure Storage: with this limit the SDK splits longer timers.
 _LONGEST_TIMER: Final = timedelta(days=6)
 _TIMER_LIMITS: Final[Document] = {
     "maximumShortTimerDuration": "6.00:00:00",
@@ -66,7 +66,7 @@ def is_exported(document: Document) -> bool:
 
 
 def read(document: Document) -> History:
-    """The history.
+    """Read the history.
 
     Raises:
         CannotCheck: the document is damaged, or its history cannot be replayed.
@@ -87,7 +87,7 @@ def read(document: Document) -> History:
 
 
 class _Reader:
-    """Gathers steps and arrivals, event by event."""
+    """Collects steps and arrivals, event by event."""
 
     def __init__(self) -> None:
         self._steps: list[Step] = []
@@ -135,9 +135,9 @@ class _Reader:
             raise CannotCheck(f"the history of {name!r} has not begun: it has no ExecutionStarted")
         status = _text(document, "runtimeStatus", where)
         given = document.get("input")
-        # Events that came since an instance was suspended are handed on when it is resumed.
+        # Events that arrive while an instance is suspended are delivered when it is resumed.
         arrivals = self._arrivals[: self._suspended_after]
-        if status != "Terminated":  # that one may end before its last status is saved
+        if status != "Terminated":  # that instance may end before its last status is saved
             arrivals[-1] = replace(
                 arrivals[-1], custom_status=_payload(document, "customStatus", where)
             )
@@ -261,13 +261,13 @@ def _times(document: Document) -> tuple[datetime, ...]:
         raise CannotCheck("times is not a list of texts: export the history again")
     found: list[datetime] = []
     for each in cast("list[str]", given):
-        with contextlib.suppress(CannotCheck):  # what only looks like a time
+        with contextlib.suppress(CannotCheck):  # it only looks like a time
             found.append(parse_time(each))
     return tuple(found)
 
 
 def _has_unsplit_timers(steps: list[Step]) -> bool:
-    """Whether the backend knows no limits of timers: it keeps timers that others would split."""
+    """Whether the backend has no limit for timers: it keeps timers that others would split."""
     return any(
         step.fire_at is not None and step.fire_at - step.at > _LONGEST_TIMER for step in steps
     )

@@ -1,14 +1,14 @@
-"""A history as replay needs it: what arrived, in order, and the steps that the orchestrator took.
+"""A history as replay needs it: the arrivals, in order, and the steps that the orchestrator took.
 
-The two forms in which histories exist are read by `exported_form` (the public HTTP API) and
-`worker_form` (what the Functions worker is given). Both say less, or other things, than this:
+There are two forms of histories: `exported_form` reads that of the public HTTP API, `worker_form`
+that of the Functions worker's input. Not all of it is recorded in both:
 
 | | worker form | exported form |
 |---|---|---|
-| ids of steps | yes | no: steps are matched by time, then by what they are |
-| the orchestrator's clock | yes | no: bounded by what arrived before and was scheduled after |
+| ids of steps | yes | no: steps are matched by time, then by kind and name |
+| the orchestrator's clock | yes | no: bounded by the previous arrival and the next step |
 | version of the instance, parent's id | yes | no |
-| inputs of activities and children | yes, where the backend keeps them | the same |
+| inputs of activities and children | yes, if the backend keeps them | the same |
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ class Step:
     """A step that a history records.
 
     Attributes:
-        kind: what it is.
+        kind: its kind.
         name: function, or entity and operation; empty for a timer.
         at: when it was scheduled (UTC).
         event: its history event in the worker form, without EventId.
-        event_id: its sequence number; None where the form does not give it.
-        input: what it was given.
+        event_id: its sequence number; None if the form does not record it.
+        input: its input.
         fire_at: when a timer is due (UTC).
-        version: a child's; None where the form does not give it.
-        instance_id: a child's; None where the form does not give it.
+        version: a child's version; None if the form does not record it.
+        instance_id: a child's id; None if the form does not record it.
     """
 
     kind: StepKind
@@ -77,13 +77,13 @@ class Arrival:
 
     Attributes:
         event: the history event in the worker form, without the id of the step that it ends.
-        at: when the event came to be (UTC): the orchestrator's clock is not earlier.
-        ends: index in `History.steps` of the step that it ends, None for none.
+        at: when the event was created (UTC): the orchestrator's clock is not earlier.
+        ends: index in `History.steps` of the step that it ends, None if it ends no step.
         failed: whether that step failed.
-        clock: the orchestrator's clock (UTC); None where the form does not give it.
-        steps_after: how many steps are recorded once this arrival's episode is over; None where
-            the form does not tell, or the episode has further arrivals.
-        custom_status: after this arrival.
+        clock: the orchestrator's clock (UTC); None if the form does not record it.
+        steps_after: how many steps are recorded at the end of this arrival's episode; None if
+            the form does not show it, or the episode has further arrivals.
+        custom_status: the custom status after this arrival.
     """
 
     event: Document
@@ -102,14 +102,14 @@ class History:
     Attributes:
         instance_id: the instance.
         orchestrator: registered name.
-        input: the orchestrator's input, a JSON value as the worker is given it.
-        arrivals: in the order of history; the first one is ExecutionStarted.
+        input: the orchestrator's input, the JSON value that the worker gets.
+        arrivals: in the order of the history; the first one is ExecutionStarted.
         steps: in the order in which they were scheduled.
         status: `runtimeStatus` of the HTTP API; None if the last episode has no recorded end.
         output: recorded result of an instance that completed.
-        version: None where none is known.
-        parent_instance_id: None where none is known.
-        times: moments that its payloads name; the orchestrator's clock may be among them.
+        version: None if unknown.
+        parent_instance_id: None if unknown.
+        times: moments in its payloads; the orchestrator's clock may be among them.
         options: further keys of the orchestrator-in document, such as the limits of timers.
         answer: the orchestrator's recorded answer to the last arrival, if it was kept.
     """
@@ -134,7 +134,7 @@ def describe(kind: StepKind, name: str) -> str:
 
 
 def parse_time(text: str) -> datetime:
-    """ISO 8601 text (.NET writes seven digits of a second: the seventh is cut off), UTC."""
+    """Parse ISO 8601 text as UTC. .NET writes seven decimals of a second; the last is dropped."""
     try:
         moment = datetime.fromisoformat(text)
         return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)

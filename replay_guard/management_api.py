@@ -2,8 +2,8 @@
 
 https://learn.microsoft.com/azure/azure-functions/durable/durable-functions-http-api
 
-The key travels in a header, so that no URL in a log or an error has it, and never to another host:
-redirects are refused.
+The key is sent in a header, so that it is in no URL of a log or an error. It is never sent to
+another host: redirects are refused.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _HISTORY: Final = {"showHistory": "true", "showHistoryOutput": "true", "showInpu
 
 
 class ApiRefused(Exception):
-    """The app did not answer as asked; the message says what to do. It never has the key."""
+    """The app refused a request; the message says what to do, and never contains the key."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """Which instances to list.
+    """A filter for the list of instances.
 
     Attributes:
         statuses: `runtimeStatus` values, empty for all.
@@ -47,7 +47,7 @@ class Selection:
     prefix: str | None = None
 
     def query(self) -> dict[str, str]:
-        """The parameters of the request."""
+        """The query parameters of the request."""
         given = {
             "runtimeStatus": ",".join(self.statuses),
             "createdTimeFrom": self.created_from,
@@ -63,12 +63,12 @@ class ManagementApi:
     """Requests to one app.
 
     Args:
-        url: the app's, such as https://APP.azurewebsites.net.
-        key: system key `durabletask_extension`, or the master key; None where none is asked for.
-        task_hub: None for the app's own.
+        url: the app's URL, such as https://APP.azurewebsites.net.
+        key: system key `durabletask_extension`, or the master key; None if none is needed.
+        task_hub: None for the app's default.
 
     Raises:
-        ApiRefused: the URL is not one of HTTP, or a key would go over it in clear to another host.
+        ApiRefused: not an HTTP URL, or a key would be sent to another host without TLS.
     """
 
     def __init__(self, url: str, *, key: str | None = None, task_hub: str | None = None) -> None:
@@ -83,7 +83,7 @@ class ManagementApi:
         self._opener = urllib.request.build_opener(_NoRedirects)
 
     def instances(self, selection: Selection) -> Iterator[Document]:
-        """Orchestrations, page by page, as they are listed; entities are left out.
+        """List orchestrations, page by page; entities are left out.
 
         Raises:
             ApiRefused: a request failed.
@@ -102,7 +102,7 @@ class ManagementApi:
                 return
 
     def instance(self, instance_id: str) -> Document | None:
-        """One instance with its history; None if there is none of this id (any more).
+        """Get an instance with its history; None if it does not exist.
 
         Raises:
             ApiRefused: the request failed.
@@ -143,10 +143,10 @@ _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A redirect is an error: it would take the key along."""
+    """Makes redirects errors, because they would forward the key."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
-        """Follow none."""
+        """Refuse every redirect."""
 
 
 def _advice(status: int) -> str:

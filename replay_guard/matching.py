@@ -1,4 +1,4 @@
-"""Recorded steps and steps of the replay: which belong together, and where they differ."""
+"""Matching of recorded steps with steps of the replay, and their differences."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _GENERATED_ID: Final = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """One thing in which the code at hand and a history differ.
+    """One difference between the code and a history.
 
     Attributes:
-        step: the step's number, as in the host's event ids; None if it is about no step.
+        step: the step's number, as in the host's event ids; None if it is not about a step.
         what: step, name, input, time, version, instance id, determinism, outcome, ...
         expected: what the history records.
         found: what the code does.
@@ -43,15 +43,15 @@ class Difference:
 def match(
     taken: Sequence[TakenStep], steps: Sequence[Step], remaining: Sequence[int]
 ) -> list[int | None]:
-    """For each taken step the index of the recorded step that it must be, None for none.
+    """For each taken step, the index of the matching recorded step; None without one.
 
     Args:
         taken: in the order of their ids.
         steps: all recorded steps.
         remaining: indices of those that have not been taken yet, in the order of scheduling.
 
-    Steps that were scheduled at the very same time, and whose ids the form does not give, have no
-    order: of these the one that fits best is chosen.
+    Steps without recorded ids that were scheduled at exactly the same time have no order: the best
+    match among them is chosen.
     """
     left = list(remaining)
     found: list[int | None] = []
@@ -67,13 +67,13 @@ def match(
 def compare(
     step: Step, taken: TakenStep, *, default_versions: tuple[str | None, ...]
 ) -> Iterator[Difference]:
-    """Where a taken step is not the recorded one.
+    """The differences between a recorded step and a taken step.
 
     Args:
-        step: recorded.
-        taken: in replay.
-        default_versions: of a child whose orchestrator names no version: the instance's own, and
-            the app's of today.
+        step: the recorded step.
+        taken: the step taken in replay.
+        default_versions: for a child without a version in the call: the instance's version and the
+            app's current default.
     """
     number = taken.event_id
     if step.kind is not taken.kind:
@@ -110,7 +110,7 @@ def extra(taken: TakenStep) -> Difference:
 
 
 def missing(step: Step, number: int, why: str) -> Difference:
-    """A recorded step that the code does not take, since it does something else instead."""
+    """A recorded step that the code does not take."""
     return Difference(step=number, what="step", expected=str(step), found=f"no step here: {why}")
 
 

@@ -1,4 +1,4 @@
-"""How a replay ends, compared with how the instance ended or goes on."""
+"""The end of a replay, compared with the instance's end or current status."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _ANSWERED: Final = ("isDone", "error", "output", "customStatus")
 
 
 def compare_outcomes(history: History, answer: Document) -> Iterator[Difference]:
-    """Compare the instance's status with what the replay's last answer makes of it."""
+    """Compare the instance's status with the one after the replay's last answer."""
     status = history.status
-    if status not in _OUTCOMES:  # terminated, say: that is not the orchestrator's doing
+    if status not in _OUTCOMES:  # terminated, for example: the orchestrator did not cause that
         return
-    # Azure shows an instance as running until all that it began has ended.
+    # Azure shows an instance as running until all its steps have ended.
     ended = {each.ends for each in history.arrivals}
     has_open_steps = any(index not in ended for index in range(len(history.steps)))
     found = _outcome(answer)
@@ -64,7 +64,7 @@ def describe_outcome(answer: Document) -> str:
 
 
 def _outcome(answer: Document) -> str:
-    """How an orchestrator-out document leaves its instance, as a `runtimeStatus`."""
+    """The `runtimeStatus` of an instance after an orchestrator-out document."""
     if answer.get("error"):
         return "Failed"
     if not answer["isDone"]:

@@ -1,4 +1,4 @@
-"""Values that are compared by the SHA-256 of their canonical JSON, so that none is needed in full.
+"""Values that are compared by the SHA-256 of their canonical JSON, without the full value.
 
 Canonical here means: keys sorted, no white space, UTF-8, and a float without a fraction written as
 an integer (1.0 is 1, as in RFC 8785), since a service may rewrite either form into the other.
@@ -59,7 +59,7 @@ class Payload:
         return self.sha256 is not None
 
     def fits(self, value: Any) -> bool:
-        """Whether a value is the recorded one, or none is recorded."""
+        """Whether a value equals the recorded one, or no value is recorded."""
         return self.sha256 is None or self.sha256 == digest(value)
 
     def __str__(self) -> str:

@@ -1,9 +1,9 @@
-"""An exported history: what the HTTP API shows of an instance, without what replay only compares.
+"""Exported histories: an instance as in the HTTP API, with values that are only compared hashed.
 
-Replay feeds the orchestrator with its own input, results of activities and children, external
-events and texts of failures: without these it cannot run, so they stay in full. Inputs of
-activities, children and entities, the output and the custom status are only compared: of these the
-SHA-256 (`payload.digest`) is enough.
+Replay gives the orchestrator its own input, results of activities and children, external events
+and texts of failures. It cannot run without these, so they are kept in full. Inputs of activities,
+children and entities, the output and the custom status are only compared, so their SHA-256
+(`payload.digest`) is enough.
 
 Inputs reach the history in more layers of JSON than the orchestrator wrote. They are compared as
 the orchestrator passed them, so the layers are removed here:
@@ -41,12 +41,12 @@ _REQUEST_KEYS: Final = ("id", "op", "signal")
 
 
 def redact(status: Document, *, version: str | None, with_inputs: bool) -> Document:
-    """The file's document.
+    """The document of an exported file.
 
     Args:
-        status: what the API answers with `showHistory`, `showHistoryOutput` and `showInput`.
+        status: the API's answer with `showHistory`, `showHistoryOutput` and `showInput`.
         version: the instance's version, which the API does not show.
-        with_inputs: whether to keep in full what is otherwise hashed.
+        with_inputs: whether to keep values in full that are otherwise hashed.
 
     Raises:
         CannotCheck: the answer has no history.
@@ -131,10 +131,10 @@ def _redact_event(
 
 
 def _times(values: Any) -> list[str]:
-    """The moments that values name.
+    """The moments that occur in values.
 
-    Where a hashed input names the orchestrator's clock, replay finds it among these: the API does
-    not show the clock, and a hash cannot be undone.
+    If a hashed input contains the orchestrator's clock, replay finds it among these moments: the
+    API does not show the clock, and a hash cannot be reversed.
     """
     return sorted(set(_TIME.findall(json.dumps(values))))
 
@@ -144,7 +144,7 @@ def _function(line: Document) -> Any:
 
 
 def _layer(stored: Any) -> Any:
-    """One layer of JSON text off; a value that is no text is not wrapped any more."""
+    """Remove one layer of JSON text; a value that is not a string has no more layers."""
     return parse(stored) if isinstance(stored, str) else stored
 
 

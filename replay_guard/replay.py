@@ -1,10 +1,10 @@
-"""Replays a history against an orchestrator, arrival by arrival, and compares what it does.
+"""Replays a history against an orchestrator, arrival by arrival, and compares the steps.
 
-For each arrival the orchestrator is given the history up to there, by the SDK's own handle, as the
-Functions worker does it. The steps that it newly takes must be those that the history records next.
-An exported history does not tell the orchestrator's clock: see `clocks`.
+For each arrival, the orchestrator gets the history up to it, through the SDK's own handle, as in
+the Functions worker. The new steps that it takes must be the next ones in the history. An exported
+history does not record the orchestrator's clock: see `clocks`.
 
-No socket, and no clock but the history's.
+The replay uses no socket, and no clock but the history's.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Replayed:
     """Result of replaying a history.
 
     Attributes:
-        differences: empty if the code fits; those of the first arrival that differs otherwise.
+        differences: those of the first arrival that differs; empty if the code fits.
         steps: how many recorded steps were compared.
         not_compared: what could not be compared, and how often.
         answer: the orchestrator-out document that answered the last arrival replayed.
@@ -71,13 +71,13 @@ def replay(
     """Compare an orchestrator with a history.
 
     Args:
-        history: recorded.
+        history: the recorded history.
         handle: the orchestrator, as registered with the SDK.
         knows: the app's functions.
-        versioning: the app's; by default each version is accepted.
+        versioning: the app's settings; by default every version is accepted.
 
     Raises:
-        CannotCheck: the SDK does not answer to the history.
+        CannotCheck: the SDK gives no answer for the history.
     """
     versioning = versioning or Versioning()
     if not versioning.accepts(history.version):
@@ -93,7 +93,7 @@ def replay(
 
 @dataclass(frozen=True)
 class _Attempt:
-    """One answer, and what it means."""
+    """One answer of the orchestrator, parsed."""
 
     answer: Document
     numbering: Numbering
@@ -119,7 +119,7 @@ class _Replay:
         self._ids: dict[int, int] = {}
         """Index of a recorded step → id of the step that the replay takes for it."""
         self._taken_after: list[list[int]] = []
-        """For each arrival the indices of the steps that it led to."""
+        """For each arrival, the indices of the steps that it led to."""
         self._actions: list[Document] = []
         self._clocks = Clocks(history)
         self._result = Replayed()
@@ -195,7 +195,7 @@ class _Replay:
     # --- the clock -----------------------------------------------------------------------------
 
     def _fit_clock(self, number: int, attempt: _Attempt) -> _Attempt:
-        """Find the clock with which the recorded steps are taken, if it is not recorded."""
+        """If the clock is not recorded, find one with which the recorded steps are taken."""
         if self._clocks.is_settled(number):
             return attempt
         scheduled = [self._steps[index].at for index in attempt.matched if index is not None]
@@ -215,7 +215,7 @@ class _Replay:
         return attempt
 
     def _is_read(self, number: int, moved: dict[int, datetime], attempt: _Attempt) -> bool:
-        """Whether a clock's value counts: no moment is sought for a clock that changes nothing."""
+        """Whether another value of the clocks changes the orchestrator's steps or custom status."""
         with self._clocks.trying(moved):
             trial = self._try(number)
         return trial.taken != attempt.taken or (
@@ -236,7 +236,7 @@ class _Replay:
         return attempt
 
     def _fits(self, number: int, attempt: _Attempt) -> bool:
-        """Whether an attempt takes the recorded steps, as recorded."""
+        """Whether an attempt takes exactly the recorded steps."""
         arrival = self._history.arrivals[number]
         taken = [index for index in attempt.matched if index is not None]
         left = [index for index in self._remaining if index not in taken]
@@ -251,26 +251,26 @@ class _Replay:
         )
 
     def _is_due(self, number: int, index: int) -> bool:
-        """Whether a recorded step must have been taken with this arrival, at the latest."""
+        """Whether a recorded step must be taken at this arrival or earlier."""
         is_last = number == len(self._history.arrivals) - 1
         return is_last or self._clocks.is_overdue(number, self._steps[index].at)
 
     def _depends_on_clock(self, number: int, read: Callable[[_Attempt], Any]) -> bool:
-        """Whether a value changes with a clock that is not known, and with nothing else."""
+        """Whether a value depends on an unknown clock, and on nothing else that varies."""
         moved = self._clocks.alternative(number)
         if not moved:
             return False
         value = read(self._try(number))
         if value != read(self._try(number)):
-            return False  # it changes by itself
+            return False  # it differs without a change of the clock
         with self._clocks.trying(moved):
             return value != read(self._try(number))
 
     def _check_clock(self, number: int) -> None:
-        """A difference counts only if no other clock leads the orchestrator another way.
+        """Check that no other clock makes the orchestrator take other steps.
 
         Raises:
-            CannotCheck: one does.
+            CannotCheck: another clock does, so the difference does not count.
         """
 
         def way(attempt: _Attempt) -> Any:
@@ -316,7 +316,7 @@ class _Replay:
             counts[IDS_NOT_RECORDED] += 1
 
     def _doubted(self, number: int, place: int, found: list[Difference]) -> Iterator[Difference]:
-        """Differences of one step, less those that come of an unknown clock."""
+        """Differences of one step, without those that an unknown clock can explain."""
 
         def value(attempt: _Attempt) -> Any:
             return attempt.taken[place].input if place < len(attempt.taken) else None
@@ -328,7 +328,7 @@ class _Replay:
                 yield each
 
     def _check_repeats(self, number: int, attempt: _Attempt) -> None:
-        """The same history must lead to the same actions as when it was shorter."""
+        """Check determinism: a longer history must repeat the actions of a shorter one."""
         before, now = self._actions, attempt.actions
         for place, action in enumerate(before):
             again = now[place] if place < len(now) else None
@@ -357,7 +357,7 @@ class _Replay:
             )
 
     def _check_count(self, number: int, arrival: Arrival, attempt: _Attempt) -> None:
-        """Steps must be taken when they were recorded, neither later nor, if known, earlier."""
+        """Check that steps are taken at the recorded arrival: not later nor, if known, earlier."""
         if self._result.differences:
             return
         if arrival.steps_after is not None and len(self._ids) != arrival.steps_after:

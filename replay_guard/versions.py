@@ -1,4 +1,4 @@
-"""Which versions of an orchestration a host runs: `defaultVersion` and friends of host.json.
+"""Versions of orchestrations that a host runs, by the settings in host.json.
 
 https://learn.microsoft.com/azure/azure-functions/durable/durable-functions-orchestration-versioning
 """
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Versioning:
-    """`extensions.durableTask` of host.json, as far as it is about versions."""
+    """The settings of versions in `extensions.durableTask` of host.json."""
 
     default_version: str | None = None
     match_strategy: str = "CurrentOrOlder"
 
     def accepts(self, version: str | None) -> bool:
-        """Whether a host runs an instance of a version; one without a default version runs all."""
+        """Whether a host runs an instance of a version; without a default version it runs all."""
         strategy = self.match_strategy.casefold()
         if self.default_version is None or strategy == "none":
             return True
@@ -29,7 +29,7 @@ class Versioning:
 
 
 def _order(version: str | None) -> tuple[bool, list[int], str]:
-    """No version is older than any; dotted numbers come in their order, other texts after them."""
+    """Sort key: no version first, then dotted numbers in order, then other texts."""
     text = (version or "").casefold()
     parts = text.split(".")
     if all(part.isascii() and part.isdigit() for part in parts):

@@ -14,28 +14,28 @@ from replay_guard.history import CannotCheck, Document
 Handle = Callable[[Any], str]
 """The function that `azure.durable_functions.Orchestrator.create` returns and the worker calls."""
 
-# Of azure.durable_functions.models.TaskOrchestrationExecutor: what precedes the orchestrator-out
-# document in the text of the exception that the SDK raises when an orchestrator failed.
+# From azure.durable_functions.models.TaskOrchestrationExecutor: when an orchestrator failed, the
+# SDK's exception has this marker in its text, before the orchestrator-out document.
 _MARK: Final = "$OutOfProcData$:"
 
-# Each replay parses the times of all events before the one that it is about, which would take half
-# of its time. A time is immutable, so that replays may share it.
+# Each replay parses the times of all earlier events, which would take half of its time. Times are
+# immutable, so that replays may share them.
 _history_event: Any = importlib.import_module("azure.durable_functions.models.history.HistoryEvent")
 _history_event.dt_parse = functools.cache(_history_event.dt_parse)
 
 
 def ask(handle: Handle, trigger: Document) -> Document:
-    """The orchestrator-out document to an orchestrator-in document, of a failure too.
+    """The orchestrator-out document for an orchestrator-in document, also after a failure.
 
     Raises:
-        CannotCheck: the SDK raised something else than an orchestrator's failure.
+        CannotCheck: the SDK raised an error that is not an orchestrator's failure.
     """
     try:
         with warnings.catch_warnings():
-            # The SDK warns of events that nothing waits for yet, and of its own codec.
+            # The SDK warns about events without a waiter, and about its own codec.
             warnings.simplefilter("ignore")
             return json.loads(handle(json.dumps(trigger)))
-    except Exception as error:  # whatever the orchestrator raised, the SDK raises Exception
+    except Exception as error:  # the SDK raises Exception for every error of the orchestrator
         document = _error_document(str(error))
         if document is None:
             raise CannotCheck(f"azure-functions-durable refuses the history: {error!r}") from error
@@ -45,7 +45,7 @@ def ask(handle: Handle, trigger: Document) -> Document:
 def _error_document(text: str) -> Document | None:
     """The orchestrator-out document at the end of an exception's text, None if there is none.
 
-    The text, and the document, may quote others: the one sought reaches to the end of the text.
+    The text and the document may quote other documents: the right one ends with the text.
     """
     start = text.find(_MARK)
     while start >= 0:

@@ -1,4 +1,4 @@
-"""Reads a history as the Functions worker is given it: the orchestrator-in document of the SDK.
+"""Reads a history in the form of the Functions worker: the SDK's orchestrator-in document.
 
 A document is either orchestrator-in itself (`history`, `input`, `instanceId`, ...) or a recorded
 call of the orchestrator:
@@ -9,9 +9,9 @@ call of the orchestrator:
 | `answer` | the orchestrator-out document that answered it; may be left out |
 | `episodes` | for each episode an object with its `customStatus`; may be left out |
 
-An episode is what happens between two waits. It begins with OrchestratorStarted and the events that
-arrived, then come the steps that the orchestrator's answer led to, then OrchestratorCompleted. The
-last one has no steps yet: it is what the worker is asked about.
+An episode is the execution between two waits. It has OrchestratorStarted, the events that arrived,
+the steps from the orchestrator's answer, and OrchestratorCompleted. The last episode has no steps
+yet: the worker is to answer it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _OPTIONS_LEFT_OUT: Final = frozenset(
 
 
 def read(document: Document) -> History:
-    """The history.
+    """Read the history.
 
     Raises:
         CannotCheck: the document is of another form, or damaged.

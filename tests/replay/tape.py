@@ -97,7 +97,7 @@ class Tape:
         self._generations: dict[str, Generation] = {}
 
     def generations(self, orchestrator: str, pipeline: str) -> list[Generation]:
-        """Those of one orchestrator for one pipeline, up to now."""
+        """The generations of one orchestrator for one pipeline that were recorded so far."""
         self.read_on()
         return [
             each
