@@ -113,7 +113,7 @@ def _utf32(value: str) -> bytes:
     return value.encode("utf-32-be")
 
 
-# For arrays: constructor of the full-width form, and the data without it.
+# Python type -> constructor of its full-width form, and the function that encodes its data.
 _WIDE: dict[type, tuple[int, Callable[[Any], bytes]]] = {
     type(None): (c.NULL, lambda _: b""),
     bool: (c.BOOLEAN, lambda value: b"\x01" if value else b"\x00"),
