@@ -38,7 +38,7 @@ def keep_files_in_memory() -> None:
         folder = MEMORY / f"tests-{os.getuid()}"
         folder.mkdir(mode=0o700, exist_ok=True)
         os.environ["TMPDIR"] = str(folder)
-        tempfile.tempdir = None  # it is asked for again
+        tempfile.tempdir = None  # tempfile reads the variable again
 
 
 keep_files_in_memory()

@@ -60,5 +60,5 @@ def main() -> None:
 if __name__ == "__main__":
     main()
     sys.stdout.flush()
-    # Not a normal exit, which a running thread of Gloo would abort.
+    # os._exit: a running thread of Gloo would abort a normal exit.
     os._exit(0)

@@ -100,7 +100,7 @@ class Bench:
         self.result.notes.append(text)
 
     def compare(self, contenders: Mapping[str, Callable[[], Sample]], rounds: int) -> None:
-        """Let contenders take turns, and compare the first one with the others.
+        """Run the contenders in turns, and compare the first with the others.
 
         A contender whose turn raises `Skipped` is noted and takes no further turns.
 

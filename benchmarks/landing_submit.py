@@ -122,7 +122,7 @@ class _Bare:
         pipeline = load_pipelines(
             settings.pipelines_folder, records_container=settings.records_container
         )[PIPELINE]
-        # In the app it runs beside compare_batch.
+        # In the app it runs in parallel with compare_batch.
         configuration = self.call(ResolveConfiguration(pipeline=PIPELINE))
         now = datetime.now(UTC)
         frozen = call(

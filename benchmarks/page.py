@@ -1,4 +1,4 @@
-"""The operators' page in a real Chromium, beside ten thousand runs and beside two hundred."""
+"""The operators' page in Chromium, with ten thousand runs and with two hundred."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ PIPELINES = 10
 NEWEST = datetime(2026, 11, 22, tzinfo=UTC)
 PAUSE = timedelta(minutes=5)
 """From one run of a pipeline to the next."""
-# Of a hundred runs of a pipeline, so many ended in each state.
+# The number of runs in each state, of a hundred runs of a pipeline.
 ENDS: Mapping[RunState, int] = {"failed": 5, "not_promoted": 35, "succeeded": 60}
 
 

@@ -1,4 +1,4 @@
-"""The index of runs: pages and filters, beside one request and beside a database."""
+"""The index of runs: pages and filters, compared with one request and with a database."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _pages(records: ContainerClient, runs: int) -> dict[str, Query]:
         return lambda: len(list_runs(records, limit=PAGE, **query).runs)
 
     of_one = partial(page, pipeline=PIPELINE)
-    # Of the newest runs, so that every size of the index has them.
+    # A range within the newest runs, so that an index of any size has it.
     day_ends = NEWEST - 10 * PAUSE
     queries = {
         "newest page": page(),

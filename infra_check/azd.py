@@ -49,7 +49,7 @@ class Service(_Model):
 
 
 class Infra(_Model):
-    """Where the Bicep is."""
+    """The folder of the Bicep files."""
 
     provider: Literal["bicep"]
     path: str

@@ -12,7 +12,7 @@ from infra_check import schemas
 from infra_check.bicep_file import BicepFile, Resource, innermost, properties, string, text
 from infra_check.problem import Problem
 
-# Bicep's own, beside what Azure's type has.
+# Properties of Bicep itself, in addition to those of Azure's type.
 DECORATIONS = frozenset({"parent", "scope", "dependsOn"})
 LITERALS = {"number": "int", "boolean": "bool", "string": "string"}
 PRIMITIVES = {"int", "bool", "string"}

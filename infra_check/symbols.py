@@ -75,7 +75,7 @@ def module_parameters(module: Module) -> dict[str, Node]:
 
 
 def _local_names(declaration: Node) -> set[str]:
-    """Variables of loops and parameters of lambdas, wherever in the declaration they are."""
+    """Variables of loops and parameters of lambdas, anywhere in the declaration."""
     found: set[str] = set()
     for node in walk(declaration):
         if node.type in {"loop_variable", "loop_enumerator"}:

@@ -171,7 +171,7 @@ def event_subscriptions(files: Mapping[str, BicepFile]) -> dict[str, Any]:
 
 
 def _delivery(subscription: Mapping[str, Any]) -> dict[str, Any]:
-    """Part of a subscription's properties, which both sides write alike."""
+    """Properties of a subscription that both files write in the same form."""
     delivery = subscription.get("deliveryWithResourceIdentity", subscription)
     by_identity = subscription.get("deadLetterWithResourceIdentity", subscription)
     dead_letters = by_identity.get("deadLetterDestination", {}).get("properties", {})

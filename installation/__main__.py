@@ -46,7 +46,7 @@ class Installer:
             self._options = install_options(settings)
 
     def make_environment(self) -> None:
-        """Make the environment with pip in it; one whose interpreter is gone is made anew."""
+        """Create the environment with pip; replace one whose interpreter no longer exists."""
         if os.access(self.python, os.X_OK):
             return
         if self._uv:
@@ -103,7 +103,7 @@ def _run(
 
 
 def _torch_source(index: str) -> list[str]:
-    """Options that take torch from an index, or from a folder with its wheel, and nowhere else."""
+    """Options that take torch only from an index, or from a folder with its wheel."""
     if Path(index).is_dir():
         return ["--no-index", "--find-links", index]
     return ["--index-url", index]

@@ -26,7 +26,7 @@ _VARIABLES: Final = {
 }
 # The older names of the same variables.
 _OLDER: Final = {"UV_DEFAULT_INDEX": "UV_INDEX_URL", "UV_INDEX": "UV_EXTRA_INDEX_URL"}
-# Of a later section, a setting replaces an earlier one.
+# A setting in a later section replaces an earlier one.
 _SECTIONS: Final = ("global", "install", ":env:")
 
 

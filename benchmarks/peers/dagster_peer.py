@@ -22,13 +22,13 @@ STEPS = 6
 
 @dagster.op
 def first() -> int:
-    """No work."""
+    """A step without work."""
     return 1
 
 
 @dagster.op
 def step(value: int) -> int:
-    """No work."""
+    """A step without work."""
     return value + 1
 
 

@@ -34,13 +34,13 @@ STEPS = 6
 
 @DBOS.step()
 def step(value: int) -> int:
-    """No work."""
+    """A step without work."""
     return value + 1
 
 
 @DBOS.step()
 async def step_async(value: int) -> int:
-    """No work, for a fan-out."""
+    """A step without work, for a fan-out."""
     return value + 1
 
 
@@ -55,7 +55,7 @@ def chain() -> int:
 
 @DBOS.workflow()
 async def fan_out(width: int) -> int:
-    """Steps all at once, as DBOS's documentation has it: asyncio.gather."""
+    """Run the steps in parallel by asyncio.gather, as in DBOS's documentation."""
     return len(await asyncio.gather(*(step_async(number) for number in range(width))))
 
 
@@ -67,7 +67,7 @@ def clock() -> int:
 
 @DBOS.workflow()
 def first_step() -> int:
-    """One step, which tells when it began."""
+    """A step that returns its start time."""
     return clock()
 
 

@@ -21,7 +21,7 @@ STEPS = 6
 
 
 def step(_: object, value: int) -> int:
-    """No work."""
+    """A step without work."""
     return value + 1
 
 
@@ -45,7 +45,7 @@ def fan_out(context, width):  # noqa: ANN001, ANN201 - the same
 
 
 def first_step(context, _):  # noqa: ANN001, ANN201 - the same
-    """One step, which tells when it began."""
+    """A step that returns its start time."""
     return (yield context.call_activity(clock))
 
 

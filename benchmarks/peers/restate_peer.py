@@ -48,7 +48,7 @@ class Restate(Peer):
         self._loop.run_until_complete(self._session.close())
 
     def start(self, workflow: str, argument: int = 0) -> asyncio.Task[Any]:
-        """See `Peer`. Whatever was started goes on while the end of one is waited for."""
+        """See `Peer`. Other workflows continue while this waits for one."""
         return self._loop.create_task(self._call(workflow, argument))
 
     def end(self, started: asyncio.Task[Any]) -> Any:

@@ -43,7 +43,7 @@ async def fan_out(context: restate.Context, width: int) -> int:
 
 @service.handler()
 async def first_step(context: restate.Context, _: int) -> int:
-    """One step, which tells when it began."""
+    """A step that returns its start time."""
     return await context.run_typed("clock", _clock)
 
 

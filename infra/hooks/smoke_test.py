@@ -100,7 +100,7 @@ def landing_container(environment: Mapping[str, str]) -> ContainerClient:
 
 
 def _function_key(environment: Mapping[str, str]) -> str:
-    """The app's default host key, which who deploys may read. It is kept nowhere."""
+    """The app's default host key, which the deployer may read. It is not stored."""
     from azure.identity import DefaultAzureCredential  # noqa: PLC0415 - azd installs it for the hook
 
     token = DefaultAzureCredential().get_token(f"{ARM}/.default").token

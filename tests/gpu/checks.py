@@ -131,7 +131,7 @@ def check_refusal(folder: Path) -> Figures:
 
 
 def check_kill_and_resume(folder: Path) -> Figures:
-    """kill -9 after a checkpoint; the run goes on to the weights of an undisturbed one."""
+    """kill -9 after a checkpoint: the resumed run ends with the weights of an undisturbed one."""
     options = (*SMALL, "--epochs", "8", "--deterministic", "--checkpoint-every", "4")
     undisturbed = train(folder / "a", *options)
     train_and_kill(folder / "b", *options, at="checkpoint step 8")

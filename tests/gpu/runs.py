@@ -29,7 +29,7 @@ class Ended:
 
     @property
     def losses(self) -> list[float]:
-        """Of the logged steps."""
+        """The losses of the logged steps."""
         return [float(loss) for _, loss, _ in _STEP.findall(self.output)]
 
     @property

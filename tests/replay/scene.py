@@ -78,7 +78,7 @@ class Scene:
         await self.post(path, key="system_key")
 
     async def restart(self, generation: Generation) -> None:
-        """Raise two events at a time, of which it waits for one, until it goes on as new."""
+        """Raise two events at a time, of which it awaits one, until it continues as new."""
 
         def moved() -> bool:
             self.tape.read_on()

@@ -152,7 +152,7 @@ async def marked(scene: Scene) -> None:
 
 @situation("woken-twice", {"restarted": _landing()}, settle=LONG_QUIET)
 async def woken_twice(scene: Scene) -> None:
-    """Two events at the same time make a settling landing go on as new."""
+    """Two simultaneous events make a settling landing continue as new."""
     await scene.land("1", accuracy=0.9)
     await scene.restart(await scene.until("landing", is_in("settling")))
     await scene.until("landing", is_in("settling"))
@@ -167,7 +167,7 @@ async def woken_twice(scene: Scene) -> None:
     },
 )
 async def shrunk(scene: Scene) -> None:
-    """Files are gone: alone that starts nothing; with a new one the batch is held, and released."""
+    """Deletions alone start no run; with a new file, the batch is held, then released."""
     await scene.land("1", "2", "3", "4", accuracy=0.7)
     await scene.landed()
     await scene.delete("2", "3")
@@ -351,7 +351,7 @@ situation(
     source={"marker": MARKER},
     settle={"quiet_seconds": 1, "maximum_wait_seconds": 3},
 )(upload("1"))
-# Its job finds the data overwritten.
+# The job finds that its data was overwritten.
 situation("overwritten", {"data-changed": _landing()})(upload("1", changed=1))
 # Listed in ranges of names: here its partitions (see `recorded_app`).
 situation(

@@ -49,7 +49,7 @@ class Generation:
 
     @property
     def status(self) -> Document:
-        """Its custom status."""
+        """The custom status of the instance."""
         return self.answers[-1].get("customStatus") or {}
 
     @property
@@ -139,11 +139,11 @@ def _pipeline(given: Any) -> str:
 
 
 def without_machine(text: str, places: Mapping[str, str]) -> str:
-    """A recording's text without what only this machine has.
+    """Return the text of a recording with this machine's paths replaced.
 
     Args:
         text: JSON.
-        places: host path → what stands for it; the longest ones first.
+        places: path on this machine -> its replacement; the longest first.
     """
     for path, name in places.items():
         text = text.replace(path, name)

@@ -1,6 +1,6 @@
-"""The orchestrators of this tree go on with histories that were recorded before.
+"""The current orchestrators replay histories that earlier versions recorded.
 
-That the comparison finds what differs: tests/unit/replay_guard/test_planted_changes.py.
+tests/unit/replay_guard/test_planted_changes.py shows that changes are detected.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FILE_LIMIT_BYTES = 80_000
 
 @pytest.mark.parametrize("recording", RECORDINGS, ids=lambda each: each.name)
 def test_every_episode_replays_as_it_was_recorded(recording: Recording) -> None:
-    """Also its answer to the last episode."""
+    """This includes its answer to the last episode."""
     history = worker_form.read(
         {"trigger": recording.trigger, "episodes": recording.episodes, "answer": recording.answer}
     )
@@ -61,7 +61,7 @@ def test_every_end_of_a_run_a_rollout_and_a_landing_is_recorded() -> None:
     assert ends["landing"] == set(get_args(LandingResult.model_fields["outcome"].annotation))
 
 
-# `freezing` goes on as new after 200 activities: too long for a recording; a unit test has it.
+# `freezing` continues as new after 200 activities: a unit test covers it, not a recording.
 @pytest.mark.parametrize("orchestrator", ["landing", "retraining"])
 def test_going_on_as_new_is_recorded(orchestrator: str) -> None:
     of_it = [each for each in RECORDINGS if each.orchestrator == orchestrator]

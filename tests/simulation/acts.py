@@ -58,7 +58,7 @@ class Acts:
     def __init__(self, world: World) -> None:
         self._world = world
         self.redrives = 0
-        """Of all dead letters; each allows every run of the week one more attempt."""
+        """Redrives of all dead letters; each allows every run one more attempt."""
         self.cancelled: dict[str, float] = {}
         """Run → the second at which its cancellation was accepted."""
         self.changed: dict[str, Change] = {}

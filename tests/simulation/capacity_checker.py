@@ -23,7 +23,7 @@ LEAST_AMOUNT = 1e-6
 
 
 def nodes_are_never_above_their_limits(evidence: Evidence) -> Iterator[str]:
-    """As admitted, and as jobs really use them: of each flavor, and of each queue."""
+    """Check admitted nodes and used nodes, for each flavor and each queue."""
     for at, document in _documents(evidence):
         used: Counter[str] = Counter()
         for (queue, flavor), nodes in accounts.held(document).items():
@@ -42,7 +42,7 @@ def nodes_are_never_above_their_limits(evidence: Evidence) -> Iterator[str]:
 
 
 def budgets_are_kept(evidence: Evidence) -> Iterator[str]:
-    """No run is admitted to what its queue cannot pay, by what its jobs are expected to take."""
+    """No run is admitted if its expected cost exceeds the budget of its queue."""
     admitted: set[str] = set()
     for at, document in _documents(evidence):
         new = {each.run: each.queue for each in document.admitted if each.run not in admitted}
@@ -64,7 +64,7 @@ def budgets_are_kept(evidence: Evidence) -> Iterator[str]:
 
 
 def jobs_hold_their_nodes(evidence: Evidence) -> Iterator[str]:
-    """While a job lives its run holds nodes; at the end nobody holds or waits for any."""
+    """A run holds nodes while its job lives; at the end no run holds or waits for nodes."""
     documents = _documents(evidence)
     for at, document in documents:
         held = {each.run for each in document.admitted}

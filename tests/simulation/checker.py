@@ -43,7 +43,7 @@ def check(world: World) -> list[str]:
 
 
 def only_services_fail(evidence: Evidence) -> Iterator[str]:
-    """No exception that a fault of a service does not explain."""
+    """Every exception is explained by a fault of a service."""
     yield from evidence.world.host.mistakes
     yield from (str(fault) for fault in evidence.world.scheduler.faults)
 
@@ -111,7 +111,7 @@ def every_run_ends_in_one_state(evidence: Evidence) -> Iterator[str]:
         # Without some files it is an attempt at another dataset.
         next_id = evidence.redriven.get(run.id, _attempt(run, run.attempt + 1))
         following = evidence.runs.get(next_id)
-        # In a long outage Service Bus gives up on the message that starts the next attempt.
+        # In a long outage Service Bus dead-letters the message that starts the next attempt.
         is_waiting_for_a_person = following is None and next_id in evidence.rejected
         if run.state == "retrying" and following is None and not is_waiting_for_a_person:
             yield f"{run.id} is retrying, and no attempt follows"
@@ -138,7 +138,7 @@ def _broke_early(run: Run) -> bool:
 
 
 def every_end_is_notified_once(evidence: Evidence) -> Iterator[str]:
-    """On every channel, and no other end beside it."""
+    """The notification is on every channel, and there is no other final one."""
     ends = {notification_of(state) for state in TERMINAL_RUN_STATES}
     for run in evidence.runs.values():
         if run.instance.is_live:
@@ -203,7 +203,7 @@ def no_effect_happens_twice(evidence: Evidence) -> Iterator[str]:
 
 
 def models_are_of_runs_that_succeeded(evidence: Evidence) -> Iterator[str]:
-    """And the other way around; what was cancelled is not registered."""
+    """Each successful run has a model; a cancelled run has none."""
     by_version = {model.tags["landfall.dataset-version"]: model for model in evidence.models}
     for run in evidence.runs.values():
         if run.state == "succeeded" and run.version not in by_version:
@@ -215,7 +215,7 @@ def models_are_of_runs_that_succeeded(evidence: Evidence) -> Iterator[str]:
 
 
 def no_job_goes_on_alone(evidence: Evidence) -> Iterator[str]:
-    """A job ends before its run does, or its cancellation was asked for."""
+    """A job ends before its run, or its cancellation was requested."""
     for life in evidence.world.cluster.lives.values():
         run = evidence.runs.get(life.name)
         if run is None:
@@ -229,7 +229,7 @@ def no_job_goes_on_alone(evidence: Evidence) -> Iterator[str]:
 
 
 def what_is_trained_on_was_whole(evidence: Evidence) -> Iterator[str]:
-    """Quiet for long enough, or marked, or out of patience, or asked for."""
+    """A batch was quiet, marked, at its maximum wait, or requested when it was frozen."""
     settle, marker = evidence.world.pipeline.settle, evidence.world.pipeline.source.marker
     for batch in evidence.batches:
         newest, frozen_at = batch.dataset.newest, batch.dataset.frozen_at
@@ -256,7 +256,7 @@ def every_whole_batch_is_accounted_for(evidence: Evidence) -> Iterator[str]:
         if following - snapshot.at < NOTICED_AFTER_SECONDS:
             continue
         batches = evidence.content(snapshot.blobs)
-        # Of older partitions only events tell.
+        # Only events lead to older partitions: reconciliation does not list them.
         watched = sorted(batches, key=str)[-3:] if loses_events else list(batches)
         for partition in watched:
             blobs = batches[partition]
@@ -330,7 +330,7 @@ def _has_no_run(evidence: Evidence, life: JobLife) -> bool:
 
 
 def _excused(evidence: Evidence, began: float, ended: float) -> float:
-    """Seconds in which nobody could supervise: no host, no Azure ML, no storage."""
+    """Seconds without supervision: no host, no Azure ML or no storage."""
     world = evidence.world
     gaps = list(world.host.downtime)
     gaps += [

@@ -40,7 +40,7 @@ class DurableClient:
         runtime_status: list[OrchestrationRuntimeStatus],
         instance_id_prefix: str,
     ) -> list[DurableOrchestrationStatus]:
-        """As on Azure Storage: in order of id, and only the first page."""
+        """In order of id, the first page only, as on Azure Storage."""
 
         def effect() -> list[DurableOrchestrationStatus]:
             wanted = {status.value for status in runtime_status}
@@ -96,4 +96,4 @@ class DurableClient:
 
 
 class DurableClientError(Exception):
-    """The SDK raises a bare Exception; this one is told from a mistake by its type."""
+    """The SDK raises a bare Exception; a type of our own distinguishes it from a bug."""

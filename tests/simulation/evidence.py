@@ -33,7 +33,7 @@ class Run:
     version: str
     attempt: int
     state: str | None
-    """As its last status says; None when it said nothing."""
+    """The state in its last custom status; None if it has set none."""
     kinds: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     """Channel → kinds of the notifications that arrived there."""
 
@@ -48,7 +48,7 @@ def _given(instance: HubInstance) -> Any:
 
 
 class Evidence:
-    """Of one world that has come to its end."""
+    """The records of one simulated world after its end."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -152,7 +152,7 @@ class Evidence:
 
     @cached_property
     def run_index(self) -> dict[str, list[str]]:
-        """Run → the groups of the index that it is in, beside `all`."""
+        """Run → its groups in the index, except `all`."""
         found: dict[str, list[str]] = defaultdict(list)
         for blob in self.world.account.container(RECORDS_CONTAINER).below("run-index/"):
             _, group, _, key = blob.name.split("/")

@@ -97,7 +97,7 @@ class Host:
             self._listen(queue)
 
     def die(self, down_seconds: float) -> None:
-        """The process ends at once: memory is lost, locks run out, nothing is told."""
+        """The process dies at once: its memory is lost, its locks expire, and it sends nothing."""
         if not self.is_up:
             return
         self.is_up = False
@@ -239,7 +239,7 @@ class Host:
             if not self._broker.holds_lock(queue, message):
                 continue
             if self._network.is_out("service_bus", self._scheduler.time()):
-                continue  # nobody hears it: the lock runs out
+                continue  # no reply is sent: the lock expires
             if succeeded:
                 self._broker.complete(queue, message)
             else:

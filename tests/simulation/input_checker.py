@@ -68,7 +68,7 @@ def _job_commands(evidence: Evidence) -> dict[str, str]:
 
 
 def promoted_models_are_above_the_floor(evidence: Evidence) -> Iterator[str]:
-    """Of the gate that the run was frozen with."""
+    """The floor is that of the gate in the run's frozen configuration."""
     for model in evidence.models:
         run = evidence.runs.get(model.tags["landfall.run"])
         if run is None or run.state != "succeeded":
@@ -106,7 +106,7 @@ def changes_of_a_redrive_are_made(evidence: Evidence) -> Iterator[str]:
 
 
 def jobs_run_where_there_is_quota(evidence: Evidence) -> Iterator[str]:
-    """No job is submitted to a cluster that was gone before its run began."""
+    """No job is submitted to a cluster that was deleted before its run began."""
     for life in evidence.world.cluster.lives.values():
         run = evidence.runs.get(life.name)
         if run is None:

@@ -28,7 +28,7 @@ from localazure.functions.worker import replay_shortcut
 
 
 class _Session:
-    """One orchestrator that is under way."""
+    """An orchestrator in progress."""
 
     def __init__(self, orchestrator: Orchestrator, trigger: OrchestratorTrigger) -> None:
         self.orchestrator = orchestrator
@@ -62,7 +62,7 @@ class _Session:
         return Decision(actions=self._action_documents(), custom_status=self._custom_status())
 
     def _action_documents(self) -> list[Action]:
-        """As the SDK's answer has them; each is written out once, or when it has changed."""
+        """The actions as in the SDK's answer; each is serialized again only after a change."""
         documents: list[Action] = []
         for index, action in enumerate(self._executor.context._actions[0]):
             state = _changeable(action)

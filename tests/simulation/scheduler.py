@@ -74,7 +74,7 @@ class Scheduler(asyncio.AbstractEventLoop):
         heapq.heappush(self._agenda, (due, next(self._ticket), action))
 
     def run(self, until: Callable[[], bool] = lambda: False) -> None:
-        """Let everything happen until the agenda is empty, or `until` says so."""
+        """Run all entries until the agenda is empty or `until` is true."""
         with self._as_running_loop():
             while self._agenda and not until():
                 self._seconds, ticket, action = heapq.heappop(self._agenda)
@@ -112,7 +112,7 @@ class Scheduler(asyncio.AbstractEventLoop):
         return thread
 
     def pause(self, seconds: float) -> None:
-        """Let a thread wait, and others go on.
+        """Suspend a thread for some seconds, and continue others.
 
         Raises:
             ProcessDied: the host died meanwhile.

@@ -1,4 +1,4 @@
-"""A story: what people, other systems and bad luck do to the app in one simulated week.
+"""A story: the actions of people and systems, and the faults, in one simulated week.
 
 It is all that a seed draws beside latencies, as a list of small items, so that a story that fails
 can be told with the fewest of them (`shrinking`). Times are seconds since the start.
@@ -17,7 +17,7 @@ DAY = 24 * HOUR
 Service = Literal["blobs", "service_bus", "event_grid", "azure_ml", "webhooks", "task_hub"]
 SERVICES: tuple[Service, ...] = get_args(Service)
 Zone = Literal["quiet", "marked", "daily", "copied", "queued"]
-"""Which pipeline a story is about; `queued` has another one beside it that wants its nodes."""
+"""The pipeline of a story; in `queued`, another pipeline competes for its nodes."""
 
 
 class Item(BaseModel):
@@ -31,7 +31,7 @@ class Item(BaseModel):
 
 
 class Act(Item):
-    """Something that somebody does."""
+    """An action of a person or a system."""
 
     at: float
 
@@ -78,11 +78,11 @@ class RequestRun(Act):
 
 
 class CancelRun(Act):
-    """Somebody cancels the newest run over the HTTP API, if it goes on."""
+    """Cancel the newest run over the HTTP API, if it has not ended."""
 
 
 class Terminate(Act):
-    """Somebody terminates the newest run or landing over the durable API, if it goes on."""
+    """Terminate the newest run or landing over the durable API, if it has not ended."""
 
     orchestrator: Literal["retraining", "landing"]
 

@@ -179,7 +179,7 @@ class TaskHub:
     # --- the host --------------------------------------------------------------------------------
 
     def go_down(self) -> None:
-        """The host's process died: what it had in memory is gone."""
+        """The host's process died: its memory is lost."""
         self.is_up = False
         for instance in self.instances.values():
             instance.is_woken = False

@@ -34,7 +34,7 @@ def quiet_week(*items: Item, seed: int = 1) -> Story:
     return Story(seed=seed, zone="quiet", reconcile_every=4 * HOUR, items=items)
 
 
-# Name → a story that found something; docs/simulation.md tells what.
+# Name → a story that found a defect, described in docs/simulation.md.
 KEPT = {
     "a cancellation while Service Bus hangs": quiet_week(
         UPLOAD,

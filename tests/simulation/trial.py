@@ -35,7 +35,7 @@ class Trial:
 
 
 def try_story(story: Story) -> Trial:
-    """Let a story happen, and check it."""
+    """Run a story and check its result."""
     world = World(story)
     try:
         with _logged(world.host.note):
@@ -76,7 +76,7 @@ def _logged(take: Callable[[BaseException | None], None]) -> Generator[None]:
 
 
 def try_seed(seed: int) -> Trial:
-    """Let the story of a seed happen."""
+    """Run the story of a seed."""
     return try_story(draw(seed))
 
 

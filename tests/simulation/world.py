@@ -50,7 +50,7 @@ SETTINGS = {
     "CALLBACK_WEBHOOK_SECRET": SECRET,
 }
 STORY_SECONDS = 7 * DAY
-# A receiver's retries take 75 hours. What still goes on after this is taken to wait for ever.
+# A receiver's retries take 75 hours. Work that has not ended after this counts as stuck.
 PATIENCE_SECONDS = STORY_SECONDS + 7 * DAY
 ROUNDS_UNTIL_IDLE = 2
 DEPLOYMENT_SECONDS = 20.0
@@ -96,13 +96,13 @@ class World:
         self.pipelines: dict[str, Pipeline] = {name: known[name] for name in names}
         self.host = Host(scheduler, network, hub, broker, story, self.pipelines, self._make_clients)
         self.webhooks: list[tuple[str, str]] = []
-        """Id and type of every webhook that was taken."""
+        """Id and type of every webhook that a receiver accepted."""
         self.callbacks: list[tuple[str, str]] = []
-        """The same of those to the callers of the API."""
+        """Id and type of every callback to a caller of the API."""
         self.events: list[tuple[str, str]] = []
-        """The same of every event on the custom topic."""
+        """Id and type of every event on the custom topic."""
         self.zone: list[Snapshot] = []
-        """Of the pipeline that the story is about."""
+        """The history of the zone of the story's pipeline."""
         self.admissions: list[tuple[float, bytes]] = []
         """Second → the document of admission that was written."""
         self._idle_rounds = 0
@@ -123,7 +123,7 @@ class World:
         return self.pipelines[self.story.zone]
 
     def run(self) -> None:
-        """Let the week pass, and what follows from it come to its end."""
+        """Run the week, and all consequences until they have ended."""
         receiver = WebhookReceiver(self.network, self._take_webhook)
         with installed(self.scheduler, receiver):
             self.host.start()
@@ -176,7 +176,7 @@ class World:
         self.host.die(DEPLOYMENT_SECONDS)
 
     def _note_configuration(self) -> None:
-        """As `resolve_configuration` names what is deployed now."""
+        """Record the current configuration, named as by `resolve_configuration`."""
         folder = Path(self._settings["PIPELINES_FOLDER"]) / self.story.zone
         texts = [(folder / name).read_text("utf-8") for name in ("pipeline.yml", "job.yml")]
         digest = hashlib.sha256(json.dumps(texts).encode()).hexdigest()[:16]
@@ -222,7 +222,7 @@ class World:
         clients = Clients(Settings(self._settings))
         ml = MLClient(self.workspace, self.network)
         blobs = BlobServiceClient(self.account, self.network)
-        # Where functools.cached_property keeps what it made.
+        # functools.cached_property stores its values here.
         vars(clients).update(
             blobs=blobs,
             workspace_blobs=blobs,

@@ -126,7 +126,7 @@ def fit(table: Table) -> dict[str, Any]:
 
 
 def probabilities(model: dict[str, Any], table: Table) -> np.ndarray:
-    """Of each class of the model for each held-out row, shape (rows, classes)."""
+    """The probability of each class for each held-out row, shape (rows, classes)."""
     logits = table.numbers[table.held_out] @ np.array(model["weights"]).T + np.array(model["bias"])
     exponents = np.exp(logits - logits.max(axis=1, keepdims=True))
     return exponents / exponents.sum(axis=1, keepdims=True)

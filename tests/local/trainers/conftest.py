@@ -118,7 +118,7 @@ ELASTIC_VARIABLES = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 
 
 def elastic_node(node: int, nodes: int, port: str) -> list[str]:
-    """A node's options: torchrun goes on with fewer nodes when some are lost for good."""
+    """Options of a node: torchrun continues with fewer nodes if some are lost for good."""
     rendezvous = {
         "is_host": "true" if node == 0 else "false",
         "last_call_timeout": "2",
@@ -171,7 +171,7 @@ def refuse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Train:
         try:
             assert trainers.train.main(on_synthetic_images(folder, options)) == code
         finally:
-            torch.use_deterministic_algorithms(mode=False)  # as pytest's process has it
+            torch.use_deterministic_algorithms(mode=False)  # as in pytest's process
         return Outcome(folder=folder, seen=capsys.readouterr().out, logs=[])
 
     return refuse
@@ -302,7 +302,7 @@ def undisturbed(
 
 @pytest.fixture
 def altered_job(job: Job, tmp_path: Path) -> Callable[..., Job]:
-    """The job on data of which some files have other content, or (None) are gone.
+    """The job on data in which some files have other content, or (None) are missing.
 
     `frozen`: the manifest is of the altered data, not of what it was before.
     """

@@ -79,7 +79,7 @@ class Cliff(_Head):
 
 
 class WithoutDeterministicForm(_Head):
-    """Uses an operation that torch refuses where deterministic kernels are asked for."""
+    """Uses an operation that torch refuses if deterministic kernels are required."""
 
     def forward(self, images: Tensor) -> Tensor:
         marked = images.new_zeros(1).put_(torch.tensor([0]), torch.tensor([1.0]))

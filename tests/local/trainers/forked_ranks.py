@@ -48,7 +48,7 @@ _PRELOADED = (
 
 
 def losses(seen: str) -> dict[int, float]:
-    """The loss of each step that a run has told."""
+    """The loss of each step that a run has logged."""
     return {int(step): float(loss) for step, loss in _STEP.findall(seen)}
 
 
@@ -113,7 +113,7 @@ def _begin(variables: dict[str, str], log: Path) -> None:
 
 
 def context() -> ForkServerContext:
-    """The process to fork from."""
+    """The context whose processes are forked from one that has loaded torch."""
     server = multiprocessing.get_context("forkserver")
     server.set_forkserver_preload(list(_PRELOADED))
     return server
@@ -132,7 +132,7 @@ class ForkedRanks:
         return "".join(log.read_text() for log in self.logs if log.exists())
 
     def losses(self) -> dict[int, float]:
-        """The loss of each step that rank 0 has told."""
+        """The loss of each step that rank 0 has logged."""
         return losses(self.seen)
 
     def read_until(self, pattern: str) -> re.Match[str]:

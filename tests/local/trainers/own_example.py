@@ -84,7 +84,7 @@ def small_mask_rcnn(*, channels: int, classes: int) -> nn.Module:
         "mask-rcnn-resnet18",
         channels=channels,
         classes=classes,
-        num_classes=None,  # the predictors have it
+        num_classes=None,  # it is in the predictors
         box_head=models.faster_rcnn.TwoMLPHead(256 * 7 * 7, 64),
         box_predictor=models.faster_rcnn.FastRCNNPredictor(64, classes + 1),
         mask_head=models.mask_rcnn.MaskRCNNHeads(256, (32,), 1),
@@ -108,7 +108,7 @@ def colourless(request: DatasetRequest) -> Dataset:
 
 
 def unlabelled(request: DatasetRequest) -> Dataset:
-    """A dataset with -1 where a label is missing, as many files of labels have it."""
+    """A dataset with -1 for a missing label, as in many files of labels."""
     dataset = stripes(request)
     images = dataset.train.take(torch.arange(len(dataset.train)))
     labels = torch.full_like(images.labels, -1)

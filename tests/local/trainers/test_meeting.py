@@ -13,7 +13,7 @@ from trainers.parallelism.world import World
 
 @pytest.fixture
 def meeting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`World.join` tells torch by the environment; here it is as before at the end."""
+    """`World.join` sets variables for torch; this restores the environment at the end."""
     for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.setenv(name, "")
 

@@ -41,7 +41,7 @@ def test_the_loss_of_four_ranks_is_that_of_one(
 
 
 def test_bf16_loses_nearly_as_fp32_in_a_pipeline(train: Any, alone: Any) -> None:
-    """Stages cast by themselves; all else casts as test_options.py has it."""
+    """Stages cast by themselves; all else casts as in test_options.py."""
     done = train(*PIPELINE, "--precision", "bf16")
     assert done.losses != alone.losses
     assert done.losses == pytest.approx(alone.losses, rel=BF16_TOLERANCE)

@@ -1,4 +1,4 @@
-"""TensorBoard events and MLflow's file store, written by runs that are killed and go on."""
+"""TensorBoard events and MLflow's file store, written by runs that are killed and resumed."""
 
 from __future__ import annotations
 

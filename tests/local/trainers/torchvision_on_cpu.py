@@ -1,4 +1,4 @@
-"""Lets torchvision be imported beside a torch that it was not built for.
+"""Makes torchvision importable with a torch that it was not built for.
 
 PyPI's wheel links CUDA's libraries, so that its operators are missing next to a torch for CPUs. Two
 of them matter to R-CNNs: non-maximum suppression and RoIAlign, here by what torch has.
@@ -27,7 +27,7 @@ def install() -> Any:
         return importlib.import_module("torchvision")
     except RuntimeError:  # operator torchvision::nms does not exist
         _LIBRARY.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        # Described by torchvision, called by nobody here.
+        # Declared for torchvision; never called here.
         _LIBRARY.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
         _LIBRARY.impl("nms", _nms, "CPU")
     torchvision = importlib.import_module("torchvision")

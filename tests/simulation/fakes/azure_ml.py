@@ -173,7 +173,7 @@ class Computes(Part):
 
     @remote("list usage")
     def list_usage(self) -> list[Any]:
-        """A quota is used up, by somebody else, while one of its clusters is short of nodes."""
+        """A quota is exhausted while one of its clusters lacks nodes."""
         short = {QUOTAS[name] for name, lasting in self.workspace.short.items() if lasting > 0}
         return [
             SimpleNamespace(
@@ -187,7 +187,7 @@ class Computes(Part):
 
     @remote("list nodes")
     def list_nodes(self, name: str) -> list[Any]:
-        """None of them is idle."""
+        """Return no nodes: none is idle."""
         _get(self.workspace.clusters, name)
         return []
 

@@ -46,7 +46,7 @@ class Blob:
         return hashlib.md5(self.content, usedforsecurity=False).digest()
 
     def listed(self) -> Any:
-        """As a listing shows it."""
+        """A blob in a listing."""
         return SimpleNamespace(
             name=self.name,
             size=len(self.content),

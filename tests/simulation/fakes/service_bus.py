@@ -45,11 +45,11 @@ class Message:
 
     @property
     def body(self) -> Any:
-        """As the SDK gives it: an iterator of parts."""
+        """The body in the SDK's form: an iterator of parts."""
         return iter([self.content])
 
     def get_body(self) -> bytes:
-        """As `azure.functions.ServiceBusMessage` gives it."""
+        """The body in the form of `azure.functions.ServiceBusMessage`."""
         return self.content
 
 
@@ -214,7 +214,7 @@ class Sender:
         self._client.call(f"send to {self._name}", effect)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: the fake holds no connection."""
 
 
 class Receiver:

@@ -38,7 +38,7 @@ class JobLife:
     found_changed: bool = False
     """Whether it found other data than its manifest lists."""
     cancelled_at: float | None = None
-    """When its cancellation was asked for."""
+    """When its cancellation was requested."""
 
     @property
     def has_ended(self) -> bool:
@@ -160,7 +160,7 @@ class Cluster:
         ]
 
     def _changed_files(self, life: JobLife) -> list[str]:
-        """As the trainer reads a dataset: its zone, or the copies that the manifest names."""
+        """Read a dataset like the trainer: from its zone, or from the copies in the manifest."""
         prefix: str = self._workspace.jobs[life.name].inputs["data"]["path"]
         datastore, _, folder = prefix.removeprefix("azureml://datastores/").partition("/paths/")
         live = self._account.container(datastore).blobs

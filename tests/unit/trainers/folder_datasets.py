@@ -14,7 +14,7 @@ from trainers.data.manifest import Manifest
 def load(
     manifest: Manifest, folder: Path, image_format: ImageFormat, *, max_bad_fraction: float = 0
 ) -> Dataset:
-    """The dataset of a folder's files; its manifest is left beside the folder."""
+    """The dataset of a folder's files; its manifest is written next to the folder."""
     return load_folder(
         DatasetRequest(
             image_format=image_format,

@@ -77,7 +77,7 @@ def test_a_run_begins_with_the_weights_that_it_is_given(option: str, tmp_path: P
     random, warm = a_run(tmp_path), a_run(tmp_path, option, str(tmp_path / "model"))
     weights = warm.parallel.network.state_dict()
     assert all(torch.equal(weights[n], w) for n, w in model.network.state_dict().items())
-    # No checkpoint of one is resumed by the other.
+    # Neither resumes a checkpoint of the other.
     assert random.identity.fingerprint() != warm.identity.fingerprint()
 
 

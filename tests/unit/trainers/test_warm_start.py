@@ -97,7 +97,7 @@ def test_a_folder_without_a_model_is_unreadable(tmp_path: Path) -> None:
 
 
 def test_pretrained_weights_are_taken_where_they_fit(folder: Path) -> None:
-    """Of another number of classes: all but the last layer."""
+    """With another number of classes: all but the last layer."""
     pretrained = given("--pretrained", str(folder))
     pretrained.check_classes(("other", "classes"))
     network = new_model("resnet8", ("a", "b"), ImageFormat(size=8, mode="grey")).network

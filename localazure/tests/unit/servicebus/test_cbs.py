@@ -1,4 +1,4 @@
-"""Tokens of a connection: what they allow, and until when."""
+"""Tokens of a connection: their rights and their expiry."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ def test_links_pipes_and_odd_paths_are_bad_files(tmp_path: Path) -> None:
     folder = tmp_path / "0"
     (folder / "circle.png").symlink_to("circle.png")
     (folder / "endless.png").symlink_to("/dev/zero")
-    os.mkfifo(folder / "pipe.png")  # nobody ever writes to it
+    os.mkfifo(folder / "pipe.png")  # no process writes to it
     bad_paths = [
         *("0/circle.png", "0/endless.png", "0/pipe.png"),
         *(f"0/{'x' * 300}.png", "./0/good.png", "0//good.png"),

@@ -43,7 +43,7 @@ def test_seed_and_epoch_change_the_order() -> None:
 
 def test_a_samples_shift_does_not_depend_on_its_batch() -> None:
     def shifts(batch_size: int, epoch: int) -> Tensor:
-        """Of each sample, by number."""
+        """The offset of each sample, by number."""
         order = Order(samples=20, batch_size=batch_size, seed=5)
         steps = range(epoch * order.steps_per_epoch, (epoch + 1) * order.steps_per_epoch)
         samples = torch.cat([order.batch(step) for step in steps])

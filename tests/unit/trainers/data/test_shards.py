@@ -27,7 +27,7 @@ def pack(
     storage: str = "parquet",
     shard_images: int = 150,
 ) -> DatasetRequest:
-    """Lay the files down in `folder`, and pack them beside that into `shards`."""
+    """Write the files to `folder`, and pack them into `shards`."""
     manifest = lay_down(folder / "files", files)
     tasks = plan(manifest, storage=storage, shard_images=shard_images, shard_bytes=10**9)
     target = folder / "shards"
@@ -147,7 +147,7 @@ def test_shards_that_are_missing_cut_or_damaged_are_named(tmp_path: Path) -> Non
 def test_damage_that_only_decoding_shows_names_the_image(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As an image that another version of Pillow took."""
+    """Like an image that another version of Pillow accepted."""
     whole = image_file(5, size=64)
     damaged = whole[:200] + b"x" * 50 + whole[250:]
     monkeypatch.setattr("trainers.pack.check", str)

@@ -49,7 +49,7 @@ def test_every_image_is_counted_once_and_seen_by_every_part_of_the_network(
         alike = [other for other in all_ranks if other.data_rank == coordinates.data_rank]
         assert len(alike) == stages * tensor_ranks
     assert sum(coordinates.is_first_of_stage for coordinates in all_ranks) == stages
-    # Parts of one layer draw alike, all others do not.
+    # Parts of one layer draw the same numbers, all others different ones.
     assert len({coordinates.random_stream for coordinates in all_ranks}) == stages * data_ranks
 
 

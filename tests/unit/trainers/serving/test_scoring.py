@@ -64,7 +64,7 @@ def test_too_many_are_refused_and_none_is_nothing(scorer: Scorer) -> None:
 
 @pytest.fixture
 def finder(tmp_path: Path) -> Scorer:
-    """Of squares of 64 pixels; the images that it is sent are 32 by 16."""
+    """A detector of 64-pixel squares; the test sends images of 32 by 16."""
     folder = drawn_boxes.save_finder(tmp_path, "red", "green", size=64)
     return Scorer(folder, CPU, drawn_boxes.ARCHITECTURE)
 
