@@ -1,13 +1,13 @@
 // Preloaded into Azurite (`node --require`): a file or a directory is renamed or deleted as one change.
 //
 // Azurite knows blobs only, and a directory is all blobs below a name. Here two of its operations act
-// on a directory as a whole, where the storage part asks for it:
+// on a directory as a whole, if the storage part requests it:
 //
 // - Copy Blob with the header `x-ms-rename-source` moves instead of copying.
-// - Delete Blob with the query parameter `recursive` deletes what is below, too.
+// - Delete Blob with the query parameter `recursive` also deletes all blobs below.
 //
-// Clients cannot ask for either: the proxy answers such requests itself (`dfs_requests.py`). Contents
-// stay where they are: documents refer to them by the ids of extents. ETags stay, as on Azure.
+// Clients cannot request either: the proxy answers such requests itself (`dfs_requests.py`). Contents
+// do not move: documents refer to them by the ids of extents. ETags do not change, as on Azure.
 //
 // All documents change between two requests and in one record of the journal, so that a listing and
 // a crash find either the old state or the new one.
@@ -78,7 +78,7 @@ class HierarchicalPath {
     return true;
   }
 
-  /** "file" or "directory"; undefined where there is neither. */
+  /** "file" or "directory"; undefined if the path does not exist. */
   kind() {
     if (!this.name) return "directory";
     const blob = this.ofItself().find((each) => each.isCommitted && !each.snapshot);
@@ -86,7 +86,7 @@ class HierarchicalPath {
     return this.isEmpty() ? undefined : "directory";
   }
 
-  /** The documents of the blob itself: its snapshots and what is not committed are others. */
+  /** The documents of the blob itself, without snapshots and uncommitted blobs. */
   ofItself() {
     const { account: accountName, container: containerName, name } = this;
     return this.blobs.find({ name, accountName, containerName });
@@ -123,18 +123,18 @@ class HierarchicalPath {
   }
 }
 
-/** Replace documents by others, which differ in the fields that `changed` returns. */
+/** Replace documents by copies with the fields that `changed` returns. */
 function replace(collection, documents, changed) {
-  // The order of names knows documents by their ids: with new names they get new ids.
+  // `ordered_names.js` identifies documents by id: a document with a new name needs a new id.
   const others = documents.map((document) => {
     const { $loki, meta, ...fields } = document;
     return { ...fields, ...changed(document) };
   });
   collection.remove(documents);
-  collection.insert(others, others.length > FEW); // of more, indices are made anew once, at the end
+  collection.insert(others, others.length > FEW); // with more documents, the indices are rebuilt once, at the end
 }
 
-/** Throws where the container does not exist, or a lease keeps the blob from being changed. */
+/** Throws if the container does not exist, or if a lease forbids the change. */
 async function validate(store, context, place) {
   const { account, container, blob } = place;
   const document = await store.getBlobWithLeaseUpdated(account, container, blob, "", context, false);

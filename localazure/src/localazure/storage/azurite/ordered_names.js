@@ -1,10 +1,10 @@
-// Preloaded into Azurite (`node --require`): a listing costs what its page holds, not what the account does.
+// Preloaded into Azurite (`node --require`): the cost of a listing depends on its page, not on the account.
 //
-// For each page Azurite reads all blobs of the account, and sorts those that follow the page before:
-// more than a second of 200,000 blobs, for one name, too, and all other requests wait meanwhile. Here
-// the names of a container are kept in their order, and a page begins where its first name is.
+// For each page, Azurite reads all blobs of the account and sorts those after the previous page: with
+// 200,000 blobs more than a second, even for one name, during which all other requests wait. Here the
+// names of a container are kept sorted, and a page begins at its first name.
 //
-// Azurite's listBlobs runs as it is, on a query whose `find` and `sort` need to do nothing.
+// Azurite's listBlobs runs unchanged, on a query whose `find` and `sort` do nothing.
 "use strict";
 
 const path = require("path");
@@ -20,13 +20,13 @@ function compareNames(a, b) {
   return a.name < b.name ? -1 : a.name > b.name ? 1 : 0;
 }
 
-/** The blobs of one container in the order of their names. Entries of deleted blobs stay for a while. */
+/** The blobs of one container, sorted by name. Entries of deleted blobs are removed later. */
 class NameOrder {
   constructor(collection) {
     this.collection = collection;
     this.entries = []; // { name, id }, sorted
     this.added = []; // not sorted in yet
-    this.purgeAt = 1000; // so many entries: those of deleted blobs go
+    this.purgeAt = 1000; // number of entries at which those of deleted blobs are removed
   }
 
   add(document) {
@@ -45,7 +45,7 @@ class NameOrder {
     return this.entries;
   }
 
-  /** Where the first name is that is not before this one. */
+  /** The position of the first name that is not before this one. */
   firstFrom(name) {
     const entries = this.sorted();
     let [low, high] = [0, entries.length];
@@ -57,7 +57,7 @@ class NameOrder {
     return low;
   }
 
-  /** The documents whose names start with the prefix, from a name on. */
+  /** The documents whose names have the prefix, starting at a name. */
   *documents(prefix, from) {
     const entries = this.sorted();
     for (let at = this.firstFrom(from); at < entries.length; at++) {
@@ -72,7 +72,7 @@ function keyOf(account, container) {
   return `${account}/${container}`;
 }
 
-/** The order of one container; the first time, that of every container is made. */
+/** The order of one container; the first call makes the orders of all containers. */
 function orderOf(collection, account, container) {
   let ofContainers = orders.get(collection);
   if (!ofContainers) {
@@ -89,7 +89,7 @@ function addTo(ofContainers, collection, document) {
   ofContainers.get(key).add(document);
 }
 
-/** The methods of a LokiJS result set that listBlobs calls, over documents that are in order already. */
+/** The methods of a LokiJS result set that listBlobs calls, over sorted documents. */
 class OrderedResults {
   constructor(documents) {
     this.documents = documents;
@@ -110,7 +110,7 @@ class OrderedResults {
   }
 
   offset() {
-    return this; // it is always where the read before has ended
+    return this; // it always equals the end of the previous read
   }
 
   limit(count) {

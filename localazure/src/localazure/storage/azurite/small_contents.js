@@ -1,9 +1,9 @@
 // Preloaded into Azurite (`node --require`): contents are read and written without node's thread pool.
 //
-// Azurite opens, reads, writes, flushes and closes by threads, for each of which it wakes one and is
-// woken: for a small blob that costs more than all else. The page cache takes or gives a piece of
-// 64 KiB within microseconds, so it is asked at once. Nothing is flushed to the disk, as the metadata
-// is not (`durable_metadata.js`): contents survive the death of the process, not of the machine.
+// Azurite opens, reads, writes, flushes and closes files in threads. For a small blob, waking a thread
+// for each call costs more than all other work. The page cache reads or writes 64 KiB within
+// microseconds, so the calls are synchronous here. Nothing is flushed to the disk, like the metadata
+// (`durable_metadata.js`): contents survive the death of the process, not of the machine.
 "use strict";
 
 const fs = require("fs");
@@ -23,7 +23,7 @@ function writeAll(descriptor, data) {
   }
 }
 
-/** Append what a stream gives to a file; the number of bytes when it has ended. */
+/** Append a stream to a file; resolves to the number of bytes at its end. */
 ExtentStore.prototype.streamPipe = function (source, _unused, descriptor) {
   return new Promise((resolve, reject) => {
     let count = 0;

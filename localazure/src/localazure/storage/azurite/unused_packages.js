@@ -1,13 +1,13 @@
-// Preloaded into Azurite (`node --require`): packages that it loads and never calls as it runs here.
+// Preloaded into Azurite (`node --require`): stubs for packages that it loads and never calls.
 //
 // applicationinsights is for telemetry, which --disableTelemetry turns off, and sequelize for metadata
-// in an SQL server. To load them takes two thirds of Azurite's start. `require` finds these in their
-// place: https://nodejs.org/api/modules.html#requirecache.
+// in an SQL server. Loading them takes two thirds of Azurite's start-up time. `require` returns these
+// stubs instead: https://nodejs.org/api/modules.html#requirecache.
 "use strict";
 
 const UNUSED = {
   applicationinsights: {},
-  sequelize: { Model: class {} }, // classes that are never made extend it
+  sequelize: { Model: class {} }, // unused classes extend it
 };
 
 for (const [name, exports] of Object.entries(UNUSED)) {
