@@ -35,7 +35,7 @@ demo: setup
 up: setup
 	@$(BIN)/python -m localazure up
 
-# Most tests wait for processes: on two cores, three at a time took 7:02, four 7:35. The tests of a file share
+# Most tests wait for processes: on two cores, three at a time took 7:40, four 7:31. The tests of a file share
 # what they wait for, so they stay together, in the order of the folders: the long ones come first.
 WORKERS ?= 3
 test: setup
