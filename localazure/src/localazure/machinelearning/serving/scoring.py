@@ -8,12 +8,11 @@ https://learn.microsoft.com/azure/machine-learning/how-to-troubleshoot-online-en
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import random
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -63,7 +62,7 @@ class Answer:
 class Scoring:
     """Handles the scoring requests of all endpoints. An async context manager.
 
-    The clock gives epoch seconds.
+    The clock gives epoch seconds. `sleep` pauses between writes of the counts.
     """
 
     def __init__(
@@ -75,6 +74,7 @@ class Scoring:
         tokens: TokenIssuer,
         *,
         clock: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._database = database
         self._deployments = deployments
@@ -82,6 +82,7 @@ class Scoring:
         self._session = session
         self._tokens = tokens
         self._clock = clock
+        self._sleep = sleep
         self._draw = random.random
         self._counts: dict[tuple[str, str, int], MinuteCounts] = {}
         self._mirrors: set[asyncio.Task[Answer]] = set()
@@ -127,13 +128,23 @@ class Scoring:
         return await self._score(deployment, path, body)
 
     async def flush(self) -> None:
-        """Write the counted requests to the tables."""
+        """Write the counted requests to the tables.
+
+        Raises:
+            sqlite3.Error: they could not be written, and are kept for the next call.
+        """
         counts, self._counts = self._counts, {}
-        if counts:
-            now = self._clock()
+        if not counts:
+            return
+        now = self._clock()
+        try:
             await self._database.write(
                 lambda connection: add_counts(connection, counts.items(), now=now)
             )
+        except Exception:
+            for key, part in counts.items():
+                self._counts.setdefault(key, MinuteCounts()).merge(part)
+            raise
 
     def _is_allowed(self, endpoint: Endpoint, authorization: str) -> bool:
         scheme, _, credential = authorization.partition(" ")
@@ -207,10 +218,16 @@ class Scoring:
         return Answer(MODEL_ERROR, content, headers), status
 
     async def _flush_often(self) -> None:
+        is_failing = False
         while True:
-            await asyncio.sleep(FLUSH_SECONDS)
-            with contextlib.suppress(Exception):  # such as a full disk: the loop must not end
+            await self._sleep(FLUSH_SECONDS)
+            try:
                 await self.flush()
+                is_failing = False
+            except Exception:  # such as a full disk: the loop must not end
+                if not is_failing:
+                    logger.exception("counts of requests could not be written; retrying")
+                is_failing = True
 
 
 def _text(status: int, message: str) -> Answer:
