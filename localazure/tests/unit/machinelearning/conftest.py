@@ -1,15 +1,22 @@
-"""Fixtures with the workspace's tables, without a workspace."""
+"""The workspace's tables, and a workspace without services."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from localazure.faults.injector import Injector
+from localazure.faults.plan import Part
 from localazure.machinelearning.configuration import Configuration
+from localazure.machinelearning.events import EventOutbox
 from localazure.machinelearning.resources.datastores import put_configured
 from localazure.machinelearning.store import MIGRATIONS
+from localazure.machinelearning.workspace import Workspace
+from localazure.runtime.environment import Environment, Ports
+from localazure.sqlite.database import Database
 
 
 @pytest.fixture
@@ -21,3 +28,24 @@ def connection() -> Iterator[sqlite3.Connection]:
     put_configured(connection, Configuration(), 0)
     yield connection
     connection.close()
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Environment:
+    """An environment whose ports are not used."""
+    ports = Ports(**dict.fromkeys(Ports.__dataclass_fields__, 1))
+    return Environment.draw(tmp_path, app=tmp_path, ports=ports)
+
+
+@pytest.fixture
+def workspace(environment: Environment) -> Iterator[Workspace]:
+    database = Database(environment.state / "workspace.db", MIGRATIONS, is_fsynced=False)
+    yield Workspace(
+        environment=environment,
+        configuration=Configuration(),
+        database=database,
+        events=EventOutbox(database),
+        clock=lambda: 0.0,
+        faults=Injector(environment.state, Part.AZURE_ML),
+    )
+    database.close()

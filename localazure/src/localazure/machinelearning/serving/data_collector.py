@@ -23,15 +23,15 @@ from typing import Any, Self
 
 from aiohttp import web
 
-from localazure.machinelearning.addresses import BlobPath, parse_asset
-from localazure.machinelearning.append_blobs import AppendBlob
-from localazure.machinelearning.blob_errors import BlobError
+from localazure.machinelearning.addresses import parse_asset
 from localazure.machinelearning.blobs import BlobStore
 from localazure.machinelearning.configuration import DEFAULT_DATASTORE
-from localazure.machinelearning.errors import invalid
+from localazure.machinelearning.errors import ArmError, invalid
 from localazure.machinelearning.job_resolution import locate
+from localazure.machinelearning.serving.collected_lines import CollectedLines
 from localazure.machinelearning.serving.tables import Deployment
 from localazure.machinelearning.workspace import Workspace
+from localazure.processes.pauses import wait_at_most
 from localazure.processes.ports import LOOPBACK, free_ports
 from localazure.runtime.http_server import listening, runner_of
 
@@ -41,7 +41,6 @@ LOG_PATH = "/modeldata/log"
 FLUSH_SECONDS = 1.0
 # Azure stores a larger payload beside the JSON lines; localazure drops it.
 LARGEST_PAYLOAD_BYTES = 4 * 1024 * 1024
-MOST_WAITING_BYTES = 64 * 1024 * 1024
 _TYPE = "azureml.inference."
 _FOLDER_BY_ROLLING_RATE = {
     "minute": "%Y/%m/%d/%H/%M",
@@ -113,11 +112,10 @@ class DataCollector:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._store = BlobStore(workspace.environment)
-        self._writer = uuid.uuid4().hex
+        self._lines = CollectedLines(self._store)
         self._listeners: dict[tuple[str, str], _Listener] = {}
-        self._waiting: dict[BlobPath, bytearray] = {}
-        self._blobs: dict[BlobPath, AppendBlob] = {}
         self._flushing: asyncio.Task[None] | None = None
+        self._is_closing = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         self._flushing = asyncio.create_task(self._flush_often())
@@ -126,10 +124,11 @@ class DataCollector:
     async def __aexit__(self, *_: object) -> None:
         for listener in self._listeners.values():
             await listener.stack.aclose()
+        self._is_closing.set()
         if self._flushing is not None:
-            self._flushing.cancel()
-            await asyncio.gather(self._flushing, return_exceptions=True)
-        await self._flush()
+            await self._flushing
+        if lost := self._lines.waiting_bytes():
+            logger.warning("%d bytes of collected data are lost: storage is unavailable", lost)
         self._store.close()
 
     async def environment_of(self, deployment: Deployment, config: Path) -> dict[str, str]:
@@ -182,9 +181,13 @@ class DataCollector:
             self._listeners[deployment.key] = listener
             application = web.Application(client_max_size=LARGEST_PAYLOAD_BYTES)
             application.router.add_post(LOG_PATH, partial(self._log, listener))
-            await listener.stack.enter_async_context(
-                listening(runner_of(application), {listener.port: None})
-            )
+            try:
+                await listener.stack.enter_async_context(
+                    listening(runner_of(application), {listener.port: None})
+                )
+            except BaseException:  # another process has taken the port
+                del self._listeners[deployment.key]
+                raise
         listener.deployment = deployment
         return listener.port
 
@@ -236,41 +239,24 @@ class DataCollector:
             "xrequestid": event["correlationid"],
             **event,
         }
-        if sum(map(len, self._waiting.values())) > MOST_WAITING_BYTES:
-            logger.warning("storage is unavailable: what deployments collect is dropped")
-            return
         settings = collector_settings(deployment.properties)
         data_id = settings.data_ids.get(collection)
-        if data_id is not None:
-            folder = locate(self._workspace.database.read, parse_asset(data_id, kind="data"))
-        else:
+        if data_id is None:
             root = self._workspace.configuration.datastores[DEFAULT_DATASTORE]
             folder = root.child(f"{FOLDER}/{deployment.endpoint}/{deployment.name}/{collection}")
-        blob = folder.child(f"{settings.folder_at(moment)}/{self._writer}.jsonl")
-        self._waiting.setdefault(blob, bytearray()).extend(json.dumps(line).encode() + b"\n")
+        else:
+            try:
+                folder = locate(self._workspace.database.read, parse_asset(data_id, kind="data"))
+            except ArmError as error:  # the data asset does not exist: the client gets its score
+                logger.warning(
+                    "deployment %s/%s: collected data is dropped: %s", *deployment.key, error
+                )
+                return
+        folder = folder.child(settings.folder_at(moment))
+        self._lines.add(deployment.key, folder, json.dumps(line).encode() + b"\n")
 
     async def _flush_often(self) -> None:
-        while True:
-            await asyncio.sleep(FLUSH_SECONDS)
-            await self._flush()
-
-    async def _flush(self) -> None:
-        """Append the queued lines to their blobs; keep lines that storage does not accept now."""
-        for target, waiting in list(self._waiting.items()):
-            lines = bytes(waiting[:LARGEST_PAYLOAD_BYTES])
-            try:
-                written = await asyncio.to_thread(self._write, target, lines)
-            except BlobError as error:
-                if not error.is_transient:
-                    logger.warning("collected data %s: %s", target.path, error)
-                continue
-            del waiting[:written]
-            if not waiting:
-                del self._waiting[target]
-
-    def _write(self, target: BlobPath, lines: bytes) -> int:
-        """Append lines to a blob, and return how many of their bytes the blob now has."""
-        if target not in self._blobs:
-            self._store.ensure_container(target)
-            self._blobs[target] = AppendBlob(self._store, target)
-        return self._blobs[target].append(lines)
+        # A cancelled flush would not know how much its thread has written.
+        while not self._is_closing.is_set():
+            await wait_at_most(self._is_closing, FLUSH_SECONDS)
+            await self._lines.flush()

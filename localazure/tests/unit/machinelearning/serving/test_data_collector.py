@@ -5,7 +5,9 @@ from datetime import UTC, datetime
 import pytest
 
 from localazure.machinelearning.errors import ArmError
-from localazure.machinelearning.serving.data_collector import collector_settings
+from localazure.machinelearning.serving.data_collector import DataCollector, collector_settings
+from localazure.machinelearning.serving.tables import Deployment, DeploymentState
+from localazure.machinelearning.workspace import Workspace
 
 MOMENT = datetime(2026, 11, 3, 7, 5, 9, tzinfo=UTC)
 
@@ -38,3 +40,25 @@ def test_a_folder_begins_as_often_as_the_rolling_rate_says(rate: str | None, fol
 def test_an_unknown_rolling_rate_is_refused() -> None:
     with pytest.raises(ArmError, match="second"):
         collector_settings({"dataCollector": {"rollingRate": "second", "collections": {}}})
+
+
+async def test_data_for_a_missing_asset_is_dropped_and_the_score_is_returned(
+    workspace: Workspace, caplog: pytest.LogCaptureFixture
+) -> None:
+    data_id = f"{workspace.id}/data/missing/versions/1"
+    collections = {"response": {"dataCollectionMode": "Enabled", "dataId": data_id}}
+    deployment = Deployment(
+        endpoint="shop",
+        name="blue",
+        document={"properties": {"dataCollector": {"collections": collections}}},
+        generation=1,
+        state=DeploymentState.SUCCEEDED,
+        error_code="",
+        error_message="",
+        created_at=0,
+        modified_at=0,
+    )
+    async with DataCollector(workspace) as collector:
+        collector.collect_payload(deployment, "/score", b"{}", b"{}", draw=0)
+    (message,) = (record.getMessage() for record in caplog.records)
+    assert message.startswith("deployment shop/blue: collected data is dropped: data 'missing:1'")
