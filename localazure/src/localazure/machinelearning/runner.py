@@ -27,7 +27,7 @@ from pathlib import Path
 
 from localazure.machinelearning.addresses import BlobPath
 from localazure.machinelearning.blob_errors import BlobError
-from localazure.machinelearning.blobs import BlobStore, retry_while_unavailable
+from localazure.machinelearning.blobs import PATIENCE_SECONDS, BlobStore, retry_while_unavailable
 from localazure.machinelearning.downloads import BlobCache, SourceNotFoundError
 from localazure.machinelearning.job_folder import JobFolder
 from localazure.machinelearning.job_spec import InputMode, JobSpec
@@ -103,7 +103,7 @@ class Runner:
                 return self._stopped()
             return await self._run_processes()
         except (BlobError, LaunchError, OSError, UnknownPlaceholderError) as error:
-            return self._result(Outcome.FAILED, *_explain(error))
+            return self._result(Outcome.FAILED, *explain(error))
         finally:
             await self._group.kill()
 
@@ -210,6 +210,7 @@ class Runner:
                     partial(step.push, is_final=True), give_up_after_seconds=None
                 )
             except BlobError as error:
+                logger.warning("job %s: an upload was refused: %s", self._spec.name, error)
                 refused.append(str(error))
         if refused and result.outcome is Outcome.COMPLETED:
             failed = self._result(Outcome.FAILED, "OutputUploadFailed", "; ".join(refused))
@@ -244,13 +245,21 @@ class Runner:
         os._exit(1)
 
 
-def _explain(error: Exception) -> tuple[str, str]:
+def explain(error: Exception) -> tuple[str, str]:
     """Code and message of an error that prevented the start of the processes."""
     match error:
         case SourceNotFoundError():
             return "InputNotFound", str(error)
+        case BlobError() if error.is_transient:
+            return "StorageUnavailable", (
+                f"storage was unavailable for {PATIENCE_SECONDS:g} s: {error}; see the log of the "
+                "part storage, then submit the job again"
+            )
         case BlobError():
-            return "StorageFailed", f"storage refused: {error}"
+            return "StorageRefused", (
+                f"storage refused: {error}; correct the paths of the job, or give the principal "
+                f"{CLUSTER!r} its role in infra/roles.json"
+            )
         case OSError():
             return "LaunchFailed", f"the processes could not be started: {error}"
         case _:

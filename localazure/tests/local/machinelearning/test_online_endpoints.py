@@ -270,7 +270,13 @@ def test_a_killed_process_and_a_killed_workspace_serve_again(endpoint: Endpoint)
     endpoint.deploy("blue", endpoint.model("1", 4.0))
     endpoint.set_traffic({"blue": 100})
     first = endpoint.score().json()["pid"]
+    deployments = endpoint.local.environment.part_folder("machinelearning") / "online"
+    folder = deployments / endpoint.name / "blue"
+    folder.rename(folder.with_name("away"))  # the next process cannot be started
     os.kill(first, signal.SIGKILL)
+    logged = f"{endpoint.name}/blue: [Errno 2]"
+    until(lambda: logged in endpoint.local.workspace.output, what="failure of the restart")
+    folder.with_name("away").rename(folder)
 
     def scored() -> dict[str, Any] | None:
         answer = endpoint.score()

@@ -214,12 +214,16 @@ class Deployments:
         return source, started
 
     async def _download(self, folder: DeploymentFolder, source: Source) -> None:
+        is_waiting = False
         while True:
             try:
                 await asyncio.to_thread(folder.download, source)
             except (SourceNotFoundError, BlobError) as error:
                 if not (isinstance(error, BlobError) and error.is_transient):
                     raise _Failed("BadArgument", f"code or model: {error}") from error
+                if not is_waiting:
+                    logger.warning("%s: code and model wait for storage: %s", folder.root, error)
+                is_waiting = True
                 await asyncio.sleep(STORAGE_RETRY_SECONDS)
             else:
                 break
@@ -239,12 +243,13 @@ class Deployments:
             pause = RESTART_PAUSES_SECONDS[min(failures, len(RESTART_PAUSES_SECONDS) - 1)]
             logger.warning("deployment %s/%s: a process ended and is restarted", *deployment.key)
             await asyncio.sleep(pause)
-            instance = await self._start_instance(deployment, folder, source)
-            self._serving[deployment.key][number] = instance
             try:
+                instance = await self._start_instance(deployment, folder, source)
+                self._serving[deployment.key][number] = instance
                 await instance.wait_until_ready(self._session)
                 failures = 0
-            except InstanceEndedError:
+            except (InstanceEndedError, OSError) as error:  # OSError: for example a full disk
+                logger.warning("deployment %s/%s: %s", *deployment.key, error)
                 failures += 1
 
     async def _end_serving(self, key: tuple[str, str]) -> None:
