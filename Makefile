@@ -121,12 +121,12 @@ hostile: setup
 	@cd localazure/tests && $(abspath $(BIN))/python -m hostile $(if $(SECONDS),--seconds $(SECONDS))
 
 # Weeks of the app under a virtual clock, each drawn from a seed. SEEDS=10000 for many from FIRST=1 on,
-# SEED=7 for one of them, told in full.
+# SEED=7 for one of them, printed in full.
 simulate: setup
 	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),300)) \
 	    $(if $(FIRST),--first $(FIRST)) $(if $(PROCESSES),--processes $(PROCESSES))
 
-# Every version anew, for all the Pythons that are supported: by uv, which resolves for them at once.
+# Resolves and pins all versions again, for every supported Python, with uv.
 constraints:
 	@sed '/^-[rce] /d' $(REQUIREMENTS) | UV_CUSTOM_COMPILE_COMMAND="make constraints" uv pip compile \
 	    --quiet --universal --upgrade --python-version 3.11 --no-annotate --output-file constraints.txt \

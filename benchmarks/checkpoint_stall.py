@@ -2,7 +2,7 @@
 
 `python -m benchmarks.checkpoint_stall FOLDER SAVES` is one rank, with the environment that Azure ML
 sets. Each rank has ResNet-50 and its momentum, as under DDP. Rank 0 prints one JSON object:
-`stall_s` and `committed_s`, with a number for each save, and `megabytes`.
+`stall_seconds` and `committed_seconds`, with a number for each save, and `megabytes`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def main() -> None:
         committed.append(time.perf_counter() - began)
     if world.is_first:
         size = sum(tensor.nbytes for tensor in state_of(network, optimizer).values())
-        found = {"stall_s": stalls, "committed_s": committed, "megabytes": size / 1e6}
+        found = {"stall_seconds": stalls, "committed_seconds": committed, "megabytes": size / 1e6}
         sys.stdout.write(json.dumps(found) + "\n")
     world.disconnect()
 

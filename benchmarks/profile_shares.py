@@ -34,7 +34,7 @@ def classify(stack: Iterable[tuple[str, str]]) -> str:
         stack: file and function of each frame, innermost first.
 
     Returns:
-        One of the names that the table shows; JSON done for the SDK is told apart.
+        One of the names that the table shows; JSON work for the SDK is counted separately.
     """
     is_json = False
     for depth, (file, function) in enumerate(stack):

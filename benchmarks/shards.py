@@ -35,7 +35,7 @@ RGB = ImageFormat(size=SIZE, mode="rgb")
 def measure(bench: Bench) -> None:
     """20,000 JPEG crops of 64x64 pixels in 10 folders, some 1.6 kB each: `NAME=shards`.
 
-    * packed images/s: what `python -m trainers.pack` tells, on two ranks: every file is read,
+    * packed images/s: what `python -m trainers.pack` prints, on two ranks: every file is read,
       compared with the manifest's size and MD5, decoded, and written into shards of 2,000, on disk
       with fsync.
     * packing s and packing CPU s: of both ranks, from their start to their exit.

@@ -38,7 +38,7 @@ def measure(bench: Bench) -> None:
     * images/s of `trainers.train` (without augmentation; with an asynchronous checkpoint each 400
       steps, and with none) against `benchmarks.bare_ddp`: same model, batch and optimizer; from
       the first to the last step; with 64 images a rank and with 32, as all that follows.
-    * first step s: from the start of both processes to the line that tells of step 1.
+    * first step s: from the start of both processes to the log line of step 1.
     * checkpoint stall ms: how long training waits for one of ResNet-50 with momentum, 204 MB, the
       median of 5 saves of both ranks; and until it is committed.
     * after kill -9 s: rank 1 is killed; torchrun starts both again, or the benchmark does
@@ -125,7 +125,7 @@ def _bare_speed(data: Path, steps: int, share: int) -> Sample:
         said = ranks.finish()
     found = re.search(r"images/s (\S+)", said)
     if found is None:
-        raise ProcessFailed(f"the bare loop told no speed:\n{said[-2000:]}")
+        raise ProcessFailed(f"the bare loop printed no speed:\n{said[-2000:]}")
     return {f"images/s, {share} a rank": float(found[1])}
 
 
@@ -148,9 +148,9 @@ def _checkpoint(work: Path) -> Sample:
         found = json.loads(ranks.finish().splitlines()[-1])
     shutil.rmtree(folder)
     return {
-        "checkpoint stall ms": 1000 * statistics.median(found["stall_s"]),
-        "largest checkpoint stall ms": 1000 * max(found["stall_s"]),
-        "checkpoint committed ms": 1000 * statistics.median(found["committed_s"]),
+        "checkpoint stall ms": 1000 * statistics.median(found["stall_seconds"]),
+        "largest checkpoint stall ms": 1000 * max(found["stall_seconds"]),
+        "checkpoint committed ms": 1000 * statistics.median(found["committed_seconds"]),
         "checkpoint MB": found["megabytes"],
     }
 

@@ -96,7 +96,7 @@ async def _run(state: Path, console: Console, chaos: int | None) -> Report:
 
 
 async def _tell_all(stage: Stage, console: Console) -> list[StoryResult]:
-    """Play the stories in order, with the parallel ones beside them; print each in turn."""
+    """Play the stories in order, with the parallel ones at the same time; print each in turn."""
 
     def say_nothing(_: str) -> None:
         """Print nothing: another story uses the terminal."""
@@ -122,7 +122,7 @@ async def _play(name: str, stage: Stage) -> StoryResult:
     facts: Facts
     try:
         facts, ok = await STORIES[name].play(stage), True
-    except Exception as error:  # noqa: BLE001 - a story that failed is a result; the others go on
+    except Exception as error:  # noqa: BLE001 - a failed story is a result; the others continue
         facts, ok = {"error": f"{type(error).__name__}: {error}"}, False
     seconds = time.monotonic() - began
     return StoryResult(name=name, ok=ok, seconds=seconds, facts=facts)

@@ -41,7 +41,7 @@ class Audience:
             await cloud.subscribe(name, topic, f"{self.url}/{path}", schema)
 
     async def was_told(self, run: Run, *kinds: str) -> None:
-        """Check that exactly these notifications of a run came on every channel, one id each."""
+        """Check that exactly these notifications of a run arrived on every channel, one id each."""
         channels = get_args(Channel)
         for kind in kinds:
             for channel in channels:

@@ -193,7 +193,7 @@ async def the_same_again(stage: Stage) -> Facts:
 
 
 async def poisoned(stage: Stage) -> Facts:
-    """Files that are no images: rejected, dead-lettered, alerted; the pipeline goes on."""
+    """Files that are not images: rejected, dead-lettered, alerted; the pipeline continues."""
     files = no_images(POISONED)
     await stage.land(files)
     runs = await stage.runs_end(1)
@@ -213,7 +213,7 @@ async def poisoned(stage: Stage) -> Facts:
 
 
 async def killed(stage: Stage) -> Facts:
-    """A training process dies in mid-flight: the run comes back, resumes, and succeeds."""
+    """A training process dies during training: the run is retried, resumes, and succeeds."""
     await stage.land(shifted(stage.digits[: stage.shifted]))
 
     async def submitted() -> Run | None:

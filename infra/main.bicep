@@ -62,7 +62,7 @@ param quotaReading string = 'customRole'
 param reconcileSchedule string = '0 */5 * * * *'
 @description('Webhook receiver of the example pipeline; empty: none.')
 param modelWatchUrl string = ''
-@description('CIDR blocks, separated by commas, that webhooks may reach beside the public internet.')
+@description('CIDR blocks, separated by commas, that webhooks may reach in addition to the public internet.')
 param webhookAllowedNetworks string = ''
 @description('With dataset.freeze: copy, how many days (30 or more) the copies of older dataset versions are kept; empty: for ever.')
 param keepCopiesDays string = ''

@@ -1,4 +1,4 @@
-// Where telemetry goes, and who is told of alerts.
+// Where telemetry goes, and who is notified of alerts.
 param location string
 param tags object
 param token string

@@ -51,7 +51,7 @@ def check(root: Path, file: BicepFile) -> Iterator[Problem]:
         if endpoint:
             for part in ("credential", "clientId"):
                 if f"{endpoint[1]}__{part}" not in found:
-                    yield Problem(name, line, f"{setting} needs {endpoint[1]}__{part} beside it")
+                    yield Problem(name, line, f"{setting} needs {endpoint[1]}__{part} as well")
 
 
 def _check_laptop(root: Path, deployed: Iterable[str]) -> Iterator[Problem]:

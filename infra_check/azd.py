@@ -109,7 +109,7 @@ def check_parameters(root: Path, main: BicepFile) -> Iterator[Problem]:
 
 
 def _check_clusters(root: Path, given: Any) -> Iterator[Problem]:
-    """Every cluster of a pipeline is made, with an identity, as the pipeline wants it."""
+    """Check that every cluster that a pipeline uses is deployed, with an identity."""
     clusters = {each["name"]: each for each in given["clusters"]["value"]}
     for file in sorted((root / "pipelines").glob("*/pipeline.yml")):
         for option in yaml.safe_load(file.read_text("utf-8"))["compute"]:

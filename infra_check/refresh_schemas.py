@@ -1,4 +1,4 @@
-"""Write `schemas/*.json` anew from Microsoft's own types. Needed only for a newer API version.
+"""Write `schemas/*.json` again from Microsoft's own types. Needed only for a newer API version.
 
     pip install msmcp-azure
     python -m infra_check.refresh_schemas $(command -v azmcp)

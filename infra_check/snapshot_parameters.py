@@ -62,7 +62,7 @@ def _resolve(found: re.Match[str], environment: Mapping[str, str]) -> str:
 
 
 def main(target: Path) -> None:
-    """Write the file, from main.parameters.json beside it, for main.bicep beside it."""
+    """Write the file, from main.parameters.json and for main.bicep in the same folder."""
     document = json.loads(target.with_name(PARAMETERS).read_text("utf-8"))["parameters"]
     parameters = {name: each["value"] for name, each in document.items()}
     target.write_text(bicepparam(parameters, os.environ), "utf-8")

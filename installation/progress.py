@@ -10,7 +10,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final, TextIO
 
-# On a terminal the line is painted over; in a log a new line now and then shows that it goes on.
+# On a terminal the line is overwritten; in a log, a new line at intervals shows progress.
 _TERMINAL_SECONDS: Final = 0.5
 _LOG_SECONDS: Final = 20.0
 _LONGEST_LINE: Final = 100
@@ -81,7 +81,7 @@ class Progress:
 
         Args:
             title: what is being done.
-            state: its text, taken anew each time, says how far it is.
+            state: returns the current progress as text; called for each line.
         """
         self._step += 1
         prefix = f"[{self._step}/{self._steps}] {title}"

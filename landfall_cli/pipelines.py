@@ -116,7 +116,7 @@ def release(
     session.act(
         f"Train on the held batch {version} of {name}?",
         f"/api/pipelines/{name}/release",
-        lambda done: f"released; {done['id']} lists the zone anew",
+        lambda done: f"released; {done['id']} lists the zone again",
         dataset_version=version,
         reason=reason,
         by=by,

@@ -34,11 +34,11 @@ class Source(Section):
     include: list[str] = Field(default=["*"])
     """Shell patterns on the path below the prefix; a blob that matches no pattern is ignored."""
     marker: str | None = None
-    """Name of the blob that marks a batch as complete, such as `_SUCCESS`. It lies below the
+    """Name of the blob that marks a batch as complete, such as `_SUCCESS`. It is below the
     prefix, or, if each partition is a batch, directly in each partition."""
     manifest: str | None = None
     """Name of a blob that lists the files of a batch, written by the uploader after all of them.
-    It replaces the listing and the marker, and lies where the marker would."""
+    It replaces the listing and the marker, and is where the marker would be."""
     partitions: str | None = None
     """Pattern of folders below the prefix that are named by time, such as `date=%Y-%m-%d`."""
     batch: Literal["zone", "partition"] = "zone"
@@ -266,5 +266,5 @@ class Pipeline(Section):
         )
 
     def watches(self, container: str, blob: str) -> bool:
-        """Whether a blob lies in this pipeline's landing zone."""
+        """Whether a blob is in this pipeline's landing zone."""
         return container == self.source.container and blob.startswith(self.source.prefix)

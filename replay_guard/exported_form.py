@@ -240,7 +240,7 @@ def _sent(line: Document, at: datetime, where: str) -> Step:
     request = line.get("Request")
     if not isinstance(request, dict):
         raise CannotCheck(
-            f"{where}: EventSent has no request, so its answer cannot be told: the task hub "
+            f"{where}: EventSent has no request, so its answer is unknown: the task hub "
             "does not keep inputs (see docs, storeInputsInOrchestrationHistory)"
         )
     sent = cast("Document", request)

@@ -1,8 +1,8 @@
 """DBOS on SQLite: `python -m benchmarks.peers.dbos_peer STATE`.
 
 The file is put into WAL mode beforehand, which is faster than DBOS's default. Workflows are
-started in the engine's own process: DBOS is a library, and no HTTP lies between. Only an event
-comes from outside, by HTTP, to a web server in that process.
+started in the engine's own process: DBOS is a library and needs no HTTP. Only an event
+arrives over HTTP, to a web server in that process.
 """
 
 # pyright: basic, reportMissingImports=false

@@ -119,7 +119,9 @@ def list_model_blobs(
         dataset = claimed_dataset(clients, pipeline.name, dataset_version)
         if dataset is None:
             raise Problem(
-                404, "unknown-dataset", f"the claim on dataset version {dataset_version} is gone"
+                404,
+                "unknown-dataset",
+                f"the claim on dataset version {dataset_version} was deleted",
             )
         lines = read_manifest_from(clients, dataset, asked.after or "")
         follows = ((line.path, line) for line in lines if line.path != asked.after)

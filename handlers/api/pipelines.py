@@ -197,8 +197,8 @@ async def _read_zone(
         ),
         asyncio.to_thread(last_batch, clients, pipeline.name, partition),
     )
-    told = parsed(instance.custom_status) if is_live(instance) else None
-    landing = LandingStatus.from_dict(told) if told else None
+    status = parsed(instance.custom_status) if is_live(instance) else None
+    landing = LandingStatus.from_dict(status) if status else None
     held = None
     if last is not None and last.dataset != last.last_trained:
         held = await asyncio.to_thread(_held, clients, pipeline, last, pause)

@@ -26,7 +26,7 @@ def of_settling(
     decision = before_listing(activity, pipeline, opened_at=opened_at, now=now)
     came = "no event is known" if newest is None else f"the newest data is of {clock(newest)}"
     if not isinstance(decision, Wait):
-        return f"the batch may be whole ({came}): the zone is being listed and frozen"
+        return f"the batch may be complete ({came}): the zone is being listed and frozen"
     if pipeline.source.marker is None:
         return (
             f"waits until nothing was written for {_number(pipeline.settle.quiet_seconds)} s "

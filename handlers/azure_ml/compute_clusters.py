@@ -85,8 +85,8 @@ def ensure_option(clients: Clients, option: ComputeOption) -> None:
 def is_quota_error(error: AzureError) -> bool:
     """Whether Azure refuses because of the quota.
 
-    Only the message tells: the code is `BadRequest`, `OK` or missing, and a failed long-running
-    operation has status 200, but every message contains "quota"
+    Only the message says which: the code is `BadRequest`, `OK` or missing, and a failed
+    long-running operation has status 200, but every message contains "quota"
     (Azure/MachineLearningNotebooks#613, Azure/mlops-v2#81, MicrosoftDocs/azure-docs#121466).
     """
     return "quota" in str(error.message).lower()

@@ -187,5 +187,5 @@ def _log(clients: Clients, kind: EndpointKind, endpoint: str, name: str) -> str:
     except AzureError as error:
         return f"its log cannot be read ({type(error).__name__})"
     lines = log.splitlines()
-    # Last lines first: they tell most in a traceback, and `shorten` cuts the end.
+    # Last lines first: they say most in a traceback, and `shorten` cuts the end.
     return shorten(" | ".join(reversed(lines)), MESSAGE_LIMIT_CHARACTERS)

@@ -48,14 +48,20 @@ def parse_pipeline(file: Path, text: str, *, records_container: str) -> Pipeline
     parsed = _parse(file, text)
     pipeline = parsed.validate(Pipeline, name=file.parent.name)
     if not (file.parent / pipeline.job).is_file():
-        raise InvalidPipeline(parsed.problem(("job",), f"{pipeline.job!r} is not a file beside it"))
+        raise InvalidPipeline(
+            parsed.problem(
+                ("job",), f"{pipeline.job!r} is not a file in the folder of pipeline.yml"
+            )
+        )
     job_file = file.parent / pipeline.job
     check_job_file(job_file, job_file.read_text("utf-8"))
     deploy = pipeline.deploy
     for key in ("deployment", "smoke_request") if deploy is not None else ():
         name = getattr(deploy, key, None)
         if name is not None and not (file.parent / name).is_file():
-            problem = parsed.problem(("deploy", key), f"{name!r} is not a file beside it")
+            problem = parsed.problem(
+                ("deploy", key), f"{name!r} is not a file in the folder of pipeline.yml"
+            )
             raise InvalidPipeline(problem)
     if isinstance(deploy, OnlineDeploy):
         check_collections(file.parent / deploy.deployment, deploy)

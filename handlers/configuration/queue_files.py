@@ -1,4 +1,4 @@
-"""Reads and validates `queues.yml`, which is beside the pipelines."""
+"""Reads and validates `queues.yml`, in the folder of the pipelines."""
 
 from __future__ import annotations
 

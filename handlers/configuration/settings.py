@@ -153,7 +153,7 @@ class Settings:
 
     @property
     def webhook_networks(self) -> tuple[Network, ...]:
-        """Networks besides the public internet to which webhooks may be sent, also over HTTP.
+        """Networks that may receive webhooks in addition to the public internet, also over HTTP.
 
         `WEBHOOK_ALLOWED_NETWORKS`: CIDR blocks, separated by commas.
 

@@ -80,20 +80,20 @@ def _check_there(request: CopyBlobs, found: Mapping[str, _Outcome]) -> None:
     """Raise unless every blob exists and is unchanged since it was listed."""
     pipeline = request.pipeline
     source = pipeline.source
-    gone = [path for path, outcome in found.items() if outcome == "missing"]
+    missing = [path for path, outcome in found.items() if outcome == "missing"]
     written = [path for path, outcome in found.items() if outcome == "overwritten"]
-    if gone and source.manifest is not None:
+    if missing and source.manifest is not None:
         own = None if request.partition is None else source.partition(request.partition)
         manifest = f"{source.container}/{source.prefix}{source.marker_path(own)}"
         raise InvalidManifest(
-            f"{manifest} names {name_some(gone)}, which {source.container}/{source.prefix} does "
+            f"{manifest} names {name_some(missing)}, which {source.container}/{source.prefix} does "
             "not hold: upload what is missing, then write the manifest again"
         )
-    if gone or written:
-        told = [("written", written), ("deleted", gone)]
+    if missing or written:
+        changes = [("written", written), ("deleted", missing)]
         raise DataChanged(
             "since they were listed, "
-            + " and ".join(f"{name_some(paths)} {verb}" for verb, paths in told if paths)
+            + " and ".join(f"{name_some(paths)} {verb}" for verb, paths in changes if paths)
         )
 
 

@@ -63,7 +63,7 @@ PLAN_FILE = "plan.json"
 def freeze_manifest(clients: Clients, request: FreezeManifest) -> FreezeStart:
     """Freeze a small zone; list the beginning of a large one, and cut the rest into ranges.
 
-    The ranges are stored beside the parts, so that a second execution uses the same ones. An
+    The ranges are stored with the parts, so that a second execution uses the same ones. An
     uploader's manifest that is too long to be read at once is a single range.
 
     Raises:

@@ -219,7 +219,7 @@ def reason_to_filter(pipeline: Pipeline, event: BlobEvent) -> str | None:
     elif source.is_marker(path):
         pass
     elif source.partitions is not None and source.partition_of(path + "/") is None:
-        reason = f"lies in no partition as source.partitions names them: {source.partitions}"
+        reason = f"is in no partition that source.partitions defines: {source.partitions}"
     elif event.change == "directory-renamed":
         pass  # the listing finds the blobs in the directory
     elif event.change == "created" and is_stub_name(path, event.size):

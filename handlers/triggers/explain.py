@@ -190,7 +190,7 @@ class _Inquiry:
         if source.is_marker(self.path):
             return None
         if source.partitions is not None and source.partition_of(self.path) is None:
-            return f"lies in no partition as source.partitions names them: {source.partitions}"
+            return f"is in no partition that source.partitions defines: {source.partitions}"
         found = self._properties
         if found is not None and is_directory_stub(self.path, found.size, found.metadata):
             return "stands for a folder"

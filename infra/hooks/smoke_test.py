@@ -6,7 +6,7 @@ laptop, it needs the function's key; docs/deploy.md has the command.
 1. Remember which runs of pipeline `smoke` there are.
 2. Upload three files that say when, and the marker: content that never landed before.
 3. Poll `GET /api/runs` until a new run has ended. On Azure a cluster grows from no node meanwhile.
-4. Exit status 0 for `succeeded` and `not_promoted`: the way of the data is whole.
+4. Exit status 0 for `succeeded` and `not_promoted`: the data reached the end of the workflow.
 """
 
 from __future__ import annotations

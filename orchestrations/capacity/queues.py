@@ -1,4 +1,4 @@
-"""Queues and their nodes: the schema of `queues.yml`, which lies beside the pipelines.
+"""Queues and their nodes: the schema of `queues.yml`, in the folder of the pipelines.
 
 Pure: `handlers.configuration.queue_files` reads the file. The terms are Kueue's:
 https://kueue.sigs.k8s.io/docs/concepts/

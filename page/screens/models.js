@@ -140,7 +140,7 @@ function Version({ pipeline, version, filters }) {
 // The version's lineage, left to right.
 function Lineage({ model }) {
   const steps = [
-    ["dataset", model.dataset_version, model.dataset ? `${number(model.dataset.blobs)} blobs` : "its claim is gone"],
+    ["dataset", model.dataset_version, model.dataset ? `${number(model.dataset.blobs)} blobs` : "its claim was deleted"],
     ["run", model.run, model.compared_with ? `against version ${model.compared_with}` : "no champion yet"],
     ["model", `${model.name}:${model.version}`, model.stage.replaceAll("-", " ")],
   ];

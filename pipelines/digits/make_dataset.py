@@ -1,4 +1,4 @@
-# ruff: noqa: INP001, T201  # a program beside its pipeline's data, no package; it prints
+# ruff: noqa: INP001, T201  # a program in its pipeline's folder, not a package; it prints
 """Write scikit-learn's 1,797 handwritten digits as PNG files under labelled folders.
 
     python pipelines/digits/make_dataset.py DIR [--only 0,1,2] [--limit N] [--manifest DIR]

@@ -267,8 +267,8 @@ def measure_checkpoint(folder: Path) -> Figures:
     found = _json_of("-m", "benchmarks.checkpoint_stall", str(folder / "saves"), "5")
     return {
         "megabytes": found["megabytes"],
-        "stall_ms": 1000 * statistics.median(found["stall_s"]),
-        "committed_s": statistics.median(found["committed_s"]),
+        "stall_ms": 1000 * statistics.median(found["stall_seconds"]),
+        "committed_seconds": statistics.median(found["committed_seconds"]),
     }
 
 

@@ -68,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument(
         "--port-base",
         type=int,
-        help="ports lie at fixed offsets from it; 0 takes free ones "
+        help="ports are at fixed offsets from it; 0 takes free ones "
         f"(default: the state folder's, at first {DEFAULT_PORT_BASE})",
     )
     up.add_argument(

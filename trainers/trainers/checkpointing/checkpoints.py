@@ -1,6 +1,6 @@
 """Checkpoints. Incomplete ones are ignored; a run loads only its own.
 
-A checkpoint is a folder and a file beside it, written in this order:
+A checkpoint is a folder and a file with its name, written in this order:
 
     step-00000040-1f0c2d9a/        the state, see `trainers.checkpointing.sharded_state`
     step-00000040-1f0c2d9a.json    the commit record: step, run, and the SHA-256 of each file

@@ -1,7 +1,7 @@
 """The index of a folder of shards: `index.json`, written after all shards.
 
-Each shard has a record beside it, which is written after it: a shard without a record is ignored.
-A shard has groups of samples to train on, then groups of held-out samples.
+Each shard has a record in the same folder, which is written after it: a shard without a record is
+ignored. A shard has groups of samples to train on, then groups of held-out samples.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class AnnotatedImage:
     instances: list[Instance]
 
     def target(self, size: int) -> Target:
-        """Return the objects on the image, scaled to a square. Each call draws the masks anew."""
+        """Return the objects on the image, scaled to a square. Each call draws the masks again."""
         scale = (size / self.width, size / self.height) * 2
         boxes = np.array([each.box for each in self.instances]).reshape(-1, 4) * scale
         boxes = np.clip(boxes, 0, size)

@@ -69,15 +69,15 @@ async def keep_running(command: Sequence[str], app: Path) -> int:
 async def _wait_for_change(
     app: Path, snapshot: Snapshot, stop: asyncio.Event, host: asyncio.subprocess.Process
 ) -> None:
-    is_told = False
+    is_logged = False
     while not stop.is_set():
-        if host.returncode is not None and not is_told:
-            is_told = True
+        if host.returncode is not None and not is_logged:
+            is_logged = True
             _say(f"the host ended ({host.returncode}); waiting for a change")
         await wait_at_most(stop, POLL_SECONDS)
         if not stop.is_set() and (files := changed(snapshot, take_snapshot(app))):
             names = ", ".join(str(path.relative_to(app)) for path in files)
-            _say(f"{names} changed: starting anew")
+            _say(f"{names} changed: restarting")
             return
 
 

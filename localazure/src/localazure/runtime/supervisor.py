@@ -98,7 +98,7 @@ async def lock_state(state: Path, notify: Callable[[str], None]) -> AsyncGenerat
     """
     make_state_folder(state)
     deadline = time.monotonic() + STOP_TIMEOUT_SECONDS
-    is_told = False
+    is_logged = False
     while True:
         try:
             file = owner_lock.acquire(state / "lock")
@@ -109,9 +109,9 @@ async def lock_state(state: Path, notify: Callable[[str], None]) -> AsyncGenerat
                     f"state folder {state} is in use by process {error.owner or '(unknown)'}: "
                     "stop that one, or give another folder with --state"
                 ) from None
-            if not is_told:
+            if not is_logged:
                 notify(f"process {error.owner} was killed; waiting for its parts to end")
-                is_told = True
+                is_logged = True
             await asyncio.sleep(LOCK_POLL_SECONDS)
     with file:
         yield file.fileno()

@@ -219,7 +219,7 @@ class _AuthorizationRuleProperties(_Model):
     @classmethod
     def _manage_needs_the_others(cls, value: frozenset[Claim]) -> frozenset[Claim]:
         if Claim.MANAGE in value and value != frozenset(Claim):
-            raise ValueError("must have Listen and Send beside Manage")
+            raise ValueError("must have Listen and Send in addition to Manage")
         return value
 
 

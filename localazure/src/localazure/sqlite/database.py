@@ -146,7 +146,7 @@ class Database:
             self._lock.close()
             if getattr(error, "sqlite_errorcode", None) in _DAMAGED:
                 raise DatabaseUnusable(
-                    f"{path} is damaged ({error}): move it away, with {path.name}-wal beside it, "
+                    f"{path} is damaged ({error}): move it away, together with {path.name}-wal, "
                     "to begin with an empty one"
                 ) from error
             raise

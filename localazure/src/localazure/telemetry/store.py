@@ -47,7 +47,7 @@ class Store:
         self._database.close()
 
     async def keep(self, spans: Sequence[ReceivedSpan], now_seconds: float) -> None:
-        """Keep spans, and delete what is too old. A span that comes again replaces itself."""
+        """Keep spans, and delete what is too old. A repeated span replaces the first."""
 
         def insert(connection: sqlite3.Connection) -> None:
             connection.executemany(
@@ -67,7 +67,7 @@ class Store:
         await self._database.write(insert)
 
     def trace(self, trace_id: str) -> list[ReceivedSpan]:
-        """The spans of a trace, in the order in which they came."""
+        """The spans of a trace, in the order of arrival."""
         rows = self._database.read(
             "SELECT trace_id, span_id, resource, scope, body FROM spans WHERE trace_id = ?"
             " ORDER BY number",

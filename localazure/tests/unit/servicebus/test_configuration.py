@@ -159,7 +159,7 @@ def with_rule(properties: Any) -> dict[str, Any]:
         ({"AuthorizationRules": [policy()]}, "Rights: .*at least 1 item"),
         (
             {"AuthorizationRules": [policy("Manage")]},
-            "Rights: must have Listen and Send beside Manage",
+            "Rights: must have Listen and Send in addition to Manage",
         ),
     ],
 )

@@ -95,7 +95,7 @@ def _places(module: Any) -> list[str]:
 
 
 def _names_of_apps(modules: Mapping[str, Any]) -> list[str]:
-    """Modules that each app imports anew: its script, and extensions, which hold global state."""
+    """Modules that each app imports again: its script, and extensions, which hold global state."""
     roots = (Path(DEFAULT_SCRIPT).stem, function_json.PACKAGE, "azurefunctions")
     return [name for name in modules if name.partition(".")[0] in roots]
 

@@ -25,14 +25,14 @@ def users_traceback(error: BaseException) -> str:
     Frames of this host are omitted. Frames of the SDK and of json are omitted if other frames
     remain. The text starts with the frames, without Python's "Traceback" heading.
     """
-    told = TracebackException.from_exception(error)
-    chain = list(_chain(told))
+    formatted = TracebackException.from_exception(error)
+    chain = list(_chain(formatted))
     for one in chain:
         one.stack = _without(one.stack, *_HOST)
     if any(_without(one.stack, *_WORKER) for one in chain):
         for one in chain:
             one.stack = _without(one.stack, *_WORKER)
-    return "".join(told.format()).removeprefix(_HEADING).rstrip()
+    return "".join(formatted.format()).removeprefix(_HEADING).rstrip()
 
 
 def _chain(error: TracebackException) -> Iterator[TracebackException]:

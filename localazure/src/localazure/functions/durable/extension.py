@@ -23,7 +23,7 @@ class DurableExtension:
         database_path: the task hub's SQLite file, created if missing.
         base_url: the base URL of `routes()`, without a trailing slash.
         system_key: the key in the management URLs of instances.
-        opens_webhook: tells whether a key gives access to the management API.
+        opens_webhook: returns whether a key gives access to the management API.
         app: the functions.
         sharing: how this host shares the task hub with others; None: it is the only host.
     """

@@ -143,8 +143,8 @@ class Invoker:
             binding_kinds.ENTITY_TRIGGER,
         }
         level = logging.DEBUG if is_noise else logging.INFO
-        is_told = logs.is_written(f"Function.{function.name}", level)
-        if is_told:
+        is_logged = logs.is_written(f"Function.{function.name}", level)
+        if is_logged:
             _LOG.log(level, "Executing '%s'", function.name)
         started = time.monotonic()
         try:
@@ -164,7 +164,7 @@ class Invoker:
             )
             raise
         else:
-            if is_told:
+            if is_logged:
                 duration_ms = (time.monotonic() - started) * 1000
                 _LOG.log(level, "Executed '%s' (Succeeded, %d ms)", function.name, duration_ms)
             return outcome

@@ -39,7 +39,7 @@ FOLDER = "modelDataCollector"
 REQUEST, RESPONSE = "request", "response"
 LOG_PATH = "/modeldata/log"
 FLUSH_SECONDS = 1.0
-# Azure stores a larger payload beside the JSON lines; localazure drops it.
+# Azure stores a larger payload in a file of its own; localazure drops it.
 LARGEST_PAYLOAD_BYTES = 4 * 1024 * 1024
 _TYPE = "azureml.inference."
 _FOLDER_BY_ROLLING_RATE = {

@@ -87,23 +87,23 @@ class HttpApi:
     # --- orchestrations ------------------------------------------------------------------------
 
     async def _start(self, request: web.Request) -> web.Response:
-        timeout_s = parameters.timeout_seconds(request)
+        timeout_seconds = parameters.timeout_seconds(request)
         instance_id = await self._hub.start(
             request.match_info["name"],
             instance_id=parameters.instance_to_start(request),
             input_json=await parameters.json_body(request),
             version=request.query.get("version"),
         )
-        if timeout_s is None:
+        if timeout_seconds is None:
             return self._started(instance_id)
-        return await self._finished_or_started(request, instance_id, timeout_s)
+        return await self._finished_or_started(request, instance_id, timeout_seconds)
 
     async def _finished_or_started(
-        self, request: web.Request, instance_id: str, timeout_s: float
+        self, request: web.Request, instance_id: str, timeout_seconds: float
     ) -> web.Response:
         """Respond with the output if the instance completes in time, else with management URLs."""
         try:
-            instance = await asyncio.wait_for(self._hub.finished(instance_id), timeout_s)
+            instance = await asyncio.wait_for(self._hub.finished(instance_id), timeout_seconds)
         except TimeoutError:
             return self._started(instance_id)
         if instance.status is not Status.COMPLETED:

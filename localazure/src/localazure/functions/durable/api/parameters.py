@@ -90,12 +90,12 @@ def timeout_seconds(request: web.Request) -> float | None:
     if None in given:
         return None
     try:
-        timeout_s, interval_s = (float(text or "") for text in given)
+        timeout_seconds, interval_seconds = (float(text or "") for text in given)
     except ValueError as error:
         raise BadRequest("timeout and pollingInterval must be numbers of seconds") from error
-    if not 0 <= interval_s <= timeout_s < float("inf"):
+    if not 0 <= interval_seconds <= timeout_seconds < float("inf"):
         raise BadRequest("timeout must not be shorter than pollingInterval")
-    return timeout_s
+    return timeout_seconds
 
 
 def page_size(request: web.Request) -> int:

@@ -13,7 +13,7 @@ from localazure.functions.durable.engine.history import Event
 from localazure.functions.durable.engine.instance import Execution
 
 # The same values for all instances. The real extension's timers are queue messages, which live for
-# 7 days, so it tells the SDK to split longer timers.
+# 7 days, so it instructs the SDK to split longer timers.
 CONSTANTS: Final[dict[str, Any]] = {
     "isReplaying": False,
     "upperSchemaVersion": 1,

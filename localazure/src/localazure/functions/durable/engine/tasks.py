@@ -19,15 +19,15 @@ class Awaited:
         """Complete the task, once, and notify waiters in the order of their registration."""
         if not self.done:
             self.done, self.failed = True, failed
-            for tell in self._then:
-                tell()
+            for callback in self._then:
+                callback()
 
-    def then(self, tell: Callable[[], None]) -> None:
-        """Call `tell` on completion; at once if the task has completed."""
+    def then(self, callback: Callable[[], None]) -> None:
+        """Call `callback` on completion; at once if the task has completed."""
         if self.done:
-            tell()
+            callback()
         else:
-            self._then.append(tell)
+            self._then.append(callback)
 
 
 def all_of(parts: list[Awaited]) -> Awaited:

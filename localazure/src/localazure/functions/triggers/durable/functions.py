@@ -102,11 +102,11 @@ class DurableFunctions:
         )
 
     async def start(self) -> None:
-        """Start the engine; unfinished orchestrations go on."""
+        """Start the engine; unfinished orchestrations continue."""
         await self.extension.start()
 
     async def stop(self, drain_seconds: float) -> None:
-        """Stop the engine; what it has not finished goes on at the next start."""
+        """Stop the engine; unfinished work continues at the next start."""
         await self.extension.stop(drain_seconds)
         # The SDK keeps one session a process and never closes it; it is bound to this event loop.
         # There is no public way to close it. Versions before 1.5 keep none.
@@ -134,7 +134,7 @@ class DurableFunctions:
 def _as_json(result: Datum | None) -> str | None:
     """A result's JSON text; one that is none is a JSON string, as the real extension has it.
 
-    An activity gives plain text where an output binding beside it, whose values the SDK does not
+    An activity gives plain text where another output binding, whose values the SDK does not
     know, decides how its result is converted.
     """
     if result is None or result.value is None:
