@@ -12,6 +12,7 @@ from pathlib import Path
 from localazure.errors import StartError, shown_without_traceback
 from localazure.faults.force import plan_in_force, put_in_force, read_plan, take_out
 from localazure.faults.plan import moderate
+from localazure.processes import memory
 from localazure.processes.interruption import end_on_signals
 from localazure.processes.lifetime import LAST_SECONDS, ends_soon_after
 from localazure.runtime.environment import (
@@ -269,30 +270,30 @@ async def _fetch(_parsed: argparse.Namespace) -> int:
 
 
 async def _start(parsed: argparse.Namespace) -> int:
-    # Imported here, because `up` runs the host in another process.
-    from localazure.functions.app_process import start_host  # noqa: PLC0415 - see above
-    from localazure.functions.http.cors import CorsPolicy  # noqa: PLC0415 - see above
-
+    # Modules of the host are imported where they are used, because `up` runs it in another process.
     app: Path = parsed.app.resolve()
     state: Path = (parsed.state or app / ".localazure").resolve()
     if parsed.watch:
-        from localazure.functions.watch import keep_running  # noqa: PLC0415 - the same
+        from localazure.functions.watch import keep_running  # noqa: PLC0415 - see above
 
         arguments = [one for one in parsed.arguments if one != "--watch"]
         return await keep_running([sys.executable, "-m", "localazure", *arguments], app)
     if parsed.hosts > 1:
-        from localazure.functions.several_processes import run_hosts  # noqa: PLC0415 - the same
+        from localazure.functions.several_processes import run_hosts  # noqa: PLC0415 - see above
 
         # Each process runs one host: the last --hosts applies.
         command = [sys.executable, "-m", "localazure", *parsed.arguments, "--hosts", "1"]
         return await run_hosts(command, parsed.hosts, state, _notify)
-    cors = None
-    if parsed.cors is not None:
-        try:
-            cors = CorsPolicy.parse(parsed.cors, allows_credentials=parsed.cors_credentials)
-        except ValueError as error:
-            raise StartError(f"--cors: {error}") from None
-    with ends_soon_after(within_seconds=LAST_SECONDS):
+    with memory.starting(), ends_soon_after(within_seconds=LAST_SECONDS):
+        from localazure.functions.app_process import start_host  # noqa: PLC0415 - see above
+        from localazure.functions.http.cors import CorsPolicy  # noqa: PLC0415 - see above
+
+        cors = None
+        if parsed.cors is not None:
+            try:
+                cors = CorsPolicy.parse(parsed.cors, allows_credentials=parsed.cors_credentials)
+            except ValueError as error:
+                raise StartError(f"--cors: {error}") from None
         is_recycled = await start_host(
             app,
             port=parsed.port,

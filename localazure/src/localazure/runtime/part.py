@@ -84,9 +84,9 @@ def main(name: str, state: Path) -> None:
         level=os.environ.get("LOCALAZURE_LOG_LEVEL", "INFO"),
         format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
     )
-    serve: Serve = importlib.import_module(SERVICE_MODULES[name]).serve
     # The error goes to the part's log, of which the supervisor shows the last lines.
-    with shown_without_traceback():
+    with memory.starting(), shown_without_traceback():
+        serve: Serve = importlib.import_module(SERVICE_MODULES[name]).serve
         asyncio.run(_live_and_end(serve, Environment.load(state)))
 
 

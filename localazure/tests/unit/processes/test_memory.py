@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import psutil
 import pytest
 
+from localazure.errors import StartError
 from localazure.processes import memory
 
 PIECE_BYTES = 256 * 1024
@@ -28,3 +30,17 @@ async def test_garbage_of_few_and_large_objects_is_collected(
             await asyncio.sleep(0.002)
             most = max(most, resident_bytes())
         assert most - before < PIECES * PIECE_BYTES / 3
+
+
+async def test_cycles_are_collected_from_when_a_process_has_started() -> None:
+    with memory.starting():
+        assert not gc.isenabled()
+        async with memory.kept_low():
+            assert gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_cycles_are_collected_after_a_start_that_failed() -> None:
+    with pytest.raises(StartError), memory.starting():
+        raise StartError
+    assert gc.isenabled()
