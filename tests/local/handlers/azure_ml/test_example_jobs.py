@@ -32,6 +32,14 @@ pytestmark = pytest.mark.filterwarnings("ignore::marshmallow.warnings.Marshmallo
 
 EXAMPLES = Path(__file__).parents[4] / "pipelines"
 TRAINERS = EXAMPLES.parent / "trainers"
+# The file that MLflow's client writes, without a second start of torch.
+LOW_SCORE = (
+    "if [ ${{search_space.learning_rate}} = 0.001 ]; then"
+    ' echo "1 0.1 0" >>'
+    ' "$(ls -d ${MLFLOW_TRACKING_URI#file://}/*/$MLFLOW_RUN_ID)/metrics/held_out_accuracy";'
+    " exit 0; fi;"
+)
+"""The trial with the lower learning rate logs a low score and does not train."""
 POLL_SECONDS = 0.3  # these jobs take seconds, and the SDK tens of milliseconds for an answer
 
 
@@ -51,17 +59,17 @@ def deploy(cloud: Cloud, name: str, replacements: dict[str, str]) -> Pipeline:
 
 
 def land(cloud: Cloud, pipeline: Pipeline, count: int) -> Dataset:
-    """Upload a number of digits, and freeze their manifest."""
-    from sklearn.datasets import load_digits  # noqa: PLC0415 - over a second, for this file
-
-    digits: Any = load_digits()
+    """Upload noisy images of five patterns, and freeze their manifest."""
     lines: list[str] = []
     landing = cloud.clients.blobs.get_container_client("landing")
     for number in range(count):
+        label = number % 5
+        pattern = np.random.default_rng(label).integers(64, 192, (8, 8))
+        noise = np.random.default_rng(number).integers(-32, 32, (8, 8))
         stream = io.BytesIO()
-        Image.fromarray((digits.images[number] * 15).astype(np.uint8)).save(stream, "PNG")
+        Image.fromarray((pattern + noise).astype(np.uint8)).save(stream, "PNG")
         content = stream.getvalue()
-        path = f"{digits.target[number]}/{number:04d}.png"
+        path = f"{label}/{number:04d}.png"
         landing.upload_blob(pipeline.source.prefix + path, content, overwrite=True)
         md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
         line = {"path": path, "size": len(content), "md5": md5, "etag": "0x1"}
@@ -125,14 +133,14 @@ def files_of(cloud: Cloud, model: Model) -> dict[str, BlobClient]:
 
 def test_steps_are_judged_and_packing_is_reused(cloud: Cloud) -> None:
     pipeline = deploy(cloud, "digits-steps", {})
-    first = land(cloud, pipeline, 100)
+    first = land(cloud, pipeline, 40)
     job = submit(cloud, pipeline, first)
     results, model = conclude(cloud, pipeline, first, job)
     assert results.metrics["accuracy"] > 0.7
     assert [*files_of(cloud, model)] == ["model.safetensors"]
-    assert log_of(cloud, f"{job.name}_pack") == "100 images, 100 of them new\n"
+    assert log_of(cloud, f"{job.name}_pack") == "40 images, 40 of them new\n"
 
-    second = land(cloud, pipeline, 120)
+    second = land(cloud, pipeline, 48)
     again = submit(cloud, pipeline, first, 2)
     grown = submit(cloud, pipeline, second)
     results, _ = conclude(cloud, pipeline, first, again)
@@ -141,7 +149,7 @@ def test_steps_are_judged_and_packing_is_reused(cloud: Cloud) -> None:
     assert again.champion == "1"
     assert results.metrics["champion_accuracy"] == results.metrics["accuracy"]
     conclude(cloud, pipeline, second, grown)
-    assert log_of(cloud, f"{grown.name}_pack") == "120 images, 20 of them new\n"
+    assert log_of(cloud, f"{grown.name}_pack") == "48 images, 8 of them new\n"
 
 
 def test_the_best_trial_of_a_sweep_with_a_module_beside_the_trainers_is_registered(
@@ -156,15 +164,14 @@ def test_the_best_trial_of_a_sweep_with_a_module_beside_the_trainers_is_register
     (tmp_path / "trainers" / "mine" / "trees.py").write_text(example[1])
     changes = {
         "code: ../../trainers": f"code: {tmp_path / 'trainers'}",
-        # Enough threads for two concurrent trials.
-        "python -m trainers.train": "OMP_NUM_THREADS=1 python -m trainers.train"
+        "python -m trainers.train": f"{LOW_SCORE} OMP_NUM_THREADS=1 python -m trainers.train"
         " --model mine.trees:network --dataset mine.trees:dataset",
         "--epochs 20": "--epochs 4",
         "--batch-size 64": "--batch-size 8",
-        "[0.2, 0.1, 0.001]": "[0.1, 0.000001]",
+        "[0.2, 0.1, 0.001]": "[0.1, 0.001]",
     }
     pipeline = deploy(cloud, "digits-sweep", changes)
-    dataset = land(cloud, pipeline, 100)
+    dataset = land(cloud, pipeline, 40)
     job = submit(cloud, pipeline, dataset)
     results, model = conclude(cloud, pipeline, dataset, job)
     assert set(results.metrics) == {"accuracy"}
@@ -172,5 +179,5 @@ def test_the_best_trial_of_a_sweep_with_a_module_beside_the_trainers_is_register
     about = json.loads(files_of(cloud, model)["model.json"].download_blob().readall())
     assert about["architecture"] == "mine.trees:network"
     metrics = about["metrics"]
-    assert metrics["train_samples"] == 2 * (100 - metrics["held_out_samples"]), "mirrored, too"
-    assert metrics["accuracy"] > 0.3, "a guess is right for one in ten"
+    assert metrics["train_samples"] == 2 * (40 - metrics["held_out_samples"]), "mirrored, too"
+    assert metrics["accuracy"] > 0.5, "a guess is right for one in five"
