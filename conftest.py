@@ -17,8 +17,8 @@ from harness.service_bus_pauses import shorten_pauses
 
 ROOT = Path(__file__).parent
 
-ONE_WORKER = ("tests/local/operators",)
-"""Folders whose tests share one app that takes most of a minute to be ready."""
+ONE_WORKER = ("tests/local/operators", "tests/local/handlers")
+"""Folders whose tests share services that take long to start."""
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - the system's folder of files in memory (Linux)
 MEMORY_BYTES = 4 * 2**30

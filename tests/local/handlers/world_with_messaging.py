@@ -1,4 +1,4 @@
-"""The app's clients with processes for Service Bus, storage, Event Grid, and an HTTP receiver."""
+"""The app's clients with the shared storage, Service Bus, Event Grid, and an HTTP receiver."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from handlers.configuration.settings import Settings
 from handlers.triggers import reconciliation
 from harness.part_process import running_parts
 from localazure.runtime.environment import Environment
+from tests.local.handlers.zone_on_storage import MESSAGING
 
 ROOT = Path(__file__).parents[3]
 SECRET = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
@@ -172,13 +173,15 @@ class World:
 
 
 @pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(storage_part: Environment, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     state = tmp_path_factory.mktemp("messaging")
     with http_receiver() as receiver:
         environment = make_environment(state, receiver.url)
-        clients = Clients(Settings(_settings(environment, receiver)))
+        data_storage = storage_part.storage_connection_string(MESSAGING)
+        settings = {**_settings(environment, receiver), "DataStorage": data_storage}
+        clients = Clients(Settings(settings))
         with ExitStack() as stack:
-            stack.enter_context(running_parts(state, "servicebus", "eventgrid", "storage"))
+            stack.enter_context(running_parts(state, "servicebus", "eventgrid"))
             for client in (clients.service_bus, clients.blobs, clients.event_grid):
                 stack.enter_context(client)
             yield World(clients, Namespace(clients), receiver)
@@ -201,7 +204,6 @@ def quiet_queues(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make_environment(state: Path, receiver_url: str) -> Environment:
-    (state / "storage.json").write_text(json.dumps({"containers": ["landfall", "landing"]}))
     subscription = {
         "name": "told",
         "topic": "landfall",
@@ -231,7 +233,6 @@ def make_environment(state: Path, receiver_url: str) -> Environment:
 
 def _settings(environment: Environment, receiver: HttpReceiver) -> dict[str, str]:
     return {
-        "DataStorage": environment.storage_connection_string(),
         "ServiceBus": environment.service_bus_connection_string,
         "EventGridTopic__endpoint": environment.topic_endpoint("landfall"),
         "EventGridTopic__key": environment.keys.event_grid,

@@ -43,16 +43,23 @@ from tests.unit.orchestrations.examples import PIPELINE, with_rules
 
 WORKSPACE_CONTAINER = "workspace"
 LAKE = "lake"
-"""An account with a hierarchical namespace."""
+"""The account of the zones, with a hierarchical namespace."""
+MESSAGING = "messaging"
+"""The account of the tests with Service Bus and Event Grid."""
 _NUMBERS = itertools.count()
 
 
 @pytest.fixture(scope="session")
 def storage_part(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
-    """The storage part without Event Grid: events stay in its outbox."""
-    state = tmp_path_factory.mktemp("landing")
-    lake = {"name": LAKE, "isHnsEnabled": True, "containers": ["landing", WORKSPACE_CONTAINER]}
-    (state / "storage.json").write_text(json.dumps({"accounts": [lake]}))
+    """The storage part of all tests, without Event Grid: events stay in its outbox."""
+    state = tmp_path_factory.mktemp("storage")
+    containers = ["landing", "landfall"]
+    accounts = [
+        {"name": LAKE, "isHnsEnabled": True, "containers": ["landing", WORKSPACE_CONTAINER]},
+        {"name": MESSAGING, "containers": containers},
+    ]
+    document = {"containers": containers, "accounts": accounts}
+    (state / "storage.json").write_text(json.dumps(document))
     environment = Environment.draw(state, app=state, config=state)
     environment.save()
     with PartProcess("storage", state):

@@ -1,4 +1,4 @@
-"""The app's clients on a local workspace and its storage, both running as processes."""
+"""The app's clients on a local workspace and the shared storage, both running as processes."""
 
 from __future__ import annotations
 
@@ -69,13 +69,12 @@ def cloud(running_cloud: Cloud) -> Iterator[Cloud]:
 
 
 @pytest.fixture(scope="session")
-def running_cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
-    state = tmp_path_factory.mktemp("state")
+def running_cloud(
+    storage_part: Environment, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cloud]:
+    environment, state = storage_part, storage_part.state
     pipelines = tmp_path_factory.mktemp("pipelines")
     (state / "azure-ml.json").write_text(json.dumps(AZURE_ML))
-    (state / "storage.json").write_text(json.dumps({"containers": ["landing", "landfall"]}))
-    environment = Environment.draw(state, app=state, config=state)
-    environment.save()
     ensure_certificates(environment)
     clients = Clients(
         Settings(
@@ -92,8 +91,7 @@ def running_cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
     )
     with ExitStack() as stack:
         with azure_ml_settings(environment):
-            for part in ("storage", "machinelearning"):
-                stack.enter_context(PartProcess(part, state))
+            stack.enter_context(PartProcess("machinelearning", state))
             for client in (clients.blobs, clients.workspace_blobs):
                 stack.enter_context(client)
         yield Cloud(clients, pipelines, environment)
