@@ -13,6 +13,8 @@ from trainers.data.dataset import Dataset, DatasetRequest
 from trainers.data.image_file import ImageFormat
 from trainers.data.images import Samples
 from trainers.detection.network import build
+from trainers.models.resnet import Layout, ResNet
+from trainers.models.vision_transformer import VisionTransformer
 
 
 class Perceptron(nn.Module):
@@ -39,6 +41,19 @@ class BatchNormalised(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         return self.head(self.second(self.first(images)).mean(dim=(2, 3)))
+
+
+def narrow_resnet(*, channels: int, classes: int) -> ResNet:
+    """Two equal blocks: torch plans the operations on shards once for each shape of a parameter."""
+    layout = Layout(blocks=(2,), widths=(8,), is_for_small_images=True)
+    return ResNet(layout, lambda width: nn.GroupNorm(1, width), channels=channels, classes=classes)
+
+
+def narrow_transformer(*, channels: int, classes: int) -> VisionTransformer:
+    """As many blocks and heads as two stages and two tensor ranks need."""
+    return VisionTransformer(
+        patch=4, width=16, depth=2, heads=2, channels=channels, classes=classes
+    )
 
 
 def stripes(request: DatasetRequest) -> Dataset:

@@ -52,7 +52,8 @@ class Classification(Task):
         confusion = torch.zeros(len(classes), len(classes) + 1, dtype=torch.int64)
         loss = torch.zeros(1, dtype=torch.float64)
         model.network.eval()
-        with torch.inference_mode():
+        # DTensors decompose each linear layer in inference mode: the first call takes 0.6 s longer.
+        with torch.no_grad():
             for numbers, samples in held_out.passes(at_once=_AT_ONCE):
                 arguments, _ = self.prepare(samples, held_out.world.device)
                 logits: Tensor = model.network(*arguments).cpu()[: len(numbers)]
