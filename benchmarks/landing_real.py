@@ -90,7 +90,7 @@ async def _land(files: int, say: Callable[[str], None]) -> tuple[Sample, Sample]
     settings = {"RECONCILE_SCHEDULE": "0 */5 * * * *"}
     async with landing_zone(settings, say) as (zone, images):
         first = await zone.land(itertools.islice(images, files), files, to_the_end=True)
-        found = await asyncio.to_thread(models, zone.cloud.endpoints, PIPELINE)
+        found = await asyncio.to_thread(models, zone.cloud, PIPELINE)
         if len(found) != 1:
             raise WrongOutcome(f"{len(found)} models are registered, one is right: {found}")
         more = await zone.land(

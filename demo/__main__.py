@@ -83,7 +83,7 @@ async def _run(state: Path, console: Console, chaos: int | None) -> Report:
                 registered = [
                     model
                     for name in (PIPELINE, LIVE)
-                    for model in await asyncio.to_thread(models, endpoints, name)
+                    for model in await asyncio.to_thread(models, cloud, name)
                 ]
             runs = await cloud.runs()
     return Report(

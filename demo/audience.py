@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from demo.cloud import Cloud, Run, connect
+from demo.cloud import DIGITS_SUBJECT, Cloud, Run, connect
 from demo.receivers import Channel, Mailbox, alerts, webhooks
 from demo.waiting import eventually
 
@@ -34,11 +34,11 @@ class Audience:
 
     async def subscribe(self, cloud: Cloud) -> None:
         """Subscribe to Event Grid; the subscription survives a restart of the runtime."""
-        for name, topic, path, schema in (
-            ("told-runs", "landfall", "events", "CloudEventSchemaV1_0"),
-            ("told-blobs", "storage", "blobs", "EventGridSchema"),
+        for name, topic, path, schema, subject in (
+            ("told-runs", "landfall", "events", "CloudEventSchemaV1_0", ""),
+            ("told-blobs", "storage", "blobs", "EventGridSchema", DIGITS_SUBJECT),
         ):
-            await cloud.subscribe(name, topic, f"{self.url}/{path}", schema)
+            await cloud.subscribe(name, topic, f"{self.url}/{path}", schema, subject)
 
     async def was_told(self, run: Run, *kinds: str) -> None:
         """Check that exactly these notifications of a run arrived on every channel, one id each."""

@@ -19,7 +19,7 @@ from azure.servicebus.aio import ServiceBusClient
 from azure.storage.blob.aio import BlobServiceClient
 
 from demo.digits import File
-from demo.waiting import eventually
+from demo.waiting import API_POLL_SECONDS, eventually
 
 if TYPE_CHECKING:
     from azure.ai.ml import MLClient
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 LANDING_CONTAINER = "landing"
 PIPELINE = "digits"
 PREFIX = "digits/"
+DIGITS_SUBJECT = f"/blobServices/default/containers/{LANDING_CONTAINER}/blobs/{PREFIX}"
+"""The subject of an Event Grid event about a digit begins with it."""
 MARKER = "_SUCCESS"
 PARALLEL_UPLOADS = 8
 PUBLISH_TIMEOUT_SECONDS = 30.0
@@ -45,6 +47,20 @@ class Cloud:
     """The account of the landing zone and of Landfall's records."""
     workspace_blobs: BlobServiceClient
     """The account of the workspace's default datastore."""
+
+    @functools.cached_property
+    def workspace(self) -> MLClient:
+        """The workspace's SDK client. It blocks, and is slow at first: it loads azure.ai.ml."""
+        from azure.ai.ml import MLClient  # noqa: PLC0415 - over a second, and needs the environment
+        from azure.identity import DefaultAzureCredential  # noqa: PLC0415 - the same
+
+        place = self.endpoints["azure_ml"]
+        return MLClient(
+            DefaultAzureCredential(),
+            place["subscription_id"],
+            place["resource_group"],
+            place["workspace"],
+        )
 
     async def upload(
         self,
@@ -103,14 +119,21 @@ class Cloud:
             return None
         return found if found["state"] in states else None
 
-    async def landing_is_over(self) -> bool:
-        """Whether the landing orchestration of the digits has ended."""
+    async def wait_for_landing(self, timeout_seconds: float) -> None:
+        """Wait until the landing orchestration of the digits has ended.
+
+        Raises:
+            TimeoutError: it has not ended in time.
+        """
         functions = self.endpoints["functions"]
-        async with self.http.get(
-            f"{functions['base_url']}/runtime/webhooks/durabletask/instances/landing-digits",
-            headers={"x-functions-key": functions["system_key"]},
-        ) as response:
-            return (await response.json())["runtimeStatus"] == "Completed"
+        url = f"{functions['base_url']}/runtime/webhooks/durabletask/instances/landing-digits"
+
+        async def ended() -> bool:
+            headers = {"x-functions-key": functions["system_key"]}
+            async with self.http.get(url, headers=headers) as response:
+                return (await response.json())["runtimeStatus"] == "Completed"
+
+        await eventually(ended, timeout_seconds, "end of the landing", API_POLL_SECONDS)
 
     async def wait_for_runs(
         self,
@@ -134,7 +157,7 @@ class Cloud:
             over = len(runs) >= new and all(run["state"] in ENDED for run in runs)
             return runs if over else None
 
-        return await eventually(ended, timeout_seconds, f"end of {new} run(s)")
+        return await eventually(ended, timeout_seconds, f"end of {new} run(s)", API_POLL_SECONDS)
 
     async def publish_again(self, events: Sequence[dict[str, Any]], copies: int) -> int:
         """Send shuffled copies of real BlobCreated events; return their number."""
@@ -162,10 +185,12 @@ class Cloud:
             )
         return len(flood)
 
-    async def subscribe(self, name: str, topic: str, url: str, schema: str) -> None:
+    async def subscribe(
+        self, name: str, topic: str, url: str, schema: str, subject_begins_with: str = ""
+    ) -> None:
         """Have Event Grid deliver a topic's events to the demo."""
         destination = {"endpointType": "WebHook", "properties": {"endpointUrl": url}}
-        await self._put_subscription(name, topic, destination, schema)
+        await self._put_subscription(name, topic, destination, schema, subject_begins_with)
 
     async def open_second_door(self) -> None:
         """Have Event Grid also deliver the events of the zeros to the function, without the queue.
@@ -178,13 +203,8 @@ class Cloud:
             "/providers/Microsoft.Web/sites/landfall/functions/on_blob_event"
         )
         destination = {"endpointType": "AzureFunction", "properties": {"resourceId": resource_id}}
-        zeros = f"/blobServices/default/containers/{LANDING_CONTAINER}/blobs/{PREFIX}0/"
         await self._put_subscription(
-            "second-door",
-            "storage",
-            destination,
-            "EventGridSchema",
-            event_filter={"subjectBeginsWith": zeros},
+            "second-door", "storage", destination, "EventGridSchema", f"{DIGITS_SUBJECT}0/"
         )
 
     async def _put_subscription(
@@ -193,7 +213,7 @@ class Cloud:
         topic: str,
         destination: dict[str, Any],
         schema: str,
-        event_filter: dict[str, Any] | None = None,
+        subject_begins_with: str,
     ) -> None:
         access = self.endpoints["event_grid"]
         base = access["endpoint"].rsplit("/topics/", 1)[0]
@@ -202,7 +222,7 @@ class Cloud:
             "topic": topic,
             "properties": {
                 "destination": destination,
-                "filter": event_filter or {},
+                "filter": {"subjectBeginsWith": subject_begins_with},
                 "eventDeliverySchema": schema,
             },
         }
@@ -247,21 +267,7 @@ class Cloud:
         return None
 
 
-def workspace(endpoints: dict[str, Any]) -> MLClient:
-    """The workspace's SDK client. It blocks, and is slow at first: it loads azure.ai.ml."""
-    from azure.ai.ml import MLClient  # noqa: PLC0415 - over a second, and needs the environment
-    from azure.identity import DefaultAzureCredential  # noqa: PLC0415 - the same
-
-    place = endpoints["azure_ml"]
-    return MLClient(
-        DefaultAzureCredential(),
-        place["subscription_id"],
-        place["resource_group"],
-        place["workspace"],
-    )
-
-
-def models(endpoints: dict[str, Any], name: str) -> list[dict[str, Any]]:
+def models(cloud: Cloud, name: str) -> list[dict[str, Any]]:
     """All versions of a model in the workspace, oldest first, with their lineage. It blocks."""
     found = [
         {
@@ -275,7 +281,7 @@ def models(endpoints: dict[str, Any], name: str) -> list[dict[str, Any]]:
                 if key.startswith("metrics.")
             },
         }
-        for model in workspace(endpoints).models.list(name=name)
+        for model in cloud.workspace.models.list(name=name)
     ]
     return sorted(found, key=lambda model: int(model["version"]))
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import aiohttp
 
-from demo.cloud import Cloud, workspace
+from demo.cloud import Cloud
 
 PAUSE_SECONDS = 0.05
 
@@ -30,9 +30,9 @@ class Endpoint:
     deployments: list[str]
 
 
-def read_endpoint(endpoints: dict[str, Any], name: str) -> Endpoint:
+def read_endpoint(cloud: Cloud, name: str) -> Endpoint:
     """The endpoint's current state. It blocks, and is slow at first: it loads azure.ai.ml."""
-    client = workspace(endpoints)
+    client = cloud.workspace
     found: Any = client.online_endpoints.get(name)
     keys: Any = client.online_endpoints.get_keys(name)
     return Endpoint(

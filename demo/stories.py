@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, get_args
 
@@ -12,17 +12,12 @@ from demo.cloud import LANDING_CONTAINER, PIPELINE, PREFIX, Cloud, Run, find_ran
 from demo.digits import File, no_images, shifted
 from demo.endpoint import Customers, read_endpoint
 from demo.receivers import Channel, Mailbox
-from demo.waiting import eventually
+from demo.waiting import API_POLL_SECONDS, eventually
 
-FIRST_BATCH = 600
-PAUSE_SECONDS = 6.0
-LANDED_AGAIN = 150
-POISONED = 60
 EVENT_COPIES = 3
 WANTED_ACCURACY = 0.95
 LIVE = "digits-live"
 """A pipeline that deploys, its model and its endpoint."""
-FIRST_DAY = 400
 CUSTOMERS_IMAGES = 100
 RUN_TIMEOUT_SECONDS = 120.0
 NOTIFICATION_TIMEOUT_SECONDS = 30.0
@@ -32,6 +27,21 @@ Facts = dict[str, Any]
 
 class StoryFailed(Exception):
     """A story did not have its expected outcome."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """How many files land in the stories, and how long an upload pauses."""
+
+    first_batch: int = 600
+    pause_seconds: float = 6.0
+    """The pause between the halves of the first batch: longer than `quiet_seconds`."""
+    landed_again: int = 150
+    poisoned: int = 60
+    shifted: int = 600
+    """The number of moved digits that land while a training process is killed."""
+    first_day: int = 400
+    """The number of digits for the model that goes live."""
 
 
 @dataclass
@@ -44,10 +54,7 @@ class Stage:
     digits: list[File]
     patience: float = 1.0
     """Factor for all timeouts: with injected faults, lost messages arrive later."""
-    pause_seconds: float = PAUSE_SECONDS
-    """The pause between the halves of the first batch: longer than `quiet_seconds`."""
-    shifted: int = 600
-    """The number of moved digits that land while a training process is killed."""
+    sizes: Sizes = field(default_factory=Sizes)
     known_runs: int = 0
 
     async def land(self, files: list[File], *, whole: bool = True) -> None:
@@ -73,7 +80,7 @@ class Stage:
         await self.cloud.wait_for_runs(
             self.known_runs, count, self.run_seconds, lambda run: self.say(_progress(run))
         )
-        await eventually(self.cloud.landing_is_over, self.run_seconds, "end of the landing")
+        await self.cloud.wait_for_landing(self.run_seconds)
         runs = (await self.cloud.runs(PIPELINE))[self.known_runs :]
         expect(len(runs) == count, f"{len(runs)} runs, expected {count}: {runs}")
         self.known_runs += count
@@ -119,11 +126,11 @@ def _succeeded(run: Run) -> Run:
 
 async def first_batch(stage: Stage) -> Facts:
     """Half a batch lands, and after a pause the rest with the marker: one run on all of it."""
-    files = stage.digits[:FIRST_BATCH]
+    files = stage.digits[: stage.sizes.first_batch]
     half = len(files) // 2
     await stage.land(files[:half], whole=False)
-    stage.say(f"the upload pauses for {stage.pause_seconds:g} s, longer than quiet_seconds")
-    await asyncio.sleep(stage.pause_seconds)
+    stage.say(f"the upload pauses for {stage.sizes.pause_seconds:g} s, longer than quiet_seconds")
+    await asyncio.sleep(stage.sizes.pause_seconds)
     runs = await stage.cloud.runs(PIPELINE)
     expect(not runs, f"half a batch was trained on: {runs}")
     await stage.land(files[half:])
@@ -143,7 +150,7 @@ async def first_batch(stage: Stage) -> Facts:
 async def the_rest(stage: Stage) -> Facts:
     """The rest lands, its events duplicated, shuffled and through both doors: one more run."""
     await stage.cloud.open_second_door()
-    rest = stage.digits[FIRST_BATCH:]
+    rest = stage.digits[stage.sizes.first_batch :]
     await stage.land(rest)
     paths = {path for path, _ in rest}
 
@@ -173,7 +180,7 @@ async def the_rest(stage: Stage) -> Facts:
 
 async def the_same_again(stage: Stage) -> Facts:
     """The same content lands again: no run, and explain says why."""
-    files = stage.digits[:LANDED_AGAIN]
+    files = stage.digits[: stage.sizes.landed_again]
     await stage.land(files)
     stage.say("waiting for the landing to settle")
 
@@ -181,7 +188,9 @@ async def the_same_again(stage: Stage) -> Facts:
         found = await stage.cloud.explain(files[-1][0])
         return found if found["state"] == "duplicate" else None
 
-    found = await eventually(explained, stage.run_seconds, "explanation of the duplicate")
+    found = await eventually(
+        explained, stage.run_seconds, "explanation of the duplicate", API_POLL_SECONDS
+    )
     runs = await stage.runs_end(0)
     return {
         "files": len(files),
@@ -194,7 +203,7 @@ async def the_same_again(stage: Stage) -> Facts:
 
 async def poisoned(stage: Stage) -> Facts:
     """Files that are not images: rejected, dead-lettered, alerted; the pipeline continues."""
-    files = no_images(POISONED)
+    files = no_images(stage.sizes.poisoned)
     await stage.land(files)
     runs = await stage.runs_end(1)
     run = runs[0]
@@ -214,13 +223,15 @@ async def poisoned(stage: Stage) -> Facts:
 
 async def killed(stage: Stage) -> Facts:
     """A training process dies during training: the run is retried, resumes, and succeeds."""
-    await stage.land(shifted(stage.digits[: stage.shifted]))
+    await stage.land(shifted(stage.digits[: stage.sizes.shifted]))
 
     async def submitted() -> Run | None:
         new = (await stage.cloud.runs(PIPELINE))[stage.known_runs :]
         return new[0] if new and new[0]["state"] in ("queued", "running") else None
 
-    first = await eventually(submitted, stage.run_seconds, "run whose job is submitted")
+    first = await eventually(
+        submitted, stage.run_seconds, "run whose job is submitted", API_POLL_SECONDS
+    )
     job = first["job"]
     process = await eventually(
         lambda: find_rank(job, 1), stage.run_seconds, f"process of rank 1 of job {job}"
@@ -270,7 +281,10 @@ async def _rolled_out(stage: Stage, run: Run, *states: str) -> dict[str, Any]:
     rollout = f"rollout-{LIVE}-{run['model']['version']}"
     stage.say(f"{rollout}: waiting for {' or '.join(states)}")
     return await eventually(
-        lambda: stage.cloud.rollout(rollout, *states), stage.run_seconds, f"{states} of {rollout}"
+        lambda: stage.cloud.rollout(rollout, *states),
+        stage.run_seconds,
+        f"{states} of {rollout}",
+        API_POLL_SECONDS,
     )
 
 
@@ -280,11 +294,12 @@ async def goes_live(stage: Stage) -> Facts:
     On its own held-out digits it is even better. It cannot read what customers send: the guard on
     the copies of their requests takes it back, and no customer has noticed.
     """
-    first_day, later = stage.digits[:FIRST_DAY], stage.digits[FIRST_DAY:]
+    number = stage.sizes.first_day
+    first_day, later = stage.digits[:number], stage.digits[number:]
     second_day = [file for file in later if file[0].startswith(("0/", "1/"))]
     good = await _day_lands(stage, "2026-11-21", first_day)
     await _rolled_out(stage, good, "baking", "live", "finished")
-    endpoint = await asyncio.to_thread(read_endpoint, stage.cloud.endpoints, LIVE)
+    endpoint = await asyncio.to_thread(read_endpoint, stage.cloud, LIVE)
     customers = Customers(stage.cloud, endpoint, [image for _, image in later[-CUSTOMERS_IMAGES:]])
     async with customers.sending():
         live = await _rolled_out(stage, good, "finished", "rolled_back")
@@ -295,7 +310,7 @@ async def goes_live(stage: Stage) -> Facts:
         expect(end["state"] == "rolled_back", f"the worse model is {end['state']}")
     await stage.told(live["id"], "deployed")
     await stage.told(end["id"], "rolledback")
-    endpoint = await asyncio.to_thread(read_endpoint, stage.cloud.endpoints, LIVE)
+    endpoint = await asyncio.to_thread(read_endpoint, stage.cloud, LIVE)
     expect(endpoint.traffic == {live["deployment"]: 100}, f"traffic is {endpoint.traffic}")
     expect(endpoint.deployments == [live["deployment"]], f"there are {endpoint.deployments}")
     return {

@@ -15,7 +15,7 @@ import pytest
 from demo.audience import Audience, audience
 from demo.cloud import Cloud, Run, connect
 from demo.digits import digit_files
-from demo.waiting import eventually
+from demo.waiting import API_POLL_SECONDS, eventually
 from harness.child_process import REPOSITORY
 from harness.runtime import Runtime, processes_of, still_running
 from harness.waiting import until
@@ -24,7 +24,7 @@ from tests.end_to_end.workspace import app_settings, jobs, models_by_dataset
 
 pytestmark = pytest.mark.timeout(600)
 
-DIGITS = 200
+DIGITS = 100
 RUN_TIMEOUT_SECONDS = 150.0
 RESTART_TIMEOUT_SECONDS = 60.0
 
@@ -67,7 +67,7 @@ async def land(cloud: Cloud, folder: Path) -> Run:
         runs = await cloud.runs()
         return runs[0] if runs else None
 
-    return await eventually(started, RUN_TIMEOUT_SECONDS, "run")
+    return await eventually(started, RUN_TIMEOUT_SECONDS, "run", API_POLL_SECONDS)
 
 
 async def ranks_in_mid_training(state: Path) -> list[psutil.Process]:
@@ -85,12 +85,12 @@ async def check_how_it_ended(
 ) -> Run:
     """One run with one job and one model, and everyone was told; the run."""
     await cloud.wait_for_runs(0, 1, RUN_TIMEOUT_SECONDS, lambda _: None)
-    await eventually(cloud.landing_is_over, RUN_TIMEOUT_SECONDS, "end of the landing")
+    await cloud.wait_for_landing(RUN_TIMEOUT_SECONDS)
     (run,) = await cloud.runs()
     assert (run["id"], run["state"], run["attempt"]) == (first["id"], "succeeded", 1), run["error"]
     with app_settings(endpoints):
-        assert await asyncio.to_thread(jobs, endpoints) == {run["id"]: "Completed"}
-        models = await asyncio.to_thread(models_by_dataset, endpoints)
+        assert await asyncio.to_thread(jobs, cloud) == {run["id"]: "Completed"}
+        models = await asyncio.to_thread(models_by_dataset, cloud)
     assert models.keys() == {run["dataset_version"]}
     assert models[run["dataset_version"]]["version"] == run["model"]["version"]
     await listeners.was_told(run, "started", "succeeded")

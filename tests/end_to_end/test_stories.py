@@ -33,13 +33,11 @@ from demo.digits import File, digit_files, shifted
 from demo.receivers import Channel, Received
 from demo.stories import (
     EVENT_COPIES,
-    FIRST_BATCH,
-    LANDED_AGAIN,
     LIVE,
-    POISONED,
     STORIES,
     WANTED_ACCURACY,
     Facts,
+    Sizes,
     Stage,
 )
 from demo.waiting import eventually
@@ -54,9 +52,10 @@ from tests.end_to_end.workspace import (
     whole_trace,
 )
 
-DIGITS = 1000
-SHIFTED = 200
-PAUSE_SECONDS = 2.0
+DIGITS = 350
+SIZES = Sizes(
+    first_batch=200, pause_seconds=2, landed_again=50, poisoned=20, shifted=60, first_day=200
+)
 PAUSE = "pause"
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.asyncio(loop_scope="module")]
@@ -100,11 +99,11 @@ class Performance:
         return [each for each in self.stage.mailbox.notifications if LIVE not in each.run]
 
     async def models(self) -> dict[str, dict[str, Any]]:
-        return await asyncio.to_thread(models_by_dataset, self.endpoints)
+        return await asyncio.to_thread(models_by_dataset, self.stage.cloud)
 
     async def jobs(self, pipeline: str = PIPELINE) -> dict[str, Any]:
         """Name → status; a job has the name of its run, which begins with its pipeline's."""
-        found = await asyncio.to_thread(jobs, self.endpoints)
+        found = await asyncio.to_thread(jobs, self.stage.cloud)
         return {name: found[name] for name in found if name.rsplit("-", 2)[0] == pipeline}
 
     async def manifest(self, run: Run) -> dict[str, str]:
@@ -124,14 +123,7 @@ async def performance(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerato
         listeners.watching(endpoints) as cloud,
     ):
         digits = digit_files(state / "digits")[:DIGITS]
-        stage = Stage(
-            cloud,
-            listeners.mailbox,
-            lambda _: None,
-            digits,
-            pause_seconds=PAUSE_SECONDS,
-            shifted=SHIFTED,
-        )
+        stage = Stage(cloud, listeners.mailbox, lambda _: None, digits, sizes=SIZES)
         with app_settings(endpoints):
             beside = {
                 name: asyncio.ensure_future(story.play(stage))
@@ -151,7 +143,9 @@ def content_of(files: list[File]) -> dict[str, str]:
 async def test_a_first_batch_lands(performance: Performance) -> None:
     facts, (run,) = await performance.play("a first batch lands, with a pause")
 
-    assert await performance.manifest(run) == content_of(performance.stage.digits[:FIRST_BATCH])
+    assert await performance.manifest(run) == content_of(
+        performance.stage.digits[: SIZES.first_batch]
+    )
     assert (run["pipeline"], run["attempt"], run["job"]) == ("digits", 1, run["id"])
     assert await performance.jobs() == {run["id"]: "Completed"}
     models = await performance.models()
@@ -168,7 +162,7 @@ async def test_one_trace_leads_from_the_event_to_the_model_and_the_notifications
     if not performance.told:
         pytest.skip("stands on the first story")
     (run, *_) = await performance.runs()
-    registered = await asyncio.to_thread(model_tags, performance.endpoints, run["id"])
+    registered = await asyncio.to_thread(model_tags, performance.stage.cloud, run["id"])
     trace = registered["landfall.traceparent"].split("-")[1]
     received = [
         each for each in performance.audience.mailbox.notifications if each.run == run["id"]
@@ -205,10 +199,10 @@ async def test_one_trace_leads_from_the_event_to_the_model_and_the_notifications
         assert ancestors(by_id[span_id])[1:] == to_the_event
 
 
-async def test_the_rest_lands_with_a_thousand_extra_events(performance: Performance) -> None:
+async def test_the_rest_lands_with_each_event_four_times(performance: Performance) -> None:
     facts, (run,) = await performance.play("the rest lands, events duplicated and shuffled")
 
-    assert facts["extra_events"] >= EVENT_COPIES * (DIGITS - FIRST_BATCH)
+    assert facts["extra_events"] >= EVENT_COPIES * (DIGITS - SIZES.first_batch)
     assert await performance.manifest(run) == content_of(performance.stage.digits)
     models = await performance.models()
     assert len(models) == 2
@@ -232,7 +226,7 @@ async def test_the_same_content_lands_again(performance: Performance) -> None:
     after = await performance.models(), await performance.jobs(), performance.notifications()
     assert after == before
     # Of every file, not only of the one that the story asks about.
-    for path, _ in performance.stage.digits[: LANDED_AGAIN : LANDED_AGAIN // 5]:
+    for path, _ in performance.stage.digits[: SIZES.landed_again : SIZES.landed_again // 5]:
         found = await performance.stage.cloud.explain(path)
         assert found["state"] == "duplicate", path
 
@@ -242,10 +236,10 @@ async def test_a_poisoned_batch_lands(performance: Performance) -> None:
     facts, (run,) = await performance.play("a poisoned batch lands")
 
     lines = await performance.manifest(run)
-    assert len(lines) == len(performance.stage.digits) + POISONED
+    assert len(lines) == len(performance.stage.digits) + SIZES.poisoned
     assert (run["attempt"], run["model"]) == (1, None)  # tried once, and no more
     assert facts["dead_letter_reason"] == run["error"]["type"] == "DataRejected"
-    assert f"{POISONED} of {len(lines)} files" in facts["dead_letter_description"]
+    assert f"{SIZES.poisoned} of {len(lines)} files" in facts["dead_letter_description"]
     assert await performance.models() == models
     assert (await performance.jobs())[run["id"]] == "Failed"
     await performance.audience.was_told(run, "started", "failed")
@@ -261,7 +255,9 @@ async def test_a_training_process_is_killed(performance: Performance) -> None:
     assert 0 < facts["resumed_from_step"] < facts["steps"]
     # The poisoned files were left out; the batch is the digits and the shifted ones.
     digits = performance.stage.digits
-    assert await performance.manifest(second) == content_of([*digits, *shifted(digits[:SHIFTED])])
+    assert await performance.manifest(second) == content_of(
+        [*digits, *shifted(digits[: SIZES.shifted])]
+    )
     models = await performance.models()
     assert len(models) == 3
     assert models[second["dataset_version"]]["job"] == second["id"]
@@ -301,7 +297,7 @@ async def test_a_model_goes_live_and_a_worse_one_is_rolled_back(performance: Per
         )
     # Its steps are in the trace that began with the batch's event.
     for run, error in ((good, None), (worse, "rolled_back")):
-        tags = await asyncio.to_thread(model_tags, performance.endpoints, run["id"], LIVE)
+        tags = await asyncio.to_thread(model_tags, performance.stage.cloud, run["id"], LIVE)
         trace = tags["landfall.traceparent"].split("-")[1]
 
         async def complete(trace: str = trace, run: Run = run) -> list[dict[str, Any]] | None:

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 from azure.storage.blob.aio import BlobServiceClient
 
-from demo.cloud import models, workspace
+from demo.cloud import Cloud, models
 
 DELIVERIES = 6
 """`started` and `succeeded`, on three channels."""
@@ -27,15 +27,15 @@ def app_settings(endpoints: dict[str, Any]) -> Generator[None]:
         yield
 
 
-def jobs(endpoints: dict[str, Any]) -> dict[str, Any]:
+def jobs(cloud: Cloud) -> dict[str, Any]:
     """Name → status of every job in the workspace. Blocking."""
-    return {str(job.name): job.status for job in workspace(endpoints).jobs.list()}
+    return {str(job.name): job.status for job in cloud.workspace.jobs.list()}
 
 
-def models_by_dataset(endpoints: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def models_by_dataset(cloud: Cloud) -> dict[str, dict[str, Any]]:
     """Dataset version → its one model; two for one dataset are a failure. Blocking."""
     found: dict[str, dict[str, Any]] = {}
-    for model in models(endpoints, "digits"):
+    for model in models(cloud, "digits"):
         assert model["dataset_version"] not in found, "two models of one dataset version"
         found[model["dataset_version"]] = model
     return found
@@ -48,9 +48,9 @@ async def manifest(blobs: BlobServiceClient, version: str) -> list[dict[str, Any
     return [json.loads(line) for line in (await downloader.readall()).splitlines()]
 
 
-def model_tags(endpoints: dict[str, Any], run: str, model: str = "digits") -> dict[str, str]:
+def model_tags(cloud: Cloud, run: str, model: str = "digits") -> dict[str, str]:
     """The tags of the model that a run registered. Blocking."""
-    registered = workspace(endpoints).models.list(model)
+    registered = cloud.workspace.models.list(model)
     tags = [each.tags or {} for each in registered]
     (found,) = [each for each in tags if each.get("landfall.run") == run]
     return found

@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 from typer.testing import CliRunner, Result
 
-from demo.waiting import eventually
+from demo.waiting import API_POLL_SECONDS, eventually
 from landfall_cli.__main__ import app
 from tests.local.operators.page_steps import CHROMIUM
 from tests.replay.record import copy_pipeline, make_app, on_stage
@@ -95,7 +95,7 @@ class Laptop:
             return holds(last) or None
 
         try:
-            return await eventually(found, LIMIT_SECONDS, f"{path} that is as it should be")
+            return await eventually(found, LIMIT_SECONDS, f"{path} as expected", API_POLL_SECONDS)
         except TimeoutError as error:
             error.add_note(f"the last answer: {json.dumps(last)[:2000]}")
             raise

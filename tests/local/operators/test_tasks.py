@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from demo.waiting import eventually
+from demo.waiting import API_POLL_SECONDS, eventually
 from handlers.configuration.settings import APP_FOLDER
 from tests.local.operators.conftest import (
     BUSY,
@@ -175,7 +175,7 @@ async def test_2_command_stop_the_bleeding(laptop: Laptop) -> None:
         _, found, _ = await laptop.get(f"/api/runs/{under_way['id']}")
         return found["state"] == "cancelled"
 
-    await eventually(is_cancelled, LIMIT_SECONDS, f"end of {under_way['id']}")
+    await eventually(is_cancelled, LIMIT_SECONDS, f"end of {under_way['id']}", API_POLL_SECONDS)
     _, pipeline, _ = await laptop.get(f"/api/pipelines/{BUSY}")
     assert (pipeline["state"], pipeline["paused"]["reason"]) == ("paused", "wrong upload")
 
