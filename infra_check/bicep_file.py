@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Self
 
@@ -101,7 +101,12 @@ class BicepFile:
                     pass
         return file
 
-    @property
+    @cached_property
+    def nodes(self) -> list[Node]:
+        """Every node in order, as `walk` returns them."""
+        return list(walk(self.root))
+
+    @cached_property
     def symbols(self) -> set[str]:
         """Every name that an expression may refer to."""
         declared = [*self.resources, *self.modules]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from infra_check import app_settings, azd, roles, schema_check, security, symbols, topology
@@ -9,10 +10,15 @@ from infra_check.bicep_file import BicepFile
 from infra_check.problem import Problem
 
 
-def check(root: Path) -> list[Problem]:
-    """Everything that is wrong with `azure.yaml` and `infra/` of an app's folder."""
+def check(root: Path, read: Callable[[Path], BicepFile] = BicepFile.read) -> list[Problem]:
+    """Everything that is wrong with `azure.yaml` and `infra/` of an app's folder.
+
+    Args:
+        root: the app's folder.
+        read: parses a file; whoever checks often can keep the files that did not change.
+    """
     paths = sorted((root / "infra").glob("*.bicep"))
-    files = {path.name: BicepFile.read(path) for path in paths}
+    files = {path.name: read(path) for path in paths}
     found = [
         file.problem(node, "this is no Bicep")
         for file in files.values()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from infra_check.bicep_file import BicepFile, text, walk
+from infra_check.bicep_file import BicepFile, text
 from infra_check.expressions import UNKNOWN, evaluate
 from infra_check.problem import Problem
 
@@ -48,7 +48,7 @@ REQUIRED: Mapping[str, Mapping[str, Any]] = {
 
 def check(file: BicepFile) -> Iterator[Problem]:
     """No function that reads a key; every resource is closed as REQUIRED says."""
-    for node in walk(file.root):
+    for node in file.nodes:
         called = text(node.named_children[0]) if node.type == "call_expression" else ""
         if called.rpartition(".")[2] in KEY_FUNCTIONS:
             yield file.problem(node, f"{called}: no key is ever read, use an identity")

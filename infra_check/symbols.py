@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from tree_sitter import Node
 
@@ -17,12 +17,13 @@ def check(file: BicepFile, files: Mapping[str, BicepFile]) -> Iterator[Problem]:
     """References resolve; parameters, outputs and modules fit; nothing is declared in vain."""
     used: set[str] = set()
     for declaration in file.root.named_children:
-        local = _local_names(declaration)
-        for node in walk(declaration):
+        nodes = list(walk(declaration))
+        known = file.symbols | _local_names(nodes) | NAMESPACES
+        for node in nodes:
             if node.type == "identifier" and _is_reference(node):
                 name = text(node)
                 used.add(name)
-                if name not in file.symbols | local | NAMESPACES:
+                if name not in known:
                     yield file.problem(node, f"{name} is not declared")
     for name, parameter in file.parameters.items():
         if name not in used:
@@ -55,7 +56,7 @@ def _check_module(
 
 def _check_outputs(file: BicepFile, files: Mapping[str, BicepFile]) -> Iterator[Problem]:
     targets = {f"{each.symbol}.outputs": files.get(each.path) for each in file.modules}
-    for node in walk(file.root):
+    for node in file.nodes:
         if node.type != "member_expression":
             continue
         owner, member = node.named_children[0], node.named_children[-1]
@@ -74,10 +75,10 @@ def module_parameters(module: Module) -> dict[str, Node]:
     return {}
 
 
-def _local_names(declaration: Node) -> set[str]:
+def _local_names(declaration: Iterable[Node]) -> set[str]:
     """Variables of loops and parameters of lambdas, anywhere in the declaration."""
     found: set[str] = set()
-    for node in walk(declaration):
+    for node in declaration:
         if node.type in {"loop_variable", "loop_enumerator"}:
             found.add(text(node))
         elif node.type == "for_statement" and node.named_children[0].type == "identifier":

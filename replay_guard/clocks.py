@@ -11,7 +11,7 @@ leads to the recorded input.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Generator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -83,15 +83,11 @@ class Clocks:
         ]
         return [moved for moved in moves if self._is_possible(moved, number)]
 
-    def named(self, number: int, clocks: Collection[int]) -> list[dict[int, datetime]]:
-        """Ways to set one of the clocks to a moment in the history's payloads.
-
-        The latest clock comes first, with the moments nearest to its first guess.
-        """
+    def named(self, number: int, clock: int) -> list[dict[int, datetime]]:
+        """Ways to set a clock to a moment in the history's payloads, nearest to its guess first."""
         moves = [
-            {each: moment}
-            for each in sorted(clocks, reverse=True)
-            for moment in sorted(self._times, key=lambda time: abs(time - self._values[each]))
+            {clock: moment}
+            for moment in sorted(self._times, key=lambda time: abs(time - self._values[clock]))
         ]
         return [moved for moved in moves if self._is_possible(moved, number)]
 
