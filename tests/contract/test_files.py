@@ -6,7 +6,6 @@ import ast
 import importlib.metadata
 import json
 import re
-import subprocess
 import sys
 from typing import Any
 
@@ -62,25 +61,19 @@ def test_every_app_setting_is_documented() -> None:
 def test_the_pipelines_that_we_ship_are_valid_and_their_jobs_load() -> None:
     pipelines = load_pipelines(APP_FOLDER / "pipelines", records_container="landfall")
     assert "digits" in pipelines
-    script = (
-        "import sys; from azure.ai.ml import load_job\n"
-        "for file in sys.argv[1:]:\n"
-        "    job = load_job(file)\n"
-        "    print(sorted(job.inputs), sorted(job.outputs))\n"
-    )
-    files = [
-        str(APP_FOLDER / "pipelines" / name / pipeline.job) for name, pipeline in pipelines.items()
-    ]
-    # A process of its own: azure.ai.ml must not be loaded into the one that tests imports.
-    printed = subprocess.run(
-        [sys.executable, "-c", script, *files], check=True, capture_output=True, text=True
-    ).stdout
-    assert dict(zip(pipelines, printed.splitlines(), strict=True)) == {
-        "digits": "['champion', 'data', 'initial_model', 'manifest'] ['checkpoints', 'results']",
-        "digits-live": "['champion', 'data', 'manifest'] ['checkpoints', 'results']",
-        "digits-steps": "['champion', 'data', 'manifest'] ['results']",
-        "digits-sweep": "['champion', 'data', 'manifest'] ['checkpoints', 'results']",
-        "smoke": "['champion', 'data', 'manifest'] ['checkpoints', 'results']",
+    from azure.ai.ml import load_job  # noqa: PLC0415 - over a second, for one test
+
+    jobs: dict[str, Any] = {
+        name: load_job(APP_FOLDER / "pipelines" / name / pipeline.job)
+        for name, pipeline in pipelines.items()
+    }
+    trained = {"champion", "data", "manifest"}
+    assert {name: (set(job.inputs), set(job.outputs)) for name, job in jobs.items()} == {
+        "digits": (trained | {"initial_model"}, {"checkpoints", "results"}),
+        "digits-live": (trained, {"checkpoints", "results"}),
+        "digits-steps": (trained, {"results"}),
+        "digits-sweep": (trained, {"checkpoints", "results"}),
+        "smoke": (trained, {"checkpoints", "results"}),
     }
 
 
@@ -113,15 +106,6 @@ def test_the_function_app_requires_what_it_imports_and_nothing_else() -> None:
         assert found, f"{module} is imported, and nothing in requirements.txt brings it"
         used |= found
     assert {name for names in providers.values() for name in names} == used
-
-
-def test_importing_the_app_loads_nothing_large_and_nothing_of_the_laptop() -> None:
-    unwanted = {"torch", "azure.ai.ml", "localazure", "trainers"}
-    script = f"import function_app, sys; print(*{unwanted!r} & sys.modules.keys())"
-    done = subprocess.run(
-        [sys.executable, "-c", script], check=True, cwd=APP_FOLDER, capture_output=True, text=True
-    )
-    assert done.stdout.split() == []
 
 
 def test_the_app_speaks_of_no_local_runtime() -> None:

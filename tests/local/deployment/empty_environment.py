@@ -5,7 +5,7 @@
 3. Import the app and the SDKs that it imports only when it needs them. localazure is not there yet.
 4. Install localazure's wheel beside, start the package, and compare the functions.
 
-`make test` does not run it, since it installs some eighty packages. There, tests/unit/deployment
+`make test` does not run it, since it installs some eighty packages. There, test_package_imports
 refuses imports that requirements.txt does not bring, and test_package_starts starts the package.
 """
 

@@ -6,8 +6,8 @@ import csv
 import importlib.util
 import json
 import re
+import runpy
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,26 +21,6 @@ from tests.unit.trainers.small_datasets import freeze, image_file
 REPOSITORY = Path(__file__).parents[3]
 TEMPLATES = REPOSITORY / "pipelines" / "templates"
 NAMES = ("minimal", "tabular")
-
-
-def run(template: str, folder: Path, *, champion: str = "none") -> subprocess.CompletedProcess[str]:
-    """The job's own command line, in the folder of its code, on `folder`/data."""
-    job = yaml.safe_load((TEMPLATES / template / "job.yml").read_text())
-    filled = re.sub(r"\$\{\{(in|out)puts\.(\w+)\}\}", r"{\2}", job["command"]).format(
-        manifest=folder / "manifest",
-        data=folder / "data",
-        champion=champion,
-        results=folder / "results",
-    )
-    interpreter, *arguments = filled.split()
-    assert interpreter == "python"
-    return subprocess.run(
-        [sys.executable, *arguments],
-        cwd=TEMPLATES / template,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
 
 
 def program(path: Path) -> Any:
@@ -57,13 +37,23 @@ def program(path: Path) -> Any:
 def exit_code(
     template: str, folder: Path, monkeypatch: pytest.MonkeyPatch, *, champion: str = "none"
 ) -> int:
-    """Of the program on `folder`/data."""
-    if template == "minimal":
-        return run(template, folder, champion=champion).returncode
-    paths = {"--manifest": "manifest", "--data": "data", "--output-dir": "results"}
-    arguments = [text for option, name in paths.items() for text in (option, str(folder / name))]
-    monkeypatch.setattr(sys, "argv", ["train.py", *arguments, "--champion", champion])
-    return program(TEMPLATES / template / "train.py").main()
+    """Of the job's own command, on `folder`/data: in this process, where its imports are loaded."""
+    job = yaml.safe_load((TEMPLATES / template / "job.yml").read_text())
+    filled = re.sub(r"\$\{\{(in|out)puts\.(\w+)\}\}", r"{\2}", job["command"]).format(
+        manifest=folder / "manifest",
+        data=folder / "data",
+        champion=champion,
+        results=folder / "results",
+    )
+    interpreter, *arguments = filled.split()
+    assert interpreter == "python"
+    monkeypatch.chdir(TEMPLATES / template)
+    monkeypatch.setattr(sys, "argv", arguments)
+    try:
+        runpy.run_path(arguments[0], run_name="__main__")
+    except SystemExit as ended:
+        return int(ended.code or 0)
+    return 0
 
 
 def document(folder: Path, name: str) -> dict[str, Any]:
@@ -131,8 +121,7 @@ def test_a_model_is_trained_and_compared_with_its_champion(
     template: str, data: str, floor: float, copied: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = copied(data)
-    ended = run(template, folder)
-    assert ended.returncode == 0, ended.stderr
+    assert exit_code(template, folder, monkeypatch) == 0
     metrics = document(folder, "metrics")
     assert metrics["accuracy"] >= floor
     assert "champion_accuracy" not in metrics

@@ -92,7 +92,8 @@ def _of_table(
     frame: Any, files: Sequence[Path], wanted_bytes: int, partition_keys: Sequence[str]
 ) -> list[Content]:
     if partition_keys:
-        groups = frame.groupby([*partition_keys], sort=True)
+        # Columns, not names: pandas takes names for values if there are as many as rows.
+        groups = frame.groupby([frame[name] for name in partition_keys], sort=True)
         return [
             Content(rows, str(values), dict(zip(partition_keys, values, strict=True)))
             for values, rows in groups

@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -74,32 +71,3 @@ def test_a_trace_that_is_not_sampled_is_not_sent(
     telemetry.send([span(TraceContext.root("a test", sampled=False), None)])
     telemetry.flush()
     assert exporter.get_finished_spans() == ()
-
-
-def test_without_a_setting_nothing_is_imported_and_with_one_only_when_there_is_something() -> None:
-    program = """
-import json, sys
-from handlers.configuration.clients import Clients
-from handlers.configuration.settings import Settings
-from handlers.telemetry.spans import Span
-from orchestrations.trace_context import TraceContext
-from datetime import UTC, datetime
-now, root = datetime.now(UTC), TraceContext.root("a")
-span = Span(context=root, parent=None, name="a", began_at=now, ended_at=now)
-def loaded():
-    heavy = ("opentelemetry.sdk", "requests", "azure.monitor")
-    return [name for name in heavy if name in sys.modules]
-off = Clients(Settings({}))
-off.telemetry.send([span])
-on = Clients(Settings({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}))
-on.telemetry.send([])
-before = loaded()
-on.telemetry.send([span])
-print(json.dumps([before, "opentelemetry.sdk" in loaded(), off.telemetry.is_on]))
-import os
-os._exit(0)
-"""
-    answer = subprocess.run(
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True
-    )
-    assert json.loads(answer.stdout.splitlines()[-1]) == [[], True, False]
