@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from azure.durable_functions import Orchestrator
@@ -34,8 +34,10 @@ class _Session:
         self.orchestrator = orchestrator
         self._executor: Any = orchestrator.task_orchestration_executor
         self._seen = len(trigger.past) + len(trigger.arrived)
-        self._actions: list[tuple[object, Action]] = []
-        """The dependencies of each action's document, and the document."""
+        self._documents: list[Action] = []
+        """The document of each action so far."""
+        self._timers: dict[int, list[CreateTimerAction]] = {}
+        """The timers that are not cancelled, by the index of the action that they are part of."""
         self._status: tuple[Any, str | None] = (None, None)
         """The last custom status, and its JSON."""
         self._executor.initialize()
@@ -63,15 +65,20 @@ class _Session:
 
     def _action_documents(self) -> list[Action]:
         """The actions as in the SDK's answer; each is serialized again only after a change."""
-        documents: list[Action] = []
-        for index, action in enumerate(self._executor.context._actions[0]):
-            state = _changeable(action)
-            if index == len(self._actions):
-                self._actions.append((None, {}))
-            if self._actions[index][0] != state:
-                self._actions[index] = (state, action.to_json())
-            documents.append(self._actions[index][1])
-        return documents
+        actions = self._executor.context._actions[0]
+        changed = [
+            index
+            for index, timers in self._timers.items()
+            if any(timer.is_cancelled for timer in timers)
+        ]
+        for index in [*changed, *range(len(self._documents), len(actions))]:
+            self._documents[index : index + 1] = [actions[index].to_json()]
+            self._timers[index] = [
+                each for each in _timers(actions[index]) if not each.is_cancelled
+            ]
+            if not self._timers[index]:
+                del self._timers[index]
+        return self._documents.copy()
 
     def _custom_status(self) -> str | None:
         status = self._executor.context.custom_status
@@ -80,14 +87,14 @@ class _Session:
         return self._status[1]
 
 
-def _changeable(action: Any) -> object:
-    """The mutable part of an action: timers are cancelled."""
+def _timers(action: Any) -> Iterator[CreateTimerAction]:
+    """The timers of an action: to cancel one is the only change of an action."""
     kind = type(action)
     if kind is CreateTimerAction:
-        return action.is_cancelled
-    if _is_compound(kind):
-        return [_changeable(each) for each in action.compound_tasks]
-    return True
+        yield action
+    elif _is_compound(kind):
+        for each in action.compound_tasks:
+            yield from _timers(each)
 
 
 @functools.cache
