@@ -34,7 +34,10 @@ class ConfigurationModel(BaseModel):
     Keys are camelCase, null is equivalent to a missing key, and an unknown key is an error.
     """
 
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True)
+    # Processes use few of the models that they import: build a validator at its first use.
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, frozen=True, defer_build=True
+    )
 
     @model_validator(mode="before")
     @classmethod
