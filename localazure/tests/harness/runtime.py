@@ -52,6 +52,7 @@ class Runtime(ChildProcess):
             *("--state", str(state), *arguments),
         ]
         super().__init__(command, state.with_name(f"{state.name}-up.log"))
+        self.app = app
         self.state = state
 
     def part(self, name: str) -> psutil.Process | None:

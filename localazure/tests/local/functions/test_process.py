@@ -62,22 +62,6 @@ async def answer_of(url: str, *, other_than: str | None = None) -> str:
     return await eventually(answer, DEADLINE_SECONDS)
 
 
-async def test_sigterm_ends_a_host_although_threads_of_the_app_run_on(
-    tmp_path: Path, start: Start, api: str
-) -> None:
-    app = write_app(
-        tmp_path / "app",
-        "import asyncio, threading, time\n"
-        "@app.route()\nasync def work(req: func.HttpRequest) -> str:\n"
-        "    asyncio.get_running_loop().run_in_executor(None, time.sleep, 600)\n"
-        "    threading.Thread(target=time.sleep, args=(600,)).start()\n"
-        "    return 'at work'\n",
-    )
-    with start(app) as host:
-        assert await answer_of(f"{api}/work") == "at work"
-        assert host.end() == 0
-
-
 async def test_a_host_alone_has_its_state_to_itself(tmp_path: Path, start: Start, api: str) -> None:
     state = tmp_path / "state"
     with start(APPS / "http", "--state", state) as first:
@@ -113,13 +97,19 @@ async def test_a_change_restarts_the_host(tmp_path: Path, start: Start, api: str
         assert watching.end() == 0
 
 
-async def test_a_timeout_recycles_the_process(tmp_path: Path, start: Start, api: str) -> None:
+async def test_a_timeout_recycles_the_process_and_sigterm_ends_it_although_threads_of_the_app_run(
+    tmp_path: Path, start: Start, api: str
+) -> None:
     app = write_app(
         tmp_path / "app",
-        "import time, uuid\n"
+        "import asyncio, threading, time, uuid\n"
         "PROCESS = str(uuid.uuid4())\n"
         "@app.route()\ndef process(req: func.HttpRequest) -> str:\n    return PROCESS\n"
-        "@app.route()\ndef slow(req: func.HttpRequest) -> str:\n    time.sleep(600)\n",
+        "@app.route()\ndef slow(req: func.HttpRequest) -> str:\n    time.sleep(600)\n"
+        "@app.route()\nasync def work(req: func.HttpRequest) -> str:\n"
+        "    asyncio.get_running_loop().run_in_executor(None, time.sleep, 600)\n"
+        "    threading.Thread(target=time.sleep, args=(600,)).start()\n"
+        "    return 'at work'\n",
         functionTimeout="00:00:01",
     )
     with start(app) as host:
@@ -127,6 +117,7 @@ async def test_a_timeout_recycles_the_process(tmp_path: Path, start: Start, api:
         async with aiohttp.ClientSession() as client, client.get(f"{api}/slow") as response:
             assert response.status == 500
         await answer_of(f"{api}/process", other_than=before)
+        assert await answer_of(f"{api}/work") == "at work"
         assert host.end() == 0
     assert "'slow' ran longer than host.json's functionTimeout of 0:00:01" in host.output
     assert host.output.count("the process is recycled") == 1

@@ -10,6 +10,8 @@ import stat
 import urllib.error
 import urllib.request
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -133,13 +135,39 @@ def test_a_part_that_dies_is_started_again(
     assert hello(endpoints, endpoints["functions"]["function_key"]) == (200, b"hello")
 
 
+def get(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=60) as response:
+        return response.read()
+
+
 # The last test: it stops the runtime that the others share.
-def test_ctrl_c_ends_every_process(runtime: Runtime) -> None:
+def test_parts_end_soon_after_their_supervisor_and_the_next_up_waits_for_them_until_ctrl_c(
+    runtime: Runtime, endpoints: dict[str, Any], tmp_path: Path
+) -> None:
     processes = runtime.processes()
     assert any("azurite" in " ".join(process.cmdline()) for process in processes)
-    runtime.send_signal(signal.SIGINT)
-    assert runtime.wait() == 0
-    assert not still_running(processes)
-    assert not processes_of(runtime.state)
-    assert not (runtime.state / "endpoints.json").exists()
-    assert "Traceback" not in runtime.output
+    release = tmp_path / "release"
+    url = f"{endpoints['functions']['base_url']}/api/slow?until={release}"
+    with ThreadPoolExecutor() as executor:
+        answer = executor.submit(get, url)
+        log = runtime.state / "logs" / "functions.log"
+        until(lambda: "slow has begun" in log.read_text(), 30, "begin of the invocation")
+        runtime.kill()
+        runtime.wait()
+        # Start the next one while a part drains: it must wait for the ports and databases.
+        with Runtime(runtime.app, runtime.state) as successor:
+            # On a slow machine, the old parts end before the next runtime checks the lock.
+            waiting = f"process {runtime.pid} was killed; waiting"
+            until(lambda: waiting in successor.output or "is ready" in successor.output, 60, "line")
+            release.touch()
+            again = successor.endpoints()
+            assert not still_running(processes)
+            assert again == endpoints
+            assert answer.result() == b"done"
+            processes = successor.processes()
+            successor.send_signal(signal.SIGINT)
+            assert successor.wait() == 0
+            assert not still_running(processes)
+            assert not processes_of(successor.state)
+            assert not (successor.state / "endpoints.json").exists()
+            assert "Traceback" not in successor.output

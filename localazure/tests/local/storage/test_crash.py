@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import sys
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import psutil
@@ -79,15 +80,48 @@ async def test_kill_9_of_the_part_under_load(environment: Environment, new_topic
     assert len(set(sequencer_of.values())) == len(sequencer_of)
 
 
+@contextlib.asynccontextmanager
+async def leftover_azurite(
+    environment: Environment,
+) -> AsyncGenerator[asyncio.subprocess.Process]:
+    """A process that looks like the Azurite of an earlier part, which was killed.
+
+    Its process id is in the part's file. A process with another command line is left alone.
+    """
+    location = environment.part_folder("storage") / "azurite"
+    sleep = (sys.executable, "-S", "-c", "import time; time.sleep(600)")
+    leftover = await asyncio.create_subprocess_exec(*sleep, str(location))
+    stranger = await asyncio.create_subprocess_exec(*sleep)
+    pid_file = environment.part_folder("storage") / "azurite.pid"
+    try:
+        for process in (stranger, leftover):
+            created_seconds = psutil.Process(process.pid).create_time()
+            pid_file.write_text(
+                json.dumps({"pid": process.pid, "created_seconds": created_seconds})
+            )
+            if process is stranger:
+                end_leftover(pid_file, location)
+        yield leftover
+        assert stranger.returncode is None
+    finally:
+        for process in (leftover, stranger):
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+
 async def test_kill_9_of_azurite_loses_nothing_and_the_part_starts_it_again(
     environment: Environment,
 ) -> None:
+    """The start ends an Azurite that the kernel did not end with its parent."""
     connection = environment.storage_connection_string()
     async with (
+        leftover_azurite(environment) as leftover,
         serve(environment),
         landing(environment) as container,
         QueueServiceClient.from_connection_string(connection) as queues,
     ):
+        await leftover.wait()
         await queues.create_queue("tasks")
         for number in range(20):
             await container.upload_blob(f"k/{number}", b"x" * number)
@@ -110,32 +144,6 @@ async def test_kill_9_of_azurite_loses_nothing_and_the_part_starts_it_again(
         downloader = await blocks.download_blob()
         assert await downloader.readall() == b"staged"
         assert [queue.name async for queue in queues.list_queues()] == ["tasks"]
-
-
-async def test_leftover_azurite_is_ended(environment: Environment) -> None:
-    """If the kernel does not end Azurite with its parent, the next start does."""
-    location = environment.part_folder("storage") / "azurite"
-    sleep = (sys.executable, "-c", "import time; time.sleep(600)")
-    leftover = await asyncio.create_subprocess_exec(*sleep, str(location))
-    stranger = await asyncio.create_subprocess_exec(*sleep)
-    pid_file = environment.part_folder("storage") / "azurite.pid"
-    try:
-        for process in (stranger, leftover):
-            created_seconds = psutil.Process(process.pid).create_time()
-            pid_file.write_text(
-                json.dumps({"pid": process.pid, "created_seconds": created_seconds})
-            )
-            if process is stranger:
-                end_leftover(pid_file, location)
-            else:
-                async with serve(environment):
-                    await process.wait()
-        assert stranger.returncode is None
-    finally:
-        for process in (leftover, stranger):
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
 
 
 FILES = 1000
