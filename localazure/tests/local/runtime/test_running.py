@@ -141,7 +141,7 @@ def get(url: str) -> bytes:
 
 
 # The last test: it stops the runtime that the others share.
-def test_parts_end_soon_after_their_supervisor_and_the_next_up_waits_for_them_until_ctrl_c(
+def test_parts_end_soon_after_their_supervisor_and_the_next_up_waits_for_them(
     runtime: Runtime, endpoints: dict[str, Any], tmp_path: Path
 ) -> None:
     processes = runtime.processes()
@@ -165,7 +165,7 @@ def test_parts_end_soon_after_their_supervisor_and_the_next_up_waits_for_them_un
             assert again == endpoints
             assert answer.result() == b"done"
             processes = successor.processes()
-            successor.send_signal(signal.SIGINT)
+            successor.send_signal(signal.SIGINT)  # Ctrl-C ends every process
             assert successor.wait() == 0
             assert not still_running(processes)
             assert not processes_of(successor.state)
