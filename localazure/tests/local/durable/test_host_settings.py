@@ -78,7 +78,7 @@ async def test_activity_limit(tmp_path: Path) -> None:
     assert most == 3
 
 
-async def test_a_worker_that_breaks_down_is_asked_again(
+async def test_an_invocation_is_repeated_after_a_failure_of_the_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(work_queue, "RETRY_SECONDS", 0.01)

@@ -150,7 +150,7 @@ async def test_rewind_runs_the_failed_step_again(tmp_path: Path) -> None:
             await hub.client.rewind("nobody", "x")
 
 
-async def test_a_rewind_takes_up_what_was_under_way(tmp_path: Path) -> None:
+async def test_a_rewind_continues_with_the_open_steps(tmp_path: Path) -> None:
     """An instance fails with open steps: its code is not deterministic. Then the code is fixed."""
     app = simple_app()
     gate, is_broken = asyncio.Event(), True

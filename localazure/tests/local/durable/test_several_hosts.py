@@ -56,7 +56,7 @@ async def test_a_start_that_waits_is_answered_by_either_host(tmp_path: Path) -> 
                 assert (reply.status, await reply.json()) == (200, 4)
 
 
-async def test_what_a_host_gives_back_goes_on_elsewhere(tmp_path: Path) -> None:
+async def test_another_host_continues_the_instances_of_released_leases(tmp_path: Path) -> None:
     app = make_app()
     ids = [f"waiting-{number}" for number in range(8)]
     async with AsyncExitStack() as stack:

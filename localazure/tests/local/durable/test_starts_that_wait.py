@@ -50,9 +50,7 @@ def url(hub: RunningHub, name: str, timeout: str, interval: str) -> str:
 
 
 @pytest.mark.parametrize(("name", "output"), [("simple", 2), ("starting_anew", 6)])
-async def test_the_output_is_the_answer_as_soon_as_it_is_there(
-    name: str, output: int, hub: RunningHub
-) -> None:
+async def test_the_response_is_the_output(name: str, output: int, hub: RunningHub) -> None:
     async with hub.http.post(url(hub, name, *LONG)) as response:
         assert (response.status, await response.json()) == (200, output)
 
@@ -63,7 +61,7 @@ async def test_a_failure_is_described(hub: RunningHub) -> None:
         assert (await response.json())["runtimeStatus"] == "Failed"
 
 
-async def test_an_end_that_comes_from_outside_is_told(hub: RunningHub) -> None:
+async def test_a_termination_is_the_response(hub: RunningHub) -> None:
     started = asyncio.create_task(hub.http.post(url(hub, "waiting/one", *LONG)))
     await hub.until("one", "Running", "Pending")
     await hub.client.terminate("one", "enough")
@@ -72,7 +70,7 @@ async def test_an_end_that_comes_from_outside_is_told(hub: RunningHub) -> None:
     assert (described["runtimeStatus"], described["output"]) == ("Terminated", "enough")
 
 
-async def test_in_time_or_with_links(hub: RunningHub) -> None:
+async def test_a_start_that_takes_too_long_is_answered_with_links(hub: RunningHub) -> None:
     async with hub.http.post(url(hub, "waiting/one", "0.05", "0.05")) as response:
         assert response.status == 202
         assert response.headers["Location"] == (await response.json())["statusQueryGetUri"]

@@ -114,7 +114,7 @@ async def test_cloud_events_go_out_one_by_one_as_objects(
     assert {body.get("tenant") for _, body in receiver.requests} == {"x", None}
 
 
-async def test_batches_when_asked_for(
+async def test_events_are_batched_if_the_subscription_allows_it(
     environment: Environment, configure: Any, webhook: Any, new_receiver: Any
 ) -> None:
     receiver = new_receiver()

@@ -82,7 +82,7 @@ def bus(running: Environment) -> Iterator[ServiceBusClient]:
 
 @contextlib.contextmanager
 def receiving(running: Environment, queue: str) -> Generator[Callable[[int], list[str]]]:
-    """Receives at least `count` messages of a queue."""
+    """Yield a function that receives at least `count` messages of a queue."""
     connection = running.service_bus_connection_string
     with (
         ServiceBusClient.from_connection_string(connection) as client,
@@ -101,7 +101,7 @@ def receiving(running: Environment, queue: str) -> Generator[Callable[[int], lis
 WRITES = "blob/containers/blobs/write"
 
 
-def test_storage_is_busy_and_says_when_to_come_back(force: Force, landing: ContainerClient) -> None:
+def test_storage_is_busy_and_sends_retry_after(force: Force, landing: ContainerClient) -> None:
     force({"part": "storage", "operation": WRITES, "fault": "error", "retryAfterSeconds": 3})
     with pytest.raises(HttpResponseError, match="ServerBusy") as refused:
         landing.upload_blob("busy", b"x")
@@ -168,7 +168,7 @@ def test_the_sdk_sends_twice_after_a_lost_acknowledgement(
 
 
 def publish(running: Environment) -> str:
-    """Publish an event; returns its data."""
+    """Publish an event; return its data."""
     key = AzureKeyCredential(running.keys.event_grid)
     data = uuid.uuid4().hex
     with EventGridPublisherClient(running.topic_endpoint("things"), key) as client:
@@ -186,7 +186,7 @@ def test_event_grid_refuses_a_publisher(force: Force, running: Environment) -> N
 @pytest.mark.parametrize(
     ("fault", "count"), [("duplicate", 2), ("loss", 0), ("lostAnswer", 2), ("error", 1)]
 )
-def test_an_event_comes_doubled_or_never(
+def test_an_event_is_delivered_twice_or_never(
     force: Force, running: Environment, fault: str, count: int
 ) -> None:
     # The fault affects the first attempt, not the retry.

@@ -98,7 +98,7 @@ async def test_activities_run_twice_where_the_setting_says_so(
     assert "ValueError: no x" in str(failing["output"])
 
 
-async def test_replay_is_quiet_and_a_failed_activity_is_loud(
+async def test_replay_logs_nothing_and_a_failed_activity_logs_its_error(
     client: aiohttp.ClientSession, caplog: pytest.LogCaptureFixture
 ) -> None:
     greetings = await outcome(client, "/api/start/greetings?input=you")

@@ -111,7 +111,9 @@ async def test_refusals(client: aiohttp.ClientSession, seen: Any) -> None:
     assert seen.all() == []
 
 
-async def test_by_hand(client: aiohttp.ClientSession, seen: Any) -> None:
+async def test_a_request_to_the_admin_api_runs_the_function(
+    client: aiohttp.ClientSession, seen: Any
+) -> None:
     key, given = {"x-functions-key": "master-key"}, {"input": json.dumps(event(9))}
     async with client.post("/admin/functions/on_event", headers=key, json=given) as response:
         assert response.status == 202

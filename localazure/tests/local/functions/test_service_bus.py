@@ -102,7 +102,7 @@ async def test_messages_arrive_whole_and_are_completed(shared: Any) -> None:
 
 
 @pytest.mark.usefixtures("client")
-async def test_a_failure_abandons_and_it_comes_again(shared: Any) -> None:
+async def test_a_message_of_a_failed_function_is_delivered_again(shared: Any) -> None:
     message = ServiceBusMessage("x", message_id="fails", subject="fails once")
     await send(shared.environment, "plain", message)
     await eventually(lambda: len(shared.seen.of("on_message", id="fails")) == 2)

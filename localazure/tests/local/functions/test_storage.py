@@ -87,12 +87,12 @@ async def test_queue_message_to_blob_and_table_and_back(
         assert [row["RowKey"] for row in json.loads(await response.text())] == ["17"]
 
 
-async def test_what_is_not_there_is_nothing(client: aiohttp.ClientSession) -> None:
+async def test_inputs_that_are_missing_are_empty(client: aiohttp.ClientSession) -> None:
     async with client.get("/api/receipts/never") as response:
         assert await response.json(content_type=None) == {"receipt": None, "rows": "[]"}
 
 
-async def test_an_entity_that_is_there_already_fails_the_function(
+async def test_an_entity_that_exists_fails_the_function(
     shared: Any, client: aiohttp.ClientSession, storage: StorageClients
 ) -> None:
     for _ in range(2):
@@ -196,7 +196,7 @@ async def test_a_blob_that_fails_goes_to_the_poison_queue(
 
 
 @pytest.mark.usefixtures("client")
-async def test_a_blob_is_found_by_looking(shared: Any, blobs: BlobServiceClient) -> None:
+async def test_a_blob_is_found_by_polling(shared: Any, blobs: BlobServiceClient) -> None:
     polled = await blobs.create_container("polled")
     await polled.upload_blob("a.txt", b"one")
     await polled.upload_blob("b.csv", b"not for it")

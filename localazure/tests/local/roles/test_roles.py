@@ -1,7 +1,7 @@
-"""A role on each service lets its holder do what it says: taken away, the service refuses.
+"""Each role permits its operations; without the role, the service refuses them.
 
-The parts run as processes with the repository's own table and topology; the principal comes with
-tokens of the local identity endpoint's issuer, through the SDKs.
+The parts run as processes with the repository's own table and topology; the SDKs send tokens of the
+local identity endpoint's issuer.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FORBIDDEN = 403
 
 @dataclass
 class Cloud:
-    """The running parts, and the table that their roles are read from."""
+    """The running parts, and the table from which they read roles."""
 
     environment: Environment
     roles: RoleTable
@@ -168,7 +168,7 @@ ROWS = [
 
 
 def is_refused(attempt: Attempt, environment: Environment, principal: str) -> bool:
-    """Whether it is refused for the lack of a role; any other error is raised."""
+    """Whether the service refuses the attempt for lack of a role; other errors are raised."""
     try:
         attempt(environment, principal)
     except HttpResponseError as error:

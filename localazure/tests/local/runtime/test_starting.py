@@ -1,4 +1,4 @@
-"""Errors at start are short and clear, and leave no process running."""
+"""Errors at start are one or a few lines, and leave no process running."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ async def test_accounts_hold_their_own_blobs(storage: Environment) -> None:
             await standard.get_blob_client("landing", "a").get_blob_properties()
 
 
-async def test_a_key_is_that_of_one_account(storage: Environment) -> None:
+async def test_a_key_is_for_one_account(storage: Environment) -> None:
     url = f"http://127.0.0.1:{storage.ports.blob}/premium"
     key = {"account_name": "premium", "account_key": storage.storage_key("standard")}
     async with BlobServiceClient(url, credential=key, retry_total=0) as client:
@@ -82,7 +82,7 @@ async def test_a_key_is_that_of_one_account(storage: Environment) -> None:
 
 
 @pytest.mark.parametrize(("signer", "status"), [("standard", None), ("premium", 403)])
-async def test_a_sas_is_of_one_account(
+async def test_a_sas_is_for_one_account(
     storage: Environment, signer: str, status: int | None
 ) -> None:
     sas = generate_container_sas(

@@ -84,9 +84,9 @@ async def test_kill_9_of_the_part_under_load(environment: Environment, new_topic
 async def leftover_azurite(
     environment: Environment,
 ) -> AsyncGenerator[asyncio.subprocess.Process]:
-    """A process that looks like the Azurite of an earlier part, which was killed.
+    """Run a process that looks like the Azurite of a killed part; yield it.
 
-    Its process id is in the part's file. A process with another command line is left alone.
+    Its process id is in the part's file. A process with another command line must survive.
     """
     location = environment.part_folder("storage") / "azurite"
     sleep = (sys.executable, "-S", "-c", "import time; time.sleep(600)")

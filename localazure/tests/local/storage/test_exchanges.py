@@ -1,4 +1,4 @@
-"""Exchanges with a socket server that sends the answers of each test."""
+"""Exchanges with a socket server that sends the responses defined by each test."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from localazure.storage.exchanges import ExchangeFailed, Exchanges
 HEADERS = {"Content-Length": "4", "x-ms-meta-name": "caf\xe9"}
 CREATED = b"HTTP/1.1 201 Created\r\nETag: 1\r\nContent-Length: 0\r\n\r\n"
 CLOSE = None
-"""A piece of an answer that ends the connection."""
+"""A piece of a response that ends the connection."""
 
 
 class Server:
-    """Answers each request with the pieces of the next answer.
+    """Answers each request with the pieces of the next response.
 
     Attributes:
         requests: the received requests, each with the number of its connection.
@@ -143,7 +143,7 @@ async def test_what_comes_after_a_cancelled_request_is_not_the_next_one_s_answer
     assert [number for number, _ in server.requests] == [0, 1]
 
 
-async def test_a_server_that_is_not_there_is_reported(unused_tcp_port: int) -> None:
+async def test_a_server_that_does_not_listen_is_reported(unused_tcp_port: int) -> None:
     exchanges = Exchanges(unused_tcp_port)
     with pytest.raises(ExchangeFailed, match="cannot be reached"):
         await exchanges.exchange("PUT", "/a", HEADERS, b"body")

@@ -193,7 +193,7 @@ async def test_another_key_and_another_account(storage: Environment) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5000])
-async def test_each_page_goes_on_where_the_one_before_ended(
+async def test_each_page_continues_after_the_previous_one(
     storage: Environment, filesystem: FileSystemClient, size: int
 ) -> None:
     """Directories may have blobs, or be only prefixes of blob names."""
@@ -220,7 +220,7 @@ async def test_each_page_goes_on_where_the_one_before_ended(
     assert shown.metadata == {"hdi_isfolder": "true"}
 
 
-async def test_of_several_renames_to_one_place_one_is_done(
+async def test_one_of_several_renames_to_one_path_succeeds(
     filesystem: FileSystemClient, lake_events: Any
 ) -> None:
     """Table formats commit this way: the first file with the name is the next version."""

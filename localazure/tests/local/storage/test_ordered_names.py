@@ -37,7 +37,7 @@ PAGES = (1, 7, 5000)
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def listed(storage: Environment) -> AsyncIterator[ContainerClient]:
-    """A container with blobs of these names, some written twice, beside another container."""
+    """A container with blobs of these names, some written twice; another container exists."""
     async with BlobServiceClient.from_connection_string(
         storage.storage_connection_string()
     ) as service:
@@ -87,13 +87,13 @@ async def test_a_hierarchy_has_each_folder_and_file_once(
     assert set(found) == folders | files
 
 
-async def test_a_listing_begins_where_it_is_asked_to(listed: ContainerClient) -> None:
+async def test_a_listing_begins_at_the_requested_name(listed: ContainerClient) -> None:
     for first in ("", "a/", "a/95", "many/05", "\uffff"):
         expected = [name for name in in_order(NAMES) if in_order([first, name])[0] == first]
         assert await names(listed, start_from=first, results_per_page=3) == expected
 
 
-async def test_snapshots_are_listed_where_they_are_asked_for(container: ContainerClient) -> None:
+async def test_snapshots_are_listed_on_request(container: ContainerClient) -> None:
     await container.upload_blob("b", b"1")
     await container.upload_blob("a", b"1")
     assert await names(container) == ["a", "b"]
@@ -102,7 +102,7 @@ async def test_snapshots_are_listed_where_they_are_asked_for(container: Containe
     assert await names(container, include=["snapshots"]) == ["a", "a", "b"]
 
 
-async def test_a_container_made_again_is_empty(container: ContainerClient) -> None:
+async def test_a_container_created_again_is_empty(container: ContainerClient) -> None:
     await container.upload_blob("a", b"1")
     assert await names(container) == ["a"]
     await container.delete_container()

@@ -1,4 +1,4 @@
-"""The receiver as a process of its own, with OpenTelemetry's exporter as its client."""
+"""The receiver as a separate process, with OpenTelemetry's exporter as its client."""
 
 from __future__ import annotations
 
