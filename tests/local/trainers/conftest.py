@@ -94,7 +94,7 @@ class Job(Outputs):
 
     data: Path
     manifest: Path
-    epochs: int = 20
+    epochs: int = 12
     further: list[str] = field(default_factory=list)
 
     def arguments(self) -> list[str]:

@@ -19,9 +19,12 @@ from tests.unit.trainers.small_datasets import freeze
 from trainers import pack as program
 
 # Two lanes of blocks: large enough that the window is not all there is.
-ON_DIGITS = ("--batch-size", "32", "--shuffle-window", "512", "--checkpoint-every", "30")
-STEPS = 44
-RESUMED_FROM = 30  # of 22 steps an epoch: in the middle of the second
+ON_DIGITS = (
+    *("--model", "tests.local.trainers.own_example:narrow_resnet"),
+    *("--batch-size", "64", "--shuffle-window", "512", "--checkpoint-every", "12"),
+)
+STEPS = 16
+RESUMED_FROM = 12  # of 8 steps an epoch: in the middle of the second
 # One rank or two: see FLOAT32_TOLERANCE in test_train.py.
 TOLERANCE = 1e-5
 
@@ -37,14 +40,14 @@ def content(folder: Path) -> dict[str, bytes]:
 @pytest.fixture(scope="module")
 def many_digits(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("many-digits")
-    images = make_digits(folder / "images", "--limit", "900")
+    images = make_digits(folder / "images", "--limit", "700")
     return images, freeze(images, folder / "manifest")
 
 
 @pytest.fixture(scope="module")
 def options(many_digits: tuple[Path, Path]) -> tuple[str, ...]:
     """To pack them in four shards."""
-    return ("--manifest", str(many_digits[1]), "--shard-images", "250")
+    return ("--manifest", str(many_digits[1]), "--shard-images", "200")
 
 
 @pytest.fixture(scope="module")

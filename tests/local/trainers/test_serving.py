@@ -44,7 +44,7 @@ def trained(
 ) -> Job:
     """The outputs of one rank."""
     folder = tmp_path_factory.mktemp("served")
-    job = Job(data=digits, manifest=manifest, folder=folder, epochs=12)
+    job = Job(data=digits, manifest=manifest, folder=folder)
     fork(job.arguments()).ended(0)
     return job
 

@@ -30,7 +30,7 @@ from trainers import evaluate
 # in float32 the first steps agree to 5 digits.
 FLOAT64_TOLERANCE = 2e-6
 FLOAT32_TOLERANCE = 1e-5
-STEPS = 140
+STEPS = 84
 
 
 def test_two_ranks_learn_and_leave_results(undisturbed: Any) -> None:
@@ -51,13 +51,13 @@ def test_losses_are_the_golden_ones(undisturbed: Any) -> None:
 
 
 def test_one_rank_loses_as_two_to_the_end_but_for_rounding(fork: Any, job: Any) -> None:
-    job.epochs = 4
+    job.epochs = 2
     other = dataclasses.replace(job, folder=job.folder / "other")
     alone = fork(job.arguments(), double=True)
     two = fork(other.arguments(), ranks=2, double=True)
     alone.ended(0)
     two.ended(0, 0)
-    assert len(alone.losses()) == 28
+    assert len(alone.losses()) == 14
     assert alone.losses() == pytest.approx(two.losses(), abs=FLOAT64_TOLERANCE)
 
 
@@ -88,7 +88,7 @@ def test_a_killed_rank_ends_the_other_and_a_fresh_start_resumes(
     fork: Any, job: Any, undisturbed: Any
 ) -> None:
     ranks = fork(job.arguments(), ranks=2)
-    ranks.read_until(r"^checkpoint step 40$")
+    ranks.read_until(r"^checkpoint step 20$")
     ranks.processes[1].kill()
     codes = ranks.wait()
     assert codes == [1, -signal.SIGKILL], ranks.seen
@@ -96,7 +96,7 @@ def test_a_killed_rank_ends_the_other_and_a_fresh_start_resumes(
 
     again = fork(job.arguments(), ranks=2).ended(0, 0)
     resumed = int(re.findall(r"^resumed from step (\d+)$", again.seen, re.MULTILINE)[0])
-    assert 40 <= resumed < STEPS
+    assert 20 <= resumed < STEPS
     assert job.result("metrics")["resumed_from_step"] == resumed
     assert min(again.losses()) == resumed + 1
     assert job.weights == undisturbed.weights
@@ -105,12 +105,13 @@ def test_a_killed_rank_ends_the_other_and_a_fresh_start_resumes(
 
 def test_three_ranks_resume_to_the_same_bits(fork: Any, job: Any) -> None:
     """Sums of three depend on their order, unlike sums of two."""
-    job.epochs = 6
+    job.epochs = 3
+    job.further = ["--checkpoint-every", "14"]
     fork(job.arguments(), ranks=3).ended(0, 0, 0)
     undisturbed = job.weights
-    job.without_checkpoint(42)
+    job.without_checkpoint(21)
     again = fork(job.arguments(), ranks=3).ended(0, 0, 0)
-    assert "resumed from step 40\n" in again.seen
+    assert "resumed from step 14\n" in again.seen
     assert job.weights == undisturbed
 
 
@@ -118,7 +119,7 @@ def test_torchrun_restarts_killed_ranks_which_resume(
     torchrun: Any, job: Any, undisturbed: Any
 ) -> None:
     ranks = torchrun(job, ["--standalone", "--nproc-per-node=2", "--max-restarts=1"])
-    ranks.read_until(r"^checkpoint step 40$")
+    ranks.read_until(r"^checkpoint step 20$")
     os.kill(int(ranks.read_until(r"^rank 1 is process (\d+)$")[1]), signal.SIGKILL)
     ranks.ended(0)
     assert re.search(r"^resumed from step \d+$", ranks.seen, re.MULTILINE), ranks.seen
