@@ -17,25 +17,22 @@ BASH = shutil.which("bash")
 PAGE = (APP_FOLDER / "docs" / "operators.md").read_text("utf-8")
 
 
+EXAMPLES = [("dead", "dead-letters"), ("runs c", "cancel"), ("runs list --pip", "--pipeline")]
+"""What is typed after `landfall`, and the completion of its last word."""
+
+
 @pytest.mark.skipif(BASH is None, reason="no bash here")
-@pytest.mark.parametrize(
-    ("typed", "expected"),
-    [("dead", ["dead-letters"]), ("runs c", ["cancel"]), ("runs list --pip", ["--pipeline"])],
-)
-def test_bash_completes_commands_and_options(
-    tmp_path: Path, typed: str, expected: list[str]
-) -> None:
+def test_bash_completes_commands_and_options(tmp_path: Path) -> None:
     scripts = tmp_path / ".local" / "bin"
     scripts.mkdir(parents=True)
     made = re.findall(r"^\$ ((?:printf|chmod) .*)$", PAGE, re.MULTILINE)
-    words = ["landfall", *typed.split()]
-    lines = [
-        *made,
-        'eval "$(landfall --show-completion bash)"',
-        f"COMP_WORDS=({' '.join(words)}) COMP_CWORD={len(words) - 1}",
-        "_landfall_completion landfall",
-        'printf "%s\\n" "${COMPREPLY[@]}"',
-    ]
+    lines = [*made, 'eval "$(landfall --show-completion bash)"']
+    for typed, _ in EXAMPLES:
+        lines += [
+            f"COMP_WORDS=(landfall {typed}) COMP_CWORD={len(typed.split())}",
+            "_landfall_completion landfall",
+            'echo "${COMPREPLY[@]}"',
+        ]
     python = Path(sys.executable).parent
     ended = subprocess.run(
         [str(BASH), "-ec", "\n".join(lines)],
@@ -46,4 +43,4 @@ def test_bash_completes_commands_and_options(
         check=False,
     )
     assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.split() == expected
+    assert ended.stdout.splitlines() == [completion for _, completion in EXAMPLES]

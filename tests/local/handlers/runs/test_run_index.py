@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-import pytest
 from azure.core.pipeline.transport import RequestsTransport
 
 from handlers.runs import run_index
@@ -98,25 +97,21 @@ def test_a_busy_pipeline_is_read_on_beside_quiet_ones(zone: Zone) -> None:
     assert [run["pipeline"] for run in rest.runs][9:] == ["signs", "letters", "digits"]
 
 
-@pytest.mark.parametrize(
-    ("first", "last", "found"), [(2, 4, [4, 3, 2]), (None, 1, [1, 0]), (4, None, [5, 4])]
-)
-def test_runs_are_filtered_by_the_time_of_their_creation(
-    zone: Zone, first: int | None, last: int | None, found: list[int]
-) -> None:
+def test_runs_are_filtered_by_the_time_of_their_creation(zone: Zone) -> None:
     for number in range(6):
         record(zone, number, "registering")
 
     def moment(number: int | None) -> datetime | None:
         return None if number is None else FROZEN_AT + timedelta(minutes=number)
 
-    runs = listed(zone, created_from=moment(first), created_to=moment(last))
-    assert runs == [f"digits-{number:04}-1" for number in found]
+    for first, last, found in ((2, 4, [4, 3, 2]), (None, 1, [1, 0]), (4, None, [5, 4])):
+        runs = listed(zone, created_from=moment(first), created_to=moment(last))
+        assert runs == [f"digits-{number:04}-1" for number in found]
 
 
 def test_a_page_costs_the_same_however_many_runs_there_are(zone: Zone) -> None:
-    """With 3 runs and with 40, the first page takes two requests, and reads `limit` + 1 entries."""
-    for total in (3, 40):
+    """With 3 runs and with 12, the first page takes two requests, and reads `limit` + 1 entries."""
+    for total in (3, 12):
         for number in range(total):
             record(zone, number, "registering")
         with spy(RequestsTransport, "send") as requests:
