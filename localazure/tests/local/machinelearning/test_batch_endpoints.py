@@ -72,6 +72,8 @@ settings:
     timeout: 20
 """
 
+ONE_PROCESS = {"settings.max_concurrency_per_instance": 1}
+
 
 class Endpoint:
     """The endpoint `weighing`, and the operations of the tests on it."""
@@ -166,7 +168,9 @@ def test_the_default_deployment_scores_a_folder(endpoint: Endpoint) -> None:
 
 
 def test_a_request_overrides_its_deployment(endpoint: Endpoint) -> None:
-    endpoint.deploy("framed", {"settings.environment_variables": {"FRAME": "1"}})
+    # One process: each imports pandas.
+    settings = {"settings.environment_variables": {"FRAME": "1"}, **ONE_PROCESS}
+    endpoint.deploy("framed", settings)
     endpoint.ml.data.create_or_update(
         Data(name="heaps", version="1", path=endpoint.data(7, 8).path, type="uri_folder")
     )
@@ -194,7 +198,8 @@ def test_an_mlflow_model_needs_no_scoring_script(endpoint: Endpoint, tmp_path: P
     )
     begin, _, rest = DEPLOYMENT.partition("code_configuration")
     (endpoint.folder / "bare.yml").write_text(begin + rest.partition("score.py\n")[2])
-    endpoint.deploy("doubling", {"model": "azureml:doubling:1"}, "bare.yml")
+    # One process: each imports MLflow.
+    endpoint.deploy("doubling", {"model": "azureml:doubling:1", **ONE_PROCESS}, "bare.yml")
     table.mkdir()
     (table / "a.csv").write_text("x\n1\n2\n")
     job = endpoint.score(

@@ -7,6 +7,7 @@ import os
 import signal
 import warnings
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -145,9 +146,12 @@ class Endpoint:
 
 
 @pytest.fixture
-def endpoint(local: Local, tmp_path: Path, request: pytest.FixtureRequest) -> Endpoint:
+def endpoint(local: Local, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Endpoint]:
     digest = abs(hash(request.node.name)) % 10**8
-    return Endpoint(local, tmp_path, f"e{digest}")
+    endpoint = Endpoint(local, tmp_path, f"e{digest}")
+    yield endpoint
+    # Every restart of the workspace starts the processes of all deployments.
+    local.ml.online_endpoints.begin_delete(endpoint.name).result()
 
 
 def test_a_model_is_deployed_scored_and_deleted(endpoint: Endpoint, tmp_path: Path) -> None:

@@ -46,7 +46,6 @@ def test_the_best_trial_is_named_and_downloaded(local: Local, tmp_path: Path) ->
 
 
 def test_mlflow_of_a_trial_is_what_the_sweep_reads(local: Local) -> None:
-    pytest.importorskip("mlflow")
     text = "python -c 'import mlflow; mlflow.log_metric(\"accuracy\", ${{search_space.lr}})'"
     limits = {"max_total_trials": 1}
     space = {"lr": {"type": "uniform", "min_value": 0.5, "max_value": 0.6}}
