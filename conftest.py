@@ -17,7 +17,11 @@ from harness.service_bus_pauses import shorten_pauses
 
 ROOT = Path(__file__).parent
 
-ONE_WORKER = ("tests/local/operators", "tests/local/handlers")
+ONE_WORKER = (
+    "tests/local/operators",
+    "tests/local/handlers",
+    "localazure/tests/local/machinelearning",
+)
 """Folders whose tests share services that take long to start."""
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - the system's folder of files in memory (Linux)

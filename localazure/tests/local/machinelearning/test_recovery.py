@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sqlite3
 from collections.abc import Generator
@@ -165,22 +164,17 @@ def test_a_rank_that_is_killed_ends_the_others_and_is_named(local: Local) -> Non
     assert local.read_blob("landing", "wounded/starts.1") == b"start 1\n"
 
 
-def test_nothing_is_lost_when_the_workspace_is_killed(local: Local) -> None:
+def test_nothing_is_lost_or_left_when_the_workspace_is_killed(local: Local) -> None:
     start(local, "survivor", "dedicated")
+    start(local, "both", "spot")
+    runner_of_both = runner(local, "both")
+    runner_of_both.suspend()  # it cannot end its processes
     with restarting(local.workspace, signal.SIGKILL):
         until(lambda: not processes(local, "survivor"))
+        runner_of_both.kill()
     assert_resumed(local, "survivor")
-    assert local.ml.compute.get("dedicated").max_instances == 2
-
-
-def test_nothing_is_left_when_workspace_and_runner_are_killed_at_once(local: Local) -> None:
-    start(local, "both", "dedicated")
-    pids = [runner(local, "both").pid, local.workspace.pid]
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    with restarting(local.workspace, signal.SIGKILL):
-        os.kill(pids[0], signal.SIGKILL)
     assert_resumed(local, "both")
+    assert local.ml.compute.get("dedicated").max_instances == 2
 
 
 def test_a_stopped_workspace_ends_its_processes_and_resumes_its_jobs(local: Local) -> None:

@@ -3,9 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from harness.local_workspace import ENVIRONMENT, Local
+from localazure.machinelearning.tracking import NO_REGISTRY
 
 # Writes the same file as MLflow's client, whose import would take seconds in each trial.
 LOG = (
@@ -45,13 +44,26 @@ def test_the_best_trial_is_named_and_downloaded(local: Local, tmp_path: Path) ->
     assert "tune_0" not in listed
 
 
+# Sent to a trial as one argument of a shell command.
+MLFLOW = """
+import mlflow
+mlflow.log_metric("accuracy", ${{search_space.lr}})
+try:
+    mlflow.MlflowClient().create_registered_model("digits")
+except mlflow.MlflowException as error:
+    print(error)
+"""
+
+
 def test_mlflow_of_a_trial_is_what_the_sweep_reads(local: Local) -> None:
-    text = "python -c 'import mlflow; mlflow.log_metric(\"accuracy\", ${{search_space.lr}})'"
+    """A registration fails with a message that names the registry, which is not covered."""
+    text = f"python -c '{MLFLOW}'"
     limits = {"max_total_trials": 1}
     space = {"lr": {"type": "uniform", "min_value": 0.5, "max_value": 0.6}}
     submit(local, "tracked", text, limits=limits, search_space=space, sampling_algorithm="random")
     local.wait_for("tracked", "Completed")
     assert 0.5 <= float(local.ml.jobs.get("tracked").properties["score"]) <= 0.6
+    assert NO_REGISTRY in local.log("tracked_0")
 
 
 def test_a_bandit_ends_a_trial_that_falls_behind(local: Local, tmp_path: Path) -> None:

@@ -47,8 +47,12 @@ def choose(traffic: Mapping[str, int], draw: float) -> str | None:
         traffic: percent by deployment, 100 in all.
         draw: a random number in [0, 1).
     """
-    shares = [name for name, percent in traffic.items() for _ in range(percent)]
-    return shares[int(draw * len(shares))] if shares else None
+    position = int(draw * sum(traffic.values()))
+    for name, percent in traffic.items():
+        if position < percent:
+            return name
+        position -= percent
+    return None
 
 
 def choose_mirror(mirror: Mapping[str, int], draw: float) -> str | None:
