@@ -76,7 +76,7 @@ def test_a_file_that_changes_while_it_is_read_leaves_the_blob_as_it_was(
     file.write_bytes(b"b" * size)
     # Simulates a scan before the write and an upload after it.
     stale = FileState(seen.st_size, seen.st_mtime_ns, seen.st_ino)
-    sync._upload("model", stale)  # pyright: ignore[reportPrivateUsage] - a race cannot be timed
+    sync._upload("model", stale)  # pyright: ignore[reportPrivateUsage] - a test cannot time the race
     assert content(store, target, "model") == b"a" * size
     sync.push(is_final=True)
     assert content(store, target, "model") == b"b" * size
@@ -178,14 +178,14 @@ def test_logs_are_appended_and_never_twice(
     again = LogUpload(store, target, tmp_path)  # after a crash, it starts at the blob's size
     again.push(is_final=False)
     # Simulates that the response to the last append was lost.
-    again._blobs["std_log.txt"]._position = 4  # pyright: ignore[reportPrivateUsage] - nor provoked
+    again._blobs["std_log.txt"]._position = 4  # pyright: ignore[reportPrivateUsage] - a test cannot lose the response
     with log.open("a") as file:
         file.write("three\n")
     again.push(is_final=True)
     assert content(store, target, "std_log.txt") == b"one\ntwo\nthree\n"
 
 
-def test_failures_of_some_files_cost_the_others_nothing(
+def test_failed_files_do_not_stop_the_others(
     local: Local, store: BlobStore, target: BlobPath, tmp_path: Path
 ) -> None:
     for number in range(20):

@@ -116,7 +116,7 @@ def test_a_preempted_job_is_queued_again(local: Local) -> None:
 
 def test_a_plan_of_faults_preempts_a_node(local: Local) -> None:
     def attempts() -> int:
-        """Read the database: in the API, a job that is queued again looks like a new job."""
+        """Read the database: in the API, a job that is queued again looks like a new one."""
         with closing(sqlite3.connect(local.environment.state / WORKSPACE_DATABASE)) as database:
             (attempt,) = database.execute(
                 "SELECT attempt FROM job WHERE name = 'unlucky'"

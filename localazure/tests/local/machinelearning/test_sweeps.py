@@ -44,7 +44,7 @@ def test_the_best_trial_is_named_and_downloaded(local: Local, tmp_path: Path) ->
     assert "tune_0" not in listed
 
 
-# Sent to a trial as one argument of a shell command.
+# Has no single quotes: the shell passes it to Python in single quotes.
 MLFLOW = """
 import mlflow
 mlflow.log_metric("accuracy", ${{search_space.lr}})
@@ -56,7 +56,7 @@ except mlflow.MlflowException as error:
 
 
 def test_mlflow_of_a_trial_is_what_the_sweep_reads(local: Local) -> None:
-    """A registration fails with a message that names the registry, which is not covered."""
+    """The registration of a model fails with an error that says what to use instead."""
     text = f"python -c '{MLFLOW}'"
     limits = {"max_total_trials": 1}
     space = {"lr": {"type": "uniform", "min_value": 0.5, "max_value": 0.6}}

@@ -22,7 +22,7 @@ def test_an_unreachable_host_fails_after_a_few_retries(
 
     def no_such_host(host: str, *arguments: object) -> object:
         if host != HOST:  # threads of other tests may still run in this process
-            return resolve(host, *arguments)  # pyright: ignore[reportArgumentType, reportCallIssue] - passed on as they came
+            return resolve(host, *arguments)  # pyright: ignore[reportArgumentType, reportCallIssue] - the caller's arguments
         tries.append(host)
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 

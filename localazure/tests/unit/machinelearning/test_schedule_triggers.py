@@ -87,7 +87,7 @@ def test_the_times_of_a_trigger(document: dict[str, Any], expected: list[str]) -
     interval=st.integers(1, 100),
     since=st.datetimes(datetime(2022, 1, 1), datetime(2030, 1, 1), timezones=st.just(UTC)),  # noqa: DTZ001 - bounds are naive
 )
-def test_a_time_does_not_depend_on_the_moment_of_the_question(
+def test_the_next_time_does_not_depend_on_when_it_is_computed(
     frequency: str, interval: int, since: datetime
 ) -> None:
     trigger = parse_trigger(

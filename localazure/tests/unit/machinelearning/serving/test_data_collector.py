@@ -32,7 +32,9 @@ def test_collections_that_are_enabled_are_sampled_at_their_rate() -> None:
     ("rate", "folder"),
     [(None, "2026/11/03/07"), ("Minute", "2026/11/03/07/05"), ("day", "2026/11/03")],
 )
-def test_a_folder_begins_as_often_as_the_rolling_rate_says(rate: str | None, folder: str) -> None:
+def test_the_rolling_rate_is_the_interval_between_new_folders(
+    rate: str | None, folder: str
+) -> None:
     found = collector_settings({"dataCollector": {"rollingRate": rate, "collections": {}}})
     assert found.folder_at(MOMENT) == folder
 
