@@ -72,10 +72,15 @@ def measure(bench: Bench) -> None:
         bench.compare(kills, bench.rounds(10, 1))
 
 
-def make_dataset(folder: Path) -> Path:
-    """scikit-learn's digits in `images`, frozen as Landfall freezes what landed; the folder."""
+def make_dataset(folder: Path, limit: int | None = None) -> Path:
+    """Write scikit-learn's digits to `images`, frozen as Landfall freezes them; return the folder.
+
+    Args:
+        folder: for the images and the manifest.
+        limit: so many images; None for all.
+    """
     make = runpy.run_path(str(REPOSITORY / "pipelines" / "digits" / "make_dataset.py"))
-    make["make_dataset"](folder / "images", limit=None)
+    make["make_dataset"](folder / "images", limit=limit)
     make["write_manifest"](folder / "images", folder)
     return folder
 

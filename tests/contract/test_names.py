@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -64,23 +63,63 @@ TRIGGERS = {
 WITHOUT_DURABLE_CLIENT = {"deliver_notification", "raise_alarms", "ui"}
 ORCHESTRATORS = {"freezing", "landing", "retraining", "rollout"}
 
-_LIST_FUNCTIONS = """
-import json
+# The app twice, without and with a setting: its module reads the settings when it is imported.
+_PROGRAM = """
+import asyncio, json, os, sys
+import azure.functions as func
 from function_app import app
-print(json.dumps({
+bindings = {
     function.get_function_name(): [json.loads(each) for each in function.get_raw_bindings()]
     for function in app.get_functions()
-}))
+}
+del sys.modules["function_app"]
+os.environ["API_SIGN_IN"] = "entra"
+from function_app import app
+client = json.dumps({"taskHubName": "t", "rpcBaseUrl": "http://127.0.0.1:9", "creationUrls": {
+    "createNewInstancePostUri": "", "createAndWaitOnNewInstancePostUri": ""},
+    "managementUrls": dict.fromkeys(["id", "statusQueryGetUri", "sendEventPostUri",
+    "terminatePostUri", "rewindPostUri", "purgeHistoryDeleteUri", "restartPostUri",
+    "suspendPostUri", "resumePostUri"], "")})
+def trigger_of(function):
+    bindings = map(json.loads, function.get_raw_bindings())
+    return next((each for each in bindings if each["type"] == "httpTrigger"), None)
+async def call(function):
+    trigger, statuses = trigger_of(function), []
+    request = func.HttpRequest(method=trigger["methods"][0], url="/", body=b"")
+    for enabled in ("", "True"):
+        os.environ["WEBSITE_AUTH_ENABLED"] = enabled
+        answer = await function.get_user_function()(req=request, starter=client)
+        statuses.append(answer.status_code)
+    return function.get_function_name(), [trigger["authLevel"], *statuses]
+async def call_unsigned():
+    found = [each for each in app.get_functions() if trigger_of(each)]
+    apart = [each for each in found if each.get_function_name() not in ("ui", "start_run")]
+    return dict([await call(each) for each in apart])
+print(json.dumps([bindings, asyncio.run(call_unsigned())]))
 """
 
 
 @cache
-def registered() -> dict[str, list[dict[str, Any]]]:
-    """Every function's bindings, by its name.
+def printed() -> tuple[dict[str, list[dict[str, Any]]], dict[str, list[Any]]]:
+    """Every function's bindings, and what each route answers to unsigned requests, by its name.
 
     From a process of its own: `get_functions` can be called once only, and reads the settings.
     """
-    return print_json(_LIST_FUNCTIONS)
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=APP_FOLDER,
+    )
+    bindings, answers = json.loads(done.stdout)
+    return bindings, answers
+
+
+def registered() -> dict[str, list[dict[str, Any]]]:
+    """Every function's bindings, by its name."""
+    bindings, _ = printed()
+    return bindings
 
 
 def registered_as(kind: str) -> set[str]:
@@ -105,51 +144,10 @@ def test_every_trigger_is_registered_as_the_table_says() -> None:
     assert found == TRIGGERS
 
 
-_CALL_UNSIGNED = """
-import asyncio, json, os
-import azure.functions as func
-from function_app import app
-client = json.dumps({"taskHubName": "t", "rpcBaseUrl": "http://127.0.0.1:9", "creationUrls": {
-    "createNewInstancePostUri": "", "createAndWaitOnNewInstancePostUri": ""},
-    "managementUrls": dict.fromkeys(["id", "statusQueryGetUri", "sendEventPostUri",
-    "terminatePostUri", "rewindPostUri", "purgeHistoryDeleteUri", "restartPostUri",
-    "suspendPostUri", "resumePostUri"], "")})
-def trigger_of(function):
-    bindings = map(json.loads, function.get_raw_bindings())
-    return next((each for each in bindings if each["type"] == "httpTrigger"), None)
-async def call(function):
-    trigger, statuses = trigger_of(function), []
-    request = func.HttpRequest(method=trigger["methods"][0], url="/", body=b"")
-    for enabled in ("", "True"):
-        os.environ["WEBSITE_AUTH_ENABLED"] = enabled
-        answer = await function.get_user_function()(req=request, starter=client)
-        statuses.append(answer.status_code)
-    return function.get_function_name(), [trigger["authLevel"], *statuses]
-async def main():
-    found = [each for each in app.get_functions() if trigger_of(each)]
-    apart = [each for each in found if each.get_function_name() not in ("ui", "start_run")]
-    print(json.dumps(dict([await call(each) for each in apart])))
-asyncio.run(main())
-"""
-
-
-def print_json(program: str, **settings: str) -> Any:
-    """What a program prints in a process of its own, in the app's folder."""
-    printed = subprocess.run(
-        [sys.executable, "-c", program],
-        check=True,
-        capture_output=True,
-        text=True,
-        cwd=APP_FOLDER,
-        env=os.environ | settings,
-    ).stdout
-    return json.loads(printed)
-
-
 def test_where_entra_opens_the_api_no_route_is_open_to_others() -> None:
     """Neither while App Service authentication is off, nor to who has not signed in."""
     of_the_api = {route.name for route in ROUTES} - ANONYMOUS
-    answers = print_json(_CALL_UNSIGNED, API_SIGN_IN="entra")
+    _, answers = printed()
     assert answers == {route: ["ANONYMOUS", 503, 401] for route in of_the_api}
 
 
