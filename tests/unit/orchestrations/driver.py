@@ -25,7 +25,7 @@ Activities = Mapping[str, Callable[[dict[str, Any]], Any]]
 
 
 def answered_by(answer: Callable[[str, Any], Contract]) -> Activities:
-    """Every activity of the app, each answered by its name and its request."""
+    """Activities by name. `answer` gets each activity's name and its request."""
 
     def run(name: str, given: dict[str, Any]) -> dict[str, Any]:
         try:
@@ -39,7 +39,7 @@ def answered_by(answer: Callable[[str, Any], Contract]) -> Activities:
 
 
 def finish(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine that only awaits the driver's client, which never suspends."""
+    """Run a coroutine that awaits only the driver's client, which never suspends."""
     try:
         coroutine.send(None)
     except StopIteration as stop:
@@ -48,12 +48,12 @@ def finish(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 class Driver:
-    """The clock, the instances, and what is yet to happen.
+    """The clock, the instances and the scheduled events.
 
     Args:
         activities: by name.
         orchestrators: by name.
-        latency: seconds that a step takes; may be set anew.
+        latency: seconds that a step takes; it may be replaced.
     """
 
     def __init__(
@@ -70,12 +70,12 @@ class Driver:
             self._scheduler,
             orchestrators=orchestrators,
             activities=tuple(activities),
-            latency=lambda: self.latency(),  # noqa: PLW0108 - it may be set anew
+            latency=lambda: self.latency(),  # noqa: PLW0108 - it may be replaced
         )
         self._hub.run_activity = self._run_activity
         self._crash: tuple[int, bool] | None = None
         self.activities_run = 0
-        """So many activities were begun."""
+        """Number of activities that were started."""
         self.client: Any = DurableClient(self._hub)
         """The durable client that triggers get."""
 
@@ -89,29 +89,29 @@ class Driver:
 
     @property
     def seconds(self) -> float:
-        """Since the start."""
+        """Seconds since the start."""
         return self._scheduler.time()
 
     def at(self, seconds: float, action: Callable[[], Any]) -> None:
-        """Do something so many seconds after the start."""
+        """Schedule an action, in seconds after the start."""
         self._scheduler.at(START + timedelta(seconds=seconds), action)
 
     def after(self, seconds: float, action: Callable[[], Any]) -> None:
         self._scheduler.after(seconds, action)
 
     def run(self) -> None:
-        """Let everything happen."""
+        """Run until nothing is scheduled."""
         self._scheduler.run()
 
     def start(self, orchestrator: str, instance: str, given: Any) -> HubInstance:
         return self._hub.start(orchestrator, instance, given)
 
     def raise_event_at(self, seconds: float, instance: str, name: str) -> None:
-        """Send an external event so many seconds after the start."""
+        """Schedule an external event, in seconds after the start."""
         self.at(seconds, lambda: self._hub.raise_event(instance, name))
 
     def crash_at(self, number: int, *, after_its_effect: bool) -> None:
-        """Let the host die in the activity of that number, from 1, and come up again."""
+        """Let the host die in an activity, counted from 1, and start again after `DOWN_SECONDS`."""
         self._crash = (number, after_its_effect)
 
     def _run_activity(self, call: ActivityCall) -> None:
@@ -122,7 +122,7 @@ class Driver:
             self._hub.go_down()
             self._scheduler.after(DOWN_SECONDS, self._hub.come_up)
             return
-        # It takes effect, and its result arrives some time after that.
+        # The activity takes effect now; its result arrives later.
         try:
             result = self._activities[call.name](json.loads(call.input_json))
         except Exception as error:  # noqa: BLE001 - the engine retries it

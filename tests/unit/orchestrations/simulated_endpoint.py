@@ -71,7 +71,7 @@ def healthy(_: Endpoint) -> Observation:
 
 @dataclass
 class Endpoint:
-    """An endpoint with model 1, the record of who has it, and what people decided."""
+    """An endpoint that serves model 1, the record of its rollout, and people's decisions."""
 
     observe: Callable[[Endpoint], Observation] = healthy
     measure: Callable[[Endpoint, MeasureAnswers], AnswerMeasurement] = agreeing

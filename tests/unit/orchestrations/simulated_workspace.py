@@ -39,7 +39,7 @@ def left(metrics: dict[str, float], **more: Any) -> Results:
 
 @dataclass
 class Cluster:
-    """A workspace whose one job goes through the given states at the given seconds."""
+    """A workspace with one job. `states` gives the second at which each state begins."""
 
     states: list[tuple[float, JobState]]
     results: Results = field(default_factory=lambda: left(GOOD))
@@ -49,7 +49,7 @@ class Cluster:
     refuse: dict[str, LandfallError] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
     outages: dict[str, range] = field(default_factory=dict)
-    """Activity → the seconds in which it is out of reach."""
+    """Activity → the seconds in which it fails."""
     cancel: CancelRequest | None = None
     cluster_ready_after: float = 0
     cancelled: bool = False

@@ -40,7 +40,7 @@ from tests.unit.orchestrations.driver import Driver, answered_by, finish
 from tests.unit.orchestrations.examples import PIPELINE, run_status, version_of, with_rules
 
 TRAINING_SECONDS = 30.0
-# How `retraining` ends when its job left such an error.
+# Type of the job's error → the state in which the run ends.
 STATES: dict[str | None, RunState] = {
     None: "succeeded",
     "DataChanged": "superseded",
@@ -72,14 +72,14 @@ class Zone:
     """Dataset version → type of the error that its run ends with."""
     listings: int = 0
     overtaken: int = 0
-    """So many freezes are overtaken, where blobs are copied."""
+    """Number of freezes that fail because blobs change while they are copied."""
     is_deployed: bool = True
     records_are_out: bool = False
     is_invalid: bool = False
-    """The uploader's manifest breaks its rules."""
+    """Whether the uploader's manifest is invalid."""
     contents: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
     retraining: Callable[[Any], Any] | None = None
-    """In the place of a training that takes its time."""
+    """Replaces the orchestrator `retraining`."""
 
     def __post_init__(self) -> None:
         latency = random.Random(self.seed)
@@ -240,7 +240,7 @@ class Zone:
 
 
 def land(zone: Zone, *seconds: float, marker: float | None = None) -> None:
-    """One more blob at each of those seconds, and perhaps the marker; then all comes to rest."""
+    """Write a blob at each second, and the marker if given; run until nothing is scheduled."""
     put_at(zone, *seconds)
     if marker is not None:
         zone.driver.at(marker, zone.put_marker)
@@ -248,6 +248,6 @@ def land(zone: Zone, *seconds: float, marker: float | None = None) -> None:
 
 
 def put_at(zone: Zone, *seconds: float, **how: Any) -> None:
-    """One more blob at each of those seconds."""
+    """Schedule the upload of a blob at each second."""
     for each in seconds:
         zone.driver.at(each, lambda each=each: zone.put(f"{each:07.2f}.png", **how))

@@ -88,7 +88,7 @@ def test_the_gate_lets_a_better_model_through_and_stops_a_worse_one(
 def test_small_losses_do_not_add_up(
     changes: list[float], margin: float, goal: Literal["maximize", "minimize"]
 ) -> None:
-    """However many runs there are, no champion is worse than the best by more than the margin."""
+    """After any number of runs, the champion is worse than the best by at most the margin."""
     gate = Gate(metric="m", goal=goal, floor=-10 if goal == "maximize" else 10)
     gate = gate.model_copy(update={"champion_margin": margin})
     sign = 1 if goal == "maximize" else -1
@@ -150,7 +150,7 @@ def test_every_error_keeps_its_kind_through_the_durable_boundary() -> None:
 
 
 def test_a_fault_is_read_as_a_host_words_it() -> None:
-    """With its own text before, and a stack behind."""
+    """The host adds its own text before the fault, and a stack after it."""
     failure = describe(QuotaExceeded("no \n option fits"))
     for text in (
         fault_text(failure),

@@ -32,11 +32,11 @@ COST = RunCost(
 
 @dataclass
 class ClusterWithQueue(Cluster):
-    """Nodes are free from some second on."""
+    """A workspace with a queue for nodes, which are free from `free_after` seconds on."""
 
     free_after: float = 0
     quota_short: str | None = None
-    """The cluster that Azure ML refuses."""
+    """The cluster that Azure ML refuses for its quota."""
     asked: list[float] = field(default_factory=list[float])
 
     def answer(self, name: str, request: Any) -> Contract:
@@ -64,7 +64,7 @@ class ClusterWithQueue(Cluster):
 
 
 def busy_for(seconds: float, **more: Any) -> ClusterWithQueue:
-    """A cluster without free nodes for so long; then the job is done."""
+    """A cluster without free nodes for some seconds; then the job runs and completes."""
     states: list[tuple[float, JobState]] = [
         (0, "queued"),
         (seconds + 200, "running"),

@@ -30,14 +30,14 @@ from tests.unit.orchestrations.examples import DATASET, PIPELINE, with_rules
 
 @dataclass
 class LargeZone:
-    """A zone of some ranges; each takes so many pieces to list, and each part as many to copy."""
+    """A zone of several ranges: `pieces` gives the number of listing activities of each range."""
 
     pieces: list[int]
     seed: int = 0
     pipeline: Pipeline = PIPELINE
     copies_of_a_part: int = 1
     links: int = 0
-    """So many times the commit is not done."""
+    """Number of commits that leave blocks for another commit."""
     overtaken: tuple[str, int] | None = None
     invalid_from: int | None = None
     copied: list[tuple[str, int]] = field(default_factory=list)
@@ -185,7 +185,7 @@ def test_a_hundred_million_blobs_fit_into_payloads_and_histories() -> None:
     (child,) = (
         each for name, each in zone.driver.instances.items() if name.startswith("freezing-")
     )
-    # Two events an activity: a generation keeps under 500.
+    # An activity has two events; a generation has fewer than 500 of them.
     assert child.generations >= len(zone.listed) * 2 / 500
     rounds = -(-len(zone.listed) // LANES_AT_ONCE)
     assert child.generations > rounds * LANES_AT_ONCE * 2 / 500

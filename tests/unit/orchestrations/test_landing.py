@@ -1,4 +1,4 @@
-"""When a batch is whole, and what is listed of it."""
+"""When a batch is complete, and what the landing lists."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_burst_of_events_is_one_run_after_the_quiet_time_and_one_listing() -> 
 
 @pytest.mark.parametrize("late", [10.5 + 1.5 * number for number in range(12)])
 def test_the_listing_that_was_judged_is_the_one_that_is_frozen(late: float) -> None:
-    """A blob that lands between the two listings of old was trained on unsettled."""
+    """With a second listing, a blob that lands in between would be frozen before it is settled."""
     zone = Zone()
     zone.driver.latency = lambda: 2.0
     land(zone, 0.0, late)
@@ -118,7 +118,7 @@ def test_without_its_marker_a_batch_is_overdue_and_trained_on_when_it_comes() ->
 
 
 def test_operators_are_alerted_once_about_one_batch() -> None:
-    """Its upload pauses for longer than the quiet time."""
+    """The upload pauses for longer than the quiet time."""
     zone = marked()
     land(zone, *range(0, 1000, 20), marker=1000.0)
     assert len({alert.alert_id for alert in zone.alerts}) == 1

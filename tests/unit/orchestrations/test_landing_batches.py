@@ -1,4 +1,4 @@
-"""What becomes of a batch that is whole, and how its landing ends."""
+"""What happens with a complete batch, and how its landing ends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.orchestrations.driver import START
 from tests.unit.orchestrations.examples import version_of, with_rules
 from tests.unit.orchestrations.simulated_zone import UNMARKED, Zone, land, put_at
 
-# An activity is dispatched, returns, and its result is taken up: three steps of a second each.
+# To dispatch an activity, run it and process its result takes a second each.
 ACTIVITY = timedelta(seconds=3)
 
 
@@ -42,7 +42,7 @@ def test_the_same_content_again_starts_nothing_and_names_the_run() -> None:
 def deletions(zone: Zone, count: int) -> None:
     put_at(zone, *range(15))
     for number in range(count):
-        # Found by a listing: there is no event that opens a landing.
+        # A listing finds the deletion: it raises no event that opens a landing.
         zone.driver.at(
             100.0 + 60 * number, lambda number=number: zone.delete(f"{number:07.2f}.png")
         )
@@ -156,7 +156,7 @@ def test_an_event_in_the_closing_phase_is_not_lost() -> None:
 
 
 class ReadWhileEventsCome(Zone):
-    """More lands after the record was read a last time, before the landing has the answer."""
+    """A blob lands after the last read of the record, before the landing gets the answer."""
 
     def read_activity(self) -> ZoneActivity:
         answer = super().read_activity()
@@ -173,7 +173,7 @@ def test_an_event_that_comes_while_the_record_is_read_a_last_time_is_not_lost() 
 
 
 def test_late_events_reopen_nothing() -> None:
-    """99 copies of an event, a minute apart, after the batch was trained on."""
+    """99 copies of an event, a minute apart, after the training."""
     zone = Zone()
     put_at(zone, 0.0, 1.0)
     for number in range(99):
@@ -219,7 +219,7 @@ def test_a_broken_run_does_not_stop_the_zone() -> None:
 
 
 def test_three_activities_lie_between_the_settled_zone_and_its_run() -> None:
-    """Freeze; compare beside resolve; claim. The batch is recorded beside its run."""
+    """Freeze; compare and resolve in parallel; claim. The run starts while the batch is recorded."""
     started: list[datetime] = []
 
     def run(context: Any) -> Generator[Any, Any, None]:
@@ -249,7 +249,7 @@ def test_a_pipeline_that_is_not_deployed_any_more_can_hold_and_ignore_batches(ru
 
 
 def test_a_run_goes_on_whose_batch_cannot_be_recorded() -> None:
-    """Reconciliation opens the zone again, and finds the claim."""
+    """Reconciliation opens the landing again, which finds the claim."""
     zone = Zone()
     put_at(zone, 0.0)
     zone.records_are_out = True

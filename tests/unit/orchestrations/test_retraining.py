@@ -51,7 +51,7 @@ def test_a_good_run_registers_its_model_and_tells() -> None:
 
 
 def test_three_activities_lie_between_the_start_of_a_run_and_its_job() -> None:
-    """Register the dataset beside the first record; the cluster; the job."""
+    """The dataset and the first record in parallel; the cluster; the job."""
     cluster = Cluster(QUICK)
     cluster.driver.latency = lambda: 1.0
     status = cluster.start().statuses
@@ -210,7 +210,7 @@ def test_refused_data_is_quarantined_and_never_tried_again() -> None:
     assert len(cluster.requests("dead_letter")) == 1
 
 
-# What is in the way → the error that the run ends with, and whether its job is ended.
+# Obstacle → changes of the workspace, error of the run, and whether the job is cancelled.
 IN_THE_WAY: dict[str, tuple[dict[str, Any], str, bool]] = {
     "no quota": (
         {"refuse": {"ensure_capacity": QuotaExceeded("no compute option fits")}},
@@ -256,7 +256,7 @@ def test_what_is_in_the_way_rejects_the_run_or_has_it_tried_again(case: str) -> 
 def test_a_run_that_ended_well_does_not_fail_because_nobody_can_be_told() -> None:
     cluster = Cluster(QUICK, broken={"publish_notification"})
     instance = cluster.start()
-    # Reconciliation finds the broken instance and tells of the state that it ended in.
+    # Reconciliation finds the failed instance and publishes its last state.
     assert instance.error is not None
     assert RunStatus.from_dict(instance.custom_status).state == "succeeded"
     assert not cluster.requests("schedule_retry")
@@ -285,7 +285,7 @@ def test_a_state_past_its_limit_ends_the_job_and_is_retried(state: JobState, lim
 
 def test_a_long_job_goes_on_in_new_generations_and_keeps_its_deadline() -> None:
     cluster = Cluster([(0, "running"), (3000, "completed")])
-    # Awake every 20 s: more looks than a generation holds.
+    # A wake-up every 20 s causes more polls than a generation allows.
     cluster.wake_at(*range(20, 3000, 20))
     instance = cluster.start()
     assert instance.generations > 3000 / 20 / POLLS_PER_GENERATION
@@ -299,7 +299,7 @@ def test_events_that_come_while_nobody_waits_do_not_make_it_spin() -> None:
     cluster.wake_at(*(number / 200 for number in range(400)))
     instance = cluster.start()
     assert RunStatus.from_dict(instance.output).state == "succeeded"
-    # It may look as often as it is told to, but not go on when nobody says so any more.
+    # Each event may cause a poll; after the last event there are no further polls.
     last_told = START + timedelta(seconds=2)
     looks_afterwards = [moment for moment in cluster.looks if moment > last_told]
     assert len(looks_afterwards) < 5
@@ -339,7 +339,7 @@ def test_the_custom_status_is_at_most_4_kb_of_utf_16() -> None:
 
 
 def test_an_outage_of_azure_ml_does_not_start_a_second_job_beside_the_first() -> None:
-    """The job is ended first, however long that takes, in bounded history.
+    """The job is cancelled first, however long that takes, with a bounded history.
 
     Two attempts at once would cost twice, and write to one folder of checkpoints.
     """
@@ -386,7 +386,7 @@ def test_a_redriven_run_tells_what_was_changed_and_has_its_own_number_of_attempt
     )
     cluster = Cluster([(0, "running"), (60, "failed")])
     instance = cluster.start(4, redrive=redrive)
-    # The pipeline allows three attempts, the redrive a fifth.
+    # The pipeline allows three attempts; the redrive allows a fifth.
     (scheduled,) = cluster.requests("schedule_retry")
     assert scheduled.request == run_request(5).model_copy(update={"redrive": redrive})
     for status in instance.statuses:

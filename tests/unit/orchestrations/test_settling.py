@@ -71,7 +71,7 @@ def test_waiting_until_then_is_waiting_long_enough(newest: datetime, opened_at: 
 def test_what_the_listing_calls_whole_was_worth_listing(
     pipeline: Pipeline, newest: datetime, marker: datetime | None, opened_at: datetime
 ) -> None:
-    """Where no event was lost: the newest event is that of the newest blob, to the second."""
+    """If no event was lost, the newest event has the newest blob's time, in whole seconds."""
     seconds = newest.replace(microsecond=0)
     whole_seconds = None if marker is None else marker.replace(microsecond=0)
     decision = by_listing(listed(seconds), whole_seconds, pipeline, opened_at=opened_at)

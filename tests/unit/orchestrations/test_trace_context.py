@@ -116,7 +116,7 @@ def test_a_batch_its_run_and_its_record_are_in_the_trace_of_what_opened_it() -> 
     assert batch.trace == BatchTrace(parent=HEADER)
     assert batch.concluded_at is not None
     assert batch.concluded_at >= batch.dataset.frozen_at
-    # An episode is replayed: the run's input was made many times.
+    # Each replay of the episode computes the run's input again.
     assert {each.traceparent for each in requests} == {span.header}
 
 

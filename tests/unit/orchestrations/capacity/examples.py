@@ -14,11 +14,11 @@ from orchestrations.contracts.capacity import Admission, AdmittedRun, NodesWante
 from orchestrations.contracts.costs import RunCost
 
 START = datetime(2026, 11, 23, tzinfo=UTC)
-"""A Monday: a period of seven days begins."""
+"""A Monday, the beginning of a budget's period of seven days."""
 
 
 def queues(*named: dict[str, Any], nodes: int = 4, price: float = 2.0, **settings: Any) -> Queues:
-    """Queues of one flavor, `gpu`; each is given as what its quota and itself say."""
+    """Queues with quotas of one flavor, `gpu`. Arguments have keys of a queue and of its quota."""
     quota_keys = ("nominal_quota", "borrowing_limit")
     return Queues.model_validate(
         {
@@ -57,15 +57,15 @@ def an_admission(given: Queues, *runs: WaitingRun, **more: Any) -> Admission:
 
 @dataclass
 class Cluster:
-    """Runs come, are admitted and end; the clock jumps from one event to the next."""
+    """A cluster whose runs wait, are admitted and end. The clock jumps from event to event."""
 
     document: Admission
     lengths: dict[str, float] = field(default_factory=dict[str, float])
-    """Run → how long its job takes, in seconds."""
+    """Run → duration of its job, in seconds."""
     on_end: Callable[[AdmittedRun], None] = lambda _: None
     ends: dict[str, datetime] = field(default_factory=dict[str, datetime])
     node_seconds: dict[str, float] = field(default_factory=dict[str, float])
-    """Queue → what its runs have held."""
+    """Queue → node seconds that its runs have used."""
 
     @property
     def now(self) -> datetime:
@@ -84,7 +84,7 @@ class Cluster:
         return division
 
     def step(self) -> AdmittedRun | None:
-        """Let the next run end, and its nodes be given back; None when no run holds any."""
+        """End the next run and return its nodes; None if no run holds nodes."""
         if not self.document.admitted:
             return None
         run = min(self.document.admitted, key=lambda each: (self.ends[each.run], each.run))

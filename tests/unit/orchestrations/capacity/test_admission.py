@@ -29,7 +29,7 @@ HOUR = timedelta(hours=1)
 
 @st.composite
 def some_queues(draw: st.DrawFn) -> Queues:
-    """Two flavors, up to three queues: quotas that can be guaranteed, limits, weights, budgets."""
+    """Two flavors and up to three queues, with feasible quotas, limits, weights and budgets."""
     flavors = [
         {"name": name, "cluster": name, "nodes": NODES, "price_per_node_hour": price}
         for name, price in (("spot", 1.0), ("gpu", 3.0))
@@ -63,7 +63,7 @@ def some_queues(draw: st.DrawFn) -> Queues:
 
 @st.composite
 def documents(draw: st.DrawFn) -> Admission:
-    """Some runs wait; some hold nodes, as far as the limits let them."""
+    """Admissions with waiting runs, and with admitted runs within the limits."""
     given_queues = draw(some_queues())
     names = [queue.name for queue in given_queues.queues]
     document = Admission(queues=given_queues, at=START)
@@ -104,7 +104,7 @@ def nothing_is_above_a_limit(_: Admission, division: Division) -> None:
 
 
 def no_admission_overspends_a_budget(document: Admission, division: Division) -> None:
-    """A reservation may grow while a run takes longer; no run is admitted on top of it."""
+    """A long run's reservation may grow above the budget; then no other run is admitted."""
     admitted_before = {run.run for run in document.admitted}
     after = division.document
     reserved = Room(after).reserved
@@ -135,7 +135,7 @@ def every_run_has_one_of_its_options_whole_or_waits_with_a_sentence(
 
 
 def nodes_are_left_free_only_for_a_run_that_is_before(_: Admission, division: Division) -> None:
-    """Work-conserving: a run that has room waits only behind a claim, or an overdue run."""
+    """Work-conserving: a run for which there are nodes waits only for a claim or an overdue run."""
     after, room = division.document, Room(division.document)
     for run in after.waiting:
         for option in room.usable(run):
@@ -226,7 +226,7 @@ def test_long_run_shares_of_what_is_borrowed_are_those_of_the_weights(
 def test_a_queue_has_its_nominal_quota_within_the_length_of_a_job(
     nominal: int, sizes: list[int], lengths: list[int], reserve_after: int, asked_after: int
 ) -> None:
-    """However many runs of another queue borrow it, and go on to ask."""
+    """Even if another queue borrows the quota and keeps requesting nodes."""
     given_queues = queues(
         {"name": "ours", "nominal_quota": nominal},
         {"name": "theirs", "weight": 100},
@@ -286,7 +286,7 @@ def test_a_large_run_does_not_starve_behind_small_ones(
     raise AssertionError("it starves")
 
 
-# --- in full -------------------------------------------------------------------------------------
+# --- examples ------------------------------------------------------------------------------------
 
 
 def test_the_nominal_quota_comes_before_a_queue_that_borrows() -> None:
