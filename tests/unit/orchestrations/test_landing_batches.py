@@ -219,7 +219,7 @@ def test_a_broken_run_does_not_stop_the_zone() -> None:
 
 
 def test_three_activities_lie_between_the_settled_zone_and_its_run() -> None:
-    """Freeze; compare and resolve in parallel; claim. The run starts while the batch is recorded."""
+    """Freeze; compare and resolve in parallel; claim. The batch is recorded beside its run."""
     started: list[datetime] = []
 
     def run(context: Any) -> Generator[Any, Any, None]:
