@@ -203,7 +203,7 @@ async def browser() -> AsyncGenerator[Browser]:
 
 @pytest_asyncio.fixture(loop_scope="package")
 async def page(laptop: Laptop, browser: Browser) -> AsyncGenerator[Page]:
-    """The page with its key, in a new browser context."""
+    """The page with its key, in a new browser context, on a screen that sends no requests."""
     async with await browser.new_context(viewport={"width": 1280, "height": 860}) as context:
         page = await context.new_page()
         problems: list[str] = []
@@ -218,7 +218,7 @@ async def page(laptop: Laptop, browser: Browser) -> AsyncGenerator[Page]:
 
         page.on("pageerror", note_error)
         page.on("console", note_message)
-        await page.goto(f"{laptop.url}/api/ui#key={laptop.key}")
+        await page.goto(f"{laptop.url}/api/ui#key={laptop.key}&screen=data")
         yield page
     # Violations of the content security policy are among the problems.
     assert problems == []

@@ -356,7 +356,7 @@ async def test_8_command_why_does_this_run_wait(laptop: Laptop) -> None:
 
 async def test_8_page_why_does_this_run_wait(laptop: Laptop, page: Page) -> None:
     (waits,) = await runs_of(laptop, IN_QUEUE)
-    await page.get_by_role("heading", name="Now", exact=True).wait_for()
+    await go(page, "Now")
     waiting = page.get_by_role("region", name="Waiting, and why")
     await waiting.get_by_text("waits for the marker _SUCCESS, which has not come").wait_for()
     await go(page, "Compute")
@@ -410,6 +410,7 @@ async def test_10_command_is_everything_in_order_and_who_did_what(laptop: Laptop
 async def test_10_page_is_everything_in_order_and_who_did_what(laptop: Laptop, page: Page) -> None:
     await laptop.dead_letters(1, "no-quota")
     await laptop.post("/api/pipelines/batches/resume", by="ada", reason="drill of the page")
+    await go(page, "Now")
     human = page.get_by_role("region", name="Needs a human")
     await human.get_by_role("link", name="QuotaExceeded").first.wait_for()
     await human.get_by_text("Ask for quota, or add a compute option").first.wait_for()
