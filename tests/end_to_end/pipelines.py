@@ -1,4 +1,4 @@
-"""Copies of this repository's pipelines, in which the digits are trained on in another way."""
+"""Copies of this repository's pipelines with changes to the training of the digits."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ QUICKER: Changes = {
     "quiet_seconds: 5 ": "quiet_seconds: 1 ",
     "delays_seconds: [5, ": "delays_seconds: [1, ",
 }
-"""Changes of the pipeline: what waits for a person's upload or a service waits less."""
+"""Changes of the pipeline: shorter waits for uploads and before retries."""
 
 
 def copy_pipelines(folder: Path, *, job: Changes, pipeline: Changes) -> Path:
-    """A folder of pipelines, with changes of the digits' `job.yml` and `pipeline.yml`."""
+    """Create a folder of pipelines, with changes of the digits' `job.yml` and `pipeline.yml`."""
     for name in COPIED:
         shutil.copytree(PIPELINES / name, folder / name)
     for name, changes in {"job.yml": job, "pipeline.yml": {**QUICKER, **pipeline}}.items():
         file = folder / "digits" / name
         text = file.read_text()
         for old, new in changes.items():
-            assert text.count(old) == 1, f"{name} has no longer one {old!r}"
+            assert text.count(old) == 1, f"{name} does not contain {old!r} once"
             text = text.replace(old, new)
         file.write_text(text)
     return folder
 
 
 def with_torch(pause: Path) -> Changes:
-    """Changes of the job, by which its training stays at its first checkpoint, as below."""
+    """Changes of the job: its training waits at its first checkpoint while `pause` exists."""
     return {
         "code: ../../trainers": f"code: {TRAINERS}",
         "python -m trainers.train\n": (
@@ -51,9 +51,9 @@ def with_torch(pause: Path) -> Changes:
 
 
 def without_torch(pause: Path) -> Changes:
-    """Changes of the job, by which it is `program/train.py`: seconds of CPU less in each rank.
+    """Changes of the job: it runs `program/train.py`, which saves seconds of CPU in each rank.
 
-    A training from scratch stays at its first checkpoint for as long as `pause` is there.
+    A training from scratch waits at its first checkpoint while `pause` exists.
     """
     return {
         "code: ../../trainers": f"code: {PROGRAM}",

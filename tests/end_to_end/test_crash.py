@@ -1,4 +1,4 @@
-"""Kill -9 in the middle of a run, of everything at once and of one part after the other."""
+"""Kill -9 during a run: all processes at once, and one part after the other."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ async def listeners() -> AsyncGenerator[Audience]:
 
 @pytest.fixture
 def pause(tmp_path: Path) -> Path:
-    """While it is there, a training stays at its first checkpoint."""
+    """A file; while it exists, a training waits at its first checkpoint."""
     file = tmp_path / "pause"
     file.touch()
     return file
 
 
 def settings(tmp_path: Path, listeners: Audience, job: Changes) -> Path:
-    """App settings of this repository's app, with changes of the digits' job."""
-    # Few digits make no good model; that is not the point here.
+    """Write app settings of this repository's app, with changes of the digits' job."""
+    # A model of few digits is inaccurate; these tests do not depend on its accuracy.
     pipelines = copy_pipelines(
         tmp_path / "pipelines", job=job, pipeline={"floor: 0.85": "floor: 0.2"}
     )
@@ -60,7 +60,7 @@ def up(tmp_path: Path, settings: Path, *arguments: str) -> Runtime:
 
 
 async def land(cloud: Cloud, folder: Path) -> Run:
-    """Land a batch; the run that it starts."""
+    """Land a batch; return the run that it starts."""
     await cloud.upload(digit_files(folder)[:DIGITS], lambda _: None)
 
     async def started() -> Run | None:
@@ -70,8 +70,8 @@ async def land(cloud: Cloud, folder: Path) -> Run:
     return await eventually(started, RUN_TIMEOUT_SECONDS, "run", API_POLL_SECONDS)
 
 
-async def ranks_in_mid_training(state: Path) -> list[psutil.Process]:
-    """The processes that train, as soon as they have saved a checkpoint."""
+async def ranks_that_train(state: Path) -> list[psutil.Process]:
+    """Wait for a checkpoint; return the processes that train."""
 
     def has_saved() -> bool:
         return any((state / "machinelearning" / "jobs").rglob("step-*.json"))
@@ -83,7 +83,7 @@ async def ranks_in_mid_training(state: Path) -> list[psutil.Process]:
 async def check_how_it_ended(
     cloud: Cloud, endpoints: dict[str, Any], listeners: Audience, first: Run
 ) -> Run:
-    """One run with one job and one model, and everyone was told; the run."""
+    """Check that there is one run with one job, one model and all notifications; return the run."""
     await cloud.wait_for_runs(0, 1, RUN_TIMEOUT_SECONDS, lambda _: None)
     await cloud.wait_for_landing(RUN_TIMEOUT_SECONDS)
     (run,) = await cloud.runs()
@@ -98,17 +98,17 @@ async def check_how_it_ended(
     return run
 
 
-async def test_everything_is_killed_in_mid_training(
+async def test_everything_is_killed_during_training(
     tmp_path: Path, listeners: Audience, pause: Path
 ) -> None:
-    # With torch: the one test here in which its ranks train and resume.
+    # With torch: the only test in this folder in which its ranks train and resume.
     app_settings_file = settings(tmp_path, listeners, with_torch(pause))
     with up(tmp_path, app_settings_file, "--port-base", "0") as killed:
         endpoints = await asyncio.to_thread(killed.endpoints)
         async with connect(endpoints) as cloud:
             await listeners.subscribe(cloud)
             first = await land(cloud, tmp_path / "digits")
-            ranks = await ranks_in_mid_training(killed.state)
+            ranks = await ranks_that_train(killed.state)
             assert len(ranks) >= 2
             await asyncio.to_thread(killed.kill_everything)
     until(lambda: not still_running(ranks), RESTART_TIMEOUT_SECONDS, "end of the training")
@@ -128,13 +128,13 @@ async def test_one_part_after_the_other_is_killed_during_a_run(
     app_settings_file = settings(tmp_path, listeners, without_torch(pause))
     with up(tmp_path, app_settings_file, "--port-base", "0") as runtime:
         endpoints = await asyncio.to_thread(runtime.endpoints)
-        # Without a subscriber of the alerts: its SDK gives up when the Service Bus is away.
+        # No subscriber of the alerts: its SDK gives up when the Service Bus is killed.
         async with connect(endpoints) as cloud:
             await listeners.subscribe(cloud)
             first = await land(cloud, tmp_path / "digits")
             for name in ("functions", "eventgrid", "servicebus"):
                 await asyncio.to_thread(kill_and_wait, runtime, name)
-            assert await ranks_in_mid_training(runtime.state)
+            assert await ranks_that_train(runtime.state)
             for name in ("storage", "machinelearning"):
                 await asyncio.to_thread(kill_and_wait, runtime, name)
             pause.unlink()
@@ -146,11 +146,11 @@ async def test_one_part_after_the_other_is_killed_during_a_run(
 
 
 def kill_and_wait(runtime: Runtime, name: str) -> None:
-    """Kill -9 one part, and wait until the supervisor has it running again."""
+    """Kill -9 one part, and wait until the supervisor has restarted it."""
     known = runtime.output.count(f"{name} is ready")
     until(lambda: runtime.part(name), RESTART_TIMEOUT_SECONDS, name).kill()
     until(
         lambda: runtime.output.count(f"{name} is ready") > known,
         RESTART_TIMEOUT_SECONDS,
-        f"{name} once more",
+        f"restart of {name}",
     )

@@ -1,13 +1,13 @@
-"""The demo's six stories, told in order on one runtime; each left what it should and no more.
+"""The demo's six stories, played in order on one runtime; each has exactly its expected effects.
 
-Every activity that succeeds runs twice, as after a worker that was lost: each effect is counted, so
-that one that is not adopted by its name is seen. `make demo` tells the same stories without this,
-on more digits and with torch.
-A story that does not turn out leaves the next ones nothing to stand on: those are skipped. The
-story of the live model has a zone of its own, and is played beside the others from the beginning.
+Every successful activity runs twice, as after the loss of a worker. The tests count all effects, so
+that they detect an effect that is repeated instead of adopted by its name. `make demo` plays the
+same stories without this, with more digits and with torch.
+After a story that fails, the later ones are skipped, because they depend on its results. The story
+of the live model has its own zone, and runs in parallel with the others from the beginning.
 
 All parties reach the services by their identities, as on Azure: the app, the topics of Event Grid,
-the cluster and the deployer. The hook that azd runs after a deployment lands a batch at the end.
+the cluster and the deployer. At the end, azd's hook for after a deployment lands a batch.
 """
 
 from __future__ import annotations
@@ -63,27 +63,27 @@ pytestmark = [pytest.mark.timeout(600), pytest.mark.asyncio(loop_scope="module")
 
 @dataclass
 class Performance:
-    """The stories on their stage."""
+    """The stories, with their stage."""
 
     stage: Stage = field(repr=False)
     audience: Audience = field(repr=False)
-    endpoints: dict[str, Any] = field(repr=False)  # it holds keys
+    endpoints: dict[str, Any] = field(repr=False)  # contains keys
     pause: Path
-    """While this file is there, a training from scratch stays at its first checkpoint."""
+    """While this file exists, a training from scratch waits at its first checkpoint."""
     beside: Mapping[str, asyncio.Future[Facts]] = field(repr=False)
-    """The stories that have begun, by name."""
+    """The stories that run in parallel, by name."""
     told: list[str] = field(default_factory=list[str])
 
     async def play(self, story: str) -> tuple[Facts, list[Run]]:
-        """Tell one story, if those before it went well; its facts, and the runs that it made."""
+        """Play one story, if the earlier ones succeeded; return its facts and its runs."""
         before = list(STORIES)[: list(STORIES).index(story)]
         if self.told != before:
-            pytest.skip(f"stands on {before}, of which {self.told} turned out")
+            pytest.skip(f"depends on {before}, of which {self.told} succeeded")
         if story in self.beside:
             facts, known = await self.beside[story], []
             runs = await self.stage.cloud.runs(LIVE)
         else:
-            known = await self.runs()  # fails at once where the runtime is gone
+            known = await self.runs()  # fails immediately if the runtime has ended
             facts = await STORIES[story].play(self.stage)
             runs = await self.runs()
         assert runs[: len(known)] == known, "an ended run has changed"
@@ -95,19 +95,19 @@ class Performance:
         return await self.stage.cloud.runs(PIPELINE)
 
     def notifications(self) -> list[Received]:
-        """What was told of them."""
+        """The notifications about these runs."""
         return [each for each in self.stage.mailbox.notifications if LIVE not in each.run]
 
     async def models(self) -> dict[str, dict[str, Any]]:
         return await asyncio.to_thread(models_by_dataset, self.stage.cloud)
 
     async def jobs(self, pipeline: str = PIPELINE) -> dict[str, Any]:
-        """Name → status; a job has the name of its run, which begins with its pipeline's."""
+        """Name → status of a pipeline's jobs. A job has the name of its run: `<pipeline>-…`."""
         found = await asyncio.to_thread(jobs, self.stage.cloud)
         return {name: found[name] for name in found if name.rsplit("-", 2)[0] == pipeline}
 
     async def manifest(self, run: Run) -> dict[str, str]:
-        """Path → MD5 of what a run was trained on."""
+        """Path → MD5 of the files in a run's dataset."""
         lines = await manifest(self.stage.cloud.blobs, run["dataset_version"])
         return {line["path"]: line["md5"] for line in lines}
 
@@ -137,7 +137,7 @@ async def performance(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerato
 
 
 def content_of(files: list[File]) -> dict[str, str]:
-    return {path: hashlib.md5(content).hexdigest() for path, content in files}  # noqa: S324 - what storage keeps of a blob
+    return {path: hashlib.md5(content).hexdigest() for path, content in files}  # noqa: S324 - storage uses it
 
 
 async def test_a_first_batch_lands(performance: Performance) -> None:
@@ -160,7 +160,7 @@ async def test_one_trace_leads_from_the_event_to_the_model_and_the_notifications
     performance: Performance,
 ) -> None:
     if not performance.told:
-        pytest.skip("stands on the first story")
+        pytest.skip("depends on the first story")
     (run, *_) = await performance.runs()
     registered = await asyncio.to_thread(model_tags, performance.stage.cloud, run["id"])
     trace = registered["landfall.traceparent"].split("-")[1]
@@ -178,10 +178,10 @@ async def test_one_trace_leads_from_the_event_to_the_model_and_the_notifications
         return spans if any(span["parentSpanId"] in ids for span in opened) else None
 
     spans: list[dict[str, Any]] = await eventually(complete, 30, f"the whole trace {trace}")
-    # Every activity ran twice: a span that came twice is one.
+    # Every activity ran twice, but the trace has each span once.
     assert len({span["spanId"] for span in spans}) == len(spans)
     by_id = {span["spanId"]: span for span in spans}
-    # No "running": as on Azure no event says so, and a short job can run between two polls.
+    # No "running": as on Azure no event reports it, and a short job can run between two polls.
     known = {"accept digits", "batch digits", "run digits", "queued", "publishing", "train"}
     assert {span["name"] for span in spans} >= known
 
@@ -225,7 +225,7 @@ async def test_the_same_content_lands_again(performance: Performance) -> None:
     assert facts["events"] >= 1
     after = await performance.models(), await performance.jobs(), performance.notifications()
     assert after == before
-    # Of every file, not only of the one that the story asks about.
+    # The explanation is the same for other files than the one in the story.
     for path, _ in performance.stage.digits[: SIZES.landed_again : SIZES.landed_again // 5]:
         found = await performance.stage.cloud.explain(path)
         assert found["state"] == "duplicate", path
@@ -237,7 +237,7 @@ async def test_a_poisoned_batch_lands(performance: Performance) -> None:
 
     lines = await performance.manifest(run)
     assert len(lines) == len(performance.stage.digits) + SIZES.poisoned
-    assert (run["attempt"], run["model"]) == (1, None)  # tried once, and no more
+    assert (run["attempt"], run["model"]) == (1, None)  # not retried
     assert facts["dead_letter_reason"] == run["error"]["type"] == "DataRejected"
     assert f"{SIZES.poisoned} of {len(lines)} files" in facts["dead_letter_description"]
     assert await performance.models() == models
@@ -273,7 +273,7 @@ async def test_a_model_goes_live_and_a_worse_one_is_rolled_back(performance: Per
     assert good["dataset_version"] != worse["dataset_version"]
     trained = await performance.jobs(LIVE)
     assert trained == {good["id"]: "Completed", worse["id"]: "Completed"}
-    # The gate's metric of it is better than that of the live one.
+    # The worse model has the better metric at the gate.
     assert facts["worse_models_held_out_accuracy"] > facts["live_models_on_the_same"]
     assert re.fullmatch(
         r"\d\d\.\d% of \d+ requests failed; deploy\.guards\.error_rate is 10\.0%",
@@ -284,7 +284,7 @@ async def test_a_model_goes_live_and_a_worse_one_is_rolled_back(performance: Per
         (worse["id"], "rolled_back"),
         (good["id"], "finished"),
     ]
-    # It was found out with copies of the requests: every customer was answered by the first model.
+    # The guard measured copies of the requests: the first model answered every customer.
     live = f"model-{good['model']['version']}"
     assert facts["answered_by"] == [live]
     assert facts["customers_requests_meanwhile"] > 40
@@ -312,9 +312,11 @@ async def test_a_model_goes_live_and_a_worse_one_is_rolled_back(performance: Per
         assert errors == ([] if error is None else [{"stringValue": error}])
 
 
-async def test_nothing_was_told_twice_or_by_halves(performance: Performance) -> None:
+async def test_every_notification_came_once_on_each_channel(
+    performance: Performance,
+) -> None:
     if performance.told != list(STORIES):
-        pytest.skip("not every story turned out")
+        pytest.skip("not every story succeeded")
     channels: dict[str, list[Channel]] = defaultdict(list)
     for each in performance.stage.mailbox.notifications:
         channels[each.id].append(each.channel)
@@ -328,7 +330,7 @@ async def test_nothing_was_told_twice_or_by_halves(performance: Performance) -> 
 
 
 async def test_a_batch_of_the_hook_that_azd_runs_becomes_a_model(performance: Performance) -> None:
-    """As a program; all that took part did what infra/roles.json allows and no more."""
+    """The hook runs as a program; no log contains a refusal by infra/roles.json."""
     endpoints = performance.endpoints
     functions, settings = endpoints["functions"], endpoints["app_settings"]
     identity = ("IDENTITY_ENDPOINT", "IDENTITY_HEADER", "REQUESTS_CA_BUNDLE")

@@ -20,7 +20,7 @@ DELIVERIES = 6
 
 @contextlib.contextmanager
 def app_settings(endpoints: dict[str, Any]) -> Generator[None]:
-    """The SDKs find everything through the environment, as they do in the app."""
+    """Set the app settings as environment variables; the SDKs read them, as in the app."""
     with pytest.MonkeyPatch.context() as environment:
         for name, value in endpoints["app_settings"].items():
             environment.setenv(name, value)
@@ -28,12 +28,12 @@ def app_settings(endpoints: dict[str, Any]) -> Generator[None]:
 
 
 def jobs(cloud: Cloud) -> dict[str, Any]:
-    """Name → status of every job in the workspace. Blocking."""
+    """Name → status of every job in the workspace. It blocks."""
     return {str(job.name): job.status for job in cloud.workspace.jobs.list()}
 
 
 def models_by_dataset(cloud: Cloud) -> dict[str, dict[str, Any]]:
-    """Dataset version → its one model; two for one dataset are a failure. Blocking."""
+    """Dataset version → its only model; fail if there are two. It blocks."""
     found: dict[str, dict[str, Any]] = {}
     for model in models(cloud, "digits"):
         assert model["dataset_version"] not in found, "two models of one dataset version"
@@ -49,7 +49,7 @@ async def manifest(blobs: BlobServiceClient, version: str) -> list[dict[str, Any
 
 
 def model_tags(cloud: Cloud, run: str, model: str = "digits") -> dict[str, str]:
-    """The tags of the model that a run registered. Blocking."""
+    """The tags of the model that a run registered. It blocks."""
     registered = cloud.workspace.models.list(model)
     tags = [each.tags or {} for each in registered]
     (found,) = [each for each in tags if each.get("landfall.run") == run]
@@ -59,7 +59,10 @@ def model_tags(cloud: Cloud, run: str, model: str = "digits") -> dict[str, str]:
 async def whole_trace(
     endpoints: dict[str, Any], trace: str, run: str, name: str = ""
 ) -> list[dict[str, Any]] | None:
-    """The spans of a trace as the store has them, when one so named of a run is among them."""
+    """The spans of a stored trace; None until it has all deliveries and a span of the run.
+
+    The span's name begins with `name`.
+    """
     base = endpoints["app_settings"]["TRACE_QUERY_ENDPOINT"]
     url = f"{base}/api/v3/traces/{trace}"
     async with aiohttp.ClientSession() as http, http.get(url) as answer:

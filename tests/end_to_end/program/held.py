@@ -1,4 +1,4 @@
-"""An augmentation that changes nothing, and while the file PAUSE is there holds a training up."""
+"""An augmentation that changes nothing; it blocks the training while the file PAUSE exists."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 
 from torch import Tensor
 
-# One pass to prepare, twenty steps, and their checkpoint is written meanwhile.
+# One pass to prepare, and twenty steps; their checkpoint is written while the training is blocked.
 PASSES = 21
 POLL_SECONDS = 0.05
 
 
 def after_first_checkpoint(num_classes: int) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """Hold the training up after `PASSES` batches."""
+    """Return an augmentation that blocks the training after `PASSES` batches."""
     del num_classes
     pause, passes = Path(os.environ["PAUSE"]), 0
 

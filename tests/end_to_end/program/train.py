@@ -1,8 +1,8 @@
-"""The digits job without torch: a softmax regression on two ranks, for tests of what is around it.
+"""The digits job without torch: a softmax regression on two ranks, for tests of the app.
 
-It reads, verifies, rejects and traces by the trainers' own modules, and leaves what they leave.
-Rank 1 keeps a connection to rank 0 and no more: each of them fails when the other dies.
-`--pause FILE`: while the file is there, a training from scratch stays at its first checkpoint.
+It uses the trainers' modules to read, verify, reject and trace, and writes the same outputs.
+Rank 1 only keeps a connection to rank 0, so that each fails when the other dies.
+`--pause FILE`: while the file exists, a training from scratch waits at its first checkpoint.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def accuracy(weights: np.ndarray, found: list[Sample]) -> float:
 
 
 def fit(options: argparse.Namespace, found: list[Sample], peer: Connection) -> dict[str, float]:
-    """Train from the newest checkpoint on, and leave the model; its metrics."""
+    """Train from the newest checkpoint and write the model; return the metrics."""
     labels, pixels = (np.array([each[i] for each in found if not each[1]]) for i in (0, 2))
     newest = max(options.checkpoint_dir.glob("step-*.json"), default=None)
     resumed_from_step, weights = 0, np.zeros((pixels.shape[1], 10))
@@ -77,7 +77,7 @@ def fit(options: argparse.Namespace, found: list[Sample], peer: Connection) -> d
         "steps": STEPS,
         "resumed_from_step": resumed_from_step,
     }
-    if options.champion.is_dir():  # else it is `none`
+    if options.champion.is_dir():  # otherwise it is the text `none`
         champion = json.loads((options.champion / "weights.json").read_text())
         metrics["champion_accuracy"] = accuracy(np.array(champion), found)
     write_json_atomically(options.output_dir / "model" / "weights.json", weights.tolist())
@@ -85,7 +85,7 @@ def fit(options: argparse.Namespace, found: list[Sample], peer: Connection) -> d
 
 
 def connected(address: tuple[str, int]) -> Connection:
-    """Rank 1's connection to rank 0, as soon as that listens."""
+    """Wait until rank 0 listens; return rank 1's connection to it."""
     while True:
         try:
             return Client(address)
@@ -97,7 +97,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     for option in ("data", "manifest", "champion", "output-dir", "checkpoint-dir", "pause"):
         parser.add_argument(f"--{option}", type=Path, required=True)
-    options, _ = parser.parse_known_args()  # the others are for torch
+    options, _ = parser.parse_known_args()  # ignore the options of the torch program
     address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     if os.environ["RANK"] != "0":
         with connected(address) as first:
