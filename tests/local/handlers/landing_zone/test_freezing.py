@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from benchmarks.list_blobs_server import ListBlobsServer, ListedZone
 from handlers.configuration.clients import Clients
 from handlers.landing_zone import freezing, manifest_parts, name_ranges
-from handlers.landing_zone.blob_pages import BlobPage, ListedBlob
+from handlers.landing_zone.blob_pages import ListedBlob
 from handlers.landing_zone.manifest_parts import (
     Collected,
     list_parts,
@@ -36,7 +36,7 @@ from handlers.landing_zone.manifests import (
     read_manifest_from,
 )
 from orchestrations.contracts.datasets import Dataset, FreezeManifest
-from orchestrations.errors import PermanentError, TransientError
+from orchestrations.errors import TransientError
 from orchestrations.manifest import DatasetVersion, decode_line, encode_line
 from orchestrations.pipeline import Pipeline
 from tests.local.handlers.landing_zone.freezing_process import Process
@@ -217,17 +217,6 @@ def test_parts_that_overlap_are_merged_and_give_each_path_once(
 def test_a_part_that_is_missing_is_no_manifest(zone: Zone) -> None:
     with pytest.raises(TransientError, match="lacks the parts gone"):
         list_parts(zone.clients.records, "freezing/none/", ["gone"])
-
-
-def test_a_service_that_lists_out_of_order_cannot_be_listed_in_ranges() -> None:
-    page = page_of("a", "n", "b")
-    with pytest.raises(PermanentError, match="out of order"):
-        name_ranges.NameRange("", end="m").clip(page)
-    assert name_ranges.NameRange("").clip(page) == (page.blobs, False)
-
-
-def page_of(*names: str) -> BlobPage:
-    return BlobPage([listed(name) for name in names], [], None, is_hierarchical=False)
 
 
 def test_one_path_is_found_in_a_large_manifest_without_reading_it(zone: Zone) -> None:
