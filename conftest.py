@@ -24,6 +24,9 @@ ONE_WORKER = (
 )
 """Folders whose tests share services that take long to start."""
 
+LONGEST = ("tests/end_to_end", *ONE_WORKER)
+"""Folders that start first, so that no worker still has one of them when the others are idle."""
+
 MEMORY = Path("/dev/shm")  # noqa: S108 - the system's folder of files in memory (Linux)
 MEMORY_BYTES = 4 * 2**30
 """Several times the room that all tests need."""
@@ -62,7 +65,8 @@ settings.load_profile("busy machine")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Unit tests have no sockets; the others talk to loopback only."""
+    """Sort the longest folders first. Unit tests have no sockets; the others use loopback only."""
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
     for item in items:
         parts = item.path.relative_to(ROOT).parts
         if "unit" in parts or "contract" in parts or "replay" in parts:
