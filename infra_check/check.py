@@ -15,7 +15,7 @@ def check(root: Path, read: Callable[[Path], BicepFile] = BicepFile.read) -> lis
 
     Args:
         root: the app's folder.
-        read: parses a file; whoever checks often can keep the files that did not change.
+        read: parses a file. A caller that checks often can return unchanged files from a cache.
     """
     paths = sorted((root / "infra").glob("*.bicep"))
     files = {path.name: read(path) for path in paths}

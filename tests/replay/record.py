@@ -6,10 +6,10 @@ It runs the app on localazure, on free ports and with all state in DIR (which is
 brings each of `situations.SITUATIONS` about with real blobs, events, messages and jobs, and writes
 what the orchestrators were asked and answered to `histories/`. It takes about three minutes.
 
-Record anew, and read the difference, when an orchestrator takes other steps on purpose. Instances
-that are under way when a release is deployed are the reason to think twice: they replay their old
-histories with the new code, and fail where these differ. A change that the old histories do not
-survive wants a new `defaultVersion` in host.json, and the old ones drained.
+Record again, and read the difference, when an orchestrator takes other steps on purpose. Instances
+that run during a deployment replay their old histories with the new code, and fail where these
+differ. Such a change needs a new `defaultVersion` in host.json, and the old instances must end
+first.
 """
 
 from __future__ import annotations

@@ -239,7 +239,7 @@ async def superseded(scene: Scene) -> None:
 
 @situation("cancelled", {"cancelled": _run("cancelled")})
 async def cancelled(scene: Scene) -> None:
-    """Somebody cancels the run while its job is running."""
+    """Cancel the run while its job is running."""
     await scene.land("1", seconds=100)
     run = await scene.running()
     await scene.post(f"api/runs/{run.instance}/cancel")
@@ -250,7 +250,7 @@ async def cancelled(scene: Scene) -> None:
     "over-budget", {"cancelled-in-queue": _run("cancelled")}, compute=QUEUED_COMPUTE, queue="poor"
 )
 async def over_budget(scene: Scene) -> None:
-    """Somebody cancels a run that waits in its queue."""
+    """Cancel a run that waits in its queue."""
     await scene.land("1")
     run = await scene.until("retraining", is_in("waiting_for_nodes"))
     await scene.post(f"api/runs/{run.instance}/cancel")

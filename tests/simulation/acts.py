@@ -115,7 +115,7 @@ class Acts:
     def _terminate(self, item: Terminate) -> None:
         instance = self._newest(item.orchestrator)
         if instance is not None:
-            self._world.hub.terminate(instance.id, "somebody wanted it so")
+            self._world.hub.terminate(instance.id, "an operator terminated it")
 
     # --- the HTTP API ----------------------------------------------------------------------------
 

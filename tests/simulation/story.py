@@ -37,7 +37,7 @@ class Act(Item):
 
 
 class NthItem(Item):
-    """Something that happens to the n-th of many."""
+    """A fault of the n-th event, execution or job."""
 
     number: int
 
@@ -46,33 +46,33 @@ AnyNthItem = TypeVar("AnyNthItem", bound=NthItem)
 
 
 class Upload(Act):
-    """Somebody writes a blob, new or over what is there."""
+    """Write a blob, and overwrite an existing one."""
 
     path: str
     content: str
 
 
 class RivalUpload(Act):
-    """Somebody writes a blob into the zone of the other pipeline, if there is one."""
+    """Write a blob into the zone of the other pipeline, if there is one."""
 
     path: str
     content: str
 
 
 class Delete(Act):
-    """Somebody deletes a blob, if it is there."""
+    """Delete a blob, if it exists."""
 
     path: str
 
 
 class Mark(Act):
-    """Somebody writes the marker of a batch."""
+    """Write the marker of a batch."""
 
     path: str = "_SUCCESS"
 
 
 class RequestRun(Act):
-    """Another system asks for a run over the HTTP API."""
+    """Start a run over the HTTP API, as another system does."""
 
     key: str
 
@@ -88,9 +88,9 @@ class Terminate(Act):
 
 
 class TerminateAfter(Item):
-    """Somebody terminates the instance whose activity this was, when it has run `number` times.
+    """Terminate the instance that called an activity, after the activity's n-th execution.
 
-    So an orchestration ends between two steps that are milliseconds apart.
+    The orchestration then ends between two steps that are milliseconds apart.
     """
 
     activity: str
@@ -98,7 +98,7 @@ class TerminateAfter(Item):
 
 
 class OutageAfter(Item):
-    """A service answers nothing for a while, from the end of an activity's n-th execution on."""
+    """A service is unavailable for a while, from the end of an activity's n-th execution on."""
 
     activity: str
     number: int
@@ -108,14 +108,14 @@ class OutageAfter(Item):
 
 
 class Redrive(Act):
-    """Somebody redrives all that is dead-lettered."""
+    """Redrive all dead letters."""
 
 
 Change = Literal["compute", "limits", "attempts", "job", "without a file"]
 
 
 class RedriveChanged(Act):
-    """Somebody redrives the first of the dead-lettered runs, with a change."""
+    """Redrive the first dead-lettered run, with a change."""
 
     change: Change
 
@@ -127,45 +127,45 @@ class Deploy(Act):
 
 
 class Shortage(Act):
-    """For a while there is no quota for these clusters; those that are there are taken away."""
+    """For a while, these clusters have no quota, and their nodes are preempted."""
 
     seconds: float
     clusters: tuple[str, ...]
 
 
 class ChangeCluster(Act):
-    """Somebody changes a cluster, if it is there; for so long it takes no other change."""
+    """Change a cluster, if it exists; it refuses other changes for `seconds`."""
 
     seconds: float
     cluster: str
 
 
 class Release(Act):
-    """Somebody releases the batch that was held last, if there is one."""
+    """Release the last held batch, if there is one."""
 
 
 class LoseEvent(NthItem):
-    """The n-th blob event never comes."""
+    """The n-th blob event is never delivered."""
 
 
 class RepeatEvent(NthItem):
-    """The n-th blob event comes a second time, so much later."""
+    """The n-th blob event is delivered a second time, `delay` seconds later."""
 
     delay: float
 
 
 class DelayEvent(NthItem):
-    """The n-th blob event comes so much later, behind others."""
+    """The n-th blob event is delivered `delay` seconds late, after others."""
 
     delay: float
 
 
 class LoseJobEvent(NthItem):
-    """The n-th event of Azure ML never comes."""
+    """The n-th event of Azure ML is never delivered."""
 
 
 class DelayJobEvent(NthItem):
-    """The n-th event of Azure ML comes so much later, when its run may have ended."""
+    """The n-th event of Azure ML is delivered `delay` seconds late; its run may have ended."""
 
     delay: float
 
@@ -218,15 +218,15 @@ class Crash(Item):
 
 
 class SecondCopy(NthItem):
-    """The n-th execution of an activity is begun a second time while the first one runs."""
+    """The n-th execution of an activity starts a second time while the first one runs."""
 
     delay: float
 
 
 class EveryActivityTwice(Item):
-    """Every execution of an activity that returns is repeated, and the second result counts.
+    """Repeat each successful execution; the second result counts.
 
-    As `localazure up --run-activities-twice` does it.
+    The same as `localazure up --run-activities-twice`.
     """
 
 
@@ -246,7 +246,7 @@ JobEnd = Literal[
 
 
 class JobFate(NthItem):
-    """The fate of the n-th job; those without an item complete."""
+    """How the n-th job ends; a job without an item completes."""
 
     end: JobEnd
 

@@ -2,7 +2,7 @@
 
 As on Azure, what is committed survives the host: histories, messages, scheduled activities and
 timers. An episode is committed whole, in one moment of the virtual clock. Activities are run by
-whoever sets `run_activity`, and may end more than once: the first end counts.
+`run_activity`, which the caller sets, and may end more than once: the first end counts.
 """
 
 from __future__ import annotations

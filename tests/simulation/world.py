@@ -186,7 +186,7 @@ class World:
         self._executions[call.name] += 1
         item = self._following.get((call.name, self._executions[call.name]))
         if isinstance(item, TerminateAfter):
-            self.hub.terminate(call.instance_id, "somebody wanted it so")
+            self.hub.terminate(call.instance_id, "an operator terminated it")
         elif item is not None:
             outage = Outage(
                 service=item.service,
@@ -246,7 +246,7 @@ _RELEASES = TemporaryDirectory(prefix="simulated-pipelines-")
 def _release(source: Path, floor: float) -> Path:
     """The pipelines of a folder with another gate and another command, for all seeds of a process.
 
-    To write and parse them anew takes longer than a calm day of the simulation.
+    To write and parse them again takes longer than a calm day of the simulation.
     """
     folder = Path(_RELEASES.name) / str(os.getpid()) / f"{source.name}-{floor}"
     shutil.copytree(source, folder)

@@ -238,7 +238,7 @@ def torchrun(forked: Fork) -> Fork:
 
 @pytest.fixture(scope="session")
 def train(fork: Fork, tmp_path_factory: pytest.TempPathFactory) -> Train:
-    """Train on 8x8 synthetic images with further options, in forked ranks (two, unless told)."""
+    """Train on 8x8 synthetic images with further options, in forked ranks (two by default)."""
 
     def train(
         *options: str, ranks: int = 2, folder: Path | None = None, code: int = 0, **how: Any

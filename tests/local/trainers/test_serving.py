@@ -1,4 +1,4 @@
-"""A trained model where it is served: by an endpoint's server, in a process of its own."""
+"""A trained model in an endpoint's server, which is a separate process."""
 
 from __future__ import annotations
 

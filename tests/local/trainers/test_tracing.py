@@ -15,7 +15,7 @@ TRACE, RUN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 @pytest.fixture
 def received() -> Generator[tuple[str, list[ReceivedSpan]]]:
-    """The address of a receiver, and what came there."""
+    """The address of a receiver, and what it received."""
     spans: list[ReceivedSpan] = []
 
     class Receiver(JsonHandler):

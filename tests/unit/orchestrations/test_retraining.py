@@ -217,7 +217,7 @@ IN_THE_WAY: dict[str, tuple[dict[str, Any], str, bool]] = {
         "QuotaExceeded",
         False,
     ),
-    "somebody else's job of the run's name": (
+    "another job with the run's name": (
         {"refuse": {"submit_job": JobRejected("no")}},
         "JobRejected",
         False,

@@ -1,4 +1,4 @@
-"""The host dies in every activity of a rollout, before and after its effect, and goes on."""
+"""The host dies in every activity of a rollout, before and after its effect, and restarts."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def test_within_the_retention_nothing_is_deleted(zone: Zone) -> None:
     assert len(kept(zone)) == 4
 
 
-def test_what_was_written_of_late_is_not_deleted_whoever_needs_it(
+def test_recent_copies_are_kept_even_if_no_record_needs_them(
     zone: Zone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A running freeze that is not recorded yet may have made the copy."""

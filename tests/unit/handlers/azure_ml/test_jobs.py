@@ -137,7 +137,7 @@ def test_two_at_once_end_in_one_job(world: World) -> None:
 
 
 @pytest.mark.parametrize("tags", [None, {}, {"landfall.run": "digits-other-1"}])
-def test_somebody_elses_job_of_that_name_is_not_adopted(
+def test_a_job_of_that_name_from_another_source_is_not_adopted(
     world: World, tags: dict[str, str] | None
 ) -> None:
     world.workspace.jobs.store[RUN,] = a_job(RUN, "Completed", tags)

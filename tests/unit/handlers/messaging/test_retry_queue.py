@@ -45,7 +45,7 @@ async def test_an_attempt_is_started_once() -> None:
     assert started == RunInput(request=run_request(2))
 
 
-async def test_a_start_by_somebody_else_in_between_is_no_error() -> None:
+async def test_a_run_that_was_started_meanwhile_is_no_error() -> None:
     hub: Any = TaskHub()
     hub.add(RUN, "retraining", "Running")
     hub.hidden_once.add(RUN)

@@ -178,7 +178,7 @@ def test_an_empty_url_says_that_there_is_no_receiver_here(caplog: pytest.LogCapt
     assert set(vars(clients)) == {"settings", "telemetry"}  # nothing was read, and nothing sent
 
 
-def test_a_missing_url_is_for_somebody_to_mend() -> None:
+def test_a_missing_url_is_a_configuration_error() -> None:
     delivery = Delivery(notification=a_notification(), channel="webhook", webhook=a_webhook("a"))
     outcome = deliver(Clients(Settings({})), delivery, NOW)
     assert isinstance(outcome, Undeliverable)

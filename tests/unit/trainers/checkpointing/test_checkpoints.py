@@ -161,7 +161,7 @@ def test_another_runs_checkpoints_are_neither_used_nor_removed(
 def test_damaged_later_ones_do_not_push_out_what_is_saved_after_them(
     folder: CheckpointFolder, tmp_path: Path
 ) -> None:
-    """The run starts afresh, and saves at step 30 since SIGTERM comes."""
+    """The run starts from step 0, and saves at step 30, when it receives SIGTERM."""
     save(folder, 60, 80)
     for payload in [*folder.content(60).iterdir(), *folder.content(80).iterdir()]:
         payload.write_bytes(b"damaged")

@@ -83,7 +83,7 @@ def test_a_later_copy_takes_the_memory_of_an_earlier_one() -> None:
 
 
 def test_a_copy_of_other_tensors_is_a_new_one() -> None:
-    """Momentum comes with the first step."""
+    """The first step creates the momentum."""
     network, optimizer = network_and_optimizer(1)
     first = sharded_state.staged(sharded_state.state_of(network, optimizer))
     network, optimizer = trained(1)

@@ -70,7 +70,7 @@ class Story:
 
     def episode(self, *messages: Event, **decided: Any) -> Effects:
         """Run an episode. A continued replay must have the same effects as a full one."""
-        anew, gone_on = (
+        full, continued = (
             episode.conclude(
                 EXECUTION,
                 self.past,
@@ -82,9 +82,9 @@ class Story:
             )
             for cursor in (None, self.cursor)
         )
-        assert gone_on == anew
-        self.past += gone_on.events
-        return gone_on
+        assert continued == full
+        self.past += continued.events
+        return continued
 
 
 def ids(steps: Sequence[Event]) -> list[tuple[EventType, int]]:
