@@ -127,7 +127,7 @@ class Deploy(Act):
 
 
 class Shortage(Act):
-    """For a while, these clusters have no quota, and their nodes are preempted."""
+    """For a while, there is no quota for these clusters; the existing ones are deleted."""
 
     seconds: float
     clusters: tuple[str, ...]
