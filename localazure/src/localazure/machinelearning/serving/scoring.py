@@ -85,6 +85,7 @@ class Scoring:
         self._sleep = sleep
         self._draw = random.random
         self._counts: dict[tuple[str, str, int], MinuteCounts] = {}
+        self._flush_lock = asyncio.Lock()
         self._mirrors: set[asyncio.Task[Answer]] = set()
         self._flushing: asyncio.Task[None] | None = None
 
@@ -128,23 +129,24 @@ class Scoring:
         return await self._score(deployment, path, body)
 
     async def flush(self) -> None:
-        """Write the counted requests to the tables.
+        """Write the requests that were counted until now, after a flush that is in progress.
 
         Raises:
             sqlite3.Error: they could not be written, and are kept for the next call.
         """
-        counts, self._counts = self._counts, {}
-        if not counts:
-            return
-        now = self._clock()
-        try:
-            await self._database.write(
-                lambda connection: add_counts(connection, counts.items(), now=now)
-            )
-        except Exception:
-            for key, part in counts.items():
-                self._counts.setdefault(key, MinuteCounts()).merge(part)
-            raise
+        async with self._flush_lock:
+            counts, self._counts = self._counts, {}
+            if not counts:
+                return
+            now = self._clock()
+            try:
+                await self._database.write(
+                    lambda connection: add_counts(connection, counts.items(), now=now)
+                )
+            except Exception:
+                for key, part in counts.items():
+                    self._counts.setdefault(key, MinuteCounts()).merge(part)
+                raise
 
     def _is_allowed(self, endpoint: Endpoint, authorization: str) -> bool:
         scheme, _, credential = authorization.partition(" ")
