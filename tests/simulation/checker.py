@@ -26,7 +26,7 @@ Invariant = Callable[[Evidence], Iterator[str]]
 HISTORY_LIMIT_EVENTS = 1_500
 # A zone is listed without any event once a day; reconciliation, and a run, come on top.
 NOTICED_AFTER_SECONDS = 2.5 * DAY
-# A poll at least every five minutes, and what a step takes.
+# A run polls at least every five minutes; the rest is for its steps.
 SUPERVISION_SECONDS = 300.0 + 240.0
 # The longest delay of a step by one failed call: its retries.
 FAULT_SECONDS = 200.0

@@ -98,7 +98,7 @@ class Evidence:
 
     @cached_property
     def redriven(self) -> dict[str, str]:
-        """Run that gave up → the attempt that it was sent again as, with a change."""
+        """Dead-lettered run → the attempt of its redrive with a change."""
         found: dict[str, str] = {}
         for name, request in self.requests.items():
             earlier = None if request.redrive is None else self.runs.get(request.redrive.run)
