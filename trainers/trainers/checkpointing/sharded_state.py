@@ -1,9 +1,9 @@
 """The state of training as files: each rank writes its own part, any number of ranks can load them.
 
 The files are those of torch.distributed.checkpoint, so that FSDP can load what DDP saved and the
-reverse. They hold tensors only, under flat names: `model.<name>` and `optimizer.<key>.<parameter's
-name>`. torch pickles the index of the files; our unpickler accepts only the classes that such an
-index contains.
+reverse. They hold tensors only, under flat names: `model.<name>`, and those of `optimizer_state`.
+torch pickles the index of the files; our unpickler accepts only the classes that such an index
+contains.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
 from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
-from torch.distributed.checkpoint.metadata import Metadata
+from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadata
 from torch.distributed.checkpoint.planner import ReadItem
 from torch.distributed.checkpoint.staging import BlockingAsyncStager
 from torch.distributed.checkpoint.state_dict_loader import load
@@ -32,9 +32,10 @@ from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
+from trainers.checkpointing import optimizer_state
+
 INDEX_NAME = ".metadata"
 _MODEL = "model."
-_OPTIMIZER = "optimizer."
 
 State = dict[str, Any]
 
@@ -53,13 +54,16 @@ _INDEX_CLASSES = {
 
 
 def state_of(network: nn.Module, optimizer: Optimizer) -> State:
-    """Return the tensors themselves, not copies. Learning rates follow from settings and step."""
-    state: State = {_MODEL + name: tensor for name, tensor in network.state_dict().items()}
-    for name, parameter in network.named_parameters():
-        for key, value in optimizer.state[parameter].items():
-            if isinstance(value, Tensor):
-                state[f"{_OPTIMIZER}{key}.{name}"] = value
-    return state
+    """Return the tensors themselves, not copies, and the optimizer's numbers as tensors.
+
+    Raises:
+        LaunchInvalid: the optimizer keeps what a checkpoint cannot hold.
+    """
+    return _model_state(network) | optimizer_state.state_of(network, optimizer)
+
+
+def _model_state(network: nn.Module) -> State:
+    return {_MODEL + name: tensor for name, tensor in network.state_dict().items()}
 
 
 def fingerprint(network: nn.Module) -> str:
@@ -123,16 +127,17 @@ def read(
 
     Raises:
         pickle.UnpicklingError: the index contains a class that is not in `_INDEX_CLASSES`.
+        LaunchInvalid: the optimizer has other state than the checkpoint.
         Exception: another failure of the first rank that failed.
     """
     reader = _Reader(folder)
-    stored = reader.read_metadata().state_dict_metadata
-    _create_optimizer_state(network, optimizer)
-    state = {
-        name: tensor
-        for name, tensor in state_of(network, optimizer).items()
-        if name in stored or name.startswith(_MODEL)  # parameters without a gradient have no state
+    stored = {
+        name: entry.properties.dtype
+        for name, entry in reader.read_metadata().state_dict_metadata.items()
+        if isinstance(entry, TensorStorageMetadata)  # `_TensorsOnly` refuses all others
     }
+    optimizer_state.create(network, optimizer, stored)
+    state = state_of(network, optimizer)
     with _failures_as_they_are():
         load(
             state,
@@ -141,14 +146,7 @@ def read(
             process_group=group,
             no_dist=group is None,
         )
-
-
-def _create_optimizer_state(network: nn.Module, optimizer: Optimizer) -> None:
-    """Make the optimizer create its state by a step with zero gradients; the load overwrites it."""
-    for parameter in network.parameters():
-        parameter.grad = torch.zeros_like(parameter)
-    optimizer.step()
-    optimizer.zero_grad()
+    optimizer_state.restore_numbers(network, optimizer, state)
 
 
 @contextlib.contextmanager

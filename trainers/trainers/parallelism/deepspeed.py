@@ -165,6 +165,8 @@ class DeepSpeedEngine:
         if not self.is_partitioned:
             return self._optimizer
         whole = torch.optim.SGD(self._network.parameters())
+        options = {**self._optimizer.param_groups[0], "params": whole.param_groups[0]["params"]}
+        whole.param_groups[0].update(options)
         if any(_MOMENTUM in state for state in self._optimizer.state.values()):
             for parameter in self._network.parameters():
                 whole.state[parameter][_MOMENTUM] = self._fragments.safe_get_full_optimizer_state(
