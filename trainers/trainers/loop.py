@@ -7,7 +7,7 @@ import dataclasses
 import math
 import signal
 from collections.abc import Callable, Generator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -48,6 +48,18 @@ def stop_requests() -> Generator[list[int]]:
         signal.signal(signal.SIGTERM, before)
 
 
+class Heartbeat(Protocol):
+    """Records progress: `trainers.parallelism.watchdog.Watchdog.heartbeat`."""
+
+    def __call__(self, done: str, *, limit_seconds: float | None = None) -> object:
+        """Record what is done, and how long the next piece of work may take."""
+        ...
+
+
+def no_heartbeat(done: str, *, limit_seconds: float | None = None) -> None:
+    """Record nothing: no watchdog watches the run."""
+
+
 class Run:
     """The state of training: model, optimizer, and the number of completed steps."""
 
@@ -57,7 +69,7 @@ class Run:
         dataset: Dataset,
         world: World,
         log: Callable[[str], None],
-        heartbeat: Callable[[str], object] = lambda done: None,  # noqa: ARG005  # its parameter
+        heartbeat: Heartbeat = no_heartbeat,
         initial_model: InitialModel | None = None,
     ) -> None:
         self.settings = settings
@@ -115,7 +127,11 @@ class Run:
             seed=settings.seed,
             initial_weights="" if initial_model is None else initial_model.weights_sha256,
         )
-        self.saver = Saver(CheckpointFolder(settings.checkpoint_dir, self.identity, log), world)
+        self.saver = Saver(
+            CheckpointFolder(settings.checkpoint_dir, self.identity, log),
+            world,
+            timeout_seconds=settings.checkpoint_timeout_seconds,
+        )
         self.synchronisation = StepSynchronisation(world)
         self.step = 0
         self.resumed_from_step = 0
@@ -144,6 +160,9 @@ class Run:
             TrainingDiverged: the loss is not finite.
         """
         self.parallel.module.train()
+        if self.settings.compile is not None:
+            compiling = self.settings.compile_timeout_seconds
+            self.heartbeat("the start of the compilation", limit_seconds=compiling)
         self.parallel.prepare_exchange(lambda: self._pass(self._passes()[0], last=True))
         self.speed.start()
         while self.step < self.steps:
@@ -152,7 +171,7 @@ class Run:
             self.speed.count(self.settings.batch_size)
             if status is not None:
                 self._after_step(status)
-        self.saver.finish()
+        self._finish_saving()
 
     def _step(self, stop: Sequence[int]) -> StepStatus | None:
         """Do one step; return the status over all ranks, if they synchronize in it."""
@@ -195,7 +214,7 @@ class Run:
             self.track(step, {**train_numbers(point), "images_per_second": speed})
         if status.is_stopping:
             self._save()
-            self.saver.finish()
+            self._finish_saving()
             raise Stopped(f"stopped by SIGTERM after step {step}, which is saved")
         if step % self._evaluate_every == 0 and step < self.steps:  # the caller evaluates the last
             self.evaluate()
@@ -283,8 +302,16 @@ class Run:
         self.parallel.unify_buffers()
         notes = self.curve.to_bytes() if self.world.is_first else b""
         optimizer = self.parallel.saved_optimizer(self.optimizer)
+        self._finish_saving()
         self.saver.start(self.step, self.parallel.network, optimizer, notes)
         self.saved_step = self.step
+
+    def _finish_saving(self) -> None:
+        """Wait for the checkpoint that is being written. Storage may be slower than steps."""
+        waiting = self.settings.checkpoint_timeout_seconds
+        self.heartbeat(f"step {self.step}", limit_seconds=waiting)
+        self.saver.finish()
+        self.heartbeat(f"the checkpoint of step {self.saved_step}")
 
     def _check_weights(self) -> None:
         """Raise TrainingDiverged if a weight is not finite, so that no checkpoint contains it.

@@ -129,6 +129,12 @@ class Settings(DataOptions):
     step_timeout_seconds: PositiveNumber | None = option(
         None, "longer steps are taken for a hang (default: 0.8 of --peer-timeout-seconds)"
     )
+    checkpoint_timeout_seconds: PositiveNumber = option(
+        1_800.0, "a longer wait for a checkpoint's files is taken for a hang"
+    )
+    compile_timeout_seconds: PositiveNumber = option(
+        1_800.0, "with --compile, a longer first step is taken for a hang"
+    )
 
     @property
     def image_format(self) -> ImageFormat:

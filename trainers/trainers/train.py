@@ -47,6 +47,7 @@ def train(settings: Settings, world: World) -> None:
         rank=world.rank,
         output=settings.output_dir,
         report=functools.partial(error_file.write_failure, settings.output_dir),
+        signs=world.signs_of_life(),
     )
     run = Run(settings, dataset, world, log, watchdog.heartbeat, initial)
     run.resume()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -9,6 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.local.trainers.conftest import on_synthetic_images
+from tests.local.trainers.failing_example import SLOW_SECONDS
+from tests.local.trainers.forked_ranks import DEADLINE_SECONDS
 
 REPOSITORY = Path(__file__).parents[3]
 FAILING = "tests.local.trainers.failing_example"
@@ -33,6 +38,36 @@ def test_a_hang_ends_every_rank_with_the_stack_that_tells_the_cause(train: Any) 
     logs = [log.read_text() for log in ended.logs]
     assert waiting.splitlines()[0] in logs[0]
     assert "in wait_for_an_annotation_that_never_comes" in logs[1]
+
+
+@pytest.mark.parametrize(("dataset", "lost"), [("first_rank_stops", 0), ("second_rank_stops", 1)])
+def test_a_rank_that_is_gone_is_named_by_the_others(
+    dataset: str, lost: int, fork: Any, tmp_path: Path
+) -> None:
+    """As with NCCL, the connection to the lost rank stays open and the collective waits."""
+    options = ("--dataset", f"{FAILING}:{dataset}", "--step-timeout-seconds", "2")
+    ranks = fork(on_synthetic_images(tmp_path, options), ranks=2)
+    other = ranks.processes[1 - lost]
+    other.join(DEADLINE_SECONDS)
+    ranks.processes[lost].kill()
+    assert other.exitcode == 1, ranks.seen
+    error = json.loads((tmp_path / "results" / "error.json").read_bytes())
+    assert error["type"] == "PeerFailed"
+    assert f"rank {lost} gave no sign of life" in error["message"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--dataset", f"{FAILING}:stripes_on_a_slow_disk", "--checkpoint-every", "2"),
+        ("--model", f"{FAILING}:SlowToCompile", "--compile", "eager"),
+    ],
+    ids=["checkpoint", "compilation"],
+)
+def test_long_work_that_is_no_step_is_not_taken_for_a_hang(
+    options: tuple[str, ...], train: Any
+) -> None:
+    train(*options, "--step-timeout-seconds", str(SLOW_SECONDS / 3))
 
 
 HOLDS_THE_LOCK = """

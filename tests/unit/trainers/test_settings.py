@@ -85,6 +85,8 @@ def test_the_fingerprint_is_of_what_decides_the_weights() -> None:
         "max_bad_fraction": 0.5,
         "peer_timeout_seconds": 7.0,
         "step_timeout_seconds": 7.0,
+        "checkpoint_timeout_seconds": 7.0,
+        "compile_timeout_seconds": 7.0,
     }
     other = {
         "model": "resnet20",

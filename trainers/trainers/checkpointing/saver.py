@@ -7,6 +7,7 @@ cannot interleave with those of the training.
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -27,14 +28,18 @@ _TORCHS_WRITER = "inline_container"
 
 
 class Saver:
-    """Writes and reads the checkpoints of one run. Every rank calls the same methods."""
+    """Writes and reads the checkpoints of one run. Every rank calls the same methods.
 
-    def __init__(self, folder: CheckpointFolder, world: World) -> None:
+    A rank waits up to `timeout_seconds` for the files of the others.
+    """
+
+    def __init__(self, folder: CheckpointFolder, world: World, *, timeout_seconds: float) -> None:
         self._folder = folder
         self._world = world
         self._group: Any = None
         if world.size > 1:
-            self._group = dist.new_group(backend="gloo", timeout=world.timeout)
+            timeout = timedelta(seconds=timeout_seconds)
+            self._group = dist.new_group(backend="gloo", timeout=timeout)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self._work: Future[None] | None = None
         self._staged: sharded_state.State | None = None

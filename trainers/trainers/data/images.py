@@ -8,6 +8,11 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from trainers.data.image_file import ImageFormat
+
+_INPUT_BYTES = 64 * 2**20
+_BYTES_OF_A_VALUE = 4
+
 
 @dataclass(frozen=True, kw_only=True)
 class Samples:
@@ -35,6 +40,16 @@ class SampleSource(Protocol):
     def take(self, numbers: Tensor) -> Samples:
         """The samples of these numbers, in that order. A number always has the same sample."""
         ...
+
+
+def images_at_once(image_format: ImageFormat, *, at_most: int) -> int:
+    """Return how many images to pass through a network without gradients at a time.
+
+    Its memory is some tens of times that of its input, so the input is at most 64 MiB: 111 images
+    in RGB of 224 pixels, 5 of 1,024.
+    """
+    values = image_format.channels * image_format.size**2
+    return max(1, min(at_most, _INPUT_BYTES // (_BYTES_OF_A_VALUE * values)))
 
 
 def to_input(pixels: Tensor, device: torch.device) -> Tensor:

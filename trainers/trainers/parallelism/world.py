@@ -6,12 +6,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import os
 import pickle
+import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -25,6 +28,9 @@ from trainers.parallelism.devices import DeviceChoice, RankHardware, gpu_of_rank
 from trainers.parallelism.launch import Launch
 
 Result = TypeVar("Result")
+
+_SIGN_SECONDS = 0.5  # between two signs of life
+_WINDOW_SECONDS = 2.0  # a rank without a sign for so long is missing
 
 
 @dataclass(kw_only=True)
@@ -102,6 +108,13 @@ class World:
         dist.destroy_process_group()
         self._exchange("left", None)
 
+    def signs_of_life(self) -> SignsOfLife | None:
+        """The signs of life of all ranks; None for a single rank."""
+        if self._store is None:
+            return None
+        # torch's type of a store lacks `clone`, which every store has.
+        return SignsOfLife(cast("Any", self._store).clone(), self.rank, self.size)
+
     def run_on_all_ranks(self, name: str, work: Callable[[], Result]) -> Result:
         """Run `work` on every rank. If it fails on one rank, all ranks raise that failure.
 
@@ -159,6 +172,45 @@ class World:
         values: list[Any] = [None] * self.size
         dist.all_gather_object(values, value)
         return values
+
+
+class SignsOfLife:
+    """A number in the store for each rank, which a thread of the rank's process counts up.
+
+    It has its own connection to the store: a connection is locked while another thread waits in it.
+    """
+
+    def __init__(self, store: Store, rank: int, ranks: int) -> None:
+        self._store = PrefixStore("signs_of_life", store)
+        self._rank = rank
+        self._ranks = ranks
+        threading.Thread(target=self._count, name="signs of life", daemon=True).start()
+
+    def missing(self) -> list[int]:
+        """Return the ranks that do not count up within seconds; [0] if the store is gone.
+
+        The store is in rank 0, or in the launcher on its machine.
+        """
+        found: list[int] = [0]
+        # A store whose machine is frozen keeps its caller for ever, whatever its timeout is.
+        asking = threading.Thread(target=self._ask, args=(found,), daemon=True)
+        asking.start()
+        asking.join(2 * _WINDOW_SECONDS)
+        return found
+
+    def _ask(self, found: list[int]) -> None:
+        others = [rank for rank in range(self._ranks) if rank != self._rank]
+        with contextlib.suppress(dist.DistError):
+            before = {rank: self._store.add(str(rank), 0) for rank in others}
+            time.sleep(_WINDOW_SECONDS)
+            found[:] = [rank for rank in others if self._store.add(str(rank), 0) == before[rank]]
+
+    def _count(self) -> None:
+        # Without a store, collectives fail, too: they report it.
+        with contextlib.suppress(dist.DistError):
+            while True:
+                self._store.add(str(self._rank), 1)
+                time.sleep(_SIGN_SECONDS)
 
 
 def _connect_store(launch: Launch, timeout: dt.timedelta) -> Store:

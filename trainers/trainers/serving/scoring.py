@@ -19,7 +19,7 @@ from PIL import Image
 from torch import Tensor
 
 from trainers.data.image_file import decode_sized
-from trainers.data.images import to_input
+from trainers.data.images import images_at_once, to_input
 from trainers.detection.coco import encode_masks
 from trainers.detection.network import is_detector
 from trainers.detection.scores import MASK_FROM
@@ -72,7 +72,8 @@ class Scorer:
             return []
         images, sizes = zip(*(self._decoded(*each) for each in enumerate(files)), strict=True)
         pixels = torch.from_numpy(np.stack(images))
-        at_once = _DETECTED_AT_ONCE if self._detects else _BATCH
+        most = _DETECTED_AT_ONCE if self._detects else _BATCH
+        at_once = images_at_once(self._model.image_format, at_most=most)
         with torch.inference_mode():
             batches = (
                 self._model.network(to_input(b, self._device)) for b in pixels.split(at_once)

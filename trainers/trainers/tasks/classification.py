@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from trainers.data.images import Samples, to_input
+from trainers.data.images import Samples, images_at_once, to_input
 from trainers.tasks.task import Evaluation, HeldOut, Task
 
 if TYPE_CHECKING:
     from trainers.serving.model_folder import Model
 
-_AT_ONCE = 512  # images per rank and pass: few enough for any memory
+_AT_ONCE = 512  # images per rank and pass, if they are small
 MATRIX_CLASSES = 200  # 40,000 counts, one per line: about 0.4 MB in report.json
 LISTED_CONFUSIONS = 100
 
@@ -51,10 +51,11 @@ class Classification(Task):
         # True class by predicted class; the last column counts classes that the data lacks.
         confusion = torch.zeros(len(classes), len(classes) + 1, dtype=torch.int64)
         loss = torch.zeros(1, dtype=torch.float64)
+        at_once = images_at_once(model.image_format, at_most=_AT_ONCE)
         model.network.eval()
         # DTensors decompose each linear layer in inference mode: the first call takes 0.6 s longer.
         with torch.no_grad():
-            for numbers, samples in held_out.passes(at_once=_AT_ONCE):
+            for numbers, samples in held_out.passes(at_once=at_once):
                 arguments, _ = self.prepare(samples, held_out.world.device)
                 logits: Tensor = model.network(*arguments).cpu()[: len(numbers)]
                 labels = samples.labels[: len(numbers)]

@@ -26,7 +26,7 @@ def trained() -> tuple[nn.Module, torch.optim.Optimizer]:
 def saver(tmp_path: Path) -> Saver:
     said: list[str] = []
     world = World.join(Launch(), timeout_seconds=1)
-    return Saver(CheckpointFolder(tmp_path, IDENTITY, said.append), world)
+    return Saver(CheckpointFolder(tmp_path, IDENTITY, said.append), world, timeout_seconds=60)
 
 
 def weights(network: nn.Module) -> list[list[float]]:
