@@ -15,6 +15,7 @@ import pytest_asyncio
 from aiohttp import web
 from azure.storage.blob.aio import ContainerClient
 
+from harness.small_disk import on_small_disk
 from localazure.runtime.environment import Environment
 from localazure.runtime.http_server import listening, runner_of
 from localazure.storage.azurite_installation import PACKAGE, find_entry, find_node
@@ -137,15 +138,18 @@ def run_with_lokijs(tmp_path: Path) -> Callable[..., Any]:
     The program gets the paths of `database.json`, in the test's folder, and of the preloaded file.
     """
 
-    def run(text: str, preloaded: str) -> Any:
+    def run(text: str, preloaded: str, *, disk_bytes: int | None = None) -> Any:
         modules = next(each for each in Path(find_entry()).parents if each.name == "node_modules")
         (tmp_path / "node_modules").symlink_to(modules)
         program = tmp_path / "program.js"
         program.write_text(text)
-        arguments = ("--require", PACKAGE / preloaded, program, tmp_path / "database.json")
-        done = subprocess.run(
-            [find_node(), *arguments, PACKAGE / preloaded], check=True, capture_output=True
-        )
+        folder = tmp_path / "database"
+        folder.mkdir()
+        arguments = ("--require", PACKAGE / preloaded, program, folder / "database.json")
+        command = [find_node(), *arguments, PACKAGE / preloaded]
+        if disk_bytes is not None:
+            command = on_small_disk(command, folder, disk_bytes)
+        done = subprocess.run(command, check=True, capture_output=True)
         return json.loads(done.stdout)
 
     return run

@@ -7,6 +7,10 @@
 //
 // A journal line holds a document's whole new state under its $loki id, so applying a journal to a
 // snapshot that already contains it changes nothing. Changes that are made `atomically` share a line.
+// A line begins with the length and the checksum of its record. A line that was not written to its end,
+// since the process died or the disk was full, is skipped when it is read, with a message: its request
+// was never acknowledged. After a full disk, the change stays in memory until the next snapshot.
+//
 // A save starts a new journal at the moment it serializes, and deletes the older ones when the
 // snapshot has its final name.
 //
@@ -18,6 +22,7 @@
 // the process, not of the machine.
 "use strict";
 
+const crypto = require("crypto");
 const fs = require("fs");
 const path = require("path");
 // Azurite's own: the script to run is in its installation, this file is not.
@@ -26,22 +31,38 @@ const Loki = require(require.resolve("lokijs", { paths: [process.argv[1]] }));
 const SMALLEST_SAVED_BYTES = 4 * 1024 * 1024;
 const journals = new Map(); // file name of a database -> its open Journal
 const databaseOf = new WeakMap(); // collection -> the Loki it belongs to
+const NEWLINE = Buffer.from("\n");
 let together; // records of changes that share a line
 
 class Journal {
   constructor(database, number) {
     this.number = number;
     this.bytes = 0;
+    this.isTorn = false;
     this.descriptor = fs.openSync(`${database}.journal-${number}`, "a");
   }
 
   append(record) {
-    this.bytes += fs.writeSync(this.descriptor, JSON.stringify(record) + "\n");
+    const text = Buffer.from(JSON.stringify(record));
+    // A line that was not written to its end must not continue in this one.
+    const start = this.isTorn ? NEWLINE : "";
+    const head = Buffer.from(`${start}${text.length} ${checksum(text)} `);
+    const line = Buffer.concat([head, text, NEWLINE]);
+    this.isTorn = true;
+    for (let written = 0; written < line.length; ) {
+      written += fs.writeSync(this.descriptor, line, written);
+    }
+    this.isTorn = false;
+    this.bytes += line.length;
   }
 
   close() {
     fs.closeSync(this.descriptor);
   }
+}
+
+function checksum(text) {
+  return crypto.createHash("sha1").update(text).digest("hex").slice(0, 16);
 }
 
 function journalNumbers(database) {
@@ -54,9 +75,24 @@ function journalNumbers(database) {
 }
 
 function readJournal(file) {
-  // Bytes after the last newline were being written when the process died: never acknowledged.
-  const lines = fs.readFileSync(file, "utf8").split("\n").slice(0, -1);
-  return lines.map((line) => JSON.parse(line)).flatMap((record) => record.together ?? [record]);
+  const records = [];
+  const content = fs.readFileSync(file);
+  for (let start = 0, end; start < content.length; start = end + 1) {
+    end = content.indexOf(NEWLINE, start);
+    if (end < 0) end = content.length;
+    const text = readLine(content.subarray(start, end));
+    if (text) records.push(JSON.parse(text));
+    else if (end > start) console.error(`${file}: skipped ${end - start} bytes at ${start}, a write that was not finished`);
+  }
+  return records.flatMap((record) => record.together ?? [record]);
+}
+
+/** The record of a line, or undefined if the line is not whole. */
+function readLine(line) {
+  const [head, length, sum] = /^(\d+) ([0-9a-f]+) /.exec(line.toString("latin1", 0, 64)) ?? [];
+  if (!head) return undefined;
+  const text = line.subarray(head.length);
+  return text.length === Number(length) && checksum(text) === sum ? text : undefined;
 }
 
 /** The serialized form of a database with everything applied that its journals hold. */
@@ -129,19 +165,28 @@ wrap(Loki.prototype, "loadJSONObject", (original) => function (snapshot, options
 wrap(Loki.prototype, "saveDatabaseInternal", (original) => function (callback) {
   // Serializing is synchronous: no change falls between the new journal and the snapshot.
   const previous = journals.get(this.filename);
-  const next = new Journal(this.filename, (journalNumbers(this.filename).pop() ?? 0) + 1);
+  let next;
+  try {
+    next = new Journal(this.filename, (journalNumbers(this.filename).pop() ?? 0) + 1);
+  } catch (error) {
+    return notSaved(this, error, callback);
+  }
   journals.set(this.filename, next);
   if (previous) previous.close();
   original.call(this, (error) => {
-    if (!error) {
-      for (const number of journalNumbers(this.filename)) {
-        if (number < next.number) fs.unlinkSync(`${this.filename}.journal-${number}`);
-      }
+    if (error) return notSaved(this, error, callback);
+    for (const number of journalNumbers(this.filename)) {
+      if (number < next.number) fs.unlinkSync(`${this.filename}.journal-${number}`);
     }
-    if (callback) callback(error);
-    else if (error) throw error;
+    if (callback) callback();
   });
 });
+
+/** The journals have what the last snapshot lacks: Azurite continues, and tries again later. */
+function notSaved(database, error, callback) {
+  console.error(`${database.filename}: no snapshot was saved, its journals are kept: ${error.message}`);
+  if (callback) callback(error);
+}
 
 wrap(Loki.prototype, "autosaveDirty", (original) => function () {
   const journal = journals.get(this.filename);
