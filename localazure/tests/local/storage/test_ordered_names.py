@@ -110,3 +110,19 @@ async def test_a_container_created_again_is_empty(container: ContainerClient) ->
     assert await names(container) == []
     await container.upload_blob("b", b"1")
     assert await names(container) == ["b"]
+
+
+async def test_snapshots_are_listed_oldest_first_before_their_blob(
+    container: ContainerClient,
+) -> None:
+    """List Blobs: "snapshots are listed from oldest to newest", and the blob itself comes last."""
+    expected: list[tuple[str, str | None]] = []
+    for name in ("a", "b"):
+        blob = await container.upload_blob(name, b"1")
+        for content in (b"2", b"3"):
+            snapshot = await blob.create_snapshot()
+            expected.append((name, snapshot["snapshot"]))
+            await blob.upload_blob(content, overwrite=True)
+        expected.append((name, None))
+    found = container.list_blobs(include=["snapshots"])
+    assert [(each.name, each.snapshot) async for each in found] == expected

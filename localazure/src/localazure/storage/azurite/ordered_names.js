@@ -16,26 +16,30 @@ const Store = require(
 
 const orders = new WeakMap(); // collection of blobs -> account and container -> NameOrder
 
-function compareNames(a, b) {
-  return a.name < b.name ? -1 : a.name > b.name ? 1 : 0;
+/** Names in order; of one name its snapshots, oldest first, and then the blob itself, as on Azure. */
+function compareEntries(a, b) {
+  if (a.name !== b.name) return a.name < b.name ? -1 : 1;
+  if (a.snapshot === b.snapshot) return 0;
+  return a.snapshot !== "" && (b.snapshot === "" || a.snapshot < b.snapshot) ? -1 : 1;
 }
 
 /** The blobs of one container, sorted by name. Entries of deleted blobs are removed later. */
 class NameOrder {
   constructor(collection) {
     this.collection = collection;
-    this.entries = []; // { name, id }, sorted
+    this.entries = []; // { name, snapshot, id }, sorted
     this.added = []; // not sorted in yet
     this.purgeAt = 1000; // number of entries at which those of deleted blobs are removed
   }
 
   add(document) {
-    this.added.push({ name: document.name, id: document.$loki });
+    const { name, snapshot, $loki: id } = document;
+    this.added.push({ name, snapshot, id });
   }
 
   sorted() {
     if (this.added.length > 0) {
-      this.entries = this.entries.concat(this.added.sort(compareNames)).sort(compareNames);
+      this.entries = this.entries.concat(this.added.sort(compareEntries)).sort(compareEntries);
       this.added = [];
       if (this.entries.length > this.purgeAt) {
         this.entries = this.entries.filter((entry) => this.collection.get(entry.id));
