@@ -33,6 +33,7 @@ from localazure.eventgrid.http_endpoint import HttpEndpoint
 from localazure.eventgrid.schemas import Event, Schema
 from localazure.eventgrid.store import Store
 from localazure.faults.injector import Injector
+from localazure.processes.background import keep_doing
 from localazure.processes.pauses import wait_at_most
 from localazure.runtime.environment import Environment
 
@@ -253,11 +254,15 @@ class Broker:
         )
 
     async def _run_worker(self, running: _Running, endpoint: _Endpoint) -> None:
+        subscription = running.worker.subscription
         try:
             if isinstance(endpoint, HttpEndpoint) and endpoint.webhook:
-                await self._validate(running, endpoint)
+                await keep_doing(
+                    f"the handshake of {subscription.name}",
+                    functools.partial(self._validate, running, endpoint),
+                )
             running.validated.set()
-            await running.worker.run()
+            await keep_doing(f"delivery for {subscription.name}", running.worker.run)
         finally:
             if not isinstance(endpoint, HttpEndpoint):
                 await endpoint.close()

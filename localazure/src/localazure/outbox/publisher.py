@@ -12,6 +12,8 @@ from typing import Any, Protocol
 
 import aiohttp
 
+from localazure.processes.background import keep_doing
+
 logger = logging.getLogger(__name__)
 
 API_VERSION = "2018-01-01"
@@ -50,7 +52,9 @@ async def publishing(outbox: Outbox, endpoint: str, key: str) -> AsyncGenerator[
     """
     headers = {"aeg-sas-key": key, "Content-Type": "application/json; charset=utf-8"}
     async with aiohttp.ClientSession(headers=headers, timeout=TIMEOUT) as session:
-        task = asyncio.create_task(_publish_all(outbox, session, endpoint))
+        task = asyncio.create_task(
+            keep_doing("publishing events", lambda: _publish_all(outbox, session, endpoint))
+        )
         try:
             yield
         finally:
@@ -62,7 +66,6 @@ async def _publish_all(outbox: Outbox, session: aiohttp.ClientSession, endpoint:
     """Publish events as they are added, until canceled."""
     pause = FIRST_PAUSE_SECONDS
     while True:
-        await outbox.filled.wait()
         outbox.filled.clear()
         while batch := outbox.oldest(MAX_EVENTS_PER_REQUEST):
             problem = await _publish([event for _, event in batch], session, endpoint)
@@ -74,6 +77,7 @@ async def _publish_all(outbox: Outbox, session: aiohttp.ClientSession, endpoint:
                 logger.log(level, "%s; events are kept, next try in %g s", problem, pause)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+        await outbox.filled.wait()
 
 
 async def _publish(

@@ -244,8 +244,10 @@ class Database:
                 self._writer.execute("COMMIT")
             crash_point(COMMIT_AFTER)
         except BaseException as error:  # noqa: BLE001 - the caller gets it
-            if self._writer.in_transaction:
-                self._writer.execute("ROLLBACK")
+            # If the disk refuses this, too, the next transaction fails and tries it again.
+            with contextlib.suppress(sqlite3.Error):
+                if self._writer.in_transaction:
+                    self._writer.execute("ROLLBACK")
             outcomes = [(job, None, error) for job in batch]
             for *_, lane in batch:
                 if lane is not None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import aiohttp
 
+from localazure.processes.background import keep_doing
 from localazure.storage.azurite_process import AzuriteProcess
 from localazure.storage.blob_service import BlobService, BlobServiceError
 from localazure.storage.events import blob_event
@@ -100,12 +101,12 @@ class Ledger:
     def settle(self, outcomes: Sequence[tuple[Intent, dict[str, Any] | None]]) -> None:
         """Commit outcomes in the background, in the order of calls."""
         if outcomes:
-            self._spawn(self._outbox.settle(outcomes))
+            self._spawn("settling operations", lambda: self._outbox.settle(outcomes))
 
     def reconcile_later(self, intents: Sequence[Intent]) -> None:
         """Determine the outcome of operations whose response was lost, in the background."""
         if intents:
-            self._spawn(self._reconcile(intents))
+            self._spawn("reconciling operations", lambda: self._reconcile(intents))
 
     async def reconcile(self) -> None:
         """Determine the outcome of the intents of an earlier process."""
@@ -159,7 +160,7 @@ class Ledger:
             previous_tier=intent.before and intent.before.tier,
         )
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
+    def _spawn(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
+        task = asyncio.create_task(keep_doing(what, work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -121,7 +121,7 @@ async def test_snapshots_are_listed_oldest_first_before_their_blob(
         blob = await container.upload_blob(name, b"1")
         for content in (b"2", b"3"):
             snapshot = await blob.create_snapshot()
-            expected.append((name, snapshot["snapshot"]))
+            expected.append((name, str(snapshot["snapshot"])))
             await blob.upload_blob(content, overwrite=True)
         expected.append((name, None))
     found = container.list_blobs(include=["snapshots"])

@@ -6,7 +6,9 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -288,3 +290,32 @@ async def test_a_commit_that_fails_breaks_its_lanes(database: Database, path: Pa
         await database.submit(note("later"), lane)
     assert await database.write(note("without a lane")) == 1
     assert words(path) == ["without a lane"]
+
+
+class BadDisk(sqlite3.Connection):
+    """A connection that refuses some statements once."""
+
+    refused: ClassVar[list[str]] = []
+
+    def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
+        if sql in self.refused:
+            self.refused.remove(sql)
+            raise sqlite3.OperationalError(f"disk I/O error in {sql}")
+        return super().execute(sql, *parameters)
+
+
+async def test_writes_continue_after_a_rollback_that_failed(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=BadDisk))
+    database = Database(path, MIGRATIONS)
+    BadDisk.refused.extend(["COMMIT", "ROLLBACK"])
+    async with asyncio.timeout(30):
+        with pytest.raises(sqlite3.OperationalError, match="in COMMIT"):
+            await database.write(note("refused"))
+        with pytest.raises(sqlite3.OperationalError, match="within a transaction"):
+            await database.write(note("finds the old transaction"))
+        assert await database.write(note("kept")) == 1
+    assert BadDisk.refused == []
+    assert words(path) == ["kept"]
+    database.close()

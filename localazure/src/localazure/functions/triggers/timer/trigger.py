@@ -15,6 +15,7 @@ import logging
 import sqlite3
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, tzinfo
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from azure.functions.meta import Datum
@@ -30,6 +31,7 @@ from localazure.functions.triggers.timer.schedule import (
     parse_schedule,
 )
 from localazure.functions.worker.invocation import Invoker, TriggerData
+from localazure.processes.background import keep_doing
 from localazure.sqlite.database import Database
 
 if TYPE_CHECKING:
@@ -121,7 +123,11 @@ class TimerTrigger:
             self._is_firing = True
             await self._fire(status, startup)
             status = after_firing(status, fired_at, self._schedule, startup)
-            await self._remember(status)
+            await keep_doing(
+                f"storing the status of the timer '{self._function.name}'",
+                partial(self._remember, status),
+                sleep=self._sleep,
+            )
             self._is_firing = False
             startup = None
 

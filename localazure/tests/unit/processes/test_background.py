@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import logging
+import sqlite3
+
+import pytest
+
+from localazure.processes.background import (
+    FAILURES_ALLOWED,
+    HEALTHY_SECONDS,
+    LONGEST_PAUSE_SECONDS,
+    keep_doing,
+)
+
+
+class Trial:
+    """Work that fails as often as it is told to, under a clock that advances by pauses."""
+
+    def __init__(self, failures: int, *, lasting_seconds: float = 0.0) -> None:
+        self.failures = failures
+        self.lasting_seconds = lasting_seconds
+        self.now = 0.0
+        self.pauses: list[float] = []
+        self.ended = 0
+
+    async def work(self) -> str:
+        self.now += self.lasting_seconds
+        if self.failures:
+            self.failures -= 1
+            raise sqlite3.OperationalError("disk I/O error")
+        return "done"
+
+    async def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now += seconds
+
+    def end(self) -> None:
+        self.ended += 1
+
+    async def run(self) -> str:
+        return await keep_doing(
+            "the trial",
+            self.work,
+            sleep=self.sleep,
+            clock=lambda: self.now,
+            end_process=self.end,
+        )
+
+
+async def test_work_that_fails_is_done_again_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    trial = Trial(failures=3)
+    assert await trial.run() == "done"
+    assert trial.pauses == [0.1, 0.2, 0.4]
+    assert not trial.ended
+    first, *later = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert "the trial failed" in first.message
+    assert "disk I/O error" in first.message
+    assert first.exc_info is not None
+    assert len(later) == 2
+    assert all(record.exc_info is None for record in later)
+
+
+async def test_a_process_that_cannot_do_its_work_ends() -> None:
+    trial = Trial(failures=1_000)
+    with pytest.raises(sqlite3.OperationalError):
+        await trial.run()
+    assert trial.ended == 1
+    assert len(trial.pauses) == FAILURES_ALLOWED
+    assert max(trial.pauses) == LONGEST_PAUSE_SECONDS
+
+
+async def test_a_failure_now_and_then_ends_no_process() -> None:
+    trial = Trial(failures=3 * FAILURES_ALLOWED, lasting_seconds=HEALTHY_SECONDS + 1)
+    assert await trial.run() == "done"
+    assert set(trial.pauses) == {0.1}
