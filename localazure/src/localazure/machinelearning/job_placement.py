@@ -22,8 +22,19 @@ def check_job(query: Query, name: str, properties: dict[str, Any]) -> NewJob:
     """Check a job, and return its row with cluster and number of nodes.
 
     Raises:
-        ArmError: the type is not covered, a field is missing, or a reference does not exist.
+        ArmError: the type is not covered, a field is missing or wrong, or a reference does not
+            exist.
     """
+    try:
+        return _check(query, name, properties)
+    except (AttributeError, LookupError, TypeError, ValueError, ArithmeticError) as error:
+        # The SDK checks the shape of what it sends, so only a client without a schema gets here.
+        raise invalid(
+            f"job {name!r}: a field has a value of the wrong kind ({type(error).__name__}: {error})"
+        ) from error
+
+
+def _check(query: Query, name: str, properties: dict[str, Any]) -> NewJob:
     match properties.get("jobType"):
         case JobKind.COMMAND:
             return _check_command(query, name, properties)

@@ -3,7 +3,8 @@
 `advance_parents` runs in one transaction whenever something has changed. It reads the state of all
 children and applies what `sweep.next_step` and `pipeline.next_step` decide. A child is inserted in
 the transaction of the decision, with a name derived from its parent's. After kill -9, the next
-start therefore continues with exactly the children that exist.
+start therefore continues with exactly the children that exist. A parent whose pass raises an
+exception fails with it; the others continue.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from localazure.machinelearning import sweep as sweeps
 from localazure.machinelearning.early_termination import Trial
 from localazure.machinelearning.errors import ArmError, invalid
 from localazure.machinelearning.events import DEFAULT_EXPERIMENT
+from localazure.machinelearning.isolation import failure_of
 from localazure.machinelearning.job_placement import check_job
 from localazure.machinelearning.job_resolution import output_uri
 from localazure.machinelearning.job_table import (
@@ -52,6 +55,7 @@ REUSED_JOB = "azureml.reusedrunid"
 
 _CANCELLED_BY_PARENT = StopOrder()
 _STEP_FAILED = StopOrder(code="PipelineStepFailed", message="another step of the pipeline failed")
+_SWEEP_FAILED = StopOrder(code="SweepFailed", message="the sweep of this trial failed")
 _ENDED_EARLY = StopOrder(
     code="EarlyTermination", message="the early termination policy of the sweep ended this trial"
 )
@@ -86,12 +90,19 @@ class ParentStep:
 
 
 def read_trial_metrics(query: Query, store: Path) -> dict[str, TrialMetrics]:
-    """Sweep → metrics of its trials. Reads files, so call it outside the transaction."""
-    return {
-        parent.name: _read_sweep(query, store, parent.name)
-        for parent in list_unfinished_parents(query)
-        if parent.kind is JobKind.SWEEP
-    }
+    """Sweep → metrics of its trials. Reads files, so call it outside the transaction.
+
+    A sweep whose metrics cannot be read is left out: it waits for them.
+    """
+    found: dict[str, TrialMetrics] = {}
+    for parent in list_unfinished_parents(query):
+        if parent.kind is not JobKind.SWEEP:
+            continue
+        try:
+            found[parent.name] = _read_sweep(query, store, parent.name)
+        except (OSError, ValueError) as error:
+            logger.warning("the metrics of sweep %s cannot be read: %s", parent.name, error)
+    return found
 
 
 def advance_parents(jobs: JobTransaction, metrics: Mapping[str, TrialMetrics]) -> ParentStep:
@@ -102,19 +113,33 @@ def advance_parents(jobs: JobTransaction, metrics: Mapping[str, TrialMetrics]) -
         if resource is None:
             continue
         begun = _begin(jobs, parent)
-        try:
-            if begun.error_code and begun.status is JobStatus.RUNNING:
-                _Advance(jobs, done, begun, resource).fail()
-            elif parent.kind is JobKind.SWEEP:
-                known = metrics.get(parent.name, TrialMetrics())
-                _SweepAdvance(jobs, done, begun, resource).run(known)
-            else:
-                _PipelineAdvance(jobs, done, begun, resource).run()
-        except ArmError as error:
-            logger.warning("job %s: %s", parent.name, error.message)
-            jobs.set_error(parent.name, error.code, error.message)
+        known = metrics.get(parent.name, TrialMetrics())
+        work = partial(_advance_parent, jobs, done, begun, resource, known)
+        if (error := failure_of(work, jobs.connection)) is not None:
+            _fail(jobs, parent.name, error)
             done.has_changed = True
     return done
+
+
+def _advance_parent(
+    jobs: JobTransaction, done: ParentStep, parent: JobRow, resource: Resource, known: TrialMetrics
+) -> None:
+    if parent.error_code and parent.status is JobStatus.RUNNING:
+        _Advance(jobs, done, parent, resource).fail()
+    elif parent.kind is JobKind.SWEEP:
+        _SweepAdvance(jobs, done, parent, resource).run(known)
+    else:
+        _PipelineAdvance(jobs, done, parent, resource).run()
+
+
+def _fail(jobs: JobTransaction, name: str, error: Exception) -> None:
+    """Store the error of a parent; the next pass ends its children, and then the parent."""
+    if isinstance(error, ArmError):
+        logger.warning("job %s: %s", name, error.message)
+        jobs.set_error(name, error.code, error.message)
+    else:
+        logger.error("job %s fails", name, exc_info=error)
+        jobs.set_error(name, "InternalServerError", f"{type(error).__name__}: {error}")
 
 
 class _Advance:
@@ -133,8 +158,9 @@ class _Advance:
     def fail(self) -> None:
         """Fail a parent whose next child could not be created, after its children have ended."""
         running = [child for child in self._children if child.status not in TERMINAL]
+        is_sweep = self._parent.kind is JobKind.SWEEP
         for child in running:
-            self._cancel_once(child, _STEP_FAILED)
+            self._cancel_once(child, _SWEEP_FAILED if is_sweep else _STEP_FAILED)
         if not running:
             self._jobs.set_status(self._parent.name, JobStatus.FAILED)
 

@@ -13,10 +13,12 @@ import json
 import logging
 import sqlite3
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from localazure.machinelearning.addresses import child_of_workspace
 from localazure.machinelearning.errors import ArmError, invalid
+from localazure.machinelearning.isolation import failure_of
 from localazure.machinelearning.job_placement import check_job
 from localazure.machinelearning.job_table import JOBS, JobKind, JobTransaction, NewJob, get_job
 from localazure.machinelearning.schedule_triggers import parse_trigger
@@ -97,22 +99,34 @@ def delete_schedule(connection: sqlite3.Connection, name: str) -> bool:
 
 
 def start_due_jobs(jobs: JobTransaction) -> float | None:
-    """Start the jobs that are due. Return the earliest next time of all schedules."""
-    query, now = jobs.query, jobs.now
-    for row in query("SELECT * FROM schedule WHERE next_at <= ? ORDER BY next_at", (now,)):
-        resource = get_resource(query, SCHEDULES, row["name"])
-        if resource is None:
-            raise RuntimeError(f"schedule {row['name']} has a time and no document")
-        if now - row["next_at"] <= RESTART_SECONDS:
-            start_job(jobs, resource, row["next_at"])
-        else:
-            logger.warning("schedule %s: a time passed while localazure was down", row["name"])
-        trigger = parse_trigger(resource.properties["trigger"], _moment(resource.created_at))
-        jobs.connection.execute(
-            "UPDATE schedule SET next_at = ? WHERE name = ?",
-            (_timestamp(trigger.next_after(_moment(now))), row["name"]),
-        )
-    return query("SELECT min(next_at) AS next_at FROM schedule", ())[0]["next_at"]
+    """Start the jobs that are due. Return the earliest next time of all schedules.
+
+    A schedule that raises an exception stops; the others continue.
+    """
+    for row in jobs.query(
+        "SELECT * FROM schedule WHERE next_at <= ? ORDER BY next_at", (jobs.now,)
+    ):
+        work = partial(_start_due_job, jobs, row["name"], row["next_at"])
+        if (error := failure_of(work, jobs.connection)) is not None:
+            logger.error("schedule %s stops", row["name"], exc_info=error)
+            _set_next(jobs.connection, row["name"], None)
+    return jobs.query("SELECT min(next_at) AS next_at FROM schedule", ())[0]["next_at"]
+
+
+def _start_due_job(jobs: JobTransaction, name: str, at: float) -> None:
+    resource = get_resource(jobs.query, SCHEDULES, name)
+    if resource is None:
+        raise RuntimeError(f"schedule {name} has a time and no document")
+    if jobs.now - at <= RESTART_SECONDS:
+        start_job(jobs, resource, at)
+    else:
+        logger.warning("schedule %s: a time passed while localazure was down", name)
+    trigger = parse_trigger(resource.properties["trigger"], _moment(resource.created_at))
+    _set_next(jobs.connection, name, _timestamp(trigger.next_after(_moment(jobs.now))))
+
+
+def _set_next(connection: sqlite3.Connection, name: str, at: float | None) -> None:
+    connection.execute("UPDATE schedule SET next_at = ? WHERE name = ?", (at, name))
 
 
 def start_job(jobs: JobTransaction, schedule: Resource, at: float) -> str:

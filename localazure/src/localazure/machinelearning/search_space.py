@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -182,6 +183,41 @@ def _parse(name: str, entry: Any) -> Parameter:
             raise invalid(f"searchSpace.{name}: choice needs values")
         if any(isinstance(value, dict) for value in cast("list[Any]", values)):
             raise invalid(f"searchSpace.{name}: conditional choices are not covered")
-    elif not all(isinstance(each, int | float) for each in arguments):
-        raise invalid(f"searchSpace.{name}: the arguments of {kind} must be numbers")
-    return Parameter(name, kind, tuple(arguments))
+        return Parameter(name, kind, tuple(arguments))
+    if not all(_is_number(each) for each in arguments):
+        raise invalid(f"searchSpace.{name}: the arguments of {kind} must be finite numbers")
+    parameter = Parameter(name, kind, tuple(arguments))
+    if reason := _reason_against(parameter):
+        raise invalid(f"searchSpace.{name}: {kind} {arguments!r}: {reason}")
+    return parameter
+
+
+def _is_number(value: Any) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and abs(value) <= sys.float_info.max
+
+
+def _reason_against(parameter: Parameter) -> str | None:
+    """The reason why a distribution has no value at some quantile; None if it has all."""
+    names = DISTRIBUTIONS[parameter.distribution].arguments
+    values = dict(zip(names, parameter.arguments, strict=True))
+    rules = {
+        "upper must be a number from 1": values.get("upper", 1) >= 1,
+        "min_value must not be above max_value": (
+            values.get("min_value", 0) <= values.get("max_value", math.inf)
+        ),
+        "sigma must be above 0": values.get("sigma", 1) > 0,
+        "q must be above 0": values.get("q", 1) > 0,
+    }
+    if broken := next((rule for rule, holds in rules.items() if not holds), None):
+        return broken
+    # All of them rise with the quantile: what is finite at both ends is finite between them.
+    try:
+        ends = [parameter.at(0.0), parameter.at(math.nextafter(1.0, 0.0))]
+    except (OverflowError, ValueError):
+        ends = [math.inf]
+    if all(map(math.isfinite, ends)):
+        return None
+    return "its largest values are no finite numbers" + (
+        "; the arguments are exponents of e" if "log" in parameter.distribution else ""
+    )

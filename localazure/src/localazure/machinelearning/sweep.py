@@ -40,6 +40,7 @@ from localazure.machinelearning.states import TERMINAL, JobStatus
 
 # https://learn.microsoft.com/azure/machine-learning/reference-yaml-job-sweep: limits
 DEFAULT_TOTAL_TRIALS = 1000
+MOST_TRIALS = 1000
 DEFAULT_TIMEOUT = "P7D"
 BEST_TRIAL = "best_child_run_id"
 """The property of a sweep that names its best trial, as on Azure."""
@@ -107,31 +108,43 @@ def parse_sweep(name: str, properties: dict[str, Any]) -> Sweep:
     objective: dict[str, Any] = properties.get("objective") or {}
     # The SDK sends the goal in lower case, as in the YAML file.
     goal = str(objective.get("goal")).capitalize()
-    if goal not in [*Goal] or not objective.get("primaryMetric"):
+    metric = objective.get("primaryMetric")
+    if goal not in [*Goal] or not isinstance(metric, str) or not metric.isprintable():
         raise invalid(f"sweep {name!r}: objective needs a goal and a primaryMetric")
     limits: dict[str, Any] = properties.get("limits") or {}
     algorithm: dict[str, Any] = properties.get("samplingAlgorithm") or {}
     sampler = str(algorithm.get("samplingAlgorithmType") or "Random").lower()
     if sampler not in _SAMPLERS:
         raise invalid(f"sweep {name!r}: sampling {sampler!r} is not known")
-    total: int = limits.get("maxTotalTrials") or DEFAULT_TOTAL_TRIALS
+    total = _count("limits.maxTotalTrials", limits) or DEFAULT_TOTAL_TRIALS
     if sampler == "grid":
         total = min(total, grid_size(space))
     elif str(algorithm.get("rule") or "").lower() == "sobol":
         sampler = "sobol"
+    seed = algorithm.get("seed")
+    if seed is not None and not isinstance(seed, int):
+        raise invalid(f"samplingAlgorithm.seed is {seed!r}; it must be a whole number")
     sweep = Sweep(
         space=space,
         sampler=sampler,
-        seed=algorithm.get("seed"),
+        seed=seed,
         goal=Goal(goal),
-        metric=objective["primaryMetric"],
+        metric=metric,
         total=total,
-        concurrent=min(limits.get("maxConcurrentTrials") or total, total),
+        concurrent=min(_count("limits.maxConcurrentTrials", limits) or total, total),
         timeout_seconds=read_seconds("limits.timeout", limits.get("timeout") or DEFAULT_TIMEOUT),
         policy=parse_policy(properties.get("earlyTermination")),
     )
     sweep.draw(name, 0)
     return sweep
+
+
+def _count(path: str, limits: dict[str, Any]) -> int | None:
+    """A number of trials; None if it is not given."""
+    value = limits.get(path.rpartition(".")[2])
+    if value is not None and (not isinstance(value, int) or not 1 <= value <= MOST_TRIALS):
+        raise invalid(f"{path} is {value!r}; it must be a whole number from 1 to {MOST_TRIALS}")
+    return value
 
 
 def next_step(sweep: Sweep, status: JobStatus, trials: Sequence[Trial]) -> SweepStep:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -19,8 +21,8 @@ from localazure.runtime.environment import Environment, Ports
 from localazure.sqlite.database import Database
 
 
-@pytest.fixture
-def connection() -> Iterator[sqlite3.Connection]:
+@contextlib.contextmanager
+def _tables() -> Generator[sqlite3.Connection]:
     connection = sqlite3.connect(":memory:")
     connection.row_factory = sqlite3.Row
     for migration in MIGRATIONS:
@@ -28,6 +30,18 @@ def connection() -> Iterator[sqlite3.Connection]:
     put_configured(connection, Configuration(), 0)
     yield connection
     connection.close()
+
+
+@pytest.fixture
+def connection() -> Iterator[sqlite3.Connection]:
+    with _tables() as connection:
+        yield connection
+
+
+@pytest.fixture(scope="session")
+def new_connection() -> Callable[[], AbstractContextManager[sqlite3.Connection]]:
+    """Makes tables for each example of a property."""
+    return _tables
 
 
 @pytest.fixture

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from localazure.machinelearning import sweep as sweeps
 from localazure.machinelearning.clusters import COMPUTES
+from localazure.machinelearning.errors import ArmError
 from localazure.machinelearning.job_placement import check_job
 from localazure.machinelearning.job_table import (
     JOBS,
@@ -132,6 +139,118 @@ def test_a_sweep_waits_for_the_last_metrics_of_its_trials(tables: Tables) -> Non
     assert tables.job("s").status is JobStatus.RUNNING
     tables.settle(s_0=(0.1, 0.9))
     assert tables.properties("s")["properties"] == {"best_child_run_id": "s_0", "score": "0.9"}
+
+
+def test_a_parent_that_cannot_be_advanced_fails_alone(tables: Tables) -> None:
+    tables.submit("bad", sweep())
+    tables.submit("good", sweep())
+    # Accepted by an earlier version, which did not look at all trials.
+    overflowing = sweep(
+        searchSpace={"lr": ["loguniform", [1e-5, 1000]]}, samplingAlgorithm={"seed": 1}
+    )
+    put_resource(tables.connection, JOBS, "bad", "", {"properties": overflowing}, now=tables.now)
+    tables.settle()
+    assert tables.job("bad").status is JobStatus.FAILED
+    assert "no finite numbers" in str(tables.job("bad").error_message)
+    assert tables.job("good").status is JobStatus.RUNNING
+    assert list(tables.children("good")) == ["good_0", "good_1"]
+
+
+def test_a_defect_fails_the_parent_that_meets_it(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Trials of the sweep that have begun hear why they end."""
+    tables.submit("bad", sweep(limits={"maxTotalTrials": 2, "maxConcurrentTrials": 1}))
+    tables.submit("good", sweep())
+    tables.settle()
+    tables.start("bad_0")
+    next_step = sweeps.next_step
+
+    def fail_for_bad(spec: Any, status: JobStatus, trials: Any) -> Any:
+        if any(trial.name.startswith("bad") for trial in trials):
+            raise OverflowError("math range error")
+        return next_step(spec, status, trials)
+
+    monkeypatch.setattr(sweeps, "next_step", fail_for_bad)
+    stopped = [name for _ in range(3) for name in tables.advance().stop]
+    assert stopped == ["bad_0"]
+    order = tables.job("bad_0").stop_order
+    assert order is not None
+    assert order.message == "the sweep of this trial failed"
+    tables.enter("bad_0", JobStatus.CANCELED)
+    tables.settle()
+    assert tables.job("bad").status is JobStatus.FAILED
+    assert tables.job("bad").error_message == "OverflowError: math range error"
+    assert tables.job("good").status is JobStatus.RUNNING
+
+
+def test_a_failure_of_the_database_is_no_failure_of_a_job(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables.submit("s", sweep())
+
+    def disk_is_full(*_: Any) -> Any:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(sweeps, "next_step", disk_is_full)
+    with pytest.raises(sqlite3.OperationalError):
+        tables.advance()
+
+
+NONSENSE = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**70), 2**70),
+    st.floats(),
+    st.text(max_size=5),
+    st.lists(st.integers(), max_size=2),
+    st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
+)
+FIELDS = [
+    *("searchSpace", "samplingAlgorithm", "objective", "limits", "earlyTermination", "trial"),
+    *("inputs", "outputs", "experimentName", "queueSettings", "compute", "properties"),
+]
+
+
+@given(
+    changes=st.dictionaries(
+        st.sampled_from(FIELDS),
+        st.one_of(
+            NONSENSE,
+            st.dictionaries(
+                st.sampled_from(
+                    [
+                        *("lr", "samplingAlgorithmType", "seed", "rule", "goal", "primaryMetric"),
+                        *("maxTotalTrials", "maxConcurrentTrials", "timeout", "trialTimeout"),
+                        *("policyType", "slackFactor", "evaluationInterval", "command"),
+                        *("environmentId", "distribution", "resources"),
+                    ]
+                ),
+                NONSENSE,
+                max_size=4,
+            ),
+        ),
+        max_size=3,
+    )
+)
+def test_a_document_of_nonsense_is_refused_or_fails_alone(
+    new_connection: Callable[[], AbstractContextManager[sqlite3.Connection]],
+    changes: dict[str, Any],
+) -> None:
+    with new_connection() as connection:
+        tables = Tables(connection)
+        properties = {
+            key: {**value, **changes[key]}
+            if isinstance(value, dict) and isinstance(changes.get(key), dict)
+            else changes.get(key, value)
+            for key, value in sweep().items()
+        }
+        tables.submit("good", sweep())
+        with contextlib.suppress(ArmError):
+            tables.submit("bad", properties)
+        tables.advance()
+        tables.advance()
+        assert list(tables.children("good")) == ["good_0", "good_1"]
 
 
 def test_a_sweep_ends_at_its_timeout(tables: Tables) -> None:

@@ -102,6 +102,17 @@ def test_a_missed_time_is_made_up_only_after_a_short_restart(
     assert schedules.jobs == ["100000Z"]
 
 
+def test_a_schedule_that_cannot_be_read_stops_alone(schedules: Schedules) -> None:
+    schedules.put(startTime="2026-08-07T08:30:00")
+    schedules.connection.execute(
+        "INSERT INTO schedule (name, next_at) VALUES ('without-document', ?)", (NINE,)
+    )
+    assert schedules.at(HOUR) == 2 * HOUR
+    assert len(schedules.jobs) == 1
+    stopped = schedules.query("SELECT next_at FROM schedule WHERE name = 'without-document'", ())
+    assert stopped[0]["next_at"] is None
+
+
 def test_a_disabled_schedule_starts_no_job_until_it_is_enabled(
     schedules: Schedules,
 ) -> None:

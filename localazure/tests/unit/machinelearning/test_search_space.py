@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from localazure.machinelearning.errors import ArmError
 from localazure.machinelearning.search_space import (
+    DISTRIBUTIONS,
     draw_grid,
     draw_random,
     draw_sobol,
@@ -72,15 +73,45 @@ def test_a_grid_takes_choices_only() -> None:
     [
         (["gamma", [1]], "no distribution"),
         (["uniform", [1]], "takes 2 arguments"),
-        (["uniform", ["a", 1]], "must be numbers"),
+        (["uniform", ["a", 1]], "must be finite numbers"),
         (["choice", [[]]], "needs values"),
         (["choice", [[{"a": 1}]]], "conditional"),
         ("uniform", "no distribution"),
+        (["uniform", [math.nan, 1]], "must be finite numbers"),
+        (["uniform", [2, 1]], "min_value must not be above max_value"),
+        (["randint", [0]], "upper must be a number from 1"),
+        (["quniform", [0, 1, 0]], "q must be above 0"),
+        (["normal", [0, -1]], "sigma must be above 0"),
+        (["loguniform", [1e-5, 1000]], "no finite numbers; the arguments are exponents of e"),
+        (["loguniform", [1000, 1001]], "no finite numbers; the arguments are exponents of e"),
+        (["lognormal", [700, 50]], "no finite numbers; the arguments are exponents of e"),
+        (["uniform", [-1e308, 1e308]], "no finite numbers"),
+        (["quniform", [0, 1e10, 1e-320]], "no finite numbers"),
     ],
 )
 def test_a_distribution_that_is_wrong_is_named(entry: Any, why: str) -> None:
     with pytest.raises(ArmError, match=rf"searchSpace\.x: .*{why}"):
         parse_search_space({"x": entry})
+
+
+NUMBERS = st.one_of(st.integers(-(10**400), 10**400), st.floats(), st.sampled_from([0, 1, 1e308]))
+
+
+@given(
+    kind=st.sampled_from([kind for kind in DISTRIBUTIONS if kind != "choice"]),
+    numbers=st.lists(NUMBERS, min_size=3, max_size=3),
+    trial=st.integers(0, 10_000),
+)
+def test_every_trial_of_an_accepted_distribution_has_a_finite_value(
+    kind: str, numbers: list[float], trial: int
+) -> None:
+    entry = [kind, numbers[: len(DISTRIBUTIONS[kind].arguments)]]
+    try:
+        space = parse_search_space({"x": entry})
+    except ArmError:
+        return
+    for values in (draw_random(space, trial, "seed"), draw_sobol(space, trial % 100, 7)):
+        assert math.isfinite(values["x"])
 
 
 def test_an_empty_space_is_refused() -> None:
