@@ -46,6 +46,8 @@ HISTORY_PURGE_INTERVAL_SECONDS = 60.0
 MAX_TRANSITIONS_PER_COMMIT = 500
 # Delay after a failed commit of a timed transition, so that a full disk causes no busy loop.
 RETRY_DELAY_SECONDS = 1.0
+# Messages that a peek reads into memory before it looks at their size.
+PEEKED_AT_ONCE = 10
 
 
 def system_clock() -> int:
@@ -211,19 +213,33 @@ class Broker:
     def peek(self, sub_queue: SubQueue, start: int, count: int) -> list[bytes]:
         """Return payloads of messages in any state, in order, from sequence number `start` on.
 
+        Together they are no larger than one message of the entity may be, but at least one.
+
         Raises:
             ServerBusyError: the namespace has no credits left.
         """
         self._credits.spend(1)
-        found = store.peek(
-            self._database.read,
-            sub_queue.entity.number,
-            is_dead_letter=sub_queue.is_dead_letter,
-            start=start,
-            count=count,
-        )
-        self._credits.charge(len(found) - 1)
-        return [contents.render(message) for message in found]
+        payloads: list[bytes] = []
+        left_bytes = sub_queue.entity.message_bytes
+        while len(payloads) < count:
+            found = store.peek(
+                self._database.read,
+                sub_queue.entity.number,
+                is_dead_letter=sub_queue.is_dead_letter,
+                start=start,
+                count=min(count - len(payloads), PEEKED_AT_ONCE),
+            )
+            for message in found:
+                payload = contents.render(message)
+                left_bytes -= len(payload)
+                if payloads and left_bytes < 0:
+                    break
+                payloads.append(payload)
+                start = message.entry.sequence_number + 1
+            if left_bytes < 0 or len(found) < PEEKED_AT_ONCE:
+                break
+        self._credits.charge(len(payloads) - 1)
+        return payloads
 
     # --- settling ---------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from localazure.servicebus import addresses, contents, management
 from localazure.servicebus.addresses import Address
 from localazure.servicebus.amqp import message as amqp_message
 from localazure.servicebus.amqp import performatives as p
-from localazure.servicebus.amqp.errors import INTERNAL_ERROR, AmqpError
+from localazure.servicebus.amqp.errors import INTERNAL_ERROR, RESOURCE_LIMIT_EXCEEDED, AmqpError
 from localazure.servicebus.amqp.link import Disposed, Link, MessageReceived
 from localazure.servicebus.amqp.types import Int
 from localazure.servicebus.cbs import TokenError
@@ -30,6 +30,7 @@ logger = logging.getLogger(__name__)
 
 # The snd-settle-mode of a receiver in the mode receive-and-delete.
 SETTLED = 1
+MOST_WAITING_REPLIES = 1000
 
 
 def now_seconds(client: ClientProtocol) -> float:
@@ -246,7 +247,12 @@ class ReplyNode:
         self._waiting: deque[bytes] = deque()
 
     def send(self, payload: bytes) -> None:
-        """Send a reply as soon as the client's credit allows."""
+        """Send a reply as soon as the client's credit allows. Too many without credit detach."""
+        if len(self._waiting) == MOST_WAITING_REPLIES:
+            reason = f"{MOST_WAITING_REPLIES} replies wait for credit on this link"
+            self._link.detach(p.Error(RESOURCE_LIMIT_EXCEEDED, reason, {}))
+            self._waiting.clear()
+            return
         self._waiting.append(payload)
         self.on_credit()
 

@@ -276,6 +276,20 @@ async def test_a_message_stays_if_its_deletion_cannot_be_written(
     assert (taker.bodies, failures) == ([b"1"], 2)
 
 
+async def test_a_peek_is_no_larger_than_a_message_may_be(world: World) -> None:
+    queue = world.entity("q")
+    size = queue.message_bytes // 3
+    for number in range(25):
+        await world.broker.send(queue, [message(str(number) + "x" * size)])
+    seen = 0
+    while found := world.broker.peek(queue.active, seen + 1, 250):
+        assert len(found) in {1, 2}
+        assert sum(map(len, found)) <= queue.message_bytes
+        seen += len(found)
+    assert seen == 25
+    assert len(world.broker.peek(queue.active, 1, 1)) == 1
+
+
 class Manager:
     """Sends requests to the management node of an entity."""
 

@@ -13,6 +13,7 @@ from localazure.servicebus.amqp import performatives as p
 from localazure.servicebus.amqp.connection import IDLE_TIMEOUT_MS, Closed, Connection, Opened
 from localazure.servicebus.amqp.link import (
     LINK_CREDIT,
+    MOST_UNANSWERED,
     CreditChanged,
     Disposed,
     Link,
@@ -255,6 +256,34 @@ def test_credit_counts_from_what_the_peer_had_received(peer: Peer) -> None:
     assert link.credit == 2
     peer.grants(0, count=1)
     assert link.credit == 0
+
+
+def test_a_message_for_a_detached_link_does_not_reach_the_next_one_with_its_handle(
+    peer: Peer,
+) -> None:
+    old = peer.attaches(receives=True, handle=3)
+    peer.grants(10, handle=3)
+    peer.sends(p.Detach(3, closed=True))
+    new = peer.attaches(receives=True, handle=3)
+    peer.grants(10, handle=3)
+    peer.reads()
+    old.deliver(tag=b"t", payload=b"for the old link", is_settled=True)
+    old.drained()
+    assert peer.reads() == []
+    assert new.credit == 10
+
+
+def test_a_peer_that_ignores_its_credit_is_detached(peer: Peer) -> None:
+    peer.attaches(receives=False)
+    peer.reads()
+    for number in range(MOST_UNANSWERED):
+        events = peer.sends(p.Transfer(0, number, b"t", 0), payload=b"m")
+        assert [type(event) for event in events] == [MessageReceived]
+    peer.reads()
+    assert peer.sends(p.Transfer(0, MOST_UNANSWERED, b"t", 0), payload=b"m") == []
+    (detach,) = [frame for frame in peer.reads() if isinstance(frame, p.Detach)]
+    assert detach.error is not None
+    assert detach.error.condition == "amqp:link:transfer-limit-exceeded"
 
 
 def test_draining_gives_the_credit_back(peer: Peer) -> None:

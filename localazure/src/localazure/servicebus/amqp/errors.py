@@ -16,6 +16,8 @@ CONNECTION_FORCED = "amqp:connection:forced"
 FRAMING_ERROR = "amqp:connection:framing-error"
 DETACH_FORCED = "amqp:link:detach-forced"
 MESSAGE_SIZE_EXCEEDED = "amqp:link:message-size-exceeded"
+TRANSFER_LIMIT_EXCEEDED = "amqp:link:transfer-limit-exceeded"
+RESOURCE_LIMIT_EXCEEDED = "amqp:resource-limit-exceeded"
 
 
 class AmqpError(Exception):

@@ -7,7 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from localazure.servicebus.amqp import performatives as p
-from localazure.servicebus.amqp.errors import MESSAGE_SIZE_EXCEEDED, IllegalStateError
+from localazure.servicebus.amqp.errors import (
+    MESSAGE_SIZE_EXCEEDED,
+    TRANSFER_LIMIT_EXCEEDED,
+    IllegalStateError,
+)
 
 if TYPE_CHECKING:
     from localazure.servicebus.amqp.session import Session
@@ -16,6 +20,8 @@ if TYPE_CHECKING:
 SERIAL_MODULUS = 2**32
 # Messages that a peer may send before the first of them is settled.
 LINK_CREDIT = 1000
+# Clients that ignore the credit are tolerated up to here; then their link is detached.
+MOST_UNANSWERED = 10 * LINK_CREDIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +146,12 @@ class Link:
             self._session.send(p.Detach(self.handle, closed=True, error=error))
 
     def deliver(self, *, tag: bytes, payload: bytes, is_settled: bool) -> None:
-        """Send a message; this uses one credit."""
+        """Send a message; this uses one credit.
+
+        Nothing is sent on a link that was detached meanwhile: its handle may be another link's.
+        """
+        if self.state is not LinkState.ATTACHED:
+            return
         self._is_used = True
         self.credit -= 1
         self._delivery_count = (self._delivery_count + 1) % SERIAL_MODULUS
@@ -166,6 +177,8 @@ class Link:
 
     def drained(self) -> None:
         """Return the remaining credit to a peer that drains the link."""
+        if self.state is not LinkState.ATTACHED:
+            return
         self._delivery_count = (self._delivery_count + self.credit) % SERIAL_MODULUS
         self.credit = 0
         self.is_draining = False
@@ -226,7 +239,10 @@ class Link:
         self.credit = max(0, self.credit - 1)
         self._delivery_count = (self._delivery_count + 1) % SERIAL_MODULUS
         self._unanswered += 1
-        if incoming.is_too_large:
+        if self._unanswered > MOST_UNANSWERED:
+            reason = f"{MOST_UNANSWERED} messages wait for their outcome; the credit was exceeded"
+            self.detach(p.Error(TRANSFER_LIMIT_EXCEEDED, reason, {}))
+        elif incoming.is_too_large:
             reason = f"a message may have {self._max_message_size} bytes at most"
             self.settle_incoming(received, p.Rejected(p.Error(MESSAGE_SIZE_EXCEEDED, reason, {})))
         else:
