@@ -1,9 +1,9 @@
 """Calls of activities, and the table of all activities.
 
 `yield from call(context, GetJob(job=...))` calls an activity. A permanent failure is returned as
-data; a transient one is raised by the activity itself, so that the durable retry
-policy sees it (SDK 1.7 cannot filter retries by type), with its type and message as JSON in the
-exception's text. `call` raises both as typed errors again.
+data; a transient one is raised by the activity itself, with its type and message as JSON in the
+exception's text. `call` raises both as typed errors again, a transient one after the retries, whose
+pauses grow from seconds to minutes (those of SDK 1.7 are equally long).
 
 To add an activity: declare its request in `orchestrations.contracts`, write its body with
 `handlers.durable.activity_adapter.activity`, call it. Name, result and retries come from the
@@ -15,9 +15,11 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Generator, Iterator, Mapping
+from datetime import timedelta
 from typing import Any, Generic
 
-from azure.durable_functions import DurableOrchestrationContext, RetryOptions
+from azure.durable_functions import DurableOrchestrationContext
+from azure.durable_functions.models.Task import TaskBase
 
 from orchestrations.contracts import (
     capacity,
@@ -96,45 +98,67 @@ def call(
 class Pending(Generic[Result]):
     """An activity that runs in parallel: create several, `wait_for_all`, then read each `result`.
 
-    Attributes:
-        task: the SDK's task. It is scheduled when it is first yielded.
+    A transient failure is followed by a pause and another attempt, for each of the request's
+    `PAUSES_SECONDS`.
     """
 
     def __init__(
         self, context: DurableOrchestrationContext, request: ActivityRequest[Result]
     ) -> None:
-        self._request = type(request)
-        self.task: Any = context.call_activity_with_retry(
-            request.activity_name(), retries(self._request), request.to_dict()
-        )
+        self._context = context
+        self._request = request
+        self._pauses = iter(request.PAUSES_SECONDS)
+        self._is_pause = False
+        self.task = self._attempt()
+        """The SDK's task of the current attempt or pause. It is scheduled when it is first
+        yielded."""
+
+    def has_ended(self) -> bool:
+        """Whether the last attempt has ended; if not, `task` is what to wait for next."""
+        if not self.task.is_completed:
+            return False
+        if self._is_pause:
+            self.task, self._is_pause = self._attempt(), False
+            return False
+        pause = next(self._pauses, None) if isinstance(self.task.result, Exception) else None
+        if pause is None:
+            return True
+        until = self._context.current_utc_datetime + timedelta(seconds=pause)
+        self.task, self._is_pause = self._context.create_timer(until), True
+        return False
 
     def result(self) -> Generator[Any, Any, Result]:
         """Wait for the activity's result; raises the errors of `call`."""
-        try:
-            outcome = yield self.task
-        except Exception as error:  # the SDK raises plain Exception
-            raise parse_fault(str(error)) from error
-        return parse_outcome(self._request, outcome)
+        while not self.has_ended():
+            with contextlib.suppress(Exception):  # the SDK raises plain Exception
+                yield self.task
+        outcome = self.task.result
+        if isinstance(outcome, Exception):
+            raise parse_fault(str(outcome)) from outcome
+        return parse_outcome(type(self._request), outcome)
+
+    def _attempt(self) -> Any:
+        request = self._request
+        return self._context.call_activity(request.activity_name(), request.to_dict())
 
 
-def wait_for_all(context: DurableOrchestrationContext, *tasks: Any) -> Generator[Any, Any, None]:
-    """Schedule tasks together, and wait until all have ended.
+def wait_for_all(
+    context: DurableOrchestrationContext, *waits: Pending[Any] | TaskBase
+) -> Generator[Any, Any, None]:
+    """Do activities and tasks in parallel, with the retries of each; wait until all have ended.
 
-    `task_all` would return at the first failure, while other tasks still run. A task that has ended
-    can be yielded again for its result.
+    `task_all` would return at the first failure, while others still run. A task that has ended can
+    be yielded again for its result.
     """
-    yield context.task_any(list(tasks))
-    for task in tasks:
-        with contextlib.suppress(Exception):
-            yield task
+    while tasks := [task for wait in waits if (task := _task_of(wait)) is not None]:
+        yield context.task_any(tasks)
 
 
-def retries(request: type[ActivityRequest[Any]]) -> RetryOptions:
-    """The SDK's options for retries of an activity's transient faults."""
-    return RetryOptions(
-        first_retry_interval_in_milliseconds=int(request.RETRY_SECONDS * 1000),
-        max_number_of_attempts=request.ATTEMPTS,
-    )
+def _task_of(wait: Pending[Any] | TaskBase) -> Any:
+    """What to wait for next; None if all of it has ended."""
+    if isinstance(wait, Pending):
+        return None if wait.has_ended() else wait.task
+    return None if wait.is_completed else wait
 
 
 def parse_outcome(request: type[ActivityRequest[Result]], document: Any) -> Result:

@@ -16,8 +16,9 @@ from orchestrations.contracts.capacity import (
     RequestNodes,
     ReturnNodes,
 )
-from orchestrations.contracts.jobs import CancelRequest, Capacity, EnsureCapacity
+from orchestrations.contracts.jobs import Capacity, EnsureCapacity
 from orchestrations.contracts.retraining import AwaitingNodes, RunInput
+from orchestrations.contracts.runs import CancelRequest
 from orchestrations.errors import DeadlineExceeded, LandfallError, QuotaExceeded, TransientError
 from orchestrations.interruptible_timer import InterruptibleTimer
 from orchestrations.pipeline import ComputeOption

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from azure.durable_functions import DurableOrchestrationContext
 
-from orchestrations.activities import call, parse_outcome, retries
+from orchestrations.activities import Pending, call, wait_for_all
 from orchestrations.contracts.base import ActivityRequest
 from orchestrations.contracts.datasets import (
     CommitManifest,
@@ -188,23 +188,16 @@ def _advance(
 
     Raises:
         PermanentError: one of the pieces failed.
+        TransientError: likewise, at the last attempt.
     """
     fresh = min(LANES_AT_ONCE - len(lanes.markers), lanes.count - lanes.begun)
     begun = lanes.begun + fresh
     numbers = [*lanes.markers, *range(lanes.begun, begun)]
-    requests = [request_of(number, lanes.markers.get(number)) for number in numbers]
-    outcomes = yield context.task_all(
-        [
-            context.call_activity_with_retry(
-                request.activity_name(), retries(type(request)), request.to_dict()
-            )
-            for request in requests
-        ]
-    )
-    done = [
-        parse_outcome(type(request), outcome)
-        for request, outcome in zip(requests, outcomes, strict=True)
-    ]
+    pieces = [Pending(context, request_of(number, lanes.markers.get(number))) for number in numbers]
+    yield from wait_for_all(context, *pieces)
+    done: list[AnyPiece] = []
+    for piece in pieces:
+        done.append((yield from piece.result()))  # noqa: PERF401 - a comprehension cannot yield
     markers = {
         number: each.marker
         for number, each in zip(numbers, done, strict=True)

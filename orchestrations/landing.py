@@ -248,7 +248,7 @@ class _Batch:
             return self.result("empty")
         compared = Pending(self.context, CompareBatch(pipeline=self.pipeline.name, dataset=dataset))
         resolved = Pending(self.context, ResolveConfiguration(pipeline=self.pipeline.name))
-        yield from wait_for_all(self.context, compared.task, resolved.task)
+        yield from wait_for_all(self.context, compared, resolved)
         comparison = yield from compared.result()
         self.data_changed_in_a_row = comparison.data_changed_in_a_row
         decision = decide(dataset, comparison, self.pipeline)
@@ -335,7 +335,7 @@ class _Batch:
         assert self.first_attempt is not None, "a batch is claimed before it is trained on"
         document = RunInput(request=self.first_attempt).to_dict()
         training = self.context.call_sub_orchestrator(RETRAINING, document, run)
-        yield from wait_for_all(self.context, recorded.task, training)
+        yield from wait_for_all(self.context, recorded, training)
         yield from recorded.result()
         try:
             output = yield training

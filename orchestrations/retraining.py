@@ -18,7 +18,6 @@ from orchestrations.contracts.datasets import (
     RegisterDataset,
 )
 from orchestrations.contracts.jobs import (
-    CancelRequest,
     Capacity,
     DiagnoseJob,
     Job,
@@ -30,7 +29,7 @@ from orchestrations.contracts.models import Model, RegisterModel
 from orchestrations.contracts.retraining import AwaitingNodes, RunInput, Waiting
 from orchestrations.contracts.rollouts import RolloutRequest, StartRollout
 from orchestrations.contracts.run_records import UsedCompute
-from orchestrations.contracts.runs import DeadLetter, ScheduleRetry
+from orchestrations.contracts.runs import CancelRequest, DeadLetter, ScheduleRetry
 from orchestrations.errors import (
     DataChanged,
     JobFailed,
@@ -52,12 +51,14 @@ def retraining(context: DurableOrchestrationContext) -> Generator[Any, Any, dict
     1. A later attempt checks whether a newer dataset has been claimed: then it is superseded.
     2. Register the manifest as a data asset. The first record is written in parallel with the
        first of 1 and 2.
-    3. Find capacity (`finding_capacity.find_capacity`), which can continue as new. A run that waits
-       in a queue can be cancelled.
+    3. Find capacity (`finding_capacity.find_capacity`), which can continue as new.
     4. Submit the job, whose name is the run's id; notify `started`.
     5. Wait until the job has ended (`supervising.wait_for_job`), which can continue as new.
     6. Return the nodes. Read the job's results and judge them against the floor and the champion.
     7. Register the model with its lineage, and start its rollout if the pipeline has `deploy`.
+
+    A request to cancel the run is read in 3 (in a queue), 4, 5, the beginning of 6, and before the
+    next attempt is scheduled.
 
     On failure: quarantine the files that the trainer refused; end the job, if it may still run
     (`supervising.end_job`); return the nodes; schedule the next attempt on the queue `retries`, or,
@@ -99,11 +100,12 @@ def _attempt(run: RunProgress, given: RunInput) -> Generator[Any, Any, bool]:
         if capacity is None:
             return False
         if isinstance(capacity, CancelRequest):
-            run.advance("run_cancelled", reason=_cancelled_by(capacity))
-            yield from return_nodes(run)
+            yield from _cancel(run, capacity)
             return True
         run.advance("capacity_found")
         waiting = yield from _submit(run, capacity, awaiting.asset)
+        if waiting is None:
+            return True
     job = yield from wait_for_job(run, waiting)
     if job is None:
         return False
@@ -132,11 +134,22 @@ def _register_dataset(run: RunProgress) -> Step[AwaitingNodes]:
     return AwaitingNodes(asset=asset, since=run.status.since)
 
 
-def _submit(run: RunProgress, capacity: Capacity, asset: DataAsset) -> Step[Waiting]:
+def _cancel(run: RunProgress, request: CancelRequest | None) -> Generator[Any, Any, None]:
+    run.advance("run_cancelled", reason=_cancelled_by(request))
+    yield from return_nodes(run)
+
+
+def _submit(
+    run: RunProgress, capacity: Capacity, asset: DataAsset
+) -> Generator[Any, Any, Waiting | None]:
+    """Submit the job; None if the run was cancelled before."""
     job = yield from call(
         run.context,
         SubmitJob(run=run.id, request=run.request, capacity=capacity, asset=asset),
     )
+    if job.state == "cancelled":
+        yield from _cancel(run, job.cancel)
+        return None
     run.advance("job_submitted", job=job.name)
     run.note(compute=_used_compute(run, capacity), job_url=job.studio_url, champion=job.champion)
     yield from run.record()
@@ -154,7 +167,7 @@ def _used_compute(run: RunProgress, capacity: Capacity) -> UsedCompute:
 
 
 def _conclude(run: RunProgress, job: Job) -> Generator[Any, Any, None]:
-    # A cancellation that was requested before the run saw the job's end is valid: the model of a
+    # A cancellation that was requested before the results were read is valid: the model of a
     # cancelled run is not registered.
     if job.state == "cancelled" or job.cancel is not None:
         run.advance("job_cancelled", reason=_cancelled_by(job.cancel))
@@ -173,6 +186,9 @@ def _conclude(run: RunProgress, job: Job) -> Generator[Any, Any, None]:
     )
     run.update(metrics=results.metrics or None, results=results.record)
     run.note(speed=results.speed)
+    if results.cancel is not None:
+        run.advance("run_cancelled", reason=_cancelled_by(results.cancel))
+        return
     if job.state == "failed":
         yield from _conclude_failed(run, job, results)
         return
@@ -274,7 +290,12 @@ def _fail(run: RunProgress, failure: Failure) -> Generator[Any, Any, bool]:
     delay = retry_delay(failure, request.retry, attempt=request.attempt)
     if delay is not None:
         following = request.model_copy(update={"attempt": request.attempt + 1})
-        yield from call(run.context, ScheduleRetry(request=following, delay_seconds=delay))
+        scheduled = yield from call(
+            run.context, ScheduleRetry(request=following, delay_seconds=delay)
+        )
+        if scheduled.cancel is not None:
+            run.advance("run_cancelled", reason=_cancelled_by(scheduled.cancel))
+            return True
         next_at = run.context.current_utc_datetime + timedelta(seconds=delay)
         run.note(next_attempt_at=next_at)
         run.advance("retry_scheduled", error=failure)

@@ -106,7 +106,7 @@ class RunProgress:
     def record_beside(self, request: ActivityRequest[Result]) -> Step[Result]:
         """Run an activity in parallel with writing the record; wait for both."""
         record, step = Pending(self.context, self._recording()), Pending(self.context, request)
-        yield from wait_for_all(self.context, record.task, step.task)
+        yield from wait_for_all(self.context, record, step)
         return (yield from step.result())
 
     def notify(self) -> Step[Done]:

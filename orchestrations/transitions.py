@@ -56,7 +56,6 @@ def _rows(
 
 
 _WAITING: tuple[RunState, ...] = ("queued", "running")
-_FINDING: tuple[RunState, ...] = ("provisioning", "waiting_for_nodes")
 _WITH_A_JOB: tuple[RunState, ...] = ("submitting", "queued", "running")
 _ACTIVE: tuple[RunState, ...] = get_args(UnfinishedRunState)
 
@@ -73,7 +72,7 @@ TRANSITIONS: tuple[Transition, ...] = (
     *_rows(_WAITING, "job_completed", "judging"),
     *_rows(_WAITING, "job_failed", "judging"),
     *_rows(_WAITING, "job_cancelled", "cancelled", "cancelled"),
-    *_rows(_FINDING, "run_cancelled", "cancelled", "cancelled"),
+    *_rows(_ACTIVE, "run_cancelled", "cancelled", "cancelled"),
     *_rows(_WITH_A_JOB, "job_to_be_ended", "ending"),
     Transition("judging", "data_changed", "superseded", "superseded"),
     Transition("judging", "gate_not_met", "not_promoted", "not_promoted"),

@@ -18,6 +18,7 @@ from handlers.azure_ml.trials import find_trial
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
+from handlers.runs.cancel_requests import read_cancel_request
 from orchestrations.contracts.base import Failure, problems_of
 from orchestrations.contracts.jobs import ReadResults, Results, TrainingSpeed
 from orchestrations.errors import (
@@ -96,6 +97,7 @@ def read_results(clients: Clients, request: ReadResults) -> Results:
         failure=None if error is None else as_failure(error),
         bad_files=0 if error is None else len(error.files),
         record=record,
+        cancel=read_cancel_request(clients, request.run),
     )
 
 

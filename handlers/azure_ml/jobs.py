@@ -21,13 +21,13 @@ from handlers.azure_ml.compute_clusters import ensure_option
 from handlers.azure_ml.errors import if_found, refused_as_job_rejected
 from handlers.azure_ml.job_bindings import Bindings, step_clusters
 from handlers.azure_ml.tags import tags_of
-from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.configuration.configurations import read_job_file
 from handlers.configuration.job_files import COMMAND, PIPELINE, SWEEP
 from handlers.durable.activity_adapter import activity
+from handlers.runs.cancel_requests import read_cancel_request
 from orchestrations.contracts.base import Done
-from orchestrations.contracts.jobs import CancelJob, CancelRequest, GetJob, Job, JobState, SubmitJob
+from orchestrations.contracts.jobs import CancelJob, GetJob, Job, JobState, SubmitJob
 from orchestrations.errors import JobFailed, JobRejected, shorten
 from orchestrations.trace_context import run_header
 from orchestrations.waiting import ENDED
@@ -62,11 +62,19 @@ OTHER_STATE: JobState = "running"
 def submit_job(clients: Clients, request: SubmitJob) -> Job:
     """Submit the pipeline's `job.yml` as the run's job, or adopt the job if it exists.
 
+    If the run was cancelled before it had a job, none is submitted, and the answer is `cancelled`.
+
     Raises:
         JobRejected: `job.yml` or the job is refused, or a job of another origin has the name.
     """
     job = if_found(clients.ml.jobs.get, request.run)
     if job is None:
+        cancel = read_cancel_request(clients, request.run)
+        if cancel is not None:
+            container = str(clients.default_datastore.container_name)
+            return Job(
+                name=request.run, state="cancelled", cancel=cancel, results_container=container
+            )
         job = _submit(clients, request)
     if tags_of(job).get(tags.RUN) != request.run:
         raise JobRejected(
@@ -101,17 +109,6 @@ def cancel_job(clients: Clients, request: CancelJob) -> Done:
         if not _has_ended(clients, request.job):
             raise
     return Done()
-
-
-def request_cancel(clients: Clients, run: str, request: CancelRequest) -> None:
-    """Record a request to cancel a run; its next poll reads it. Only the first request counts."""
-    record_store.create(clients.records, _cancel_record(run), request.to_dict())
-
-
-def read_cancel_request(clients: Clients, run: str) -> CancelRequest | None:
-    """The request to cancel a run, if there is one."""
-    document = record_store.read(clients.records, _cancel_record(run))
-    return None if document is None else CancelRequest.from_dict(document)
 
 
 def find_job_state(clients: Clients, name: str) -> JobState | None:
@@ -256,10 +253,6 @@ def _describe(clients: Clients, job: AzureMLJob) -> Job:
         results_container=tags_of(job).get(tags.RESULTS_CONTAINER)
         or str(clients.default_datastore.container_name),
     )
-
-
-def _cancel_record(run: str) -> str:
-    return f"runs/{run}/cancel"
 
 
 def _utc(moment: datetime) -> datetime:

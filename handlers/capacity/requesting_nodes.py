@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
-from handlers.azure_ml.jobs import read_cancel_request
 from handlers.azure_ml.quotas import (
     OptionKey,
     Shortage,
@@ -20,6 +19,7 @@ from handlers.durable.activity_adapter import activity
 from handlers.messaging.message_outbox import send_in_background
 from handlers.messaging.ops_alerts import trouble
 from handlers.messaging.service_bus import OPS_ALERTS
+from handlers.runs.cancel_requests import read_cancel_request
 from orchestrations.capacity import accounts
 from orchestrations.capacity.admission import Division, ask, mark_alerted
 from orchestrations.capacity.queues import Queues

@@ -15,10 +15,10 @@ from handlers.messaging.dead_letter_queue import reject_message
 from handlers.messaging.message_outbox import send_in_background
 from handlers.messaging.redriven_runs import sent_again_as
 from handlers.messaging.service_bus import RETRIES, Message, parse_body, traced
+from handlers.runs.cancel_requests import read_cancel_request
 from handlers.telemetry.current_span import below
-from orchestrations.contracts.base import Done
 from orchestrations.contracts.retraining import RunInput
-from orchestrations.contracts.runs import RunRequest, ScheduleRetry
+from orchestrations.contracts.runs import RunRequest, Scheduled, ScheduleRetry
 from orchestrations.errors import InvalidRequest
 from orchestrations.retraining import retraining
 from orchestrations.retrying import describe
@@ -38,15 +38,21 @@ def retry_message(request: RunRequest, *, enqueue_at: datetime | None = None) ->
 
 
 @activity
-def schedule_retry(clients: Clients, request: ScheduleRetry) -> Done:
+def schedule_retry(clients: Clients, request: ScheduleRetry) -> Scheduled:
     """Schedule the next attempt on `retries`, visible after the delay.
+
+    If a person has cancelled the run that failed, nothing is scheduled.
 
     If the process dies after sending, the activity is repeated and sends a message with the same
     id, which the queue drops; if it is delivered after all, `start_attempt` starts nothing.
     """
-    enqueue_at = datetime.now(UTC) + timedelta(seconds=request.delay_seconds)
-    send_in_background(clients, RETRIES, retry_message(request.request, enqueue_at=enqueue_at))
-    return Done()
+    following = request.request
+    failed = following.model_copy(update={"attempt": following.attempt - 1})
+    cancel = read_cancel_request(clients, failed.run)
+    if cancel is None:
+        enqueue_at = datetime.now(UTC) + timedelta(seconds=request.delay_seconds)
+        send_in_background(clients, RETRIES, retry_message(following, enqueue_at=enqueue_at))
+    return Scheduled(cancel=cancel)
 
 
 def parse_retry(body: bytes | str) -> RunRequest:

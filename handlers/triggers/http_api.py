@@ -14,18 +14,17 @@ from handlers.api.actions import Asked, keep_action
 from handlers.api.documents.base import Accepted
 from handlers.api.parameters import check_length, find_pipeline, parse_body
 from handlers.api.runs import INSTANCE_ID, unknown_run
-from handlers.azure_ml.jobs import request_cancel
 from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
 from handlers.durable.instances import exists, is_live, start_once, wake_up
 from handlers.durable.status_documents import run_status
 from handlers.notifications.receiver_addresses import ReceiverRefused, check_literal, parse_receiver
 from handlers.notifications.webhook_signature import ID_HEADER, BadSignature, parse_secrets, verify
+from handlers.runs.cancel_requests import request_cancel
 from handlers.telemetry.current_span import below
 from handlers.triggers.problem_details import Problem, invalid_request
-from orchestrations.contracts.jobs import CancelRequest
 from orchestrations.contracts.landing import BatchTrace, LandingRequest
-from orchestrations.contracts.runs import START_REASON_LIMIT_CHARACTERS
+from orchestrations.contracts.runs import START_REASON_LIMIT_CHARACTERS, CancelRequest
 from orchestrations.errors import InvalidSetting
 from orchestrations.landing import landing
 from orchestrations.names import request_instance

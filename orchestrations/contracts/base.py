@@ -62,6 +62,12 @@ class Done(Contract):
     """The result of an activity that has nothing to return."""
 
 
+# A step of a landing, a run or a rollout outlasts an outage of half an hour, as a run's supervision
+# does (`orchestrations.waiting`). Eleven attempts are at most 88 history events.
+PATIENT = (5.0, 15.0, 45.0, 135.0, 300.0, 300.0, 300.0, 300.0, 300.0, 300.0)
+# For what is asked again anyway, or what is done without.
+QUICK = (5.0,)
+
 Result = TypeVar("Result", bound=Contract)
 
 
@@ -72,11 +78,9 @@ class ActivityRequest(Contract, Generic[Result]):
     transient faults.
     """
 
-    ATTEMPTS: ClassVar[int] = 5
-    """The number of attempts, the first one included."""
-    RETRY_SECONDS: ClassVar[float] = 5.0
-    """The pause between two attempts. The SDK clients in activities retry first and honor
-    Retry-After; these retries are for longer faults."""
+    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = PATIENT
+    """The pauses after failed attempts; after the last pause follows the last attempt. The SDK
+    clients in activities retry first and honor Retry-After; these retries are for longer faults."""
 
     LIMIT_SECONDS: ClassVar[float] = 110.0
     """The time limit of an attempt. It avoids `functionTimeout`, which would end the whole process

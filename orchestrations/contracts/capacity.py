@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import ClassVar
 
 from pydantic import Field
 
 from orchestrations.capacity.queues import Queues
-from orchestrations.contracts.base import ActivityRequest, Contract
+from orchestrations.contracts.base import QUICK, ActivityRequest, Contract
 from orchestrations.contracts.costs import MonthlyCost, RunCost
-from orchestrations.contracts.jobs import CancelRequest
+from orchestrations.contracts.runs import CancelRequest
 from orchestrations.pipeline import ComputeOption
 
 
@@ -114,6 +115,9 @@ class RankedOptions(Contract):
 class RankOptions(ActivityRequest[RankedOptions]):
     """Input of `rank_options`: the compute options of a pipeline, by measured efficiency."""
 
+    # Without it, the pipeline's order holds.
+    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
+
     pipeline: str
     options: list[ComputeOption]
     """The options in the pipeline's order, the best one first."""
@@ -145,6 +149,9 @@ class Admitted(Contract):
 class RequestNodes(ActivityRequest[Admitted]):
     """Input of `request_nodes`: one compute option's nodes for a run, all of them or none."""
 
+    # It is asked again and again, and the caller counts the failures.
+    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
+
     run: str
     pipeline: str
     queue: str
@@ -167,5 +174,8 @@ class NodesReturned(Contract):
 
 class ReturnNodes(ActivityRequest[NodesReturned]):
     """Input of `return_nodes`: a run's nodes are to be released."""
+
+    # If it fails, reconciliation does it.
+    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
 
     run: str

@@ -119,8 +119,7 @@ class CopyBlobs(ActivityRequest[Piece]):
     """Input of `copy_blobs`: the next piece of one part of a manifest."""
 
     # The service may copy large blobs in the background: wait for up to ten minutes.
-    ATTEMPTS: ClassVar[int] = 60
-    RETRY_SECONDS: ClassVar[float] = 10.0
+    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = (10.0,) * 59
 
     pipeline: Pipeline
     partition: str | None = None

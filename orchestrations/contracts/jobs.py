@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from orchestrations.contracts.base import ActivityRequest, Contract, Done, Failure
+from orchestrations.contracts.base import QUICK, ActivityRequest, Contract, Done, Failure
 from orchestrations.contracts.datasets import DataAsset
-from orchestrations.contracts.runs import RunRequest
+from orchestrations.contracts.runs import CancelRequest, RunRequest
 from orchestrations.pipeline import ComputeOption
 
 JobState = Literal["queued", "running", "completed", "failed", "cancelled"]
@@ -29,13 +29,6 @@ class EnsureCapacity(ActivityRequest[Capacity]):
     options: list[ComputeOption]
     requested: str | None = None
     """The cluster that this run's previous call requested, if it was not ready."""
-
-
-class CancelRequest(Contract):
-    """A request to cancel a run."""
-
-    by: str
-    reason: str
 
 
 class Job(Contract):
@@ -66,11 +59,17 @@ class SubmitJob(ActivityRequest[Job]):
 class GetJob(ActivityRequest[Job]):
     """Input of `get_job`."""
 
+    # It is asked again and again, and the caller counts the failures.
+    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
+
     job: str
 
 
 class CancelJob(ActivityRequest[Done]):
     """Input of `cancel_job`."""
+
+    # The caller asks again until it is accepted.
+    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
 
     job: str
 
@@ -89,6 +88,9 @@ class JobDiagnosis(Contract):
 
 class DiagnoseJob(ActivityRequest[JobDiagnosis]):
     """Input of `diagnose_job`."""
+
+    # A run does without it.
+    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
 
     job: str
 
@@ -112,6 +114,8 @@ class Results(Contract):
     bad_files: int = 0
     record: str
     """Blob in the records container with all metrics, or the error, in full."""
+    cancel: CancelRequest | None = Field(default=None, exclude_if=lambda it: it is None)
+    """A request to cancel the run, which was made before its results were read."""
 
 
 class ReadResults(ActivityRequest[Results]):

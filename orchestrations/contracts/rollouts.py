@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from orchestrations.contracts.base import ActivityRequest, Contract, Done, Traceparent
+from orchestrations.contracts.base import QUICK, ActivityRequest, Contract, Done, Traceparent
 from orchestrations.contracts.models import Model
 from orchestrations.deploy import AnswerGuard, EndpointKind
 from orchestrations.pipeline import Pipeline
@@ -130,6 +130,9 @@ class EndpointClaim(Contract):
 class ClaimEndpoint(ActivityRequest[EndpointClaim]):
     """Input of `claim_endpoint`."""
 
+    # It is asked again and again; between two questions people are heard.
+    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
+
     rollout: str
     endpoint: str
     version: int
@@ -177,6 +180,9 @@ class SmokeTest(Contract):
 class TestDeployment(ActivityRequest[SmokeTest]):
     """Input of `test_deployment`: send a smoke request, or start a smoke job."""
 
+    # It is asked again and again; between two questions people are heard.
+    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
+
     __test__ = False  # pytest would collect a class of this name
 
     endpoint: str
@@ -213,6 +219,9 @@ class Observation(Contract):
 class ObserveRollout(ActivityRequest[Observation]):
     """Input of `observe_rollout`."""
 
+    # It is asked again and again; between two questions people are heard.
+    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
+
     rollout: str
     endpoint: str
     kind: Kind = "online"
@@ -245,6 +254,9 @@ class AnswerMeasurements(Contract):
 
 class MeasureAnswers(ActivityRequest[AnswerMeasurements]):
     """Input of `measure_answers`."""
+
+    # It is asked again and again; between two questions people are heard.
+    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
 
     endpoint: str
     deployment: str

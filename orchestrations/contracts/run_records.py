@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from orchestrations.contracts.base import ActivityRequest, Contract, Done, Traceparent
+from orchestrations.contracts.base import QUICK, ActivityRequest, Contract, Done, Traceparent
 from orchestrations.contracts.costs import RunCost
 from orchestrations.contracts.jobs import JobDiagnosis, TrainingSpeed
 from orchestrations.contracts.runs import RunState, RunStatus
@@ -64,7 +64,7 @@ class RecordRun(ActivityRequest[Done]):
     """Input of `record_run`: what this generation of the run's orchestration knows."""
 
     # The record is only for people: long retries would cost the run's deadlines more.
-    ATTEMPTS: ClassVar[int] = 2
+    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
     LIMIT_SECONDS: ClassVar[float] = 30.0
 
     record: RunRecord

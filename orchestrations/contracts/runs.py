@@ -107,7 +107,21 @@ class RunStatus(Contract):
     """The cost of its job's nodes; set for a run in a queue, after its job has ended."""
 
 
-class ScheduleRetry(ActivityRequest[Done]):
+class CancelRequest(Contract):
+    """A request to cancel a run."""
+
+    by: str
+    reason: str
+
+
+class Scheduled(Contract):
+    """Whether the next attempt was scheduled."""
+
+    cancel: CancelRequest | None = Field(default=None, exclude_if=lambda it: it is None)
+    """A request to cancel the run that failed; if set, nothing was scheduled."""
+
+
+class ScheduleRetry(ActivityRequest[Scheduled]):
     """Input of `schedule_retry`: start the run of this request after the delay."""
 
     request: RunRequest

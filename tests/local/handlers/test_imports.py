@@ -28,6 +28,7 @@ of_clients = loaded(
 
 from datetime import UTC, datetime
 from handlers.telemetry.spans import Span
+from orchestrations.contracts.runs import CancelRequest
 from orchestrations.trace_context import TraceContext
 heavy = "opentelemetry.sdk", "requests", "azure.monitor"
 now, root = datetime.now(UTC), TraceContext.root("a")
@@ -40,8 +41,8 @@ on.telemetry.send([span])
 telemetry = [off.telemetry.is_on, "opentelemetry.sdk" in loaded(*heavy)]
 
 from handlers.azure_ml.job_outputs import read_bad_files, read_metrics, read_results, results_folder
-from handlers.azure_ml.jobs import request_cancel
-from orchestrations.contracts.jobs import CancelRequest, ReadResults
+from handlers.runs.cancel_requests import request_cancel
+from orchestrations.contracts.jobs import ReadResults
 from tests.unit.handlers.azure_ml_fake import make_world
 
 world = make_world()

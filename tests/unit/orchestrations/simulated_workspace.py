@@ -10,7 +10,6 @@ from handlers.runs.run_records import merge
 from orchestrations.contracts.base import Contract, Done
 from orchestrations.contracts.datasets import DataAsset, Superseded
 from orchestrations.contracts.jobs import (
-    CancelRequest,
     Capacity,
     Job,
     JobDiagnosis,
@@ -20,7 +19,7 @@ from orchestrations.contracts.jobs import (
 from orchestrations.contracts.models import Model
 from orchestrations.contracts.retraining import RunInput
 from orchestrations.contracts.run_records import RunRecord
-from orchestrations.contracts.runs import RunStatus
+from orchestrations.contracts.runs import CancelRequest, RunStatus, Scheduled
 from orchestrations.errors import LandfallError
 from orchestrations.interruptible_timer import WAKE_UP
 from orchestrations.names import run_id
@@ -53,6 +52,9 @@ class Cluster:
     cancel: CancelRequest | None = None
     cluster_ready_after: float = 0
     cancelled: bool = False
+    submitted: bool = False
+    scheduled: bool = False
+    """Whether a next attempt is scheduled."""
     calls: list[tuple[str, Any]] = field(default_factory=list)
     looks: list[datetime] = field(default_factory=list)
 
@@ -82,19 +84,43 @@ class Cluster:
             case "diagnose_job":
                 return JobDiagnosis(message=self.job_error, rank=1, exit_code=137, log=("boom",))
             case "submit_job":
-                return self.job(request.run)
+                return self._submit(request.run)
             case "get_job":
                 self.looks.append(self.driver.now)
                 return self.job(request.job)
+            case _:
+                return self._answer_after_the_job(name)
+
+    def _answer_after_the_job(self, name: str) -> Contract:
+        match name:
             case "read_results":
-                return self.results
+                return self.results.model_copy(update={"cancel": self.cancel})
             case "register_model":
                 return Model(name="digits", version="1", path="azureml://…")
             case "cancel_job":
                 self.cancelled = True
+            case "schedule_retry":
+                self.scheduled = self.cancel is None
+                return Scheduled(cancel=self.cancel)
             case _:
                 pass
         return Done()
+
+    def _submit(self, name: str) -> Job:
+        """As `handlers.azure_ml.jobs.submit_job` does."""
+        if self.cancel is None:
+            self.submitted = True
+        job = self.job(name)
+        return job if self.submitted else job.model_copy(update={"state": "cancelled"})
+
+    def cancel_at(self, seconds: float, request: CancelRequest) -> None:
+        """A person cancels the run of the first attempt."""
+
+        def cancel() -> None:
+            self.cancel = request
+
+        self.driver.at(seconds, cancel)
+        self.wake_at(seconds)
 
     def job(self, name: str) -> Job:
         reached = filter(lambda each: each[0] <= self.seconds, self.states)

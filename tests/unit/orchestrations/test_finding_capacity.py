@@ -8,8 +8,8 @@ from typing import Any
 from orchestrations.contracts.base import Contract
 from orchestrations.contracts.capacity import Admitted, NodesReturned, RankedOptions, RequestNodes
 from orchestrations.contracts.costs import RunCost
-from orchestrations.contracts.jobs import CancelRequest, JobState
-from orchestrations.contracts.runs import RunStatus
+from orchestrations.contracts.jobs import JobState
+from orchestrations.contracts.runs import CancelRequest, RunStatus
 from orchestrations.errors import QuotaExceeded
 from orchestrations.waiting import NODES_POLL_SECONDS, POLLS_PER_GENERATION
 from tests.unit.orchestrations.driver import START

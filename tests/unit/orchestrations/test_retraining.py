@@ -9,7 +9,6 @@ import pytest
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.jobs import (
     CancelJob,
-    CancelRequest,
     EnsureCapacity,
     JobState,
     SubmitJob,
@@ -17,8 +16,7 @@ from orchestrations.contracts.jobs import (
 )
 from orchestrations.contracts.lineage import Redrive
 from orchestrations.contracts.models import RegisterModel
-from orchestrations.contracts.notifications import PublishNotification
-from orchestrations.contracts.runs import RunStatus, ScheduleRetry
+from orchestrations.contracts.runs import CancelRequest, RunStatus, ScheduleRetry
 from orchestrations.errors import JobRejected, QuotaExceeded
 from orchestrations.names import run_id
 from orchestrations.run_progress import STATUS_LIMIT_BYTES
@@ -102,12 +100,8 @@ def test_generations_add_to_one_record() -> None:
     [
         ({"broken": {"record_run"}}, ["started", "succeeded"]),
         ({"outages": {"get_job": range(20, 900)}}, ["started", "succeeded"]),
-        (
-            {"outages": {"publish_notification": range(40)}},
-            ["started"] * PublishNotification.ATTEMPTS + ["succeeded"],
-        ),
     ],
-    ids=["its record cannot be written", "its job is out of sight", "its start cannot be told"],
+    ids=["its record cannot be written", "its job is out of sight"],
 )
 def test_a_run_goes_on_when(obstacle: dict[str, Any], told: list[str]) -> None:
     cluster = Cluster(QUICK, **obstacle)
@@ -253,6 +247,64 @@ def test_what_is_in_the_way_rejects_the_run_or_has_it_tried_again(case: str) -> 
     assert len(cluster.requests("dead_letter")) == is_rejected
 
 
+@pytest.mark.parametrize(
+    "step",
+    [
+        "register_dataset",
+        "ensure_capacity",
+        "submit_job",
+        "read_results",
+        "register_model",
+        "publish_notification",
+    ],
+)
+def test_an_outage_of_twenty_minutes_costs_no_attempt_at_any_step(step: str) -> None:
+    cluster = Cluster(QUICK, outages={step: range(1_200)})
+    status = cluster.run()
+    assert (status.state, status.error) == ("succeeded", None)
+    assert not cluster.requests("schedule_retry")
+    assert len(cluster.requests("submit_job")) == 1 or step == "submit_job"
+    assert cluster.told[-1] == "succeeded"
+    assert (status.since - START).total_seconds() < 1_200 + 400, "the longest pause is five minutes"
+
+
+@pytest.mark.parametrize("step", ["register_dataset", "read_results", "register_model"])
+def test_a_step_gives_up_after_an_hour_at_most_and_its_history_is_bounded(step: str) -> None:
+    cluster = Cluster(QUICK, broken={step})
+    status = cluster.run()
+    assert status.state == "retrying"
+    assert 1_200 < (status.since - START).total_seconds() < 3_600
+    assert len(cluster.requests(step)) <= 12, "an attempt is eight events, with its pause"
+
+
+@pytest.mark.parametrize("step", ["register_dataset", "ensure_capacity", "submit_job"])
+def test_a_run_that_is_cancelled_while_a_step_before_its_job_fails_submits_none(step: str) -> None:
+    cluster = Cluster(QUICK, outages={step: range(600)})
+    cluster.cancel_at(300, CancelRequest(by="ada", reason="wrong upload"))
+    status = cluster.run()
+    assert (status.state, status.reason) == ("cancelled", "cancelled by ada: wrong upload")
+    assert not cluster.submitted
+    assert cluster.told == ["cancelled"]
+
+
+def test_a_run_that_is_cancelled_while_its_results_cannot_be_read_registers_no_model() -> None:
+    cluster = Cluster(QUICK, outages={"read_results": range(600)})
+    cluster.cancel_at(300, CancelRequest(by="ada", reason="wrong upload"))
+    status = cluster.run()
+    assert (status.state, status.reason) == ("cancelled", "cancelled by ada: wrong upload")
+    assert not cluster.requests("register_model")
+
+
+@pytest.mark.parametrize("step", ["register_dataset", "submit_job", "register_model"])
+def test_a_run_that_is_cancelled_during_an_outage_that_lasts_has_no_next_attempt(step: str) -> None:
+    cluster = Cluster(QUICK, broken={step})
+    cluster.cancel_at(300, CancelRequest(by="ada", reason="wrong upload"))
+    status = cluster.run()
+    assert (status.state, status.reason) == ("cancelled", "cancelled by ada: wrong upload")
+    assert cluster.told[-1] == "cancelled"
+    assert not cluster.scheduled
+
+
 def test_a_run_that_ended_well_does_not_fail_because_nobody_can_be_told() -> None:
     cluster = Cluster(QUICK, broken={"publish_notification"})
     instance = cluster.start()
@@ -263,9 +315,8 @@ def test_a_run_that_ended_well_does_not_fail_because_nobody_can_be_told() -> Non
 
 
 def test_a_request_to_cancel_reaches_the_job() -> None:
-    cluster = Cluster(
-        [(0, "queued"), (10, "running")], cancel=CancelRequest(by="ada", reason="wrong upload")
-    )
+    cluster = Cluster([(0, "queued"), (10, "running")])
+    cluster.cancel_at(20, CancelRequest(by="ada", reason="wrong upload"))
     status = cluster.run()
     assert (status.state, status.reason) == ("cancelled", "cancelled by ada: wrong upload")
     assert cluster.requests("cancel_job") == [CancelJob(job=status.id)]
@@ -370,7 +421,9 @@ def test_a_run_that_was_cancelled_in_azure_ml_says_so() -> None:
 
 
 def test_a_job_that_completes_after_its_cancellation_is_not_registered() -> None:
-    cluster = Cluster([(0, "completed")], cancel=CancelRequest(by="ada", reason="wrong upload"))
+    cluster = Cluster([(0, "completed")])
+    cluster.cancel_at(0.5, CancelRequest(by="ada", reason="wrong upload"))
+    cluster.driver.latency = lambda: 0.2
     assert cluster.run().state == "cancelled"
     assert not cluster.requests("register_model")
 

@@ -9,8 +9,9 @@ import pytest
 from handlers.azure_ml.champions import find_champion
 from handlers.azure_ml.job_failures import LOG_LIMIT_LINES, diagnose_job
 from handlers.azure_ml.job_outputs import read_results
-from handlers.azure_ml.jobs import cancel_job, get_job, request_cancel, submit_job
+from handlers.azure_ml.jobs import cancel_job, get_job, submit_job
 from handlers.azure_ml.model_registry import register_model
+from handlers.runs.cancel_requests import request_cancel
 from orchestrations.contracts.jobs import (
     CancelJob,
     CancelRequest,

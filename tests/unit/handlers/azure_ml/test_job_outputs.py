@@ -20,8 +20,10 @@ from handlers.azure_ml.job_outputs import (
     read_results,
     results_folder,
 )
+from handlers.runs.cancel_requests import request_cancel
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.jobs import ReadResults, Results, TrainingSpeed
+from orchestrations.contracts.runs import CancelRequest
 from orchestrations.errors import InvalidResults, InvalidSetting, JobFailed
 from tests.unit.handlers.azure_ml_fake import World
 
@@ -48,6 +50,12 @@ def test_reads_the_metrics(world: World) -> None:
     results = read_results(world.clients, COMPLETED)
     assert results == Results(metrics=metrics, record=RECORD)
     assert read_metrics(world.clients, RECORD) == metrics | {"loss": 3.0}
+
+
+def test_tells_who_cancelled_the_run_before_its_results_were_read(world: World) -> None:
+    asked = CancelRequest(by="ada", reason="a mistake")
+    request_cancel(world.clients, RUN, asked)
+    assert read_results(world.clients, COMPLETED).cancel == asked
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,12 @@ from handlers.azure_ml.jobs import (
     cancel_job,
     get_job,
     job_state,
-    request_cancel,
     submit_job,
 )
+from handlers.runs.cancel_requests import request_cancel
 from orchestrations.contracts.datasets import DataAsset
-from orchestrations.contracts.jobs import CancelJob, CancelRequest, Capacity, GetJob, Job, SubmitJob
+from orchestrations.contracts.jobs import CancelJob, Capacity, GetJob, Job, SubmitJob
+from orchestrations.contracts.runs import CancelRequest
 from orchestrations.errors import JobFailed, JobRejected
 from orchestrations.trace_context import run_header
 from tests.unit.handlers.azure_ml_fake import World, a_job, make_world, refusal
@@ -320,6 +321,14 @@ def test_get_tells_who_cancelled_and_why(world: World) -> None:
     assert get_job(world.clients, LOOK).cancel == asked
     world.workspace.jobs.store[RUN,].status = "Completed"
     assert get_job(world.clients, LOOK).cancel == asked
+
+
+def test_a_run_that_was_cancelled_before_it_had_a_job_gets_none(world: World) -> None:
+    asked = CancelRequest(by="ada", reason="a mistake")
+    request_cancel(world.clients, RUN, asked)
+    job = submit_job(world.clients, REQUEST)
+    assert (job.state, job.cancel) == ("cancelled", asked)
+    assert not world.workspace.jobs.store
 
 
 @pytest.mark.parametrize("warm_start", [False, True])

@@ -25,9 +25,8 @@ from orchestrations.contracts.capacity import (
     RequestNodes,
     ReturnNodes,
 )
-from orchestrations.contracts.jobs import CancelRequest
 from orchestrations.contracts.run_records import RunRecord, RunStep
-from orchestrations.contracts.runs import RunState, RunStatus
+from orchestrations.contracts.runs import CancelRequest, RunState, RunStatus
 from orchestrations.errors import InvalidQueues, QuotaExceeded
 from orchestrations.pipeline import ComputeOption
 from tests.unit.handlers.azure_ml_fake import World, a_job, make_world

@@ -8,10 +8,19 @@ import pytest
 from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
 from handlers.messaging import retry_queue
-from handlers.messaging.retry_queue import handle_retry, parse_retry, retry_message, start_attempt
+from handlers.messaging.retry_queue import (
+    handle_retry,
+    parse_retry,
+    retry_message,
+    schedule_retry,
+    start_attempt,
+)
+from handlers.runs.cancel_requests import request_cancel
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.retraining import RunInput
+from orchestrations.contracts.runs import CancelRequest, ScheduleRetry
 from orchestrations.errors import InvalidRequest
+from tests.unit.handlers.azure_ml_fake import World
 from tests.unit.handlers.durable_fake import TaskHub
 from tests.unit.orchestrations.examples import DATASET, run_request
 
@@ -34,6 +43,14 @@ def test_what_is_no_request_is_refused_by_place_and_without_its_values() -> None
     assert "attempt" in str(refused.value)
     assert "extra" in str(refused.value)
     assert "hunter2" not in str(refused.value)
+
+
+def test_a_run_that_a_person_has_cancelled_gets_no_next_attempt(world: World) -> None:
+    asked = CancelRequest(by="ada", reason="a mistake")
+    request_cancel(world.clients, run_request(1).run, asked)
+    retry = ScheduleRetry(request=run_request(2), delay_seconds=5)
+    assert schedule_retry(world.clients, retry).cancel == asked
+    assert not [name for name in world.records.blobs if name.startswith("outbox/")]
 
 
 async def test_an_attempt_is_started_once() -> None:

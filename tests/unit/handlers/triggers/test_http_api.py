@@ -12,8 +12,8 @@ from handlers.configuration.settings import Settings
 from handlers.notifications.webhook_signature import parse_secrets, sign
 from handlers.triggers import http_api
 from handlers.triggers.problem_details import Answer
-from orchestrations.contracts.jobs import CancelRequest
 from orchestrations.contracts.landing import LandingRequest
+from orchestrations.contracts.runs import CancelRequest
 from orchestrations.names import request_instance
 from tests.unit.handlers.asking import ask, check_problem
 from tests.unit.handlers.azure_ml_fake import World, make_world
