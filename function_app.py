@@ -7,6 +7,7 @@ function imports its handler when it is called, so a cold start does not load al
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable, Sequence
@@ -21,6 +22,7 @@ from handlers.configuration.clients import Clients
 from handlers.configuration.pipeline_files import load_pipelines
 from handlers.configuration.settings import Settings
 from handlers.durable.activity_adapter import functions as activity_functions
+from orchestrations.errors import OfAnotherRelease
 from orchestrations.freezing import freezing
 from orchestrations.landing import landing
 from orchestrations.retraining import retraining
@@ -109,9 +111,14 @@ async def on_job_events(
 @app.durable_client_input(client_name="starter")
 async def on_retry(message: func.ServiceBusMessage, starter: df.DurableOrchestrationClient) -> None:
     """Start the next attempt of a run, whose delay has ended."""
+    from handlers.messaging.put_back import put_back
     from handlers.messaging.retry_queue import handle_retry
 
-    await handle_retry(clients, starter, message.get_body())
+    try:
+        await handle_retry(clients, starter, message.get_body())
+    except OfAnotherRelease as error:
+        now = datetime.now(UTC)
+        await asyncio.to_thread(put_back, clients, "retries", message, error, now=now)
 
 
 @app.service_bus_queue_trigger(arg_name="message", queue_name="rollouts", connection="ServiceBus")
@@ -120,9 +127,14 @@ async def on_rollout(
     message: func.ServiceBusMessage, starter: df.DurableOrchestrationClient
 ) -> None:
     """Roll out a model that was registered for an endpoint."""
+    from handlers.messaging.put_back import put_back
     from handlers.rollouts.starting import handle_rollout
 
-    await handle_rollout(clients, starter, message.get_body(), now=datetime.now(UTC))
+    now = datetime.now(UTC)
+    try:
+        await handle_rollout(clients, starter, message.get_body(), now=now)
+    except OfAnotherRelease as error:
+        await asyncio.to_thread(put_back, clients, "rollouts", message, error, now=now)
 
 
 @app.service_bus_queue_trigger(
@@ -130,9 +142,14 @@ async def on_rollout(
 )
 def deliver_notification(message: func.ServiceBusMessage) -> None:
     """Deliver one notification to one receiver."""
+    from handlers.messaging.put_back import put_back
     from handlers.notifications.delivery import handle_delivery
 
-    handle_delivery(clients, message.get_body(), now=datetime.now(UTC))
+    now = datetime.now(UTC)
+    try:
+        handle_delivery(clients, message.get_body(), now=now)
+    except OfAnotherRelease as error:
+        put_back(clients, "notifications", message, error, now=now)
 
 
 @app.timer_trigger(arg_name="timer", schedule="%RECONCILE_SCHEDULE%")

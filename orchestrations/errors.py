@@ -85,6 +85,10 @@ class DeploymentRejected(PermanentError):
     """Azure ML refused a deployment, or the deployment does not answer its smoke request."""
 
 
+class OfAnotherRelease(TransientError):
+    """A document with a field or a value that this release does not know; the message names it."""
+
+
 class JobFailed(TransientError):
     """The training job ended in failure for a reason that may pass."""
 

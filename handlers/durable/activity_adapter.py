@@ -15,8 +15,8 @@ import handlers
 from handlers.configuration.clients import Clients
 from handlers.durable.bounded_call import TookTooLong, within
 from orchestrations.activities import ACTIVITIES, FAILURE_KEY, RESULT_KEY, fault_text
-from orchestrations.contracts.base import ActivityRequest, Contract, problems_of
-from orchestrations.errors import InvalidRequest, PermanentError, TransientError
+from orchestrations.contracts.base import ActivityRequest, Contract, unreadable
+from orchestrations.errors import PermanentError, TransientError
 from orchestrations.retrying import describe
 
 Request = TypeVar("Request", bound=ActivityRequest[Any])
@@ -111,5 +111,4 @@ def _parse(request: type[ActivityRequest[Any]], document: Any) -> ActivityReques
     try:
         return request.from_dict(document)
     except ValidationError as error:
-        problems = problems_of(error, whole="document")
-        raise InvalidRequest(f"activity {request.activity_name()}: {problems}") from None
+        raise unreadable(error, f"activity {request.activity_name()}", whole="document") from None

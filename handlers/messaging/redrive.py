@@ -27,7 +27,7 @@ from handlers.runs.run_records import read_run_record
 from orchestrations.contracts.landing import ClaimDataset, DatasetClaim
 from orchestrations.contracts.lineage import Redrive
 from orchestrations.contracts.runs import RunRequest
-from orchestrations.errors import InvalidRequest
+from orchestrations.errors import InvalidRequest, OfAnotherRelease
 from orchestrations.names import batch_id
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def _following(
         if kind == "delivery" and not order.changes.to_document():
             delivery = parse_body(Delivery, body_text(letter), queue=REJECTED_RUNS)
             return NOTIFICATIONS, delivery.following().to_message()
-    except InvalidRequest as error:
+    except (InvalidRequest, OfAnotherRelease) as error:
         logger.warning("%s stays dead-lettered: %s", letter.message_id, error)
     return None
 

@@ -59,7 +59,8 @@ def parse_retry(body: bytes | str) -> RunRequest:
     """The request in a message on `retries`.
 
     Raises:
-        InvalidRequest: it is not a request, or its schema is unknown to this release.
+        InvalidRequest: it is not a request.
+        OfAnotherRelease: it has a field or a value that this release does not know.
     """
     return parse_body(RunRequest, body, queue=RETRIES)
 
@@ -76,7 +77,7 @@ async def handle_retry(
 ) -> str | None:
     """Start the run that a message on `retries` requests; return its id.
 
-    Changes of a redrive since the message was scheduled are applied. An unreadable message is
+    Changes of a redrive since the message was scheduled are applied. A malformed message is
     dead-lettered (returns None), since redelivery cannot help. If the process dies before the
     message is completed, it is redelivered.
     """

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import ValidationError
 
-from orchestrations.contracts.base import Contract, problems_of
-from orchestrations.errors import InvalidRequest
+from orchestrations.contracts.base import Contract, unreadable
 from orchestrations.trace_context import HEADER
 
 if TYPE_CHECKING:
@@ -58,15 +57,14 @@ def parse_body(contract: type[Parsed], body: bytes | str, *, queue: str) -> Pars
     """Parse the contract in the body of a message.
 
     Raises:
-        InvalidRequest: it is not this contract, or its schema is unknown to this release.
+        InvalidRequest: it is malformed.
+        OfAnotherRelease: it has a field or a value that this release does not know.
     """
     try:
         return contract.model_validate_json(body)
     except ValidationError as error:
-        problems = problems_of(error, whole="body")
-        raise InvalidRequest(
-            f"a message on queue {queue} is not a {contract.__name__}: {problems}"
-        ) from None
+        what = f"a message on queue {queue} is not a {contract.__name__}"
+        raise unreadable(error, what, whole="body") from None
 
 
 @dataclass(frozen=True, kw_only=True)

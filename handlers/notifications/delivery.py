@@ -98,7 +98,7 @@ def handle_delivery(clients: Clients, body: bytes | str, *, now: datetime) -> Ou
     """Deliver one message of `notifications`, and schedule the next attempt or give up.
 
     If the process dies on the way, the message is redelivered: the receiver may get a second copy;
-    messages that are sent here have the same ids, so duplicates are dropped. An unreadable message
+    messages that are sent here have the same ids, so duplicates are dropped. A malformed message
     is dead-lettered, since redelivery cannot help.
     """
     try:

@@ -176,6 +176,7 @@ def parse_delivery(body: bytes | str) -> Delivery:
     """Parse the delivery in a message on `notifications`.
 
     Raises:
-        InvalidRequest: it is not a delivery, or its schema is unknown to this release.
+        InvalidRequest: it is not a delivery.
+        OfAnotherRelease: it has a field or a value that this release does not know.
     """
     return parse_body(Delivery, body, queue=NOTIFICATIONS)

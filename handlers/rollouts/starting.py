@@ -54,9 +54,9 @@ async def handle_rollout(
 ) -> str | None:
     """Start the rollout of a message, and return its id.
 
-    The rollout that holds the endpoint is woken up to see that there is a newer model. A message
-    that cannot be parsed is dead-lettered (None). If the process dies before the message is
-    completed, it is delivered to this function again.
+    The rollout that holds the endpoint is woken up to see that there is a newer model. A malformed
+    message is dead-lettered (None). If the process dies before the message is completed, it is
+    delivered to this function again.
     """
     try:
         request = parse_body(RolloutRequest, body, queue=ROLLOUTS)

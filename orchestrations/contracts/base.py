@@ -1,7 +1,8 @@
 """The base classes of all contracts.
 
 Each contract is frozen, refuses unknown fields, and carries the version of its schema, so
-that a history of an older release is either read or refused with the field's name.
+that a document of another release is either read or refused with the field's name: a field could be
+one that a decision depends on. What is refused is malformed, or of a newer release (`unreadable`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from orchestrations.errors import InvalidRequest, LandfallError, OfAnotherRelease
+
 Traceparent = Annotated[str | None, Field(exclude_if=lambda it: it is None)]
 """The parent span, in the form of `orchestrations.trace_context`; None if nothing is
 traced."""
@@ -19,7 +22,8 @@ traced."""
 class Contract(BaseModel):
     """Base of all contracts: a frozen record with a schema version."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # The errors of an orchestrator's input are shown: a callback URL in it can hold a token.
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     schema_version: int = Field(default=1, ge=1, le=1)
 
@@ -48,6 +52,32 @@ def problems_of(error: ValidationError, *, whole: str) -> str:
         f"{'.'.join(map(str, problem['loc'])) or whole}: {problem['msg']}"
         for problem in error.errors(include_input=False, include_url=False)
     )
+
+
+# The kinds of pydantic's errors that a valid document of a newer release causes: a field, a value
+# or a kind that this release does not have.
+_NEWER = frozenset({"extra_forbidden", "literal_error", "union_tag_invalid", "deploy_kind"})
+
+
+def unreadable(error: ValidationError, what: str, *, whole: str) -> LandfallError:
+    """The error for a document that is not its contract.
+
+    While a release is deployed, workers of two releases share the queues and the task hub. A
+    document of the newer one is read by a worker that knows it, so its error is transient.
+
+    Args:
+        error: the parser's.
+        what: says what the document is, for the message.
+        whole: as for `problems_of`.
+    """
+    is_newer = any(
+        problem["type"] in _NEWER or problem["loc"][-1:] == ("schema_version",)
+        for problem in error.errors(include_input=False, include_url=False)
+    )
+    problems = problems_of(error, whole=whole)
+    if is_newer:
+        return OfAnotherRelease(f"{what}: this release does not know all of it: {problems}")
+    return InvalidRequest(f"{what}: {problems}")
 
 
 class Failure(Contract):

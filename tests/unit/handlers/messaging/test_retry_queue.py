@@ -19,7 +19,7 @@ from handlers.runs.cancel_requests import request_cancel
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.retraining import RunInput
 from orchestrations.contracts.runs import CancelRequest, ScheduleRetry
-from orchestrations.errors import InvalidRequest
+from orchestrations.errors import InvalidRequest, OfAnotherRelease
 from tests.unit.handlers.azure_ml_fake import World
 from tests.unit.handlers.durable_fake import TaskHub
 from tests.unit.orchestrations.examples import DATASET, run_request
@@ -33,15 +33,22 @@ def test_a_request_survives_the_queue() -> None:
     assert parse_retry(message.body.encode()) == run_request(2)
 
 
-def test_what_is_no_request_is_refused_by_place_and_without_its_values() -> None:
+@pytest.mark.parametrize(
+    ("changes", "error", "place"),
+    [
+        ({"attempt": 0}, InvalidRequest, "attempt"),
+        ({"added_since": "hunter2"}, OfAnotherRelease, "added_since"),
+        ({"schema_version": 2}, OfAnotherRelease, "schema_version"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_by_place_and_without_its_values(
+    changes: dict[str, Any], error: type[Exception], place: str
+) -> None:
     document = run_request(2).to_dict()
     document["callback_url"] = "https://a.example/?token=hunter2"
-    document["attempt"] = 0
-    document["extra"] = "hunter2"
-    with pytest.raises(InvalidRequest) as refused:
-        parse_retry(json.dumps(document))
-    assert "attempt" in str(refused.value)
-    assert "extra" in str(refused.value)
+    with pytest.raises(error) as refused:
+        parse_retry(json.dumps(document | changes))
+    assert place in str(refused.value)
     assert "hunter2" not in str(refused.value)
 
 
