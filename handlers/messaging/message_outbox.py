@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from azure.core.exceptions import AzureError, ResourceNotFoundError
@@ -24,6 +26,7 @@ from handlers.messaging.service_bus import Message
 logger = logging.getLogger("landfall")
 
 SEND_LIMIT_SECONDS = 10.0
+FAILURES_IN_A_ROW = 2
 _FOLDER = "outbox/"
 _MESSAGE = TypeAdapter(Message)
 
@@ -63,24 +66,66 @@ def send_in_background(
         logger.warning("too many messages wait for Service Bus: reconciliation sends the others")
 
 
-def flush(clients: Clients) -> int:
-    """Send every stored message; return the number.
+@dataclass
+class Flushed:
+    """What became of the stored messages; the others were sent by another process."""
 
-    Raises:
-        AzureError: Service Bus is still unreachable. Unsent messages stay.
-        TookTooLong: it did not answer within `SEND_LIMIT_SECONDS`. Unsent messages stay.
+    sent: int = 0
+    refused: dict[str, list[str]] = field(default_factory=dict[str, "list[str]"])
+    """Queue or topic → its records that cannot be read, or that Service Bus refuses; the oldest
+    first. They stay, and the next call tries again."""
+    unreached: dict[str, str] = field(default_factory=dict[str, str])
+    """Queue or topic that did not answer → the type of the last error. Its messages stay."""
+
+
+def flush(clients: Clients) -> Flushed:
+    """Send the stored messages, the oldest first.
+
+    A message that cannot be sent does not keep the others from it. A queue or topic is left out
+    after `FAILURES_IN_A_ROW` messages without an answer, and the rest after one more if nothing
+    else was sent either: then Service Bus is unreachable.
     """
-    count = 0
-    for name in sorted(clients.records.list_blob_names(name_starts_with=_FOLDER)):
-        document = record_store.read(clients.records, name)
-        if document is None:  # another process has sent it
+    flushed, in_a_row, silent = Flushed(), Counter[str](), 0
+    stored = clients.records.list_blobs(name_starts_with=_FOLDER)
+    for blob in sorted(stored, key=lambda each: (each.last_modified, each.name)):
+        entity = blob.name.removeprefix(_FOLDER).partition("/")[0]
+        if in_a_row[entity] >= FAILURES_IN_A_ROW:
             continue
-        entity = name.removeprefix(_FOLDER).partition("/")[0]
-        message = _MESSAGE.validate_python(document)
-        within(SEND_LIMIT_SECONDS, lambda e=entity, m=message: clients.message_queues.send(e, m))
-        _delete(clients, name)
-        count += 1
-    return count
+        try:
+            flushed.sent += _send_stored(clients, entity, blob.name)
+        except Exception as error:  # noqa: BLE001 - the others are sent all the same
+            logger.warning("outbox: %s was not sent: %s", blob.name, type(error).__name__)
+            if _is_refusal(error):
+                flushed.refused.setdefault(entity, []).append(blob.name)
+                continue
+            flushed.unreached[entity] = type(error).__name__
+            in_a_row[entity] += 1
+            silent += 1
+            if silent > FAILURES_IN_A_ROW:
+                break
+        else:
+            in_a_row[entity] = silent = 0
+    return flushed
+
+
+def _send_stored(clients: Clients, entity: str, name: str) -> int:
+    document = record_store.read(clients.records, name)
+    if document is None:  # another process has sent it
+        return 0
+    message = _MESSAGE.validate_python(document)
+    within(SEND_LIMIT_SECONDS, lambda: clients.message_queues.send(entity, message))
+    _delete(clients, name)
+    return 1
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether an error is about this message, not about the connection or the entity."""
+    from azure.servicebus.exceptions import (  # noqa: PLC0415 - as in handlers.configuration.clients
+        MessageSizeExceededError,
+    )
+
+    # A record that is no JSON, or no message, is a ValueError.
+    return isinstance(error, ValueError | MessageSizeExceededError)
 
 
 def _delete(clients: Clients, record: str) -> None:

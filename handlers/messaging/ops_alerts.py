@@ -28,6 +28,7 @@ Severity = Literal["information", "warning", "error"]
 # In addition, every kind of notification of a run is a kind of alert.
 AlertKind = Literal[
     "message-rejected",
+    "messages-stuck",
     "events-rejected",
     "delivery-failed",
     "receiver-disabled",

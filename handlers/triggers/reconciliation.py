@@ -55,6 +55,7 @@ from handlers.messaging.service_bus import (
     RETRIES,
     ROLLOUTS,
 )
+from handlers.messaging.stuck_messages import alert_stuck
 from handlers.rollouts.endpoint_claims import holders, release
 from handlers.runs.run_index import UNFINISHED_STATES, list_runs
 from handlers.triggers.blob_created import ensure_landing
@@ -111,6 +112,8 @@ class Summary:
     endpoints_released: list[str] = field(default_factory=list[str])
     messages_sent: int = 0
     """Messages of the outbox, which Service Bus had not accepted in time."""
+    messages_stuck: int = 0
+    """Messages of the outbox that cannot be read, or that Service Bus refuses."""
     causes_alerted: list[str] = field(default_factory=list[str])
     """Causes of rejected events that operators were alerted to."""
     messages_dead_lettered: int = 0
@@ -346,7 +349,13 @@ class _Reconciler:
             self.summary.runs_woken.append(run)
 
     async def flush_outbox(self) -> None:
-        self.summary.messages_sent += await asyncio.to_thread(flush, self.clients)
+        flushed = await asyncio.to_thread(flush, self.clients)
+        self.summary.messages_sent += flushed.sent
+        self.summary.messages_stuck += sum(map(len, flushed.refused.values()))
+        self.summary.faults += [
+            f"outbox of {entity}: {error}" for entity, error in flushed.unreached.items()
+        ]
+        await asyncio.to_thread(alert_stuck, self.clients, flushed, now=self.now)
 
     async def alert_rejected_events(self) -> None:
         self.summary.causes_alerted += await asyncio.to_thread(

@@ -97,7 +97,7 @@ FOUND: dict[str, tuple[str, list[Item]]] = {
         [
             UPLOAD,
             RequestRun(at=UPLOADED_AT + 10, key="a"),
-            Outage(service="blobs", at=UPLOADED_AT + 10.1, seconds=600),
+            Outage(service="blobs", at=UPLOADED_AT + 10.1, seconds=2 * HOUR),
         ],
     ),
     "broken runs are not reconciled": (

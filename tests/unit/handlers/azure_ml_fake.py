@@ -6,6 +6,7 @@ import copy
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -179,12 +180,16 @@ class Workspace:
         return SimpleNamespace(name="workspaceblobstore", container_name="azureml-blobstore")
 
 
+FIRST_WRITE = datetime(2026, 11, 21, tzinfo=UTC)
+
+
 class Container:
     """A container with its blobs in memory."""
 
     def __init__(self) -> None:
         self.blobs: dict[str, bytes] = {}
         self.metadata: dict[str, dict[str, str]] = {}
+        self.written: dict[str, datetime] = {}
         self.staged: dict[tuple[str, str], bytes] = {}
         self.exists = True
 
@@ -200,6 +205,7 @@ class Container:
         if name in self.blobs and not overwrite:
             raise refusal(409, "BlobAlreadyExists")
         self.metadata[name] = metadata or {}
+        self.written[name] = FIRST_WRITE + timedelta(seconds=len(self.written))
         self.blobs[name] = data.encode() if isinstance(data, str) else data
 
     def download_blob(self, name: str) -> Any:
@@ -216,7 +222,9 @@ class Container:
 
     def list_blobs(self, *, name_starts_with: str, **_: Any) -> list[Any]:
         return [
-            SimpleNamespace(name=name, metadata=self.metadata[name])
+            SimpleNamespace(
+                name=name, metadata=self.metadata[name], last_modified=self.written[name]
+            )
             for name in sorted(self.blobs)
             if name.startswith(name_starts_with)
         ]

@@ -11,7 +11,7 @@ import pytest
 from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
 from handlers.messaging.dead_letter_queue import dead_letter, sweep
-from handlers.messaging.message_outbox import flush
+from handlers.messaging.message_outbox import Flushed, flush
 from handlers.messaging.retry_queue import parse_retry, schedule_retry
 from handlers.messaging.service_bus import NOTIFICATIONS, REJECTED_RUNS, RETRIES
 from handlers.notifications.outbox import parse_delivery, publish_notification
@@ -58,8 +58,8 @@ def test_what_a_run_sends_waits_in_the_outbox_until_service_bus_is_back(
     # No step waits for the bus: the SDK takes minutes to give up.
     assert time.monotonic() - started < WAIT_LIMIT_SECONDS
 
-    assert flush(world.clients) == 4  # two channels, a retry, a dead letter
-    assert flush(world.clients) == 0
+    assert flush(world.clients) == Flushed(sent=4)  # two channels, a retry, a dead letter
+    assert flush(world.clients) == Flushed()
     channels = {parse_delivery(str(each)).channel for each in namespace.take(NOTIFICATIONS)}
     assert channels == {"event_grid", "service_bus"}
     assert [parse_retry(str(each)).attempt for each in namespace.take(RETRIES)] == [71]

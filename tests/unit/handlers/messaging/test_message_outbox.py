@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import pytest
-from azure.servicebus.exceptions import ServiceBusConnectionError
+from azure.servicebus.exceptions import (
+    MessageSizeExceededError,
+    OperationTimeoutError,
+    ServiceBusConnectionError,
+)
 
+from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.messaging import message_outbox
-from handlers.messaging.message_outbox import flush, send_in_background
+from handlers.messaging.message_outbox import Flushed, flush, send_in_background
 from handlers.messaging.ops_alerts import alert_operators
 from handlers.messaging.retry_queue import schedule_retry
-from handlers.messaging.service_bus import OPS_ALERTS, RETRIES, Message
+from handlers.messaging.service_bus import NOTIFICATIONS, OPS_ALERTS, RETRIES, Message
+from handlers.messaging.stuck_messages import alert_stuck
 from handlers.notifications.outbox import publish_notification
 from orchestrations.contracts.landing import AlertOperators
 from orchestrations.contracts.notifications import Notification, PublishNotification
@@ -33,12 +41,25 @@ class Broker:
 
     open: threading.Event = field(default_factory=threading.Event)
     refuses: bool = False
+    refused: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Id → what is wrong with the message."""
     taken: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    bodies: list[str] = field(default_factory=list[str])
+    asked: int = 0
 
     def send(self, entity: str, *messages: Message) -> None:
+        self.asked += 1
         assert self.open.wait(30)
         if self.refuses:
             raise ServiceBusConnectionError(message="key=secret")
+        for each in messages:
+            match self.refused.get(each.message_id):
+                case "too large for Service Bus":
+                    raise MessageSizeExceededError
+                case "never answered":
+                    raise OperationTimeoutError
+                case _:
+                    self.bodies.append(each.body)
         self.taken += [(entity, each.message_id) for each in messages]
 
     publish = send
@@ -97,9 +118,68 @@ def test_what_was_refused_is_sent_by_reconciliation(
     assert "secret" not in caplog.text
     assert kept(world) == ["outbox/ops-alerts/a.json", "outbox/retries/m%3A1.json"]
     broker.refuses = False
-    assert flush(world.clients) == 2
-    assert broker.taken == [(OPS_ALERTS, "a"), (RETRIES, "m:1")]
-    assert (kept(world), flush(world.clients)) == ([], 0)
+    assert flush(world.clients) == Flushed(sent=2)
+    assert broker.taken == [(RETRIES, "m:1"), (OPS_ALERTS, "a")], "in the order of their creation"
+    assert (kept(world), flush(world.clients)) == ([], Flushed())
+
+
+POISON: dict[str, tuple[bytes, str | None]] = {
+    "no JSON": (b"{", None),
+    "no message": (b'{"body": "{}"}', None),
+    "too large for Service Bus": (b'{"message_id": "0", "body": "{}"}', "0"),
+    "never answered": (b'{"message_id": "0", "body": "{}"}', "0"),
+}
+
+
+@pytest.mark.parametrize("case", POISON)
+def test_one_message_that_cannot_be_sent_does_not_keep_the_others(
+    broker: Broker, case: str
+) -> None:
+    content, message_id = POISON[case]
+    world = make_world()
+    for name in ("retries/0.json", "ops-alerts/0.json"):
+        world.records.upload_blob(f"outbox/{name}", content, overwrite=True)
+    broker.open.set()
+    broker.refused = {} if message_id is None else {message_id: case}
+    for number in range(1, 4):
+        for entity in (RETRIES, OPS_ALERTS):
+            document = {"message_id": f"{entity}-{number}", "body": "{}"}
+            record_store.create(world.records, f"outbox/{entity}/{number}.json", document)  # pyright: ignore[reportArgumentType] - a fake
+    flushed = flush(world.clients)
+    assert flushed.sent == 6
+    assert kept(world) == ["outbox/ops-alerts/0.json", "outbox/retries/0.json"]
+    if case == "never answered":
+        assert set(flushed.unreached) == {RETRIES, OPS_ALERTS}
+    else:
+        assert flushed.refused == {
+            each: [f"outbox/{each}/0.json"] for each in (RETRIES, OPS_ALERTS)
+        }
+
+
+def test_operators_are_told_once_of_messages_that_are_stuck_and_again_of_new_ones(
+    broker: Broker,
+) -> None:
+    world = make_world()
+    broker.open.set()
+    for number in range(5):
+        world.records.upload_blob(f"outbox/{RETRIES}/{number}.json", b"{", overwrite=True)
+    for _ in range(3):
+        alert_stuck(world.clients, flush(world.clients), now=NOW)
+    alert_stuck(world.clients, Flushed(unreached={RETRIES: "TookTooLong"}), now=NOW)
+    alert_stuck(world.clients, flush(world.clients), now=NOW)
+    ((entity, told),) = broker.taken
+    assert (entity, told) == (OPS_ALERTS, "messages-stuck:retries:outbox/retries/0.json")
+    data = json.loads(broker.bodies[0])["data"]
+    assert data["count"] == 5
+    assert data["records"] == [f"outbox/retries/{number}.json" for number in range(3)]
+    for name in kept(world):
+        world.records.delete_blob(name)
+    alert_stuck(world.clients, flush(world.clients), now=NOW)
+    world.records.upload_blob(f"outbox/{RETRIES}/9.json", b"{", overwrite=True)
+    alert_stuck(world.clients, flush(world.clients), now=NOW)
+    assert [told for _, told in broker.taken][1:] == [
+        "messages-stuck:retries:outbox/retries/9.json"
+    ]
 
 
 def test_reconciliation_stops_waiting_for_a_bus_that_hangs(
@@ -108,9 +188,17 @@ def test_reconciliation_stops_waiting_for_a_bus_that_hangs(
     monkeypatch.setattr(message_outbox, "SEND_LIMIT_SECONDS", 0.05)
     world = make_world()
     send_in_background(world.clients, RETRIES, Message(message_id="m", body="{}"))
-    with pytest.raises(TimeoutError):
-        flush(world.clients)
-    assert kept(world) == ["outbox/retries/m.json"]
+    for entity in (RETRIES, OPS_ALERTS, NOTIFICATIONS):
+        for number in range(50):
+            document = {"message_id": f"{entity}-{number}", "body": "{}"}
+            record_store.create(world.clients.records, f"outbox/{entity}/{number}.json", document)
+    before = broker.asked
+    flushed = flush(world.clients)
+    assert flushed.unreached[RETRIES] == "TookTooLong"
+    assert flushed.sent == 0
+    assert broker.asked - before == 3, "not 151: each waits for ten seconds"
+    assert len(kept(world)) == 151
     broker.open.set()
     world.clients.background.wait_until_idle()
-    assert kept(world) == []
+    assert len(kept(world)) == 150
+    assert flush(world.clients) == Flushed(sent=150)
