@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal, get_args
 
 from orchestrations.contracts.notifications import RunNotificationKind
@@ -104,6 +105,16 @@ def follow(source: RunState, event: RunEvent) -> Transition:
         KeyError: the table has no such row, which is a bug in the orchestrator.
     """
     return _BY_SOURCE_AND_EVENT[source, event]
+
+
+def order_of(state: RunState, since: datetime) -> tuple[bool, datetime, int]:
+    """The sort key of a run's states.
+
+    A final state is the last one whatever its time: an end that was forced from outside has the
+    task hub's time, in whole seconds. Other states are in order of their time, which is that of the
+    run's orchestration; of one instant, in the order of the machine.
+    """
+    return state in TERMINAL_RUN_STATES, since, get_args(RunState).index(state)
 
 
 def notification_of(state: RunState) -> RunNotificationKind:

@@ -48,7 +48,8 @@ def run_status(instance: DurableOrchestrationStatus) -> RunStatus:
     return last.model_copy(
         update={
             "state": "failed",
-            "since": utc(instance.last_updated_time),
+            # The task hub's times have whole seconds.
+            "since": max(last.since, utc(instance.last_updated_time)),
             "error": broken_failure(instance),
         }
     )

@@ -6,7 +6,7 @@ idempotent, and late ones do not overwrite newer data.
 
 from __future__ import annotations
 
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Any
 
 from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
@@ -20,7 +20,8 @@ from handlers.telemetry import metrics
 from handlers.telemetry.spans import of_run
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.run_records import RecordRun, RunRecord, RunStep
-from orchestrations.transitions import TERMINAL_RUN_STATES
+from orchestrations.contracts.runs import RunStatus
+from orchestrations.transitions import order_of
 
 
 @activity
@@ -81,15 +82,12 @@ def record_of(instance: DurableOrchestrationStatus) -> RunRecord:
 def merge(known: RunRecord | None, added: RunRecord) -> RunRecord:
     """Merge two records. Pure and idempotent.
 
-    The newer status is kept, but a final state is never replaced by one that is not final.
-    Consecutive steps in one state become one, because a new generation does not know the step
-    before its own.
+    The later status is kept (`transitions.order_of`). Consecutive steps in one state become one,
+    because a new generation does not know the step before its own.
     """
     if known is None:
         return added.model_copy(update={"steps": _ordered(added.steps)})
-    is_late = added.status.since < known.status.since or (
-        known.status.state in TERMINAL_RUN_STATES and added.status.state not in TERMINAL_RUN_STATES
-    )
+    is_late = _order(added.status) < _order(known.status)
     newest = known.status if is_late else added.status
     facts = {
         name: value
@@ -102,9 +100,13 @@ def merge(known: RunRecord | None, added: RunRecord) -> RunRecord:
     )
 
 
+def _order(status: RunStatus) -> tuple[bool, datetime, int]:
+    return order_of(status.state, status.since)
+
+
 def _ordered(steps: tuple[RunStep, ...]) -> tuple[RunStep, ...]:
     kept: list[RunStep] = []
-    for step in sorted(dict.fromkeys(steps), key=lambda each: each.began_at):
+    for step in sorted(dict.fromkeys(steps), key=lambda it: order_of(it.state, it.began_at)):
         if not kept or kept[-1].state != step.state:
             kept.append(step)
     return tuple(kept)

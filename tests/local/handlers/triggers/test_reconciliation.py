@@ -21,13 +21,13 @@ from handlers.messaging.dead_letter_queue import Rejected
 from handlers.messaging.service_bus import NOTIFICATIONS, REJECTED_RUNS
 from handlers.notifications.outbox import parse_delivery
 from handlers.runs.run_index import list_runs
-from handlers.runs.run_records import add_to_record
+from handlers.runs.run_records import add_to_record, read_run_record
 from handlers.triggers import reconciliation, zone_reconciliation
 from handlers.triggers.reconciliation import BUDGET_SECONDS, PIPELINES_AT_ONCE, Summary, reconcile
 from handlers.triggers.zone_reconciliation import partitions_to_land
 from orchestrations.contracts.landing import LandingPhase, LandingStatus
 from orchestrations.contracts.retraining import RunInput
-from orchestrations.contracts.run_records import RunRecord
+from orchestrations.contracts.run_records import RunRecord, RunStep
 from orchestrations.contracts.runs import RunRequest, RunState
 from orchestrations.names import batch_id, landing_instance, run_id
 from orchestrations.pipeline import Pipeline
@@ -362,6 +362,35 @@ async def test_a_run_that_broke_before_its_notification_is_notified_once(
     (message,) = [each for each in told if str(each.message_id).startswith(scene.run)]
     assert message.message_id == f"{scene.run}:{kind}:service_bus"
     assert parse_delivery(str(message)).notification.status.state == state
+
+
+async def test_a_run_that_was_terminated_within_a_second_of_its_last_change_ends_in_the_index(
+    scene: Scene,
+) -> None:
+    changed_at = NOW.replace(microsecond=700_000)
+    status = run_status(scene.run, "running", changed_at)
+    steps = (RunStep(state="running", began_at=changed_at),)
+    add_to_record(scene.clients, RunRecord(status=status, started_at=changed_at, steps=steps))
+    # The task hub's times have whole seconds.
+    updated_at = changed_at.replace(microsecond=0)
+    document = RunInput(request=scene.request()).to_dict()
+    scene.hub.add(
+        scene.run,
+        "retraining",
+        "Terminated",
+        custom_status=status.to_dict(),
+        document=document,
+        created=updated_at,
+    )
+    await scene.reconcile()
+    assert (await scene.reconcile()).runs_indexed == []
+    assert not list_runs(scene.clients.records, states=["running"], limit=9).runs
+    (run,) = list_runs(scene.clients.records, states=["failed"], limit=9).runs
+    assert run["id"] == scene.run
+    record = read_run_record(scene.clients, scene.run)
+    assert record is not None
+    assert [step.state for step in record.steps] == ["running", "failed"]
+    assert record.steps[-1].began_at == changed_at, "no state ends before it began"
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,23 @@ def test_an_end_is_never_taken_back() -> None:
     assert merge(ended, late).job_url == "https://ml/1"
 
 
+def test_an_end_counts_though_its_time_has_whole_seconds() -> None:
+    """As that of an instance that was terminated within a second of its last change."""
+    known = record(("queued", 5.2), ("running", 9.7))
+    ended = record(("failed", 9), results="runs/r/results.json")
+    for merged in (merge(known, ended), merge(ended, known), merge(merge(known, ended), known)):
+        assert merged.status == ended.status
+        assert [step.state for step in merged.steps] == ["queued", "running", "failed"]
+
+
+def test_of_states_of_one_instant_the_later_one_of_the_machine_counts() -> None:
+    earlier = record(("queued", 5), ("judging", 9))
+    later = record(("queued", 5), ("judging", 9), ("publishing", 9))
+    for merged in (merge(earlier, later), merge(later, earlier)):
+        assert merged.status.state == "publishing"
+        assert [step.state for step in merged.steps] == ["queued", "judging", "publishing"]
+
+
 async def test_a_run_is_shown_with_its_timeline_and_metrics_when_its_instance_is_gone(
     world: World,
 ) -> None:
