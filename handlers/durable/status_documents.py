@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
+from pydantic import ValidationError
 
 from handlers.durable.instances import is_broken
 from orchestrations.contracts.base import Failure
@@ -24,10 +25,19 @@ def broken_failure(instance: DurableOrchestrationStatus) -> Failure:
 
 
 def last_status(instance: DurableOrchestrationStatus) -> RunStatus:
-    """The last custom status of an instance of `retraining`."""
+    """The last custom status of an instance of `retraining`.
+
+    Raises:
+        pydantic.ValidationError: this release does not know its schema. A broken instance is
+            reconciled without it.
+    """
     shown = parsed(instance.custom_status)
     if shown:
-        return RunStatus.from_dict(shown)
+        try:
+            return RunStatus.from_dict(shown)
+        except ValidationError:
+            if not is_broken(instance):
+                raise
     # Without a custom status yet, the fields follow from the id and the creation time.
     pipeline, version, attempt = str(instance.instance_id).rsplit("-", 2)
     return RunStatus(

@@ -61,7 +61,7 @@ from handlers.runs.run_index import UNFINISHED_STATES, list_runs
 from handlers.triggers.blob_created import ensure_landing
 from handlers.triggers.rejected_events import alert_rejected
 from handlers.triggers.request_reconciliation import close_request, is_broken_request
-from handlers.triggers.run_reconciliation import close_run, complete_record
+from handlers.triggers.run_reconciliation import complete_record, mend_run
 from handlers.triggers.zone_reconciliation import (
     ZoneRecords,
     partitions_to_land,
@@ -148,7 +148,8 @@ async def reconcile(
     3. Messages that callers moved only halfway to the dead-letter queue, or that Service Bus
        dead-lettered, are moved there. Dead-lettered events are sent again on their queues.
        Operators are alerted to the causes of rejected events.
-    4. Every run whose instance failed or was terminated is closed, once: its job is cancelled, it
+    4. Every run whose instance failed is started again, up to three times, and goes on with its
+       job. After that, or if a person terminated it, it is closed, once: its job is cancelled, it
        is dead-lettered, and its pipeline's channels are notified. If its end was decided before,
        only the notification is sent.
     5. Every run that waits for a job that has ended is woken up.
@@ -314,7 +315,11 @@ class _Reconciler:
             run = str(instance.instance_id)
             if not is_broken(instance):
                 await self.attempt(f"run {run}", self._check_waiting, instance)
-            elif await self.attempt(f"run {run}", close_run, clients, starter, run, now=now):
+                continue
+            mended = await self.attempt(f"run {run}", mend_run, clients, starter, run, now=now)
+            if mended == "started again":
+                self.summary.runs_started.append(run)
+            elif mended == "closed":
                 self.summary.runs_closed.append(run)
         for instance in filter(is_broken_request, found.values()):
             request = str(instance.instance_id)

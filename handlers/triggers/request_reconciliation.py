@@ -68,11 +68,13 @@ async def close_request(
         return None
     whole = await starter.get_status(request_id, show_input=True)
     request = _parse(whole)
+    # As it is: an older worker cannot read the input of a newer release, a later one can.
+    given = parsed(whole.input_)
     has_failed = instance.runtime_status == OrchestrationRuntimeStatus.Failed
-    if has_failed and request is not None and known.restarts < RESTARTS:
+    if has_failed and given is not None and known.restarts < RESTARTS:
         counted = _Broken(restarts=known.restarts + 1)
         await asyncio.to_thread(record_store.replace, clients.records, name, counted.to_dict())
-        await starter.start_new(landing.__name__, request_id, request.to_dict())
+        await starter.start_new(landing.__name__, request_id, given)
         return "started again"
     pipeline = None if request is None else request.pipeline.name
     alert = trouble(

@@ -1,15 +1,22 @@
-"""Close runs whose instance failed, was terminated or purged, once, with a recorded end."""
+"""Start runs whose instance failed again, and close those that cannot go on, once, with an end.
+
+An instance fails when its code has changed (a deployment), when its input is of a newer release, or
+when the storage account was out of reach for longer than its steps wait. Its job is not affected,
+so the run is started again under its name and goes on with that job.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
+import logging
+from datetime import datetime, timedelta
+from typing import Any, Literal
 
-from azure.durable_functions import DurableOrchestrationClient
+from azure.durable_functions import DurableOrchestrationClient, OrchestrationRuntimeStatus
 from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 from pydantic import ValidationError
 
-from handlers.azure_ml.jobs import cancel_job
+from handlers.azure_ml.jobs import cancel_job, get_job
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.durable.instances import exists, is_live
@@ -18,21 +25,33 @@ from handlers.messaging.dead_letter_queue import dead_letter, reject_message
 from handlers.notifications.outbox import publish_notification
 from handlers.runs.run_records import add_to_record, read_run_record, record_of
 from orchestrations.contracts.base import Failure
-from orchestrations.contracts.jobs import CancelJob
+from orchestrations.contracts.jobs import CancelJob, GetJob
 from orchestrations.contracts.notifications import Notification, PublishNotification
-from orchestrations.contracts.retraining import RunInput
+from orchestrations.contracts.retraining import RunInput, Waiting
 from orchestrations.contracts.run_records import RunRecord, RunStep
 from orchestrations.contracts.runs import DeadLetter, RunRequest
-from orchestrations.errors import TransientError
+from orchestrations.errors import JobFailed, TransientError
 from orchestrations.names import notification_id
+from orchestrations.retraining import retraining
 from orchestrations.trace_context import run_header
 from orchestrations.transitions import TERMINAL_RUN_STATES, notification_of
 
+logger = logging.getLogger(__name__)
 
-async def close_run(
+# A job may run for weeks, and more deployments change the code meanwhile.
+RESTARTS = 3
+RESTARTS_PERIOD = timedelta(days=1)
+
+Mended = Literal["started again", "closed"]
+
+
+async def mend_run(
     clients: Clients, starter: DurableOrchestrationClient, run: str, *, now: datetime
-) -> bool:
-    """Close a run whose instance failed or was terminated; False if it was closed before.
+) -> Mended | None:
+    """Start a run whose instance failed again, or close it; None if it was closed before.
+
+    A run is closed if starting it again did not help, if its end was decided, or if a person
+    terminated it:
 
     1. Cancel its job and dead-letter the run, unless its end was decided before.
     2. Notify its pipeline's channels of the end.
@@ -40,10 +59,12 @@ async def close_run(
     """
     closed = f"runs/{run}/reconciled"
     if await asyncio.to_thread(record_store.read, clients.records, closed) is not None:
-        return False
+        return None
     instance = await starter.get_status(run, show_input=True)
     is_decided = last_status(instance).state in TERMINAL_RUN_STATES
     if not is_decided:
+        if await _start_again(clients, starter, instance, now=now):
+            return "started again"
         await asyncio.to_thread(cancel_job, clients, CancelJob(job=run))
     request = await asyncio.to_thread(_request_of, clients, instance)
     if request is not None:
@@ -56,7 +77,59 @@ async def close_run(
     # Last: if the process dies before this, all steps are repeated with the same ids.
     document = {"at": now.isoformat(), "status": str(instance.runtime_status)}
     await asyncio.to_thread(record_store.create, clients.records, closed, document)
+    return "closed"
+
+
+async def _start_again(
+    clients: Clients,
+    starter: DurableOrchestrationClient,
+    instance: DurableOrchestrationStatus,
+    *,
+    now: datetime,
+) -> bool:
+    """Start a failed instance again, up to `RESTARTS` times a day; return whether it was started.
+
+    If the process dies between record and start, one restart is lost.
+    """
+    run, document = str(instance.instance_id), parsed(instance.input_)
+    if instance.runtime_status != OrchestrationRuntimeStatus.Failed or document is None:
+        return False
+    record = f"runs/{run}/restarts.json"
+    known: list[str] = await asyncio.to_thread(record_store.read, clients.records, record) or []
+    recent = [each for each in known if datetime.fromisoformat(each) > now - RESTARTS_PERIOD]
+    if len(recent) >= RESTARTS:
+        return False
+    document = await asyncio.to_thread(_input_to_go_on, clients, instance, document, now)
+    await asyncio.to_thread(
+        record_store.replace, clients.records, record, [*recent, now.isoformat()]
+    )
+    logger.warning("%s is started again: %s", run, broken_failure(instance).message)
+    await starter.start_new(retraining.__name__, run, document)
     return True
+
+
+def _input_to_go_on(
+    clients: Clients, instance: DurableOrchestrationStatus, document: Any, now: datetime
+) -> Any:
+    """The input with which a run goes on: with its job, if it has one.
+
+    An input of a newer release is passed on as it is.
+    """
+    try:
+        given = RunInput.from_dict(document)
+    except ValidationError:
+        return document
+    last = last_status(instance)
+    ending = given.ending or (last.error if last.state == "ending" else None)
+    if ending is not None:
+        return RunInput(request=given.request, ending=ending).to_dict()
+    try:
+        job = get_job(clients, GetJob(job=str(instance.instance_id)))
+    except JobFailed:  # there is none
+        return document
+    since = last.since if last.state == job.state else now
+    waiting = Waiting(job=job, state_since=since)
+    return RunInput(request=given.request, waiting=waiting).to_dict()
 
 
 async def complete_record(

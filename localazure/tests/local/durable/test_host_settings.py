@@ -45,6 +45,27 @@ async def test_a_newer_instance_waits_for_a_newer_host(
         assert (await hub.until("new")).output == "3.0"
 
 
+async def test_an_instance_keeps_its_version_when_it_continues_as_new(
+    tmp_path: Path,
+) -> None:
+    app = DurableApp()
+
+    @app.orchestrator
+    def eternal(context: Context) -> Any:
+        if context.get_input() == "second":
+            return context.version
+        yield context.wait_for_external_event("go")
+        context.continue_as_new("second")
+        return None
+
+    async with running(app, tmp_path, host_json={"defaultVersion": "1.0"}) as hub:
+        await hub.client.start_new("eternal", "e")
+        await hub.until("e", "Running")
+    async with running(app, tmp_path, host_json={"defaultVersion": "1.1"}) as hub:
+        await hub.client.raise_event("e", "go")
+        assert (await hub.until("e")).output == "1.0"
+
+
 async def test_strict_match_and_failure(versioned: DurableApp, tmp_path: Path) -> None:
     host_json = {
         "defaultVersion": "2.0",

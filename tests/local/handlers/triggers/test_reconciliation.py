@@ -24,7 +24,9 @@ from handlers.runs.run_index import list_runs
 from handlers.runs.run_records import add_to_record, read_run_record
 from handlers.triggers import reconciliation, zone_reconciliation
 from handlers.triggers.reconciliation import BUDGET_SECONDS, PIPELINES_AT_ONCE, Summary, reconcile
+from handlers.triggers.run_reconciliation import RESTARTS
 from handlers.triggers.zone_reconciliation import partitions_to_land
+from orchestrations.contracts.base import Failure
 from orchestrations.contracts.landing import LandingPhase, LandingStatus
 from orchestrations.contracts.retraining import RunInput
 from orchestrations.contracts.run_records import RunRecord, RunStep
@@ -344,6 +346,82 @@ async def test_a_run_that_broke_is_closed_once(
     assert [each for each in told if each.startswith(scene.run)] == [
         f"{scene.run}:failed:service_bus"
     ]
+
+
+async def test_a_run_whose_instance_failed_goes_on_with_its_job_and_is_closed_at_last(
+    scene: Scene, namespace: Namespace
+) -> None:
+    since = NOW - timedelta(hours=3)
+    document = RunInput(request=scene.request()).to_dict()
+    shown = run_status(scene.run, "running", since, job=scene.run).to_dict()
+    scene.add_job("Running")
+    for number in range(RESTARTS):
+        scene.hub.add(
+            scene.run, "retraining", "Failed", custom_status=shown, document=document, output="why"
+        )
+        summary = await scene.reconcile()
+        assert (summary.runs_started, summary.runs_closed) == ([scene.run], [])
+        assert scene.hub.started == [scene.run] * (number + 1)
+        document = scene.hub.documents[scene.run]["input"]
+        waiting = RunInput.from_dict(document).waiting
+        assert waiting is not None
+        assert (waiting.job.name, waiting.state_since) == (scene.run, since), "its deadline stands"
+    assert scene.workspace.jobs.cancelled == []
+    scene.hub.add(
+        scene.run, "retraining", "Failed", custom_status=shown, document=document, output="why"
+    )
+    assert (await scene.reconcile()).runs_closed == [scene.run]
+    assert scene.workspace.jobs.cancelled == [scene.run]
+    (letter,) = namespace.take_present(REJECTED_RUNS, dead=True)
+    assert "failed: why" in (letter.dead_letter_error_description or "")
+
+
+async def test_a_failed_run_without_a_job_begins_again_and_one_that_was_ending_ends(
+    scene: Scene,
+) -> None:
+    document = RunInput(request=scene.request()).to_dict()
+    scene.add_run("Failed", "submitting", document=document)
+    assert (await scene.reconcile()).runs_started == [scene.run]
+    assert scene.hub.documents[scene.run]["input"] == document
+    scene.add_job("Canceled")
+    failure = Failure(type="DeadlineExceeded", message="too long", permanent=False)
+    shown = run_status(scene.run, "ending", NOW, error=failure).to_dict()
+    scene.hub.add(scene.run, "retraining", "Failed", custom_status=shown, document=document)
+    assert (await scene.reconcile()).runs_started == [scene.run]
+    assert RunInput.from_dict(scene.hub.documents[scene.run]["input"]).ending == failure
+
+
+async def test_restarts_of_earlier_days_do_not_count(scene: Scene) -> None:
+    earlier = [(NOW - timedelta(days=2)).isoformat()] * RESTARTS
+    record_store.replace(scene.clients.records, f"runs/{scene.run}/restarts.json", earlier)
+    scene.add_run("Failed", "submitting", document=RunInput(request=scene.request()).to_dict())
+    assert (await scene.reconcile()).runs_started == [scene.run]
+
+
+async def test_a_run_of_a_newer_release_is_left_to_a_worker_that_knows_it(
+    scene: Scene, namespace: Namespace
+) -> None:
+    """An older worker fails the instance, whose input it cannot read, and may reconcile it."""
+    document = RunInput(request=scene.request()).to_dict() | {"added_since": "x"}
+    shown = run_status(scene.run, "running", NOW, job=scene.run).to_dict() | {"added_since": "x"}
+    scene.add_job("Running")
+
+    def fail() -> None:
+        output = "Orchestrator function 'retraining' failed: added_since"
+        scene.hub.add(
+            scene.run, "retraining", "Failed", custom_status=shown, document=document, output=output
+        )
+
+    for _ in range(RESTARTS):
+        fail()
+        summary = await scene.reconcile()
+        assert (summary.runs_started, summary.faults) == ([scene.run], [])
+        assert scene.hub.documents[scene.run]["input"] == document
+    fail()
+    summary = await scene.reconcile()
+    assert (summary.runs_closed, summary.faults) == ([scene.run], [])
+    (letter,) = namespace.take_present(REJECTED_RUNS, dead=True)
+    assert "added_since" in (letter.dead_letter_error_description or "")
 
 
 @pytest.mark.parametrize(

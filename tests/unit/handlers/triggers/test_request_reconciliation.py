@@ -56,14 +56,19 @@ async def test_a_request_whose_landing_failed_is_started_again_and_then_alerted_
     assert "storage is out of reach" in json.loads(alert.body)["data"]["message"]
 
 
-@pytest.mark.parametrize(
-    ("status", "document"), [("Terminated", DOCUMENT), ("Failed", {"of": "another release"})]
-)
-async def test_what_a_person_ended_and_what_is_not_understood_is_alerted_at_once(
-    world: World, alerts: list[Message], status: str, document: Any
+async def test_a_request_of_a_newer_release_is_started_again_as_it_is(
+    world: World, alerts: list[Message]
 ) -> None:
     hub = TaskHub()
-    hub.add(REQUEST, "landing", status, document=document)
+    hub.add(REQUEST, "landing", "Failed", document=DOCUMENT | {"added_since": "x"})
+    assert await close(world, hub) == "started again"
+    assert hub.documents[REQUEST]["input"] == DOCUMENT | {"added_since": "x"}
+    assert alerts == []
+
+
+async def test_what_a_person_ended_is_alerted_at_once(world: World, alerts: list[Message]) -> None:
+    hub = TaskHub()
+    hub.add(REQUEST, "landing", "Terminated", document=DOCUMENT)
     assert await close(world, hub) == "alerted"
     assert await close(world, hub) is None
     assert hub.started == []
