@@ -15,8 +15,9 @@ from landfall_cli.session import Session
 
 PIPELINES_REMEDY = "Fix that file: the app does not start with it."
 HISTORIES_REMEDY = (
-    "Give the orchestrator its old steps again, or deploy under a new defaultVersion in host.json "
-    "and let the instances of the old one end."
+    "Give the orchestrator its old steps again, keep its old code for the old version, or deploy "
+    "under a new defaultVersion in host.json: the failed instances are started again "
+    "(CONTRIBUTING.md, Change an orchestrator)."
 )
 RECORDED = Path("tests") / "replay" / "histories"
 

@@ -19,7 +19,6 @@ from datetime import timedelta
 from typing import Any, Generic
 
 from azure.durable_functions import DurableOrchestrationContext
-from azure.durable_functions.models.Task import TaskBase
 
 from orchestrations.contracts import (
     capacity,
@@ -142,22 +141,25 @@ class Pending(Generic[Result]):
         return self._context.call_activity(request.activity_name(), request.to_dict())
 
 
-def wait_for_all(
-    context: DurableOrchestrationContext, *waits: Pending[Any] | TaskBase
-) -> Generator[Any, Any, None]:
+def wait_for_all(context: DurableOrchestrationContext, *waits: Any) -> Generator[Any, Any, None]:
     """Do activities and tasks in parallel, with the retries of each; wait until all have ended.
 
     `task_all` would return at the first failure, while others still run. A task that has ended can
     be yielded again for its result.
+
+    Args:
+        context: of the orchestrator.
+        waits: a `Pending`, or a task of the SDK.
     """
     while tasks := [task for wait in waits if (task := _task_of(wait)) is not None]:
         yield context.task_any(tasks)
 
 
-def _task_of(wait: Pending[Any] | TaskBase) -> Any:
-    """What to wait for next; None if all of it has ended."""
+def _task_of(wait: Any) -> Any:
+    """The task to wait for next; None if all of it has ended."""
     if isinstance(wait, Pending):
-        return None if wait.has_ended() else wait.task
+        pending: Pending[Any] = wait
+        return None if pending.has_ended() else pending.task
     return None if wait.is_completed else wait
 
 

@@ -25,8 +25,12 @@ REMEDIES: Mapping[str, str] = {
     "JobFailed": "Read the log and the job in the studio. Fix the cause, redrive.",
     "DeadlineExceeded": "Find out why the job queued or ran so long; raise `limits`, redrive.",
     "TransientError": (
-        "A service was unreachable for longer than the retries (Azure ML, while a job runs: for"
-        " 20 minutes to an hour; then the job is ended), or the instance broke; redrive."
+        "A service was unreachable for longer than the retries (20 minutes to an hour; the job of a"
+        " run is then ended), or the instance broke; redrive."
+    ),
+    "OfAnotherRelease": (
+        "A newer release wrote what this release cannot read, and its workers did not take it"
+        " within the retries. Deploy the newer release again, redrive."
     ),
     "InvalidQueues": (
         "Restore the queue or flavor that the message names and redrive. Remove it when no run "

@@ -8,8 +8,8 @@ what the orchestrators were asked and answered to `histories/`. It takes about t
 
 Record again, and read the difference, when an orchestrator takes other steps on purpose. Instances
 that run during a deployment replay their old histories with the new code, and fail where these
-differ. Such a change needs a new `defaultVersion` in host.json, and the old instances must end
-first.
+differ. Such a change needs a new `defaultVersion` in host.json (CONTRIBUTING.md, Change an
+orchestrator).
 """
 
 from __future__ import annotations

@@ -147,13 +147,6 @@ def change_child(document: Document, **values: str) -> None:
     steps(document, Kind.SUB_ORCHESTRATION_INSTANCE_CREATED)[-1].update(values)
 
 
-def change_retries(document: Document) -> None:
-    actions = document["answer"]["actions"][0]
-    calls = [each for action in actions for each in (action, *action.get("compoundActions", ()))]
-    retried = [each for each in calls if "retryOptions" in each]
-    retried[-1]["retryOptions"]["maxNumberOfAttempts"] += 1
-
-
 def change_output(document: Document) -> None:
     document["answer"]["output"] |= {"of": "old"}
 
@@ -173,7 +166,6 @@ CHANGES: dict[str, tuple[Callable[[Document], None], str | tuple[str, ...]]] = {
     "version of a child": (functools.partial(change_child, Version="0.1"), "version"),
     "id of a child": (functools.partial(change_child, InstanceId="of-old"), "instance id"),
     "input of a child": (functools.partial(change_child, Input='"{}"'), "input of"),
-    "retries": (change_retries, "action"),
     "output": (change_output, "output"),
     "status": (change_status, "customStatus"),
 }
