@@ -17,7 +17,7 @@ POLLS_PER_GENERATION = 50
 # A failing request adds the events of its retries, so that fewer fit into a generation.
 CANCELLATIONS_PER_GENERATION = 10
 # An outage of Azure ML must not end a training of days: this many polls in a row may fail, which
-# takes 20 minutes to an hour. (A failed poll is 40 events, with its retries.) For this, the pause
+# takes 20 minutes to an hour. (A failed poll is 16 events, with its retry.) For this, the pause
 # after a first failure is that of a later poll, 15 s, even at the first polls.
 POLL_FAILURES_ALLOWED = 10
 POLLS_BEFORE_A_FAILURE = 4

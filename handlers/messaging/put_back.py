@@ -42,7 +42,9 @@ def put_back(
     Raises:
         azure.servicebus.exceptions.ServiceBusError: not sent; the message is delivered again.
     """
-    properties: dict[str, Any] = {**message.user_properties, **message.application_properties}
+    # Older versions of the extension have the first, newer ones the second, the other is None.
+    found: list[dict[str, Any] | None] = [message.user_properties, message.application_properties]
+    properties = {name: value for each in found for name, value in (each or {}).items()}
     times = int(properties.get(PROPERTY, 0))
     if times >= len(DELAYS_SECONDS):
         logger.warning("message rejected: %s", error)

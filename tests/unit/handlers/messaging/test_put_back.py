@@ -25,6 +25,8 @@ from tests.unit.orchestrations.examples import DATASET, run_request
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 ERROR = OfAnotherRelease("added_since: Extra inputs are not permitted")
+NONE: Any = None
+"""Instead of the properties that an extension does not have."""
 RUN = f"digits-{DATASET.version}-2"
 
 
@@ -50,7 +52,7 @@ def received(message: Message) -> ServiceBusMessage:
         message_id=message.message_id,
         subject=message.subject,
         application_properties=properties,
-        user_properties=properties,
+        user_properties=NONE,
     )
 
 
