@@ -53,8 +53,8 @@ def test_valid_files_are_counted_and_errors_are_named(folder: Path) -> None:
 
     file.write_text(text, "utf-8")
     activities = folder / "orchestrations" / "activities.py"
-    call = "request.activity_name(), retries"
-    renamed = activities.read_text("utf-8").replace(call, f"'new_' + {call}")
+    call = "call_activity("
+    renamed = activities.read_text("utf-8").replace(call, f"{call}'new_' + ")
     activities.write_text(renamed, "utf-8")
     code, checks = check(folder)
     assert (code, checks["pipelines"]["verdict"]) == (1, "good")
