@@ -139,7 +139,16 @@ class Namespace:
         return alert
 
     def peek(self, entity: str, *, dead: bool = False) -> list[ServiceBusReceivedMessage]:
-        return self._receiver(entity, dead=dead).peek_messages(max_message_count=100)
+        receiver = self._receiver(entity, dead=dead)
+        found = receiver.peek_messages(max_message_count=100)
+        # One reply has no more bytes than one message may have.
+        while found and (
+            more := receiver.peek_messages(
+                max_message_count=100, sequence_number=(found[-1].sequence_number or 0) + 1
+            )
+        ):
+            found += more
+        return found
 
     def _receiver(self, entity: str, *, dead: bool = False) -> ServiceBusReceiver:
         if (entity, dead) not in self.kept:
