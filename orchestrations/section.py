@@ -14,6 +14,6 @@ ClusterName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9-]{1
 
 
 class Section(BaseModel):
-    """Base of all sections: frozen; unknown keys are errors."""
+    """Base of all sections: frozen; unknown keys, and numbers that are not finite, are errors."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

@@ -6,7 +6,6 @@ a hard-coded host name.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from typing import Any, cast
@@ -15,7 +14,7 @@ from azure.core.exceptions import ResourceNotFoundError
 from pydantic import BaseModel, ValidationError
 
 from handlers.azure_ml.trials import find_trial
-from handlers.configuration import record_store
+from handlers.configuration import record_store, unique_keys
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
 from handlers.runs.cancel_requests import read_cancel_request
@@ -185,7 +184,7 @@ def _where(file: str, run: str) -> str:
 
 def _parse(text: bytes, where: str, error_type: type[LandfallError]) -> Any:
     try:
-        return json.loads(text)
+        return unique_keys.loads(text)
     except (ValueError, RecursionError) as error:
         raise error_type(f"{where} is not valid JSON: {error}") from error
 

@@ -13,8 +13,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import yaml
-
 from handlers.azure_ml import tags
 from handlers.azure_ml.champions import Champion, find_champion
 from handlers.azure_ml.compute_clusters import ensure_option
@@ -23,7 +21,8 @@ from handlers.azure_ml.job_bindings import Bindings, step_clusters
 from handlers.azure_ml.tags import tags_of
 from handlers.configuration.clients import Clients
 from handlers.configuration.configurations import read_job_file
-from handlers.configuration.job_files import COMMAND, PIPELINE, SWEEP
+from handlers.configuration.job_files import COMMAND, PIPELINE, SWEEP, parse_job_file
+from handlers.configuration.located_yaml import read_text
 from handlers.durable.activity_adapter import activity
 from handlers.runs.cancel_requests import read_cancel_request
 from orchestrations.contracts.base import Done
@@ -159,10 +158,11 @@ def _load(clients: Clients, request: SubmitJob, champion: Champion | None) -> Az
     file = clients.settings.pipelines_folder / pipeline.name / pipeline.job
     configuration = request.request.job_configuration
     text = (
-        file.read_text("utf-8")
+        read_text(file, invalid=JobRejected)
         if configuration is None
         else read_job_file(clients, pipeline.name, configuration)
     )
+    document = parse_job_file(Path(_within(file)), text, invalid=JobRejected).document
     bindings = Bindings(
         request=request,
         champion=champion,
@@ -171,7 +171,6 @@ def _load(clients: Clients, request: SubmitJob, champion: Champion | None) -> Az
         environment=_trace_variables(clients, traceparent),
     )
     try:
-        document: Any = yaml.safe_load(text)
         # Paths in the file are relative to the folder in which it is deployed.
         job = load_job(
             io.StringIO(text),

@@ -11,6 +11,7 @@ import json
 
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
+from handlers.configuration.located_yaml import read_text
 from handlers.configuration.pipeline_files import PIPELINE_FILE, parse_pipeline
 from handlers.durable.activity_adapter import activity
 from orchestrations.contracts.configurations import Configuration, ResolveConfiguration
@@ -27,14 +28,11 @@ def resolve_configuration(clients: Clients, request: ResolveConfiguration) -> Co
         InvalidPipeline: the pipeline is not deployed, or a file is malformed.
     """
     file = clients.settings.pipelines_folder / request.pipeline / PIPELINE_FILE
-    try:
-        pipeline_text = file.read_text("utf-8")
-        pipeline = parse_pipeline(
-            file, pipeline_text, records_container=clients.settings.records_container
-        )
-        job_text = (file.parent / pipeline.job).read_text("utf-8")
-    except OSError as error:
-        raise InvalidPipeline(f"{file}: cannot be read: {error.strerror}") from error
+    pipeline_text = read_text(file, invalid=InvalidPipeline)
+    pipeline = parse_pipeline(
+        file, pipeline_text, records_container=clients.settings.records_container
+    )
+    job_text = read_text(file.parent / pipeline.job, invalid=InvalidPipeline)
     content = json.dumps([pipeline_text, job_text])
     digest = hashlib.sha256(content.encode()).hexdigest()[:HASH_HEX_DIGITS]
     record_store.create(

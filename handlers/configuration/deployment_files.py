@@ -1,30 +1,30 @@
-"""Checks a pipeline's online deployment file against the guards of its answers, at start-up."""
+"""Checks a pipeline's deployment file at start-up: its syntax, and what guards of answers need."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any, cast
 
-from handlers.configuration.located_yaml import LocatedYaml
-from orchestrations.deploy import OnlineDeploy
+from handlers.configuration.located_yaml import LocatedYaml, read_text
+from orchestrations.deploy import Deploy, OnlineDeploy
 from orchestrations.errors import InvalidPipeline
 
 
-def check_collections(file: Path, deploy: OnlineDeploy) -> None:
-    """Refuse a deployment that does not collect the answers that a guard measures.
+def check_deployment_file(file: Path, deploy: Deploy) -> None:
+    """Check a deployment file, and that it collects the answers that a guard measures.
 
     Raises:
-        InvalidPipeline: they are not collected, or it is not a mapping; names file, line and key.
+        InvalidPipeline: they are not collected, or it is not a mapping (see `located_yaml`); names
+            file, line and key.
     """
-    wanted = {guard.collection for guard in deploy.guards.answers}
-    if not wanted:
-        return
     parsed = LocatedYaml.parse(
         file,
-        file.read_text("utf-8"),
-        shape="a deployment is a mapping, as `az ml online-deployment create` takes it",
+        read_text(file, invalid=InvalidPipeline),
+        shape=f"a deployment is a mapping, as `az ml {deploy.kind}-deployment create` takes it",
         invalid=InvalidPipeline,
     )
+    guards = deploy.guards.answers if isinstance(deploy, OnlineDeploy) else []
+    wanted = {guard.collection for guard in guards}
     collections = _at(_at(parsed.document, "data_collector"), "collections")
     for name in sorted(wanted):
         enabled = _at(_at(collections, name), "enabled")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from handlers.configuration.located_yaml import LocatedYaml
-from orchestrations.errors import InvalidPipeline
+from orchestrations.errors import InvalidPipeline, PermanentError
 
 COMMAND, SWEEP, PIPELINE = "command", "sweep", "pipeline"
 RESULTS = "results"
@@ -35,14 +35,23 @@ class Problem:
     message: str
 
 
+def parse_job_file(file: Path, text: str, *, invalid: type[PermanentError]) -> LocatedYaml:
+    """The text of a job file, parsed.
+
+    Raises:
+        PermanentError: of type `invalid`; see `LocatedYaml.parse`.
+    """
+    shape = "a job is a mapping with the key 'type' and others"
+    return LocatedYaml.parse(file, text, shape=shape, invalid=invalid)
+
+
 def check_job_file(file: Path, text: str) -> None:
     """Check the text of a pipeline's job file.
 
     Raises:
         InvalidPipeline: names file, line, key and the remedy.
     """
-    shape = "a job is a mapping with the key 'type' and others"
-    parsed = LocatedYaml.parse(file, text, shape=shape, invalid=InvalidPipeline)
+    parsed = parse_job_file(file, text, invalid=InvalidPipeline)
     problems = [
         parsed.problem(problem.location, problem.message) for problem in _problems(parsed.document)
     ]

@@ -1,8 +1,13 @@
-"""YAML files whose errors name file, line, key and value."""
+"""YAML files whose errors name file, line, key and value.
+
+Each key is there once and each number is finite: YAML itself lets the last of two equal keys win,
+and no comparison with a NaN is true, so a gate with such a floor would refuse nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -14,6 +19,26 @@ from orchestrations.errors import PermanentError
 
 Location = tuple[int | str, ...]
 Model = TypeVar("Model", bound=BaseModel)
+_FLOAT = "tag:yaml.org,2002:float"
+# The keys `<<` and `=`, which only the constructor of a mapping knows.
+_OF_MAPPINGS = frozenset({"tag:yaml.org,2002:merge", "tag:yaml.org,2002:value"})
+
+
+def read_text(file: Path, *, invalid: type[PermanentError]) -> str:
+    """The text of a file.
+
+    Raises:
+        PermanentError: of type `invalid`: it cannot be read, or is not UTF-8; names the file.
+    """
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise invalid(f"{file}: cannot be read: {error.strerror}") from error
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise invalid(f"{file}:{line}: not UTF-8: {error.reason}") from error
 
 
 @dataclass(frozen=True)
@@ -33,14 +58,23 @@ class LocatedYaml:
         """Parse a file's text; `shape` is the message if it is not a mapping.
 
         Raises:
-            PermanentError: of type `invalid`: it is not a YAML mapping; names file and line.
+            PermanentError: of type `invalid`: it is not a YAML mapping, a key is there twice, or a
+                number is not finite; names file and line.
         """
         try:
             node, document = yaml.compose(text, Loader=yaml.SafeLoader), yaml.safe_load(text)
-        except yaml.YAMLError as error:
+        # PyYAML lets some values through to Python's own parsers, such as 2026-13-45.
+        except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
             raise invalid(f"{file}: no valid YAML: {error}") from error
         if not isinstance(document, dict):
             raise invalid(f"{file}:1: {shape}")
+        problems = [
+            f"{file}:{at.start_mark.line + 1}: {'.'.join(map(str, location))}: {problem} "
+            f"(value: {_shown(value)!r})"
+            for at, location, problem, value in _problems(node, (), set())
+        ]
+        if problems:
+            raise invalid("\n".join(problems))
         return cls(file, node, cast("dict[str, Any]", document), invalid)
 
     def validate(self, model: type[Model], **more: Any) -> Model:
@@ -97,3 +131,37 @@ def _child(node: yaml.Node | None, part: int | str) -> tuple[yaml.Node, yaml.Nod
     if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
         return node.value[part], node.value[part]
     return None
+
+
+def _problems(
+    node: yaml.Node | None, location: Location, seen: set[int]
+) -> Iterator[tuple[yaml.Node, Location, str, yaml.Node]]:
+    """Where a problem is (node and keys), the problem, and the node of the value."""
+    if node is None or id(node) in seen:  # an alias repeats a node, and may contain itself
+        return
+    seen.add(id(node))
+    if isinstance(node, yaml.MappingNode):
+        lines: dict[Any, int] = {}
+        for key, value in node.value:
+            there, known = (*location, key.value), _constructed(key)
+            if known in lines:
+                yield key, there, f"is there twice, first in line {lines[known]}", value
+            lines.setdefault(known, key.start_mark.line + 1)
+            yield from _problems(key, location, seen)
+            yield from _problems(value, there, seen)
+    elif isinstance(node, yaml.SequenceNode):
+        for number, item in enumerate(node.value):
+            yield from _problems(item, (*location, number), seen)
+    elif node.tag == _FLOAT and not math.isfinite(_constructed(node)):
+        yield node, location, "a number is finite", node
+
+
+def _constructed(node: yaml.Node) -> Any:
+    """The value of a scalar: `a` and `"a"` are one key."""
+    if node.tag in _OF_MAPPINGS:
+        return node.value
+    return yaml.constructor.SafeConstructor().construct_object(node, deep=True)
+
+
+def _shown(node: yaml.Node) -> str:
+    return node.value if isinstance(node, yaml.ScalarNode) else "…"

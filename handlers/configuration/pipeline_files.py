@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from handlers.configuration.deployment_files import check_collections
+from handlers.configuration.deployment_files import check_deployment_file
 from handlers.configuration.job_files import check_job_file
-from handlers.configuration.located_yaml import LocatedYaml
+from handlers.configuration.located_yaml import LocatedYaml, read_text
 from handlers.configuration.queue_files import load_queues
 from orchestrations.capacity.queues import Queues, mismatch
-from orchestrations.deploy import OnlineDeploy
 from orchestrations.errors import InvalidPipeline
 from orchestrations.pipeline import Pipeline
 
@@ -30,7 +29,7 @@ def load_pipelines(folder: Path, *, records_container: str) -> Mapping[str, Pipe
     files = sorted(folder.glob(f"*/{PIPELINE_FILE}"))
     pipelines = {
         file.parent.name: parse_pipeline(
-            file, file.read_text("utf-8"), records_container=records_container
+            file, read_text(file, invalid=InvalidPipeline), records_container=records_container
         )
         for file in files
     }
@@ -54,7 +53,7 @@ def parse_pipeline(file: Path, text: str, *, records_container: str) -> Pipeline
             )
         )
     job_file = file.parent / pipeline.job
-    check_job_file(job_file, job_file.read_text("utf-8"))
+    check_job_file(job_file, read_text(job_file, invalid=InvalidPipeline))
     deploy = pipeline.deploy
     for key in ("deployment", "smoke_request") if deploy is not None else ():
         name = getattr(deploy, key, None)
@@ -63,8 +62,8 @@ def parse_pipeline(file: Path, text: str, *, records_container: str) -> Pipeline
                 ("deploy", key), f"{name!r} is not a file in the folder of pipeline.yml"
             )
             raise InvalidPipeline(problem)
-    if isinstance(deploy, OnlineDeploy):
-        check_collections(file.parent / deploy.deployment, deploy)
+    if deploy is not None:
+        check_deployment_file(file.parent / deploy.deployment, deploy)
     for location, value, problem in _contradictions(pipeline, records_container):
         raise InvalidPipeline(parsed.problem(location, f"{problem} (value: {value!r})"))
     return pipeline
@@ -124,7 +123,8 @@ def _refuse_mismatches(
         found = mismatch(pipelines[file.parent.name], queues)
         if found is not None:
             key, problem = found
-            raise InvalidPipeline(_parse(file, file.read_text("utf-8")).problem(key, problem))
+            text = read_text(file, invalid=InvalidPipeline)
+            raise InvalidPipeline(_parse(file, text).problem(key, problem))
 
 
 def _refuse_overlaps(pipelines: Mapping[str, Pipeline]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from handlers.configuration.located_yaml import LocatedYaml
+from handlers.configuration.located_yaml import LocatedYaml, read_text
 from orchestrations.capacity.queues import Queues
 from orchestrations.errors import InvalidQueues
 
@@ -18,11 +18,8 @@ def load_queues(folder: Path) -> Queues | None:
         InvalidQueues: the file is unreadable or breaks the schema; names file, line, key and value.
     """
     file = folder / QUEUES_FILE
-    try:
-        text = file.read_text("utf-8")
-    except FileNotFoundError:
+    if not file.exists():
         return None
-    except OSError as error:
-        raise InvalidQueues(f"{file}: cannot be read: {error.strerror}") from error
+    text = read_text(file, invalid=InvalidQueues)
     shape = "it is a mapping with the keys 'flavors' and 'queues'"
     return LocatedYaml.parse(file, text, shape=shape, invalid=InvalidQueues).validate(Queues)

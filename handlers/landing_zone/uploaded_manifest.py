@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 from azure.core.exceptions import ResourceModifiedError, ResourceNotFoundError
 
-from handlers.configuration import record_store
+from handlers.configuration import record_store, unique_keys
 from handlers.configuration.clients import Clients
 from handlers.landing_zone.blob_pages import ListedBlob
 from handlers.triggers.blob_events import MAX_BLOB_NAME_LENGTH, is_safe_path, normal_etag
@@ -141,7 +141,7 @@ def _parse(line: bytes, folder: str, written_at: datetime) -> tuple[str, ListedB
     Raises:
         ValueError: the line breaks the rules; the message names the key and its value.
     """
-    document: Any = json.loads(line)
+    document: Any = unique_keys.loads(line)
     if not isinstance(document, dict):
         raise ValueError("is not a JSON object")  # noqa: TRY004 - one type for all reasons
     fields = cast("dict[str, object]", document)

@@ -1,11 +1,14 @@
 """Reads a JSON configuration file into a pydantic model. Errors name file, line, key and value.
 
-Comments (`//`, `/* */`) and trailing commas are allowed, as in the files of the Functions tools.
+Each key is there once, and each number is finite: otherwise the last value would win, and NaN
+would pass. Comments (`//`, `/* */`) and trailing commas are allowed, as in the files of the
+Functions tools.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -72,7 +75,8 @@ def read_json(path: Path) -> tuple[str, Any]:
     """Return the text of a file, with comments blanked, and its JSON value.
 
     Raises:
-        ConfigurationError: the file is not JSON. The message names file, line and column.
+        ConfigurationError: the file is not JSON, a key is there twice, or a number is not finite.
+            The message names file, line, and column or key.
         FileNotFoundError: there is no such file.
     """
     content = path.read_bytes()
@@ -82,11 +86,15 @@ def read_json(path: Path) -> tuple[str, Any]:
         line = content.count(b"\n", 0, error.start) + 1
         raise ConfigurationError(f"{path}:{line}: not UTF-8: {error.reason}") from None
     try:
-        return text, json.loads(text)
+        document = json.loads(text)
+        _check_members(str(path), text, _skip(text, 0), ())
     except json.JSONDecodeError as error:
         raise ConfigurationError(
             f"{path}:{error.lineno}: not JSON: {error.msg} (column {error.colno})"
         ) from None
+    except RecursionError:
+        raise ConfigurationError(f"{path}: not JSON: it is nested too deeply") from None
+    return text, document
 
 
 def read_configuration(path: Path, model: type[M], *, shows_values: bool = True) -> M:
@@ -181,6 +189,42 @@ def line_of(text: str, location: Sequence[Step]) -> int:
         if text[position] not in "{[":
             break
     return text.count("\n", 0, found) + 1
+
+
+def _check_members(file: str, text: str, position: int, location: tuple[Step, ...]) -> int:
+    """Check the value at a position of valid JSON; return the position after it.
+
+    A key's second value is not shown: it may be a secret.
+
+    Raises:
+        ConfigurationError: a key is there twice, or a number is not finite.
+    """
+    decode = json.JSONDecoder().raw_decode
+    opening, start = text[position], position
+    if opening not in "{[":
+        value, position = decode(text, position)
+        if isinstance(value, float) and not math.isfinite(value):
+            message = f"a number is finite, found {json.dumps(value)}"
+            raise ConfigurationError(_line(file, text, start, location, message))
+        return position
+    seen = set[Step]()
+    position = _skip(text, position + 1)
+    while text[position] not in "}]":
+        start, step = position, cast("Step", len(seen))
+        if opening == "{":
+            step, position = decode(text, position)
+            if step in seen:
+                message = "this key is there twice"
+                raise ConfigurationError(_line(file, text, start, (*location, step), message))
+        seen.add(step)
+        position = _check_members(file, text, _skip(text, position), (*location, step))
+        position = _skip(text, position)
+    return position + 1
+
+
+def _line(file: str, text: str, position: int, location: Sequence[Step], message: str) -> str:
+    line = text.count("\n", 0, position) + 1
+    return f"{file}:{line}: {_shown(location) or 'top level'}: {message}"
 
 
 def _skip(text: str, position: int) -> int:

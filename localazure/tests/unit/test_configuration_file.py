@@ -60,6 +60,20 @@ def test_comments_trailing_commas_and_nulls_are_allowed(tmp_path: Path) -> None:
             '{"queues": [{"name": "a"},\n/* { */ {"name": "b",\n"maxDeliveryCount": 0}]}',
             ":3: queues[1].maxDeliveryCount: input should be greater than or equal to 1, found 0",
         ),
+        ('{"token": "a",\n"token": "b"}', ":2: token: this key is there twice"),
+        (
+            '{"queues": [{"name":\n"a",\n"name": "b"}]}',
+            ":3: queues[0].name: this key is there twice",
+        ),
+        (
+            '{"queues": [{"name": "a",\n"maxDeliveryCount": NaN}]}',
+            ":2: queues[0].maxDeliveryCount: a number is finite, found NaN",
+        ),
+        (
+            '{"queues": [{"name": "a",\n"maxDeliveryCount": -1e999}]}',
+            ":2: queues[0].maxDeliveryCount: a number is finite, found -Infinity",
+        ),
+        ("[" * 100_000, ": not JSON: "),
     ],
 )
 def test_an_error_names_file_line_key_and_value(tmp_path: Path, text: str, message: str) -> None:

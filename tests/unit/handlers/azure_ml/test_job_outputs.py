@@ -139,6 +139,7 @@ def test_numbers_that_json_has_not_are_left_out() -> None:
         ('{"accuracy": "0.9"}', "m: 'accuracy' is not a number"),
         ('{"accuracy": true}', "m: 'accuracy' is not a number"),
         ('{"accuracy": null}', "m: 'accuracy' is not a number"),
+        ('{"accuracy": 0.1, "accuracy": 0.99}', "'accuracy' is there twice, with 0.1 and 0.99"),
     ],
 )
 def test_a_malformed_metrics_file_says_so(text: str, said: str) -> None:

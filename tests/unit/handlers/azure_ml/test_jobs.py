@@ -157,18 +157,21 @@ def test_a_refusal_is_permanent_and_a_fault_is_not(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "said"),
     [
-        "type: command",
-        "[",
-        "- 1",
-        "type: nonsense\ncommand: x",
-        "type: automl\ntask: regression\ntarget_column_name: x\n",
+        ("type: command", " is not a job"),
+        ("[", ": no valid YAML"),
+        ("- 1", ":1: a job is a mapping"),
+        ("type: command\ncommand: x\ncommand: y", ":3: command: is there twice"),
+        ("type: nonsense\ncommand: x", " is not a job"),
+        ("type: automl\ntask: regression\ntarget_column_name: x\n", " is not a job"),
     ],
 )
-def test_a_job_file_that_cannot_be_loaded_is_named(world: World, tmp_path: Path, text: str) -> None:
+def test_a_job_file_that_cannot_be_loaded_is_named(
+    world: World, tmp_path: Path, text: str, said: str
+) -> None:
     write_job(tmp_path, text)
-    with pytest.raises(JobRejected, match=r"pipelines/digits/job\.yml is not a job"):
+    with pytest.raises(JobRejected, match=rf"^pipelines/digits/job\.yml{said}"):
         submit_job(world.clients, REQUEST)
 
 
