@@ -1,5 +1,6 @@
 """The values that Landfall sets in a job file: name, compute, inputs and outputs. Pure.
 
+Of an input or output, Landfall sets type and path; all other keys are the file's, such as `mode`.
 See "Inputs and outputs of a training job" in docs/architecture.md.
 """
 
@@ -7,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from handlers.azure_ml.champions import Champion
 from handlers.azure_ml.job_outputs import results_folder
@@ -15,6 +16,7 @@ from handlers.configuration.job_files import COMMAND, PIPELINE, SWEEP, declared,
 from orchestrations.contracts.jobs import SubmitJob
 
 NO_CHAMPION = "none"
+DEFAULT_MODES = {"inputs": "ro_mount", "outputs": "rw_mount"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +36,8 @@ class Bindings:
         compute = "settings.default_compute" if kind == PIPELINE else "compute"
         bound: dict[str, Any] = {
             "name": self.request.run,
-            "experiment_name": self.request.request.pipeline.name,
+            "experiment_name": document.get("experiment_name")
+            or self.request.request.pipeline.name,
             **self._variables(document),
             compute: f"azureml:{self.request.capacity.cluster}",
         }
@@ -42,7 +45,14 @@ class Bindings:
         for section, values in sections.items():
             # For a pipeline, only declared names: Azure ML refuses an output that no step writes.
             names = declared(document, section) if kind == PIPELINE else values
-            bound |= {f"{section}.{name}": values[name] for name in values if name in names}
+            theirs: Mapping[str, Any] = document.get(section) or {}
+            bound |= {
+                f"{section}.{name}": _merged(
+                    theirs.get(name), values[name], default_mode=DEFAULT_MODES[section]
+                )
+                for name in values
+                if name in names
+            }
         return [{key: value} for key, value in bound.items()]
 
     def _variables(self, document: Mapping[str, Any]) -> dict[str, Any]:
@@ -80,19 +90,14 @@ class Bindings:
         champion: Any = (
             NO_CHAMPION
             if self.champion is None
-            else {"type": "uri_folder", "path": self.champion.path, "mode": "ro_mount"}
+            else {"type": "uri_folder", "path": self.champion.path}
         )
         return {
             "manifest": {
                 "type": "mltable",
                 "path": f"azureml:{request.asset.name}:{request.asset.version}",
-                "mode": "ro_mount",
             },
-            "data": {
-                "type": "uri_folder",
-                "path": f"azureml://datastores/{data}",
-                "mode": "ro_mount",
-            },
+            "data": {"type": "uri_folder", "path": f"azureml://datastores/{data}"},
             "champion": champion,
             **({"initial_model": champion} if pipeline.model.warm_start else {}),
         }
@@ -106,10 +111,18 @@ class Bindings:
         }
         root = f"azureml://datastores/{self.default_datastore}/paths/"
         return {
-            name: {"type": "uri_folder", "mode": "rw_mount"}
-            | ({} if is_sweep else {"path": root + folder})
+            name: {"type": "uri_folder", "path": None if is_sweep else root + folder}
             for name, folder in folders.items()
         }
+
+
+def _merged(theirs: Any, ours: Any, *, default_mode: str) -> Any:
+    """An entry of the file with Landfall's type and path; a literal replaces the entry."""
+    if not isinstance(ours, Mapping):
+        return ours
+    entry = dict(cast("Mapping[str, Any]", theirs)) if isinstance(theirs, Mapping) else {}
+    entry = {"mode": default_mode} | entry | cast("Mapping[str, Any]", ours)
+    return {key: value for key, value in entry.items() if value is not None}
 
 
 def checkpoints_folder(pipeline: str, version: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -45,15 +46,16 @@ def parse_job_file(file: Path, text: str, *, invalid: type[PermanentError]) -> L
     return LocatedYaml.parse(file, text, shape=shape, invalid=invalid)
 
 
-def check_job_file(file: Path, text: str) -> None:
-    """Check the text of a pipeline's job file.
+def check_job_file(file: Path, text: str, *, nodes: AbstractSet[int]) -> None:
+    """Check the text of a pipeline's job file; `nodes` are those of its compute options.
 
     Raises:
         InvalidPipeline: names file, line, key and the remedy.
     """
     parsed = parse_job_file(file, text, invalid=InvalidPipeline)
     problems = [
-        parsed.problem(problem.location, problem.message) for problem in _problems(parsed.document)
+        parsed.problem(problem.location, problem.message)
+        for problem in _problems(parsed.document, nodes)
     ]
     if problems:
         raise InvalidPipeline("\n".join(problems))
@@ -69,11 +71,17 @@ def declared(document: Mapping[str, Any], key: str) -> frozenset[str]:
     return frozenset(_mapping(document.get(key)))
 
 
-def _problems(document: dict[str, Any]) -> Iterator[Problem]:
+def _problems(document: dict[str, Any], nodes: AbstractSet[int]) -> Iterator[Problem]:
     kind = job_type(document)
     match kind:
         case "command":
-            pass
+            count = _mapping(document.get("resources")).get("instance_count")
+            if count is not None and count not in nodes:
+                yield Problem(
+                    ("resources", "instance_count"),
+                    f"{count!r} is not the nodes of a compute option in pipeline.yml, which set "
+                    "them: remove it, or change the option",
+                )
         case "sweep":
             yield from _problems_of_sweep(document)
         case "pipeline":

@@ -53,7 +53,8 @@ def parse_pipeline(file: Path, text: str, *, records_container: str) -> Pipeline
             )
         )
     job_file = file.parent / pipeline.job
-    check_job_file(job_file, read_text(job_file, invalid=InvalidPipeline))
+    job_text = read_text(job_file, invalid=InvalidPipeline)
+    check_job_file(job_file, job_text, nodes={option.nodes for option in pipeline.compute})
     deploy = pipeline.deploy
     for key in ("deployment", "smoke_request") if deploy is not None else ():
         name = getattr(deploy, key, None)

@@ -2,6 +2,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from handlers.azure_ml.champions import Champion
 from handlers.azure_ml.job_bindings import Bindings
 from orchestrations.contracts.datasets import DataAsset
 from orchestrations.contracts.jobs import Capacity, SubmitJob
@@ -9,7 +12,9 @@ from orchestrations.contracts.runs import RunRequest
 from tests.unit.orchestrations.examples import DATASET, run_request
 
 
-def merged(request: RunRequest, kind: str = "command") -> dict[str, Any]:
+def merged(
+    request: RunRequest, kind: str = "command", champion: Champion | None = None, **document: Any
+) -> dict[str, Any]:
     bindings = Bindings(
         request=SubmitJob(
             run=f"digits-{DATASET.version}-{request.attempt}",
@@ -17,13 +22,13 @@ def merged(request: RunRequest, kind: str = "command") -> dict[str, Any]:
             capacity=Capacity(cluster="spot", nodes=2),
             asset=DataAsset(name="digits", version=DATASET.version),
         ),
-        champion=None,
+        champion=champion,
         default_datastore="d",
         records_datastore="landfall",
     )
     return {
         key: value
-        for override in bindings.overrides({"type": kind})
+        for override in bindings.overrides({"type": kind, **document})
         for key, value in override.items()
     }
 
@@ -46,3 +51,21 @@ def test_a_pipeline_that_declares_nothing_is_given_a_name_and_compute_only() -> 
         "experiment_name",
         "settings.default_compute",
     }
+
+
+@pytest.mark.parametrize("kind", ["command", "sweep", "pipeline"])
+def test_type_and_path_are_landfalls_and_all_other_keys_stand(kind: str) -> None:
+    theirs = {"mode": "download", "path_on_compute": "/data", "path": "azureml:x:1", "type": "y"}
+    bound = merged(run_request(), kind, inputs={"data": theirs}, outputs={"results": theirs})
+    for key in ("inputs.data", "outputs.results"):
+        assert (bound[key]["mode"], bound[key]["path_on_compute"]) == ("download", "/data")
+        assert bound[key]["type"] == "uri_folder"
+        # Each trial of a sweep writes to a default path of its own.
+        is_default = (kind, key) == ("sweep", "outputs.results")
+        assert bound[key].get("path") != "azureml:x:1"
+        assert ("path" not in bound[key]) == is_default
+
+
+def test_without_a_champion_the_input_is_a_literal_whatever_its_mode() -> None:
+    inputs = {"champion": {"type": "custom_model", "mode": "download"}}
+    assert merged(run_request(), inputs=inputs)["inputs.champion"] == "none"

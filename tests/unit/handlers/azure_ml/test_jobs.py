@@ -122,6 +122,63 @@ def test_gives_it_what_the_architecture_says(world: World) -> None:
     }
 
 
+OF_A_COMMAND = """\
+command: echo ${{inputs.data}}
+environment: {image: registry/image}
+"""
+OF_A_SWEEP = """\
+trial: {command: "echo ${{search_space.rate}}", environment: {image: registry/image}}
+search_space: {rate: {type: choice, values: [1]}}
+sampling_algorithm: grid
+objective: {primary_metric: accuracy, goal: maximize}
+limits: {max_total_trials: 1}
+"""
+OF_A_PIPELINE = """\
+jobs:
+  train:
+    command: echo ${{inputs.data}}
+    environment: {image: registry/image}
+    inputs: {data: "${{parent.inputs.data}}"}
+    outputs:
+      results: ${{parent.outputs.results}}
+      checkpoints: ${{parent.outputs.checkpoints}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [("command", OF_A_COMMAND), ("sweep", OF_A_SWEEP), ("pipeline", OF_A_PIPELINE)],
+)
+def test_what_the_user_wrote_stands(world: World, tmp_path: Path, kind: str, more: str) -> None:
+    register_champion(world)
+    text = (
+        f"type: {kind}\nexperiment_name: vision\n{more}"
+        "inputs:\n"
+        "  manifest: {type: mltable, path: 'azureml:x:1', mode: download}\n"
+        "  data: {type: uri_folder, path: 'azureml://datastores/d/paths/x/', mode: download}\n"
+        "  champion: {type: custom_model, path: 'azureml:m:1', mode: download}\n"
+        "outputs:\n"
+        "  results: {type: uri_folder, mode: upload}\n"
+        "  checkpoints: {type: uri_folder}\n"
+    )
+    (tmp_path / "digits" / "job.yml").write_text(text)
+    submit_job(world.clients, REQUEST)
+    sent = world.workspace.jobs.store[RUN,]
+    assert sent.experiment_name == "vision"
+    inputs, outputs = sent._to_dict()["inputs"], sent._to_dict()["outputs"]
+    assert {name: each["mode"] for name, each in inputs.items()} == {
+        "manifest": "download",
+        "data": "download",
+        "champion": "download",
+    }
+    assert inputs["data"]["path"] == "azureml://datastores/landing/paths/digits/"
+    assert inputs["champion"]["type"] == "uri_folder"
+    assert {name: each["mode"] for name, each in outputs.items()} == {
+        "results": "upload",
+        "checkpoints": "rw_mount",
+    }
+
+
 def test_a_second_execution_adopts_with_the_champion_of_the_first(world: World) -> None:
     first = submit_job(world.clients, REQUEST)
     register_champion(world)

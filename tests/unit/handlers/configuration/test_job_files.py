@@ -37,12 +37,20 @@ jobs:
 
 @pytest.mark.parametrize("text", ["command: python train.py\n", SWEEP, STEPS])
 def test_the_three_types_of_jobs(text: str) -> None:
-    check_job_file(FILE, text)
+    check_job_file(FILE, text, nodes={1})
+
+
+def test_the_nodes_of_a_command_may_be_those_of_a_compute_option() -> None:
+    check_job_file(FILE, "resources: {instance_count: 4, shm_size: 8g}\n", nodes={2, 4})
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
+        (
+            "type: command\nresources:\n  instance_count: 8\n",
+            ":3: resources.instance_count: 8 is not the nodes of a compute option in pipeline.yml",
+        ),
         ("[", "no valid YAML"),
         ("- 1", ":1: a job is a mapping"),
         ("type: spark\n", ":1: type: 'spark' is not covered: use command, sweep or pipeline"),
@@ -78,4 +86,4 @@ def test_the_three_types_of_jobs(text: str) -> None:
 def test_what_is_missing_is_told_with_its_line(text: str, problem: str) -> None:
     pattern = problem.replace("${{", r"\$\{\{").replace("}}", r"\}\}")
     with pytest.raises(InvalidPipeline, match=pattern):
-        check_job_file(FILE, text)
+        check_job_file(FILE, text, nodes={1, 2})
