@@ -19,8 +19,9 @@ from orchestrations.pipeline import ComputeOption
 
 logger = logging.getLogger(__name__)
 
-# The quota that the low-priority nodes of all VM families share.
-LOW_PRIORITY_CORES = "lowPriorityCores"
+# The quota that the low-priority nodes of all VM families share in a region. The pool of
+# Microsoft.Compute is another one, lowPriorityCores.
+LOW_PRIORITY_CORES = "TotalLowPriorityCores"
 # The names are repeated for each workspace and cluster, with its own usage.
 _OF_A_WORKSPACE = "/workspaces/"
 

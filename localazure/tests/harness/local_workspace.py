@@ -32,6 +32,7 @@ ENVIRONMENT = "azureml:torch:1"
 AZURE_ML = {
     "datastores": [{"name": "landing", "containerName": "landing"}],
     "quota": {"Standard_NC24scarce": 1, "Standard_None": 0},
+    "totalLowPriorityCores": 96,
     "provisioningSeconds": 0.2,
 }
 

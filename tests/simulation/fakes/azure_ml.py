@@ -24,7 +24,7 @@ Key = tuple[str, ...]
 
 QUOTA_CORES = 100
 QUOTAS = {
-    "spot": "lowPriorityCores",
+    "spot": "TotalLowPriorityCores",
     "dedicated": "standardDSv5Family",
     "large": "standardDSv5Family",
 }

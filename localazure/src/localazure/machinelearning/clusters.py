@@ -57,6 +57,8 @@ def parse_cluster(name: str, document: dict[str, Any]) -> Cluster:
         vm_size=details.get("vmSize") or "",
         min_nodes=minimum,
         max_nodes=maximum,
+        vcpus=vcpus_of(details.get("vmSize") or ""),
+        is_low_priority=details.get("vmPriority") == LOW_PRIORITY,
         idle_seconds=read_seconds(
             f"compute {name!r}: nodeIdleTimeBeforeScaleDown",
             scale.get("nodeIdleTimeBeforeScaleDown") or DEFAULT_IDLE_TIME,
@@ -83,10 +85,10 @@ def vcpus_of(vm_size: str) -> int:
 
 def is_low_priority(resource: Resource) -> bool:
     """Whether nodes of the cluster may be preempted."""
-    return (resource.properties.get("properties") or {}).get("vmPriority") == LOW_PRIORITY
+    return parse_cluster(resource.name, resource.document).is_low_priority
 
 
-def check_quota(cluster: Cluster, others: list[Cluster], quota: dict[str, int]) -> None:
+def check_quota(cluster: Cluster, others: list[Cluster], quotas: dict[str, int]) -> None:
     """Refuse a cluster whose minimum size or first node exceeds the quota.
 
     A larger maximum is accepted, as on Azure: the cluster then stops growing at the quota.
@@ -94,23 +96,21 @@ def check_quota(cluster: Cluster, others: list[Cluster], quota: dict[str, int]) 
     Raises:
         ArmError: 400.
     """
-    size = cluster.vm_size.lower()
-    limit = quota.get(size)
+    limit = quotas.get(cluster.quota)
     if limit is None:
         return
-    always_running = cluster.min_nodes + sum(
-        other.min_nodes
-        for other in others
-        if other.vm_size.lower() == size and other.name != cluster.name
+    sharing = [each for each in others if each.name != cluster.name] + [cluster]
+    always_running = sum(
+        each.min_nodes * each.quota_per_node for each in sharing if each.quota == cluster.quota
     )
-    needed = max(1, always_running)
+    needed = max(cluster.quota_per_node, always_running)
     if needed > limit:
+        what = "low-priority vCPUs" if cluster.is_low_priority else f"nodes of {cluster.vm_size}"
         raise ArmError(
             400,
             "ClusterMinNodesExceedCoreQuota",
-            f"compute {cluster.name!r}: it needs a quota of at least {needed} nodes of "
-            f"{cluster.vm_size}, the quota is {limit}; lower min_instances, use another size, or "
-            "ask for more quota",
+            f"compute {cluster.name!r}: it needs a quota of at least {needed} {what}, the quota is "
+            f"{limit}; lower min_instances, use another size, or ask for more quota",
         )
 
 
@@ -129,7 +129,7 @@ def runtime_properties(
     errors: dict[str, str] = {}
     if is_short_of_quota:
         errors["ClusterCoreQuotaReached"] = (
-            f"the quota of {cluster.vm_size} does not allow another node of compute "
+            f"the quota {cluster.quota} does not allow another node of compute "
             f"{cluster.name!r}; jobs wait for nodes that become free"
         )
     if is_short_of_capacity:

@@ -15,6 +15,8 @@ DEFAULT_DATASTORE = "workspaceblobstore"
 ARTIFACT_DATASTORE = "workspaceartifactstore"
 BUILT_IN_DATASTORES = {DEFAULT_DATASTORE: "azureml-blobstore", ARTIFACT_DATASTORE: "azureml"}
 DEFAULT_PROVISIONING_SECONDS = 2.0
+LOW_PRIORITY_QUOTA = "TotalLowPriorityCores"
+"""Azure ML's name of the quota of all low-priority nodes in a region, whatever their size."""
 
 
 def _lower_case_keys(quota: dict[str, int]) -> dict[str, int]:
@@ -39,7 +41,10 @@ class Configuration(ConfigurationModel):
     quota: Annotated[
         dict[str, Annotated[StrictInt, Field(ge=0)]], AfterValidator(_lower_case_keys)
     ] = Field(default_factory=dict[str, int])
-    """VM size in lower case → the most nodes that all clusters of that size have together."""
+    """VM size in lower case → the most dedicated nodes that all clusters of that size have."""
+    total_low_priority_cores: Annotated[StrictInt, Field(ge=0)] | None = None
+    """The most vCPUs of the low-priority nodes of all sizes together; None: no limit. Those nodes
+    do not count in `quota`."""
     provisioning_seconds: Annotated[float, Field(ge=0, strict=True)] = DEFAULT_PROVISIONING_SECONDS
     """The time from the decision to add a node until the node is idle."""
 
@@ -64,6 +69,12 @@ class Configuration(ConfigurationModel):
             for item in self.added_datastores
         }
         return {**built_in, **added}
+
+    @property
+    def quotas(self) -> dict[str, int]:
+        """Name of a quota → its limit, in nodes of a VM size, or in vCPUs of low priority."""
+        low_priority = self.total_low_priority_cores
+        return self.quota | ({} if low_priority is None else {LOW_PRIORITY_QUOTA: low_priority})
 
     @classmethod
     def read(cls, path: Path) -> Configuration:

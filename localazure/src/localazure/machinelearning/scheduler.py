@@ -9,8 +9,9 @@ Rules, in the order in which `advance` applies them:
    than the cluster's maximum waits and does not block other jobs (the cluster may be scaled up);
    every other job blocks the jobs behind it, so that large jobs do not starve.
 4. Idle nodes that a waiting job needs are kept for it. Missing nodes are added, up to the
-   cluster's maximum, but only if the quota of the VM size allows all of them: clusters that each
-   had a part of their nodes would otherwise wait for each other forever.
+   cluster's maximum, but only if the quota (of the VM size, or of low-priority nodes) allows all
+   of them: clusters that each had a part of their nodes would otherwise wait for each other
+   forever.
 5. Idle nodes beyond the maximum are removed immediately, others after the cluster's idle time,
    down to the minimum. The minimum is kept also without jobs.
 
@@ -23,7 +24,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from localazure.machinelearning.configuration import Configuration
+from localazure.machinelearning.configuration import LOW_PRIORITY_QUOTA, Configuration
 from localazure.machinelearning.states import NodeState
 
 CAPACITY_RETRY_SECONDS = 1.0
@@ -38,6 +39,19 @@ class Cluster:
     min_nodes: int
     max_nodes: int
     idle_seconds: float
+    vcpus: int = 1
+    """Of a node."""
+    is_low_priority: bool = False
+
+    @property
+    def quota(self) -> str:
+        """The name of the quota in which its nodes count."""
+        return LOW_PRIORITY_QUOTA if self.is_low_priority else self.vm_size.lower()
+
+    @property
+    def quota_per_node(self) -> int:
+        """What a node takes of it: sizes are counted in nodes, low priority in vCPUs."""
+        return self.vcpus if self.is_low_priority else 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +113,7 @@ def advance(
         clusters: all clusters.
         nodes: all allocated nodes.
         waiting: waiting jobs, in the order of submission.
-        configuration: the quota per VM size, and the provisioning time of a node.
+        configuration: the quotas, and the provisioning time of a node.
         now: epoch seconds.
         without_capacity: clusters that cannot get new nodes now, independent of the quota; the next
             attempt is after `CAPACITY_RETRY_SECONDS`.
@@ -113,8 +127,8 @@ def advance(
             if (node.cluster in names or node.job is not None)
             and not (node.state is NodeState.PREEMPTED and node.job is None)
         ],
-        vm_sizes={cluster.name: cluster.vm_size.lower() for cluster in clusters},
-        quota=configuration.quota,
+        clusters={cluster.name: cluster for cluster in clusters},
+        quotas=configuration.quotas,
         now=now,
         without_capacity=without_capacity,
     )
@@ -186,9 +200,10 @@ class _Pool:
     """The working copy of the nodes in one `advance`."""
 
     nodes: list[Node]
-    vm_sizes: Mapping[str, str]
-    """Cluster → its VM size, in lower case."""
-    quota: Mapping[str, int]
+    clusters: Mapping[str, Cluster]
+    """By name."""
+    quotas: Mapping[str, int]
+    """Name → limit, as in `Configuration.quotas`."""
     now: float
     without_capacity: frozenset[str]
     grown: set[str] = field(default_factory=set[str])
@@ -266,9 +281,11 @@ class _Pool:
     def _left_of_quota(self, cluster: Cluster) -> float:
         if cluster.name in self.without_capacity:
             return 0
-        size = cluster.vm_size.lower()
-        limit = self.quota.get(size)
+        limit = self.quotas.get(cluster.quota)
         if limit is None:
             return math.inf
-        used = sum(self.vm_sizes.get(node.cluster) == size for node in self.nodes)
-        return max(0, limit - used)
+        others = [
+            self.clusters[node.cluster] for node in self.nodes if node.cluster in self.clusters
+        ]
+        used = sum(each.quota_per_node for each in others if each.quota == cluster.quota)
+        return max(0, (limit - used) // cluster.quota_per_node)

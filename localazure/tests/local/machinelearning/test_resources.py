@@ -182,15 +182,21 @@ def test_a_cluster_stops_growing_at_the_quota(local: Local) -> None:
     usages = {each.name["value"]: vars(each) for each in local.ml.compute.list_usage()}
     scarce_usage = usages["standard_nc24scarce"]
     assert (scarce_usage["currentValue"], scarce_usage["limit"]) == (0, 24)
+    low_priority = usages["TotalLowPriorityCores"]
+    assert (low_priority["currentValue"], low_priority["limit"]) == (0, 96)
     sizes = {each.name: vars(each) for each in local.ml.compute.list_sizes()}
     assert sizes["Standard_NC24scarce"]["vCPUs"] == 24
     assert sizes["Standard_NC24scarce"]["family"] == "standard_nc24scarce"
     assert sizes["standard_none"]["vCPUs"] == 1
     local.ml.jobs.begin_cancel("hungry").result()
     assert local.status("hungry") == "Canceled"
-    for name, size, minimum in (("more", "Standard_NC24scarce", 2), ("none", "Standard_None", 0)):
+    for name, size, minimum, tier in (
+        ("more", "Standard_NC24scarce", 2, "dedicated"),
+        ("none", "Standard_None", 0, "dedicated"),
+        ("much", "Standard_ND96", 2, "low_priority"),
+    ):
         with pytest.raises(HttpResponseError, match="ask for more quota"):
-            local.make_cluster(name, size=size, min_instances=minimum)
+            local.make_cluster(name, size=size, min_instances=minimum, tier=tier)
 
 
 def test_operations_that_are_not_covered_are_refused(local: Local) -> None:

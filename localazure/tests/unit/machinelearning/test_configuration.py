@@ -52,6 +52,7 @@ def test_quota_is_by_size_in_any_case(tmp_path: Path) -> None:
             {"datastores": [{"name": "workspaceblobstore", "containerName": "b"}]},
             r":4: datastores\[0\].name: this name is taken, found \"workspaceblobstore\"",
         ),
+        ({"totalLowPriorityCores": -1}, r":2: totalLowPriorityCores: .*or equal to 0, found -1"),
         ({"quota": {"a": -1}}, r":3: quota.a: .*greater than or equal to 0, found -1"),
         ({"quota": {"a": True}}, r":3: quota.a: .*integer, found true"),
         ({"provisioningSeconds": "2"}, ':2: provisioningSeconds: .*number, found "2"'),

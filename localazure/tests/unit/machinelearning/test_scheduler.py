@@ -17,7 +17,9 @@ from localazure.machinelearning.scheduler import (
 )
 from localazure.machinelearning.states import NodeState
 
-CONFIGURATION = Configuration(quota={"scarce": 3}, provisioning_seconds=2.0)
+CONFIGURATION = Configuration(
+    quota={"scarce": 3}, total_low_priority_cores=16, provisioning_seconds=2.0
+)
 
 
 def cluster(name: str = "cpu", **fields: object) -> Cluster:
@@ -82,6 +84,17 @@ def test_a_cluster_that_needs_more_than_the_quota_is_short_of_it() -> None:
     assert len(outcome.nodes) == 2, "no node is held for a job that cannot have all of its own"
     assert outcome.short_of_quota == ("cpu",)
     assert outcome.provisioning == ("a",)
+
+
+def test_low_priority_nodes_of_all_sizes_share_one_quota_of_vcpus() -> None:
+    spot = {"is_low_priority": True, "max_nodes": 9}
+    small = cluster("small", vm_size="Scarce", vcpus=4, **spot)
+    large = cluster("large", vm_size="d8", vcpus=8, **spot)
+    dedicated = cluster("dedicated", vm_size="scarce", vcpus=4)
+    waiting = [job("a", 2, "small"), job("b", 1, "large"), job("c", 1, "large")]
+    outcome = schedule([small, large, dedicated], (), [*waiting, job("d", 3, "dedicated")], 0)
+    assert outcome.provisioning == ("a", "b", "d"), "low priority does not count in a size's quota"
+    assert outcome.short_of_quota == ("large",)
 
 
 def test_a_cluster_without_capacity_keeps_what_it_has_and_is_tried_again() -> None:

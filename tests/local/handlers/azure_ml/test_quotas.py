@@ -24,3 +24,22 @@ def test_options_are_measured_by_the_vcpus_of_the_sdks_answers(cloud: Cloud) -> 
     assert shortage("other", 2) == Shortage(f"12 {quota}, 2 new nodes need 12", is_lasting=False)
     assert shortage("other", 1) is None
     ml.compute.begin_delete("idle").result()
+
+
+def test_low_priority_nodes_of_all_sizes_share_one_quota(cloud: Cloud) -> None:
+    sizes = {"small": "Standard_D4s_v5", "large": LIMITED_SIZE}
+    options = [
+        ComputeOption(cluster=name, size=size, priority="low_priority", nodes=nodes)
+        for name, size in sizes.items()
+        for nodes in (2, 4)
+    ]
+    for name, size in sizes.items():
+        made = AmlCompute(name=name, size=size, tier="low_priority", max_instances=4)
+        cloud.clients.ml.compute.begin_create_or_update(made).result()
+    said = "0 of 12 vCPUs of the quota TotalLowPriorityCores are in use, 4 new nodes need"
+    assert find_shortages(cloud.clients, options) == {
+        ("small", 4): Shortage(f"{said} 16", is_lasting=True),
+        ("large", 4): Shortage(f"{said} 24", is_lasting=True),
+    }
+    for name in sizes:
+        cloud.clients.ml.compute.begin_delete(name).result()

@@ -58,8 +58,8 @@ class Compute:
     """A fake of the SDK's `compute` operations, with quota and nodes."""
 
     def __init__(self) -> None:
-        self.used = {"standardNCSv3Family": 0, "lowPriorityCores": 0}
-        self.limit = {"standardNCSv3Family": 24, "lowPriorityCores": 24}
+        self.used = {"standardNCSv3Family": 0, "TotalLowPriorityCores": 0}
+        self.limit = {"standardNCSv3Family": 24, "TotalLowPriorityCores": 24}
         self.nodes: list[str] = []
         self.asked = 0
 
@@ -199,13 +199,13 @@ def test_a_run_that_is_to_be_cancelled_is_not_admitted(world: World) -> None:
 def test_an_option_without_quota_is_skipped(world: World) -> None:
     compute: Any = world.workspace.compute
     deploy(world, queues() | {"flavors": [{**each, "nodes": 2} for each in queues()["flavors"]]})
-    compute.used["lowPriorityCores"] = 18
+    compute.used["TotalLowPriorityCores"] = 18
     assert ask(world, "a", SPOT, GPU).option == GPU
     waits = ask(world, "b", SPOT)
-    assert "18 of 24 vCPUs of the quota lowPriorityCores are in use, 2 new nodes need 12" in (
+    assert "18 of 24 vCPUs of the quota TotalLowPriorityCores are in use, 2 new nodes need 12" in (
         waits.reason
     )
-    compute.used["lowPriorityCores"] = 12
+    compute.used["TotalLowPriorityCores"] = 12
     assert ask(world, "b", SPOT).option == SPOT
 
 

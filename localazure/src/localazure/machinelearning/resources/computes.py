@@ -73,7 +73,7 @@ async def put_compute(request: web.Request) -> web.Response:
 
     def put(connection: sqlite3.Connection) -> tuple[Resource, bool]:
         clusters = list_clusters(querying(connection))
-        check_quota(cluster, clusters, workspace.configuration.quota)
+        check_quota(cluster, clusters, workspace.configuration.quotas)
         return put_resource(connection, COMPUTES, name, "", body, now=workspace.clock())
 
     resource, is_new = await workspace.database.write(put)

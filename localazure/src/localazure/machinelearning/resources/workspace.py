@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from aiohttp import web
@@ -11,6 +12,7 @@ from localazure.machinelearning.arm import ROLE_ASSIGNMENTS, TOKENS, WORKSPACE, 
 from localazure.machinelearning.blob_over_tls import storage_suffix
 from localazure.machinelearning.client_settings import CLOUD_NAME, METADATA_PATH, TOKEN_PATH
 from localazure.machinelearning.clusters import list_clusters, vcpus_of
+from localazure.machinelearning.configuration import LOW_PRIORITY_QUOTA
 from localazure.machinelearning.errors import ArmError, invalid
 from localazure.machinelearning.job_table import list_nodes
 from localazure.runtime.identity import APP, client_id_of, principal_of
@@ -98,21 +100,24 @@ async def list_vm_sizes(request: web.Request) -> web.Response:
 
 @routes.get(f"{LOCATION_PATH}/usages")
 async def list_usages(request: web.Request) -> web.Response:
-    """List the used and the allowed vCPUs per VM size with a quota."""
+    """List the used and the allowed vCPUs of each quota: of VM sizes, and of low priority."""
     workspace = request.app[WORKSPACE]
     query = workspace.database.read
-    sizes = {cluster.name: cluster.vm_size.lower() for cluster in list_clusters(query)}
-    used = [sizes.get(node.cluster) for node in list_nodes(query)]
+    clusters = {cluster.name: cluster for cluster in list_clusters(query)}
+    used = Counter[str]()
+    for node in list_nodes(query):
+        if node.cluster in clusters:
+            used[clusters[node.cluster].quota] += clusters[node.cluster].vcpus
     usages: list[dict[str, Any]] = [
         {
-            "id": f"{request.path}/{size}",
+            "id": f"{request.path}/{name}",
             "type": f"{PROVIDER}/vmFamily/usages",
             "unit": "Count",
-            "currentValue": used.count(size) * vcpus_of(size),
-            "limit": limit * vcpus_of(size),
-            "name": {"value": size, "localizedValue": f"{size} vCPUs"},
+            "currentValue": used[name],
+            "limit": limit if name == LOW_PRIORITY_QUOTA else limit * vcpus_of(name),
+            "name": {"value": name, "localizedValue": f"{name} vCPUs"},
         }
-        for size, limit in workspace.configuration.quota.items()
+        for name, limit in workspace.configuration.quotas.items()
     ]
     return web.json_response({"value": usages})
 
