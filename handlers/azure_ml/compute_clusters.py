@@ -1,7 +1,8 @@
 """Activity `ensure_capacity`: a cluster that can scale to the nodes of a compute option.
 
-Quota does not guarantee capacity: an existing cluster may still wait for nodes. Runs therefore have
-a deadline on `queued`, and the next attempt starts on the next option.
+Quota does not guarantee capacity: a cluster within it may still wait for nodes. Runs therefore have
+a deadline on `queued`, and the next attempt starts on the next option. A cluster larger than the
+quota is accepted, but never gets all its nodes, so the quota is read first.
 https://learn.microsoft.com/azure/machine-learning/how-to-manage-quotas
 """
 
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn, cast
 from azure.core.exceptions import AzureError, ResourceExistsError, ResourceNotFoundError
 
 from handlers.azure_ml.errors import is_refusal, reason
-from handlers.azure_ml.quotas import no_option_fits
+from handlers.azure_ml.quotas import find_shortages, key_of, no_option_fits
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
 from orchestrations.contracts.jobs import Capacity, EnsureCapacity
@@ -43,21 +44,28 @@ class _NotReady(Exception):
 def ensure_capacity(clients: Clients, request: EnsureCapacity) -> Capacity:
     """Find the first option within the quota, and create its cluster or raise its maximum.
 
-    1. No cluster of that name: create it with a minimum of 0 nodes and the option's maximum.
-    2. Its maximum is below the option's nodes: raise it. Others may use it, so never lower it.
-    3. The quota is exceeded: try the next option.
-    4. The cluster is being changed and this takes long: return "not ready"; the caller tries again.
+    1. Read the quota of all options. Those that would never fit are out; those that do not fit now
+       are tried after the others, since their jobs wait. If it cannot be read, it decides nothing.
+    2. No cluster of that name: create it with a minimum of 0 nodes and the option's maximum.
+    3. Its maximum is below the option's nodes: raise it. Others may use it, so never lower it.
+    4. Azure ML refuses it because of the quota: try the next option.
+    5. The cluster is being changed and this takes long: return "not ready"; the caller tries again.
 
     A cluster of that name with another VM size or priority is an error, not a reason to try the
     next option. Options are for temporary shortages; a cluster that differs from the pipeline's
     file would silently change the cost of every run.
 
     Raises:
-        QuotaExceeded: no option fits; the message has each option and Azure's answer.
+        QuotaExceeded: no option fits; the message has the reason for each option.
         JobRejected: a cluster differs from its option, or Azure ML refuses its definition.
     """
-    shortages: list[tuple[ComputeOption, str]] = []
-    for option in request.options:
+    known = find_shortages(clients, request.options)
+    lasting = {key: short.message for key, short in known.items() if short.is_lasting}
+    shortages = [
+        (each, lasting[key_of(each)]) for each in request.options if key_of(each) in lasting
+    ]
+    open_options = [each for each in request.options if key_of(each) not in lasting]
+    for option in sorted(open_options, key=lambda each: key_of(each) in known):
         try:
             _ensure(clients, option, requested=request.requested == option.cluster)
         except _QuotaShort as shortage:

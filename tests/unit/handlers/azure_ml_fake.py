@@ -161,6 +161,23 @@ class Computes(Resources):
     def __init__(self) -> None:
         super().__init__(key=lambda cluster: (cluster.name,))
         self.is_stuck = False
+        self.quotas: dict[str, tuple[int, int]] = {}
+        """Name → vCPUs in use, and the most that are allowed."""
+        self.is_quota_hidden = False
+
+    def list_usage(self) -> list[Any]:
+        if self.is_quota_hidden:
+            raise refusal(403, "AuthorizationFailed")
+        return [
+            SimpleNamespace(name={"value": name}, type="usages", current_value=used, limit=limit)
+            for name, (used, limit) in self.quotas.items()
+        ]
+
+    def list_sizes(self) -> list[Any]:
+        return [SimpleNamespace(name="Standard_D4s_v5", family="standardDSv5Family", v_cp_us=4)]
+
+    def list_nodes(self, _: str) -> list[Any]:
+        return []
 
     def begin_create_or_update(self, cluster: Any) -> Operation:
         return Operation(None if self.is_stuck else lambda: self.create_or_update(cluster))

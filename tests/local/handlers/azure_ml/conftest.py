@@ -32,7 +32,7 @@ AZURE_ML = {
     ],
     "provisioningSeconds": 0.1,
     "quota": {LIMITED_SIZE: 3},
-    "totalLowPriorityCores": 12,
+    "totalLowPriorityCores": 24,
 }
 
 

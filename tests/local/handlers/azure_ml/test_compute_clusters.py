@@ -2,12 +2,14 @@ from __future__ import annotations
 
 from typing import cast
 
+import pytest
 from azure.ai.ml.entities import AmlCompute
 
 from handlers.azure_ml.compute_clusters import ensure_capacity
 from orchestrations.contracts.jobs import EnsureCapacity
+from orchestrations.errors import QuotaExceeded
 from orchestrations.pipeline import ComputeOption
-from tests.local.handlers.azure_ml.conftest import Cloud
+from tests.local.handlers.azure_ml.conftest import LIMITED_SIZE, Cloud
 
 
 def ensure(cloud: Cloud, option: ComputeOption) -> AmlCompute:
@@ -33,3 +35,16 @@ def test_makes_a_cluster_and_lets_it_grow_but_never_shrink(cloud: Cloud) -> None
     assert made.idle_time_before_scale_down == 90
     assert ensure(cloud, option.model_copy(update={"nodes": 5})).max_instances == 5
     assert ensure(cloud, option).max_instances == 5
+
+
+def test_more_nodes_than_the_quota_ever_allows_are_not_waited_for(cloud: Cloud) -> None:
+    large = ComputeOption(cluster="large", size=LIMITED_SIZE, nodes=4)
+    small = large.model_copy(update={"cluster": "small", "nodes": 3})
+    assert ensure_capacity(cloud.clients, EnsureCapacity(options=[large, small])).nodes == 3
+    # A cluster of that size can be made; its fourth node would never come.
+    made = AmlCompute(name="large", size=LIMITED_SIZE, max_instances=4)
+    cloud.clients.ml.compute.begin_create_or_update(made).result()
+    with pytest.raises(QuotaExceeded, match="0 of 18 vCPUs .* 4 new nodes need 24"):
+        ensure_capacity(cloud.clients, EnsureCapacity(options=[large]))
+    for name in ("large", "small"):
+        cloud.clients.ml.compute.begin_delete(name).result()

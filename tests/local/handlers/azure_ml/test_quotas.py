@@ -31,15 +31,15 @@ def test_low_priority_nodes_of_all_sizes_share_one_quota(cloud: Cloud) -> None:
     options = [
         ComputeOption(cluster=name, size=size, priority="low_priority", nodes=nodes)
         for name, size in sizes.items()
-        for nodes in (2, 4)
+        for nodes in (2, 8)
     ]
     for name, size in sizes.items():
         made = AmlCompute(name=name, size=size, tier="low_priority", max_instances=4)
         cloud.clients.ml.compute.begin_create_or_update(made).result()
-    said = "0 of 12 vCPUs of the quota TotalLowPriorityCores are in use, 4 new nodes need"
+    said = "0 of 24 vCPUs of the quota TotalLowPriorityCores are in use, 8 new nodes need"
     assert find_shortages(cloud.clients, options) == {
-        ("small", 4): Shortage(f"{said} 16", is_lasting=True),
-        ("large", 4): Shortage(f"{said} 24", is_lasting=True),
+        ("small", 8): Shortage(f"{said} 32", is_lasting=True),
+        ("large", 8): Shortage(f"{said} 48", is_lasting=True),
     }
     for name in sizes:
         cloud.clients.ml.compute.begin_delete(name).result()

@@ -102,6 +102,53 @@ def test_with_no_option_left_every_option_and_reason_is_named(world: World) -> N
         ensure_capacity(world.clients, OPTIONS)
 
 
+SPOT_QUOTA, DEDICATED_QUOTA = "TotalLowPriorityCores", "standardDSv5Family"
+
+
+@pytest.mark.parametrize(
+    ("quotas", "chosen"),
+    [
+        ({}, "spot"),
+        ({SPOT_QUOTA: (0, 8)}, "spot"),
+        ({SPOT_QUOTA: (0, 7)}, "dedicated"),  # never enough
+        ({SPOT_QUOTA: (4, 8)}, "dedicated"),  # not enough now
+        # Enough for none now: the job waits for the nodes of the first one that may have them.
+        ({SPOT_QUOTA: (4, 8), DEDICATED_QUOTA: (1, 16)}, "spot"),
+        ({SPOT_QUOTA: (0, 7), DEDICATED_QUOTA: (1, 16)}, "dedicated"),
+    ],
+)
+def test_the_quota_is_asked_before_a_job_is_submitted(
+    world: World, quotas: dict[str, tuple[int, int]], chosen: str
+) -> None:
+    world.workspace.compute.quotas = quotas
+    assert ensure_capacity(world.clients, OPTIONS).cluster == chosen
+    assert list(world.workspace.compute.store) == [(chosen,)]
+
+
+def test_a_cluster_that_is_there_does_not_hide_that_the_quota_is_too_small(world: World) -> None:
+    world.workspace.compute.store["spot",] = a_cluster(max_instances=8)
+    world.workspace.compute.quotas = {SPOT_QUOTA: (0, 7)}
+    with pytest.raises(
+        QuotaExceeded, match="0 of 7 vCPUs of the quota TotalLow.* 2 new nodes need 8"
+    ):
+        ensure_capacity(world.clients, EnsureCapacity(options=[SPOT]))
+
+
+def test_with_options_that_never_fit_and_one_that_is_refused_each_has_its_reason(
+    world: World,
+) -> None:
+    world.workspace.compute.quotas = {SPOT_QUOTA: (0, 7)}
+    world.workspace.compute.refuse_next(400, NO_QUOTA)
+    with pytest.raises(QuotaExceeded, match=r"spot .* 0 of 7 vCPUs .*; dedicated .*quota of 0"):
+        ensure_capacity(world.clients, OPTIONS)
+
+
+def test_a_quota_that_cannot_be_read_decides_nothing(world: World) -> None:
+    world.workspace.compute.is_quota_hidden = True
+    world.workspace.compute.quotas = {SPOT_QUOTA: (0, 0)}
+    assert ensure_capacity(world.clients, OPTIONS).cluster == "spot"
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
