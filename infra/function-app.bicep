@@ -15,6 +15,7 @@ param serviceBusHost string
 param eventTopicEndpoint string
 param workspaceResourceGroup string
 param workspaceName string
+param clusterIdentityId string
 param insightsConnectionString string
 param vaultUrl string
 param schedulerEndpoint string
@@ -48,6 +49,7 @@ var settings = {
   AZUREML_SUBSCRIPTION_ID: subscription().subscriptionId
   AZUREML_RESOURCE_GROUP: workspaceResourceGroup
   AZUREML_WORKSPACE_NAME: workspaceName
+  CLUSTER_IDENTITY: clusterIdentityId
   RESOURCE_MANAGER_ENDPOINT: environment().resourceManager
   RECONCILE_SCHEDULE: reconcileSchedule
   PYTHON_THREADPOOL_THREAD_COUNT: '32'

@@ -416,6 +416,7 @@ module functionApp 'function-app.bicep' = {
     eventTopicEndpoint: customTopic.outputs.endpoint
     workspaceResourceGroup: workspaceGroup
     workspaceName: workspace
+    clusterIdentityId: identities.outputs.clusterId
     insightsConnectionString: monitoring.outputs.insightsConnectionString
     vaultUrl: keyVault.outputs.url
     schedulerEndpoint: usesScheduler ? scheduler!.outputs.endpoint : ''

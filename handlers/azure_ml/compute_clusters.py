@@ -53,11 +53,14 @@ def ensure_capacity(clients: Clients, request: EnsureCapacity) -> Capacity:
 
     A cluster of that name with another VM size or priority is an error, not a reason to try the
     next option. Options are for temporary shortages; a cluster that differs from the pipeline's
-    file would silently change the cost of every run.
+    file would silently change the cost of every run. So is a cluster without managed identity,
+    whose jobs can read no datastore without credentials; people give it one, not the app.
 
     Raises:
         QuotaExceeded: no option fits; the message has the reason for each option.
-        JobRejected: a cluster differs from its option, or Azure ML refuses its definition.
+        JobRejected: a cluster differs from its option or has no identity, or Azure ML refuses its
+            definition.
+        InvalidSetting: `CLUSTER_IDENTITY` is missing, and it is needed.
     """
     known = find_shortages(clients, request.options)
     lasting = {key: short.message for key, short in known.items() if short.is_lasting}
@@ -115,7 +118,7 @@ def _ensure(clients: Clients, option: ComputeOption, *, requested: bool) -> None
     try:
         cluster = cast("AmlCompute", clients.ml.compute.get(option.cluster))
     except ResourceNotFoundError:
-        _put(clients, _describe(option))
+        _put(clients, _describe(option, clients.settings.cluster_identity))
         return
     state = (cluster.provisioning_state or "").lower()
     if state in SETTLING_STATES:
@@ -125,6 +128,12 @@ def _ensure(clients: Clients, option: ComputeOption, *, requested: bool) -> None
         raise JobRejected(
             f"cluster {option.cluster} exists, but {contradiction}: name another cluster in the "
             "pipeline's compute, or delete this one"
+        )
+    if not _has_identity(cluster) and (identity := clients.settings.cluster_identity) is not None:
+        raise JobRejected(
+            f"cluster {option.cluster} has no managed identity, so that its jobs can read no data: "
+            f"az ml compute update --name {option.cluster} --identity-type user_assigned "
+            f"--user-assigned-identities {identity} (and --resource-group, --workspace-name)"
         )
     failed = state == "failed"
     if failed and requested:
@@ -167,8 +176,16 @@ def _put(clients: Clients, cluster: AmlCompute) -> None:
         raise _NotReady
 
 
-def _describe(option: ComputeOption) -> AmlCompute:
-    from azure.ai.ml.entities import AmlCompute  # noqa: PLC0415 - see handlers.configuration.clients
+def _has_identity(cluster: AmlCompute) -> bool:
+    return cluster.identity is not None and cluster.identity.type.lower() != "none"
+
+
+def _describe(option: ComputeOption, identity: str | None) -> AmlCompute:
+    from azure.ai.ml.entities import (  # noqa: PLC0415 - see handlers.configuration.clients
+        AmlCompute,
+        IdentityConfiguration,
+        ManagedIdentityConfiguration,
+    )
 
     return AmlCompute(
         name=option.cluster,
@@ -177,4 +194,10 @@ def _describe(option: ComputeOption) -> AmlCompute:
         min_instances=0,
         max_instances=option.nodes,
         idle_time_before_scale_down=option.idle_seconds_before_scale_down,
+        identity=None
+        if identity is None
+        else IdentityConfiguration(
+            type="user_assigned",
+            user_assigned_identities=[ManagedIdentityConfiguration(resource_id=identity)],
+        ),
     )

@@ -109,6 +109,23 @@ class Settings:
         return self.values.get("RECORDS_DATASTORE") or "landfall"
 
     @property
+    def cluster_identity(self) -> str | None:
+        """The resource id of the user-assigned identity of clusters that the app creates.
+
+        `CLUSTER_IDENTITY`; None if it is set to nothing, since all datastores have credentials.
+
+        Raises:
+            InvalidSetting: it is missing, or no such id.
+        """
+        value = self.decided("CLUSTER_IDENTITY")
+        if value and "/userassignedidentities/" not in value.lower():
+            raise InvalidSetting(
+                "app setting CLUSTER_IDENTITY: set it to the resource id of a user-assigned "
+                "identity, /subscriptions/…/userAssignedIdentities/<name>"
+            )
+        return value or None
+
+    @property
     def resource_manager_endpoint(self) -> str:
         """Azure Resource Manager, without a trailing slash; `RESOURCE_MANAGER_ENDPOINT` if set."""
         return (

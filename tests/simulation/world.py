@@ -44,6 +44,7 @@ SETTINGS = {
     "AZUREML_SUBSCRIPTION_ID": "s",
     "AZUREML_RESOURCE_GROUP": "g",
     "AZUREML_WORKSPACE_NAME": "w",
+    "CLUSTER_IDENTITY": "/subscriptions/s/userAssignedIdentities/cluster",
     "MODEL_WATCH_URL": "https://models.example/hook",
     "MODEL_WATCH_SECRET": SECRET,
     "INBOUND_WEBHOOK_SECRET": SECRET,

@@ -225,6 +225,8 @@ def modules() -> dict[str, ModuleType]:
         AmlCompute=functools.partial(
             SimpleNamespace, type="amlcompute", network_settings=None, provisioning_state=None
         ),
+        IdentityConfiguration=SimpleNamespace,
+        ManagedIdentityConfiguration=SimpleNamespace,
         Data=SimpleNamespace,
         Model=SimpleNamespace,
         JobResourceConfiguration=SimpleNamespace,

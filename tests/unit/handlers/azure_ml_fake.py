@@ -15,6 +15,11 @@ from azure.core.exceptions import HttpResponseError, ResourceExistsError, Resour
 from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
 
+IDENTITY = (
+    "/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentity"
+    "/userAssignedIdentities/cluster"
+)
+
 
 def refusal(status: int, message: str) -> HttpResponseError:
     """The SDK's error for a response with this status."""
@@ -302,7 +307,8 @@ class World:
 
 
 def make_world(settings: Mapping[str, str] | None = None) -> World:
-    world = World(Clients(Settings(settings or {})), Workspace(), Container(), Container())
+    values = {"CLUSTER_IDENTITY": IDENTITY, **(settings or {})}
+    world = World(Clients(Settings(values)), Workspace(), Container(), Container())
     containers = {"azureml-blobstore": world.results}
     # functools.cached_property keeps its values here.
     vars(world.clients).update(

@@ -24,6 +24,10 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from azure.ai.ml import _azure_environments as clouds
 
+IDENTITY = (
+    "/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentity"
+    "/userAssignedIdentities/cluster"
+)
 LIMITED_SIZE = "Standard_NC6s_v3"
 AZURE_ML = {
     "datastores": [
@@ -85,6 +89,7 @@ def running_cloud(
                 "AZUREML_SUBSCRIPTION_ID": environment.subscription_id,
                 "AZUREML_RESOURCE_GROUP": environment.resource_group,
                 "AZUREML_WORKSPACE_NAME": environment.workspace,
+                "CLUSTER_IDENTITY": IDENTITY,
                 "RESOURCE_MANAGER_ENDPOINT": environment.azure_ml_url,
                 "PIPELINES_FOLDER": str(pipelines),
             }

@@ -44,7 +44,7 @@ def test_more_nodes_than_the_quota_ever_allows_are_not_waited_for(cloud: Cloud) 
     # A cluster of that size can be made; its fourth node would never come.
     made = AmlCompute(name="large", size=LIMITED_SIZE, max_instances=4)
     cloud.clients.ml.compute.begin_create_or_update(made).result()
-    with pytest.raises(QuotaExceeded, match="0 of 18 vCPUs .* 4 new nodes need 24"):
+    with pytest.raises(QuotaExceeded, match=r"0 of 18 vCPUs .* 4 new nodes need 24"):
         ensure_capacity(cloud.clients, EnsureCapacity(options=[large]))
     for name in ("large", "small"):
         cloud.clients.ml.compute.begin_delete(name).result()

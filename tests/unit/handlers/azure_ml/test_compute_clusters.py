@@ -7,10 +7,11 @@ import pytest
 from azure.core.exceptions import HttpResponseError
 
 from handlers.azure_ml.compute_clusters import ensure_capacity
+from handlers.configuration.settings import Settings
 from orchestrations.contracts.jobs import Capacity, EnsureCapacity
-from orchestrations.errors import JobRejected, QuotaExceeded, TransientError
+from orchestrations.errors import InvalidSetting, JobRejected, QuotaExceeded, TransientError
 from orchestrations.pipeline import ComputeOption
-from tests.unit.handlers.azure_ml_fake import World
+from tests.unit.handlers.azure_ml_fake import IDENTITY, World, make_world
 
 SPOT = ComputeOption(cluster="spot", size="Standard_D4s_v5", priority="low_priority", nodes=2)
 DEDICATED = ComputeOption(cluster="dedicated", size="Standard_D4s_v5", nodes=4)
@@ -26,6 +27,7 @@ def a_cluster(**changes: Any) -> Any:
         "max_instances": 2,
         "provisioning_state": "Succeeded",
         "network_settings": None,
+        "identity": SimpleNamespace(type="user_assigned"),
     }
     return SimpleNamespace(**settings | changes)
 
@@ -39,6 +41,61 @@ def test_makes_the_first_options_cluster(world: World) -> None:
     assert (made.size, made.tier) == ("Standard_D4s_v5", "low_priority")
     assert (made.min_instances, made.max_instances) == (0, 2)
     assert made.idle_time_before_scale_down == SPOT.idle_seconds_before_scale_down
+
+
+def test_a_cluster_gets_the_identity_that_reads_and_writes_the_data_of_its_jobs(
+    world: World,
+) -> None:
+    ensure_capacity(world.clients, OPTIONS)
+    identity = world.workspace.compute.get("spot").identity
+    assert identity.type == "user_assigned"
+    assert [each.resource_id for each in identity.user_assigned_identities] == [IDENTITY]
+
+
+def test_a_deployment_may_have_no_identity_for_clusters_but_says_so() -> None:
+    world = make_world({"CLUSTER_IDENTITY": ""})
+    world.workspace.compute.store["dedicated",] = a_cluster(
+        name="dedicated", tier="dedicated", identity=None, max_instances=4
+    )
+    for option in OPTIONS.options:
+        assert ensure_capacity(world.clients, EnsureCapacity(options=[option])).ready
+    assert world.workspace.compute.get("spot").identity is None
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({}, "CLUSTER_IDENTITY is missing"),
+        ({"CLUSTER_IDENTITY": "cluster"}, "CLUSTER_IDENTITY: .*id"),
+    ],
+)
+def test_a_setting_that_names_no_identity_is_an_error(values: dict[str, str], said: str) -> None:
+    world = make_world()
+    vars(world.clients).update(settings=Settings(values))
+    with pytest.raises(InvalidSetting, match=said):
+        ensure_capacity(world.clients, OPTIONS)
+
+
+@pytest.mark.parametrize("identity", [None, SimpleNamespace(type="None")])
+def test_a_cluster_without_identity_is_named_with_the_command_that_gives_it_one(
+    world: World, identity: Any
+) -> None:
+    """Its jobs could read nothing: each would fail, and be retried."""
+    world.workspace.compute.store["spot",] = a_cluster(identity=identity, max_instances=1)
+    with pytest.raises(
+        JobRejected,
+        match=f"spot has no managed identity.* az ml compute update --name spot --identity-type "
+        f"user_assigned --user-assigned-identities {IDENTITY}",
+    ):
+        ensure_capacity(world.clients, OPTIONS)
+    assert world.workspace.compute.created == 0
+
+
+def test_a_cluster_keeps_the_identity_that_people_gave_it(world: World) -> None:
+    theirs = SimpleNamespace(type="system_assigned")
+    world.workspace.compute.store["spot",] = a_cluster(identity=theirs, max_instances=1)
+    ensure_capacity(world.clients, OPTIONS)
+    assert world.workspace.compute.get("spot").identity is theirs
 
 
 def test_leaves_a_cluster_alone_that_is_large_enough(world: World) -> None:
@@ -129,7 +186,7 @@ def test_a_cluster_that_is_there_does_not_hide_that_the_quota_is_too_small(world
     world.workspace.compute.store["spot",] = a_cluster(max_instances=8)
     world.workspace.compute.quotas = {SPOT_QUOTA: (0, 7)}
     with pytest.raises(
-        QuotaExceeded, match="0 of 7 vCPUs of the quota TotalLow.* 2 new nodes need 8"
+        QuotaExceeded, match=r"0 of 7 vCPUs of the quota TotalLow.* 2 new nodes need 8"
     ):
         ensure_capacity(world.clients, EnsureCapacity(options=[SPOT]))
 
