@@ -120,8 +120,8 @@ def _merged(theirs: Any, ours: Any, *, default_mode: str) -> Any:
     """An entry of the file with Landfall's type and path; a literal replaces the entry."""
     if not isinstance(ours, Mapping):
         return ours
-    entry = dict(cast("Mapping[str, Any]", theirs)) if isinstance(theirs, Mapping) else {}
-    entry = {"mode": default_mode} | entry | cast("Mapping[str, Any]", ours)
+    written = cast("Mapping[str, Any]", theirs) if isinstance(theirs, Mapping) else {}
+    entry = {"mode": default_mode, **written, **cast("Mapping[str, Any]", ours)}
     return {key: value for key, value in entry.items() if value is not None}
 
 

@@ -148,6 +148,11 @@ class Local:
         with DefaultAzureCredential() as credential:
             return credential.get_token(scope).token
 
+    def error(self, job: str) -> str:
+        """Return code and message of a failed job's error."""
+        details = self.ml.jobs._runs_operations.get_run_details(job)
+        return f"{details.error.error.code}: {details.error.error.message}"
+
     def log(self, job: str) -> str:
         folder = f"ExperimentRun/dcid.{job}/user_logs/"
         names = self.list_blobs("azureml", folder)

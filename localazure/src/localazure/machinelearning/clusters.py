@@ -14,7 +14,8 @@ from localazure.machinelearning.durations import read_seconds
 from localazure.machinelearning.errors import ArmError, invalid
 from localazure.machinelearning.scheduler import Cluster, Node
 from localazure.machinelearning.states import NodeState
-from localazure.machinelearning.store import Resource, list_resources
+from localazure.machinelearning.store import Resource, get_resource, list_resources
+from localazure.runtime.identity import CLUSTER
 from localazure.sqlite.query import Query
 
 COMPUTES = "computes"
@@ -86,6 +87,30 @@ def vcpus_of(vm_size: str) -> int:
 def is_low_priority(resource: Resource) -> bool:
     """Whether nodes of the cluster may be preempted."""
     return parse_cluster(resource.name, resource.document).is_low_priority
+
+
+def identity_of(resource: Resource) -> str | None:
+    """The principal of a cluster's default identity, with which jobs use data; None without one.
+
+    It is the system-assigned one, or else the first user-assigned one.
+    https://learn.microsoft.com/azure/machine-learning/how-to-create-attach-compute-cluster#set-up-managed-identity
+    """
+    identity = resource.document.get("identity") or {}
+    if "systemassigned" in str(identity.get("type")).lower():
+        return f"{COMPUTES}/{resource.name}"
+    assigned = next(iter(identity.get("userAssignedIdentities") or ()), None)
+    return None if assigned is None else assigned.rstrip("/").rpartition("/")[2]
+
+
+def principal_on(query: Query, cluster: str) -> str | None:
+    """The identity with which jobs on a cluster use data; None without one.
+
+    On Azure, serverless jobs act as the person who submitted them; here they have one identity.
+    """
+    if cluster == SERVERLESS.name:
+        return CLUSTER
+    resource = get_resource(query, COMPUTES, cluster)
+    return None if resource is None else identity_of(resource)
 
 
 def check_quota(cluster: Cluster, others: list[Cluster], quotas: dict[str, int]) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import functools
 import logging
 import os
@@ -26,7 +27,12 @@ from typing import Self, TypeVar
 
 import localazure
 from localazure.faults.plan import OF_ALLOCATIONS, OF_NODES
-from localazure.machinelearning.clusters import COMPUTES, is_low_priority, list_clusters
+from localazure.machinelearning.clusters import (
+    COMPUTES,
+    is_low_priority,
+    list_clusters,
+    principal_on,
+)
 from localazure.machinelearning.errors import ArmError
 from localazure.machinelearning.job_folder import JobFolder
 from localazure.machinelearning.job_resolution import resolve_job
@@ -56,6 +62,8 @@ from localazure.machinelearning.states import (
 from localazure.machinelearning.store import get_resource
 from localazure.machinelearning.workspace import Workspace
 from localazure.processes.pauses import wait_at_most
+from localazure.runtime.identity import CLUSTER
+from localazure.runtime.roles import RoleAssignments
 
 MAX_RUNNER_FAILURES = 3
 """A job fails if its runner has crashed more often than this."""
@@ -72,8 +80,9 @@ T = TypeVar("T")
 class Compute:
     """Clusters and the jobs on them. Use as an async context manager."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Workspace, assignments: RoleAssignments) -> None:
         self._workspace = workspace
+        self._assignments = assignments
         self._database = workspace.database
         self._clock = workspace.clock
         self._wake = asyncio.Event()
@@ -273,6 +282,10 @@ class Compute:
         folder = self._workspace.job_folder(name)
         try:
             spec = resolve_job(self._database.read, name, resource.properties, attempt=job.attempt)
+            principal = CLUSTER
+            if self._assignments.are_enforced:  # then no datastore has a credential
+                principal = principal_on(self._database.read, job.cluster)
+            spec = dataclasses.replace(spec, principal=principal)
         except ArmError as error:
             await self._finish(job, _failure(job, error.code, error.message))
             return

@@ -76,6 +76,8 @@ class JobSpec:
     """`worker` or `ps` by rank; empty unless it is a TensorFlow job."""
     timeout_seconds: float | None = None
     environment_variables: dict[str, str] = field(default_factory=dict[str, str])
+    principal: str | None = None
+    """The identity that reads and writes its data; None: its cluster has none."""
 
     @property
     def artifacts(self) -> BlobPath:

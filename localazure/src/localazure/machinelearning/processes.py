@@ -21,7 +21,7 @@ from localazure.machinelearning.job_spec import Distribution, InputMode, JobSpec
 from localazure.machinelearning.placeholders import expand
 from localazure.machinelearning.tracking import tracking_environment
 from localazure.runtime.environment import LOOPBACK, Environment
-from localazure.runtime.identity import CLUSTER, client_id_of
+from localazure.runtime.identity import client_id_of
 
 FOLDER_VARIABLE = "LOCALAZURE_JOB_FOLDER"
 """Identifies every process of a job, also after the end of the process's parent."""
@@ -184,9 +184,7 @@ def _shared_environment(
         # (pytorch/pytorch#135712).
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
         **app_settings(environment),
-        # The cluster's identity, in the variables that Azure ML and azure-identity document.
-        "DEFAULT_IDENTITY_CLIENT_ID": client_id_of(CLUSTER),
-        "AZURE_CLIENT_ID": client_id_of(CLUSTER),
+        **_identity_variables(spec.principal),
         "AZUREML_RUN_ID": spec.name,
         "AZUREML_EXPERIMENT_ID": spec.experiment,
         "AZUREML_ARM_SUBSCRIPTION": environment.subscription_id,
@@ -205,6 +203,14 @@ def _shared_environment(
         "MASTER_ADDR": LOOPBACK,
         "MASTER_PORT": str(machine.free_ports[0]),
     }
+
+
+def _identity_variables(principal: str | None) -> dict[str, str]:
+    """The cluster's identity, in the variables that Azure ML and azure-identity document."""
+    if principal is None:
+        return {}
+    client_id = client_id_of(principal)
+    return {"DEFAULT_IDENTITY_CLIENT_ID": client_id, "AZURE_CLIENT_ID": client_id}
 
 
 def _pytorch_variables(spec: JobSpec, rank: int) -> dict[str, str]:

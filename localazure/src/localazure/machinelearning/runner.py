@@ -47,12 +47,23 @@ from localazure.machinelearning.states import JobStatus
 from localazure.machinelearning.tracking import ensure_run
 from localazure.processes.ports import free_ports
 from localazure.runtime.environment import Environment
-from localazure.runtime.identity import CLUSTER
 
 SYNC_SECONDS = 1.0
 # The time between SIGTERM and SIGKILL. Azure ML has such a grace period, too; the default of
 # Kubernetes, 30 s, is too long for a person who waits.
 STOP_GRACE_SECONDS = 10.0
+NOBODY = ""
+"""A principal without roles."""
+# Azure's data runtime: Azure/azure-dev#7927 and Azure/azure-sdk-for-python#38826 have the text.
+NO_IDENTITY = (
+    "ScriptExecution.StreamAccess.Unexpected",
+    (
+        "An unexpected error occurred while resolving AccessToken: CredentialUnavailableError: "
+        "ManagedIdentityCredential authentication unavailable. The requested identity has not been "
+        "assigned to this resource. (The cluster has no managed identity, and the datastores have "
+        "no credential: give it one that infra/roles.json names.)"
+    ),
+)
 
 logger = logging.getLogger("localazure.machinelearning.runner")
 
@@ -64,7 +75,8 @@ class Runner:
         self._environment = environment
         self._folder = folder
         self._spec = spec
-        self._store = BlobStore(environment, CLUSTER)
+        # Without a principal nothing is fetched, and so nothing is uploaded.
+        self._store = BlobStore(environment, spec.principal or NOBODY)
         self._stop: asyncio.Future[StopOrder] = asyncio.get_running_loop().create_future()
         self._group = RankGroup(folder.working_directory)
         self._has_fetched = False
@@ -91,6 +103,8 @@ class Runner:
         lifeline.cancel()
 
     async def _attempt(self) -> Result:
+        if self._spec.principal is None:
+            return self._result(Outcome.FAILED, *NO_IDENTITY)
         try:
             await asyncio.to_thread(self._recover)
             fetching = asyncio.ensure_future(asyncio.to_thread(self._fetch))
@@ -103,7 +117,7 @@ class Runner:
                 return self._stopped()
             return await self._run_processes()
         except (BlobError, LaunchError, OSError, UnknownPlaceholderError) as error:
-            return self._result(Outcome.FAILED, *explain(error))
+            return self._result(Outcome.FAILED, *explain(error, self._spec.principal))
         finally:
             await self._group.kill()
 
@@ -245,8 +259,13 @@ class Runner:
         os._exit(1)
 
 
-def explain(error: Exception) -> tuple[str, str]:
-    """Code and message of an error that prevented the start of the processes."""
+def explain(error: Exception, principal: str) -> tuple[str, str]:
+    """Code and message of an error that prevented the start of the processes.
+
+    Args:
+        error: of a download, or of the start.
+        principal: the job's identity.
+    """
     match error:
         case SourceNotFoundError():
             return "InputNotFound", str(error)
@@ -258,7 +277,7 @@ def explain(error: Exception) -> tuple[str, str]:
         case BlobError():
             return "StorageRefused", (
                 f"storage refused: {error}; correct the paths of the job, or give the principal "
-                f"{CLUSTER!r} its role in infra/roles.json"
+                f"{principal!r} its role in infra/roles.json"
             )
         case OSError():
             return "LaunchFailed", f"the processes could not be started: {error}"

@@ -103,12 +103,12 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         topic = environment.topic_endpoint(AZURE_ML_TOPIC)
         key = environment.keys.event_grid
         await stack.enter_async_context(publishing(state.events, topic, key))
-        compute = await stack.enter_async_context(Compute(state))
+        assignments = RoleAssignments.of_environment(environment)
+        compute = await stack.enter_async_context(Compute(state, assignments))
         tokens = TokenIssuer(
             environment.keys.identity_header,
             frozenset({environment.azure_ml_url, ML_AUDIENCE, SDK_ML_AUDIENCE}),
         )
-        assignments = RoleAssignments.of_environment(environment)
         identity = _application(state, tokens, assignments, middlewares=[answer_errors])
         identity.add_routes(workspace.identity_routes)
         await stack.enter_async_context(

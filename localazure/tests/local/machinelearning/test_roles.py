@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import jwt
 import pytest
 import requests
-from azure.ai.ml.entities import Data
+from azure.ai.ml.entities import Data, IdentityConfiguration, ManagedIdentityConfiguration
 from azure.core.exceptions import HttpResponseError
 
 from harness.local_workspace import Local, fault
-from harness.role_table import TABLE, Grant
+from harness.role_table import TABLE, Grant, RoleTable
 from localazure.machinelearning.addresses import workspace_id
 from localazure.runtime.identity import APP, client_id_of
 
@@ -78,6 +79,49 @@ def test_a_token_of_a_clock_that_was_behind_is_expired(local: Local, grant: Gran
         assert status(of_the_past) == 200  # issuer and checker share the clock
     assert status(of_the_past) == 401
     assert status(issued()) == 200
+
+
+@pytest.fixture
+def with_identities(local: Local) -> Iterator[None]:
+    """The app may submit jobs and make clusters; the identity `cluster` may use all blobs."""
+    granted = {
+        ("app", SCIENTIST, "workspace"),
+        ("app", OPERATOR, "workspace"),
+        ("app", "Managed Identity Operator", "userAssignedIdentities"),
+        ("cluster", "Storage Blob Data Contributor", "storageAccounts"),
+    }
+    table = RoleTable(local.environment.app)
+    more = {"roleId": "i", "when": "always", "reason": "because"}
+    table.assign(
+        {"principal": principal, "role": role, "scope": scope, **more}
+        for principal, role, scope in granted
+    )
+    yield
+    table.remove()
+
+
+@pytest.mark.usefixtures("with_identities")
+def test_a_job_reads_its_data_as_the_identity_of_its_cluster(local: Local) -> None:
+    resource = "/subscriptions/s/providers/Microsoft.ManagedIdentity/userAssignedIdentities/cluster"
+    assigned = IdentityConfiguration(
+        type="user_assigned",
+        user_assigned_identities=[ManagedIdentityConfiguration(resource_id=resource)],
+    )
+    for name, identity in {
+        "roles-assigned": assigned,
+        "roles-system": IdentityConfiguration(type="system_assigned"),
+        "roles-without": None,
+    }.items():
+        local.make_cluster(name, identity=identity)
+        local.submit(name, "true", compute=name)
+    local.wait_for("roles-assigned", "Completed")
+    local.wait_for("roles-system", "Failed")
+    assert "principal 'computes/roles-system'" in local.error("roles-system")
+    local.wait_for("roles-without", "Failed")
+    said = local.error("roles-without")
+    assert "ScriptExecution.StreamAccess" in said
+    assert "ManagedIdentityCredential authentication unavailable" in said
+    assert "cluster has no managed identity" in said
 
 
 def test_the_quota_is_read_by_a_role_on_the_subscription(local: Local, grant: Grant) -> None:

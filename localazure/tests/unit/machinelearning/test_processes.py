@@ -24,6 +24,7 @@ from localazure.machinelearning.processes import (
     plan_processes,
 )
 from localazure.runtime.environment import Environment, Ports
+from localazure.runtime.identity import client_id_of
 
 MACHINE = Machine(
     environment={"PATH": "/usr/bin", "HOME": "/home/me", "AZURE_CLIENT_SECRET": "s3cret"},
@@ -57,6 +58,12 @@ def plan(tmp_path: Path, machine: Machine = MACHINE, **fields: Any) -> list[Proc
     environment = Environment.draw(tmp_path, app=tmp_path, ports=Ports.from_base(7070))
     spec = replace(SPEC, **fields)
     return plan_processes(spec, JobFolder(tmp_path / "job"), environment, machine)
+
+
+def test_the_identity_of_the_cluster_is_that_of_its_jobs(tmp_path: Path) -> None:
+    (process,) = plan(tmp_path, principal="cluster")
+    assert process.environment["AZURE_CLIENT_ID"] == client_id_of("cluster")
+    assert process.environment["DEFAULT_IDENTITY_CLIENT_ID"] == client_id_of("cluster")
 
 
 def test_one_process_without_distribution(tmp_path: Path) -> None:

@@ -22,5 +22,5 @@ from localazure.machinelearning.runner import explain
 def test_an_error_says_what_failed_and_how_to_fix_it(
     error: Exception, code: str, message: str
 ) -> None:
-    found, text = explain(error)
+    found, text = explain(error, "cluster")
     assert (found, message in text, str(error) in text) == (code, True, True)
