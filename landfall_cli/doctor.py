@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from rich.text import Text
 
 from landfall_cli.api import Api, Refused
+from landfall_cli.granted_roles import roles_of_the_app
 from landfall_cli.session import Exit, Session
 
 OPERATIONS = frozenset(
@@ -110,15 +111,16 @@ def examine(api: Api) -> Iterator[Check]:
 
 
 STORAGE_REMEDY = (
-    "Check app setting DataStorage, and that the app's identity is Storage Blob Data Owner there."
+    "Check app setting DataStorage, and that the app's identity has "
+    f"{roles_of_the_app('landing', 'records')}."
 )
 AZURE_ML_REMEDY = (
     "Check app settings AZUREML_SUBSCRIPTION_ID, AZUREML_RESOURCE_GROUP and "
-    "AZUREML_WORKSPACE_NAME, and that the app's identity is AzureML Data Scientist and AzureML "
-    "Compute Operator there."
+    f"AZUREML_WORKSPACE_NAME, and that the app's identity has {roles_of_the_app('workspace')}."
 )
 BUS_REMEDY = (
-    "Check app setting ServiceBus, and that the app's identity is Azure Service Bus Data Owner."
+    "Check app setting ServiceBus, and that the app's identity has "
+    f"{roles_of_the_app('serviceBus')}."
 )
 
 

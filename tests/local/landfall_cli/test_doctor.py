@@ -66,8 +66,8 @@ ALARM = {"kind": "credential-expires", "about": "kv/secret/watch", "message": "e
     ("changes", "name", "finding", "remedy"),
     [
         ({"/api/openapi.json": {"paths": {}}}, "API", "lacks cancel_run", "Deploy the release"),
-        ({"/api/runs": 503}, "storage", "out of reach", "is Storage Blob Data Owner"),
-        ({"/api/dead-letters": 502}, "Service Bus", "out of reach", "Service Bus Data Owner"),
+        ({"/api/runs": 503}, "storage", "out of reach", "Storage Blob Data Reader on landing"),
+        ({"/api/dead-letters": 502}, "Service Bus", "out of reach", "Service Bus Data Sender on serviceBus"),
         (
             {"/api/dead-letters": {"dead_letters": [{}, {}], "next": "more"}},
             "Service Bus",

@@ -1,0 +1,25 @@
+"""The roles that the deployment gives the app, from the table that deploys them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+TABLE = Path(__file__).parents[1] / "infra" / "roles.json"
+
+
+def roles_of_the_app(*scopes: str) -> str:
+    """The app's roles on these scopes of the table, as in "AzureML Data Scientist on workspace".
+
+    A copy of the command line without the table only refers to it.
+    """
+    try:
+        rows = json.loads(TABLE.read_text("utf-8"))["assignments"]
+    except FileNotFoundError:
+        return f"its roles on {', '.join(scopes)} in infra/roles.json"
+    found = [
+        f"{row['role']} on {row['scope']}"
+        for row in rows
+        if row["principal"] == "app" and row["scope"] in scopes
+    ]
+    return ", ".join(found)
