@@ -20,7 +20,12 @@ from azure.core.exceptions import ResourceModifiedError, ResourceNotFoundError
 from handlers.configuration import record_store, unique_keys
 from handlers.configuration.clients import Clients
 from handlers.landing_zone.blob_pages import ListedBlob
-from handlers.triggers.blob_events import MAX_BLOB_NAME_LENGTH, is_safe_path, normal_etag
+from handlers.triggers.blob_events import (
+    MAX_BLOB_NAME_LENGTH,
+    MAX_PART_BYTES,
+    is_safe_path,
+    normal_etag,
+)
 from orchestrations.errors import DataChanged, InvalidManifest
 from orchestrations.pipeline import Pipeline
 
@@ -155,8 +160,8 @@ def _parse(line: bytes, folder: str, written_at: datetime) -> tuple[str, ListedB
     if not is_safe_path(name):
         raise ValueError(
             f"path {path!r} is not the name of a blob that can be a file: at most "
-            f"{MAX_BLOB_NAME_LENGTH} characters, no control characters, no backslash, no dot "
-            "segments"
+            f"{MAX_BLOB_NAME_LENGTH} characters, and {MAX_PART_BYTES} bytes between two slashes; "
+            "no control characters, no backslash, no dot segments"
         )
     if not isinstance(size, int) or isinstance(size, bool) or size < 0:
         raise ValueError(f"size {size!r} is not a number of bytes")

@@ -30,6 +30,12 @@ _ACCOUNT = re.compile(r"/storageAccounts/([a-z0-9]{3,24})$")
 _DOT_SEGMENT = re.compile(r"(^|/)\.{1,2}(/|$)")
 _UNSAFE_CHARACTER = re.compile(r"[\\\x00-\x1f\x7f]")
 MAX_BLOB_NAME_LENGTH = 1024  # Azure Storage's limit
+# Linux's limits on a node: 255 bytes for a part of a path, and 4,096 for the path, of which the
+# folder of a job's input takes some hundred.
+MAX_PART_BYTES = 255
+MAX_PATH_BYTES = 3_500
+# No name of so many characters is too long in UTF-8, which takes up to four bytes for one.
+_SURELY_SHORT = MAX_PART_BYTES // 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,8 +86,9 @@ def parse_blob_event(event: EventEnvelope) -> BlobEvent:
     blob = match["blob"]
     if not is_safe_path(blob):
         raise event.refusal(
-            f"blob name {blob!r} holds a dot segment, a backslash or a control "
-            f"character, or is longer than {MAX_BLOB_NAME_LENGTH} characters",
+            f"blob name {blob!r} holds a dot segment, a backslash or a control character, or is "
+            f"longer than {MAX_BLOB_NAME_LENGTH} characters, or than {MAX_PART_BYTES} bytes "
+            "between two slashes: it cannot be a file on a node; rename it",
             cause="unsafe-blob-name",
         )
     if not isinstance(event.data, Mapping):
@@ -105,13 +112,29 @@ def parse_blob_event(event: EventEnvelope) -> BlobEvent:
 
 
 def is_safe_path(blob: str) -> bool:
-    """Whether a blob's name is safe on a file system, also after URL decoding.
+    """Whether a blob can be a file of its name on a node, and is safe there, also URL-decoded.
 
     The check runs for every event and every listed blob, so most names take only one search.
     """
-    if len(blob) > MAX_BLOB_NAME_LENGTH or _is_unsafe(blob):
+    if len(blob) > _SURELY_SHORT and _is_too_long(blob):
+        return False
+    if _is_unsafe(blob):
         return False
     return "%" not in blob or not _is_unsafe(unquote(blob))
+
+
+def _is_too_long(name: str) -> bool:
+    if name.isascii():
+        if len(name) <= MAX_PART_BYTES:
+            return False
+        encoded = name.encode("ascii")
+    else:
+        encoded = name.encode("utf-8", "surrogatepass")
+    return (
+        len(name) > MAX_BLOB_NAME_LENGTH
+        or len(encoded) > MAX_PATH_BYTES
+        or max(map(len, encoded.split(b"/"))) > MAX_PART_BYTES
+    )
 
 
 def _is_unsafe(name: str) -> bool:

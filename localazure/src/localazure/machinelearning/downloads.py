@@ -7,16 +7,19 @@ job that runs as root can write to a read-only file.
 
 from __future__ import annotations
 
+import dataclasses
+import errno
 import hashlib
 import os
 import shutil
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from localazure.machinelearning.addresses import BlobPath
+from localazure.machinelearning.blob_errors import BlobModifiedError, BlobNotFoundError
 from localazure.machinelearning.blobs import (
     BlobStore,
     RemoteFile,
@@ -32,6 +35,10 @@ class SourceNotFoundError(FileNotFoundError):
     """There is no blob at or below the path."""
 
 
+class NameTooLongError(OSError):
+    """A blob's name cannot be the name of a file; the message is the name."""
+
+
 class BlobCache:
     """A cache of downloaded blobs that all jobs of one state folder share."""
 
@@ -42,8 +49,13 @@ class BlobCache:
     def materialize(self, source: BlobPath, target: Path, *, is_mount: bool) -> int:
         """Fill the folder `target` with the blobs at `source`; return their number.
 
+        A mount shows what is there when it is read, without names that no file can have. A download
+        needs the blobs as they were listed.
+
         Raises:
             SourceNotFoundError: there are no blobs.
+            NameTooLongError: a blob cannot be downloaded into a file of its name.
+            BlobModifiedError, BlobNotFoundError: a blob was overwritten or deleted meanwhile.
             BlobError: storage refused, or was unavailable for `PATIENCE_SECONDS` at a stretch; the
                 next call reuses the downloaded files.
         """
@@ -53,23 +65,40 @@ class BlobCache:
             raise SourceNotFoundError(
                 f"container {source.container!r} holds nothing at {source.path!r}"
             )
-        for folder in {(target / file.path).parent for file in files}:
+        names = _names(target, files, hides_long_ones=is_mount)
+        for folder in {destination.parent for destination in names.values()}:
             folder.mkdir(parents=True, exist_ok=True)
 
         def place(some: Iterable[RemoteFile]) -> None:
             for file in some:
-                cached = self._cached(source, file)
-                destination = target / file.path
+                destination = names.get(file)
+                if destination is None:
+                    continue
                 destination.unlink(missing_ok=True)
-                if is_mount:
+                if not is_mount:
+                    shutil.copyfile(self._cached(source, file), destination)
+                elif (cached := self._current(source, file)) is not None:
                     os.link(cached, destination)
-                else:
-                    shutil.copyfile(cached, destination)
 
         with ThreadPoolExecutor(PARALLEL_DOWNLOADS) as pool:
             shares = [files[first::PARALLEL_DOWNLOADS] for first in range(PARALLEL_DOWNLOADS)]
             deque(pool.map(place, shares), maxlen=0)  # raises the first error
         return len(files)
+
+    def _current(self, source: BlobPath, file: RemoteFile) -> Path | None:
+        """The cached file of a blob as it is now; None if it was deleted."""
+        name = file.blob.name
+        while True:
+            try:
+                return self._cached(source, file)
+            except BlobNotFoundError:
+                return None
+            except BlobModifiedError:
+                again = self._store.list(dataclasses.replace(source, path=name))
+                found = next((each for each in again if each.blob.name == name), None)
+                if found is None:
+                    return None
+                file = dataclasses.replace(file, blob=found.blob)
 
     def _cached(self, source: BlobPath, file: RemoteFile) -> Path:
         identity = f"{source.account}\n{source.container}\n{file.blob.name}\n{file.blob.etag}"
@@ -84,6 +113,31 @@ class BlobCache:
             scratch.chmod(READ_ONLY)
             scratch.replace(cached)
         return cached
+
+
+def _names(
+    target: Path, files: Sequence[RemoteFile], *, hides_long_ones: bool
+) -> dict[RemoteFile, Path]:
+    """The destination of each file whose name can be a file's.
+
+    Raises:
+        NameTooLongError: another one is there, and is not to be hidden.
+    """
+    found: dict[RemoteFile, Path] = {}
+    for file in files:
+        destination = target / file.path
+        try:
+            destination.stat()
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                raise
+            if not hides_long_ones:
+                raise NameTooLongError(file.blob.name) from error
+            continue
+        found[file] = destination
+    return found
 
 
 def _is_as_left(cached: Path, file: RemoteFile) -> bool:

@@ -26,9 +26,17 @@ from functools import partial
 from pathlib import Path
 
 from localazure.machinelearning.addresses import BlobPath
-from localazure.machinelearning.blob_errors import BlobError
+from localazure.machinelearning.blob_errors import (
+    BlobError,
+    BlobModifiedError,
+    BlobNotFoundError,
+)
 from localazure.machinelearning.blobs import PATIENCE_SECONDS, BlobStore, retry_while_unavailable
-from localazure.machinelearning.downloads import BlobCache, SourceNotFoundError
+from localazure.machinelearning.downloads import (
+    BlobCache,
+    NameTooLongError,
+    SourceNotFoundError,
+)
 from localazure.machinelearning.job_folder import JobFolder
 from localazure.machinelearning.job_spec import InputMode, JobSpec
 from localazure.machinelearning.log_upload import LogUpload
@@ -54,9 +62,10 @@ SYNC_SECONDS = 1.0
 STOP_GRACE_SECONDS = 10.0
 NOBODY = ""
 """A principal without roles."""
-# Azure's data runtime: Azure/azure-dev#7927 and Azure/azure-sdk-for-python#38826 have the text.
+_UNEXPECTED = "ScriptExecution.StreamAccess.Unexpected"
+# The text of Azure's data runtime is in Azure/azure-dev#7927 and Azure/azure-sdk-for-python#38826.
 NO_IDENTITY = (
-    "ScriptExecution.StreamAccess.Unexpected",
+    _UNEXPECTED,
     (
         "An unexpected error occurred while resolving AccessToken: CredentialUnavailableError: "
         "ManagedIdentityCredential authentication unavailable. The requested identity has not been "
@@ -269,20 +278,36 @@ def explain(error: Exception, principal: str) -> tuple[str, str]:
     match error:
         case SourceNotFoundError():
             return "InputNotFound", str(error)
-        case BlobError() if error.is_transient:
-            return "StorageUnavailable", (
-                f"storage was unavailable for {PATIENCE_SECONDS:g} s: {error}; see the log of the "
-                "part storage, then submit the job again"
-            )
+        case NameTooLongError():
+            return _UNEXPECTED, f"File name too long (os error 36): {error}"
         case BlobError():
-            return "StorageRefused", (
-                f"storage refused: {error}; correct the paths of the job, or give the principal "
-                f"{principal!r} its role in infra/roles.json"
-            )
+            return _explain_storage(error, principal)
         case OSError():
             return "LaunchFailed", f"the processes could not be started: {error}"
         case _:
             return "LaunchFailed", str(error)
+
+
+def _explain_storage(error: BlobError, principal: str) -> tuple[str, str]:
+    """As `explain`; the first two are answered in the words of Azure's azureml-dataprep-rslex."""
+    match error:
+        case BlobModifiedError():
+            return _UNEXPECTED, f"Data source was modified on remote during read: {error}"
+        case BlobNotFoundError():
+            return "ScriptExecution.StreamAccess.NotFound", (
+                "The requested stream was not found. Please make sure the request uri is correct: "
+                f"{error}"
+            )
+        case _ if error.is_transient:
+            return "StorageUnavailable", (
+                f"storage was unavailable for {PATIENCE_SECONDS:g} s: {error}; see the log of the "
+                "part storage, then submit the job again"
+            )
+        case _:
+            return "StorageRefused", (
+                f"storage refused: {error}; correct the paths of the job, or give the principal "
+                f"{principal!r} its role in infra/roles.json"
+            )
 
 
 def _materialize(

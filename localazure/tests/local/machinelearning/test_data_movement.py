@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 import uuid
 from collections.abc import Generator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from harness.local_workspace import Local, fault
 from localazure.machinelearning.addresses import BlobPath
-from localazure.machinelearning.blobs import BlobStore
-from localazure.machinelearning.downloads import BlobCache, SourceNotFoundError
+from localazure.machinelearning.blob_errors import BlobModifiedError
+from localazure.machinelearning.blob_requests import ListedBlob
+from localazure.machinelearning.blobs import BlobStore, RemoteFile
+from localazure.machinelearning.downloads import BlobCache, NameTooLongError, SourceNotFoundError
 from localazure.machinelearning.log_upload import LogUpload
 from localazure.machinelearning.output_sync import BLOCK_BYTES, OutputSync
 from localazure.machinelearning.sync_plan import FileState
+from localazure.runtime.environment import Environment
 
 
 @pytest.fixture
@@ -165,6 +170,55 @@ def test_a_single_blob_and_a_missing_one(
     assert [path.name for path in (tmp_path / "one").iterdir()] == ["a.txt"]
     with pytest.raises(SourceNotFoundError, match="holds nothing"):
         cache.materialize(target.child("absent"), tmp_path / "two", is_mount=True)
+
+
+class Changing(BlobStore):
+    """Storage in which a blob is overwritten, and another deleted, after it was listed."""
+
+    def __init__(self, environment: Environment, target: BlobPath) -> None:
+        super().__init__(environment)
+        self._target = target
+        self._left = 2
+
+    def download(self, source: BlobPath, file: RemoteFile, target: Path) -> None:
+        if file.path == "changes" and self._left:
+            self._left -= 1
+            self.upload(self._target.child("changes"), f"new {self._left}".encode())
+        if file.path == "goes":
+            self.delete(self._target.child("goes"))
+        super().download(source, file, target)
+
+
+def test_a_mount_shows_what_is_there_and_a_download_needs_what_was_listed(
+    local: Local, store: BlobStore, target: BlobPath, tmp_path: Path
+) -> None:
+    for name in ("changes", "goes", "stays"):
+        store.upload(target.child(name), b"old")
+    with contextlib.closing(Changing(local.environment, target)) as changing:
+        BlobCache(tmp_path / "a", changing).materialize(target, tmp_path / "one", is_mount=True)
+    found = {file.name: file.read_bytes() for file in (tmp_path / "one").iterdir()}
+    assert found == {"changes": b"new 0", "stays": b"old"}
+    with (
+        contextlib.closing(Changing(local.environment, target)) as changing,
+        pytest.raises(BlobModifiedError, match="changes: ConditionNotMet"),
+    ):
+        BlobCache(tmp_path / "b", changing).materialize(target, tmp_path / "two", is_mount=False)
+
+
+@pytest.mark.parametrize("name", ["a" * 256, f"{'b' * 256}/c", ("😀" * 62 + "/") * 16 + "😀" * 15])
+def test_a_mount_hides_a_name_that_no_file_can_have_and_a_download_fails(
+    store: BlobStore, target: BlobPath, tmp_path: Path, name: str
+) -> None:
+    blob = ListedBlob(target.child(name).path, 0, "etag", datetime.now(UTC))
+    store.upload(target.child("stays"), b"1")
+    listed = [*store.list(target), RemoteFile(name, blob)]
+    cache = BlobCache(tmp_path / "cache", store)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "list", lambda _: iter(listed))
+        assert cache.materialize(target, tmp_path / "one", is_mount=True) == 2
+        with pytest.raises(NameTooLongError, match=name[:50]):
+            cache.materialize(target, tmp_path / "two", is_mount=False)
+    assert [file.name for file in (tmp_path / "one").rglob("*") if file.is_file()] == ["stays"]
 
 
 def test_logs_are_appended_and_never_twice(

@@ -2,8 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from localazure.machinelearning.blob_errors import BlobError
-from localazure.machinelearning.downloads import SourceNotFoundError
+from localazure.machinelearning.blob_errors import (
+    BlobError,
+    BlobModifiedError,
+    BlobNotFoundError,
+)
+from localazure.machinelearning.downloads import NameTooLongError, SourceNotFoundError
 from localazure.machinelearning.processes import LaunchError
 from localazure.machinelearning.runner import explain
 
@@ -14,6 +18,21 @@ from localazure.machinelearning.runner import explain
         (BlobError("GET /a: timed out"), "StorageUnavailable", "submit the job again"),
         (BlobError("GET /a: busy", 503), "StorageUnavailable", "submit the job again"),
         (BlobError("GET /a: denied", 403), "StorageRefused", "principal 'cluster'"),
+        (
+            BlobModifiedError("GET /a: ConditionNotMet (HTTP 412)", 412),
+            "ScriptExecution.StreamAccess.Unexpected",
+            "Data source was modified on remote during read",
+        ),
+        (
+            BlobNotFoundError("GET /a: BlobNotFound (HTTP 404)", 404),
+            "ScriptExecution.StreamAccess.NotFound",
+            "The requested stream was not found",
+        ),
+        (
+            NameTooLongError("input 'data': a…"),
+            "ScriptExecution.StreamAccess.Unexpected",
+            "File name too long (os error 36)",
+        ),
         (SourceNotFoundError("input 'x'"), "InputNotFound", "input 'x'"),
         (OSError("disk full"), "LaunchFailed", "could not be started: disk full"),
         (LaunchError("no mpirun"), "LaunchFailed", "no mpirun"),

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handlers.triggers.blob_events import (
+    MAX_PATH_BYTES,
     is_safe_path,
     parse_blob_address,
     parse_blob_event,
@@ -78,11 +79,28 @@ def test_a_rename_is_an_event_of_the_new_name_and_has_no_etag_like_a_deletion(
         ({"subject": "/blobServices/default/containers/c/blobs/a\\b"}, "backslash"),
         ({"subject": "/blobServices/default/containers/c/blobs/a%0ab"}, "control"),
         ({"subject": "/blobServices/default/containers/c/blobs/" + "a" * 1025}, "1024"),
+        ({"subject": "/blobServices/default/containers/c/blobs/x/" + "a" * 900}, "255 bytes"),
     ],
 )
 def test_an_event_that_cannot_be_trusted_is_refused(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidEvent, match=words):
         parse_blob_event(event(**changes))
+
+
+LONG_NAMES = st.builds(
+    lambda part, count, rest: part * count + rest,
+    st.sampled_from(["a", "é", "数", "😀", "a/", "\ud800"]),
+    st.sampled_from([63, 64, 85, 86, 127, 128, 255, 256, 512, 900, 1024]),
+    st.text("a/😀", max_size=3),
+)
+
+
+@given(LONG_NAMES)
+def test_an_accepted_path_can_be_a_file_on_a_node(path: str) -> None:
+    """A component of a path has at most 255 bytes (NAME_MAX), a path 4,096 (PATH_MAX)."""
+    encoded = [len(part.encode("utf-8", "surrogatepass")) for part in path.split("/")]
+    fits = max(encoded) <= 255 and sum(encoded) + len(encoded) - 1 <= MAX_PATH_BYTES
+    assert is_safe_path(path) == (fits and len(path) <= 1024)
 
 
 @given(st.text())
