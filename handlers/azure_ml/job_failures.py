@@ -61,6 +61,16 @@ def diagnose_job(clients: Clients, request: DiagnoseJob) -> JobDiagnosis:
     )
 
 
+def failure_message(clients: Clients, job: str) -> str | None:
+    """Azure ML's message for a failed job, or for its first trial or step that failed.
+
+    None if it has none, or cannot be read.
+    """
+    message = _read_history(clients, job).message
+    failed = _failed_part(clients, job)
+    return message if failed == job else _read_history(clients, failed).message or message
+
+
 def parse_rank(message: str) -> int | None:
     """The first rank in a message."""
     found = _RANK.search(message)

@@ -13,6 +13,7 @@ from typing import Any, cast
 from azure.core.exceptions import ResourceNotFoundError
 from pydantic import BaseModel, ValidationError
 
+from handlers.azure_ml.data_errors import find_data_error
 from handlers.azure_ml.trials import find_trial
 from handlers.configuration import record_store, unique_keys
 from handlers.configuration.clients import Clients
@@ -69,8 +70,9 @@ def results_folder(pipeline: str, run: str) -> str:
 def read_results(clients: Clients, request: ReadResults) -> Results:
     """Read `metrics.json` of a completed job, or `error.json` of a failed one, and record it.
 
-    Either file may be missing. The result holds the requested metrics. Numbers that are not finite
-    are left out, since JSON has none: the gate then reports the metric as missing.
+    Either file may be missing. A job whose data could not be downloaded has no `error.json`: then
+    its error is Azure ML's (`data_errors`). The result holds the requested metrics. Numbers that
+    are not finite are left out, since JSON has none: the gate then reports the metric as missing.
 
     Raises:
         InvalidResults: `metrics.json` is malformed.
@@ -87,6 +89,8 @@ def read_results(clients: Clients, request: ReadResults) -> Results:
         text = _read(clients, request, ERROR_FILE)
         if text is not None:
             error = parse_trainer_error(text, _where(ERROR_FILE, request.run))
+        elif found := find_data_error(clients, request.pipeline, request.run):
+            error = TrainerError(type=type(found).__name__, message=str(found))
     record = results_record(request.run)
     document = {"metrics": metrics, "error": None if error is None else error.model_dump()}
     record_store.replace(clients.records, record, document)

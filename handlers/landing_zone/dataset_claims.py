@@ -102,8 +102,14 @@ def find_claim(clients: Clients, pipeline: str, version: str) -> DatasetClaim | 
 
 def claimed_dataset(clients: Clients, pipeline: str, version: str) -> Dataset | None:
     """The dataset of a version, if it was ever claimed."""
+    request = claimed_request(clients, pipeline, version)
+    return None if request is None else request.dataset
+
+
+def claimed_request(clients: Clients, pipeline: str, version: str) -> RunRequest | None:
+    """The request of the run that claimed a version, if it was ever claimed."""
     document = record_store.read(clients.records, _name(pipeline, version))
-    return None if document is None else RunRequest.from_dict(document["request"]).dataset
+    return None if document is None else RunRequest.from_dict(document["request"])
 
 
 def list_claims_without_run(

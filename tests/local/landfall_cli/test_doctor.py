@@ -67,7 +67,12 @@ ALARM = {"kind": "credential-expires", "about": "kv/secret/watch", "message": "e
     [
         ({"/api/openapi.json": {"paths": {}}}, "API", "lacks cancel_run", "Deploy the release"),
         ({"/api/runs": 503}, "storage", "out of reach", "Storage Blob Data Reader on landing"),
-        ({"/api/dead-letters": 502}, "Service Bus", "out of reach", "Service Bus Data Sender on serviceBus"),
+        (
+            {"/api/dead-letters": 502},
+            "Service Bus",
+            "out of reach",
+            "Service Bus Data Sender on serviceBus",
+        ),
         (
             {"/api/dead-letters": {"dead_letters": [{}, {}], "next": "more"}},
             "Service Bus",

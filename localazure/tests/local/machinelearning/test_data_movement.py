@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Generator
 from datetime import UTC, datetime
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -214,7 +215,7 @@ def test_a_mount_hides_a_name_that_no_file_can_have_and_a_download_fails(
     listed = [*store.list(target), RemoteFile(name, blob)]
     cache = BlobCache(tmp_path / "cache", store)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store, "list", lambda _: iter(listed))
+        patch.setattr(store, "list", Mock(return_value=listed))
         assert cache.materialize(target, tmp_path / "one", is_mount=True) == 2
         with pytest.raises(NameTooLongError, match=name[:50]):
             cache.materialize(target, tmp_path / "two", is_mount=False)

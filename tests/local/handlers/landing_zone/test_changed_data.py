@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import pytest
+
+from handlers.landing_zone import changed_data
+from handlers.landing_zone.changed_data import find_change
+from tests.local.handlers.zone_on_storage import Zone
+
+
+def change_of(zone: Zone, version: str) -> str | None:
+    return find_change(zone.clients, zone.pipeline.name, version)
+
+
+def test_only_other_content_is_a_change(zone: Zone) -> None:
+    for name in ("7/1.png", "7/2.png", "8/ü &%.png"):
+        zone.land(name, b"old")
+    version = zone.close_batch().version
+    assert change_of(zone, version) is None
+    zone.land("7/1.png", b"old")  # another ETag, the same content
+    zone.land("7/3.png", b"new")  # not in the dataset
+    assert change_of(zone, version) is None
+    zone.land("7/2.png", b"new")
+    assert change_of(zone, version) == "'7/2.png' was overwritten"
+    zone.land("7/2.png", b"old")
+    zone.delete("8/ü &%.png")
+    assert change_of(zone, version) == "'8/ü &%.png' was deleted"
+
+
+def test_what_cannot_be_compared_counts_as_unchanged(
+    zone: Zone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zone.land("7/1.png", b"old")
+    version = zone.close_batch().version
+    zone.land("7/1.png", b"new")
+    assert change_of(zone, "0" * 16) is None
+    monkeypatch.setattr(changed_data, "CHECKED_BLOBS", 0)
+    assert change_of(zone, version) is None
