@@ -1,7 +1,7 @@
 """Recognises that a job failed because of its data before its program could write `error.json`.
 
 Azure ML's data runtime downloads inputs before the program starts. The texts are those of its
-library, azureml-dataprep-rslex 2.26, which localazure uses, too; they have no published list.
+library, azureml-dataprep-rslex 2.26; they have no published list.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from handlers.azure_ml.job_failures import failure_message
 from handlers.configuration.clients import Clients
 from handlers.landing_zone.changed_data import find_change
 from handlers.runs.run_records import read_run_record
-from orchestrations.errors import DataChanged, DataRejected, PermanentError
+from orchestrations.errors import DataChanged, JobRejected, PermanentError
 
 _CHANGED = re.compile(
     r"source was modified|file was modified during read|size changed during download"
@@ -29,13 +29,13 @@ def find_data_error(clients: Clients, pipeline: str, run: str) -> PermanentError
     - `DataChanged`: a file was overwritten or deleted while the job downloaded it. Only if the zone
       holds other content now: where the same content was written again, another attempt succeeds,
       and no later batch would train on it.
-    - `DataRejected`: a blob's name cannot be the name of a file.
+    - `JobRejected`: a blob's name cannot be the name of a file.
     """
     message = failure_message(clients, run)
     if message is None:
         return None
     if _NAME_TOO_LONG.search(message):
-        return DataRejected(
+        return JobRejected(
             f"{message}; rename that blob (its name does not fit into the file system of a node), "
             "or mount the input instead of downloading it"
         )

@@ -80,6 +80,7 @@ def read_results(clients: Clients, request: ReadResults) -> Results:
         InvalidSetting: `WorkspaceStorage` is not the account to which jobs write.
     """
     error: TrainerError | None = None
+    failure: Failure | None = None
     metrics: dict[str, float] = {}
     if request.completed:
         text = _read(clients, request, METRICS_FILE)
@@ -89,15 +90,17 @@ def read_results(clients: Clients, request: ReadResults) -> Results:
         text = _read(clients, request, ERROR_FILE)
         if text is not None:
             error = parse_trainer_error(text, _where(ERROR_FILE, request.run))
+            failure = as_failure(error)
         elif found := find_data_error(clients, request.pipeline, request.run):
             error = TrainerError(type=type(found).__name__, message=str(found))
+            failure = Failure(type=error.type, message=shorten(error.message), permanent=True)
     record = results_record(request.run)
     document = {"metrics": metrics, "error": None if error is None else error.model_dump()}
     record_store.replace(clients.records, record, document)
     return Results(
         metrics={name: metrics[name] for name in request.metrics if name in metrics},
         speed=speed_of(metrics),
-        failure=None if error is None else as_failure(error),
+        failure=failure,
         bad_files=0 if error is None else len(error.files),
         record=record,
         cancel=read_cancel_request(clients, request.run),

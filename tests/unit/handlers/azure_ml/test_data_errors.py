@@ -71,7 +71,7 @@ def test_a_name_that_no_file_can_have_is_not_tried_again(
     said = "File name too long (os error 36): digits/aaa"
     failure = failure_of(world, monkeypatch, said, None)
     assert failure is not None
-    assert (failure.type, failure.permanent) == ("DataRejected", True)
+    assert (failure.type, failure.permanent) == ("JobRejected", True)
     assert "digits/aaa; rename that blob" in failure.message
 
 
