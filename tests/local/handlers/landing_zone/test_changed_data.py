@@ -33,5 +33,19 @@ def test_what_cannot_be_compared_counts_as_unchanged(
     version = zone.close_batch().version
     zone.land("7/1.png", b"new")
     assert change_of(zone, "0" * 16) is None
-    monkeypatch.setattr(changed_data, "CHECKED_BLOBS", 0)
+    for limit in ("CHECKED_BLOBS", "LISTED_PAGES"):
+        with monkeypatch.context() as patch:
+            patch.setattr(changed_data, limit, 0)
+            assert change_of(zone, version) is None
+    assert change_of(zone, version) is not None
+
+
+def test_of_a_partition_only_its_own_blobs_are_compared(zone: Zone) -> None:
+    zone.rules("source", partitions="date=%Y-%m-%d", batch="partition")
+    for day in (1, 2):
+        zone.land(f"date=2026-11-0{day}/a.png", b"old")
+    version = zone.close_batch(partition="2026-11-01").version
+    zone.land("date=2026-11-02/a.png", b"new")
     assert change_of(zone, version) is None
+    zone.land("date=2026-11-01/a.png", b"new")
+    assert change_of(zone, version) == "'date=2026-11-01/a.png' was overwritten"
