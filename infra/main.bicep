@@ -64,7 +64,7 @@ param reconcileSchedule string = '0 */5 * * * *'
 param modelWatchUrl string = ''
 @description('CIDR blocks, separated by commas, that webhooks may reach in addition to the public internet.')
 param webhookAllowedNetworks string = ''
-@description('With dataset.freeze: copy, how many days (30 or more) the copies of older dataset versions are kept; empty: for ever.')
+@description('With dataset.freeze: copy, how many days (30 or more) the copies of older dataset versions are kept; empty: 400.')
 param keepCopiesDays string = ''
 
 @description('E-mail address that alerts go to; empty: none.')

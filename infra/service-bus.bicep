@@ -7,6 +7,8 @@ param isPrivate bool
 var lock = 'PT1M'
 var deliveries = 10
 var duplicateWindow = 'P2D'
+// Alerts that nobody receives do not pile up.
+var alertsKept = 'P14D'
 
 resource namespace 'Microsoft.ServiceBus/namespaces@2024-01-01' = {
   name: namespaceName
@@ -100,13 +102,13 @@ resource opsAlerts 'Microsoft.ServiceBus/namespaces/topics@2024-01-01' = {
 resource onCall 'Microsoft.ServiceBus/namespaces/topics/subscriptions@2024-01-01' = {
   parent: opsAlerts
   name: 'on-call'
-  properties: { lockDuration: lock, maxDeliveryCount: deliveries }
+  properties: { lockDuration: lock, maxDeliveryCount: deliveries, defaultMessageTimeToLive: alertsKept }
 }
 
 resource audit 'Microsoft.ServiceBus/namespaces/topics/subscriptions@2024-01-01' = {
   parent: opsAlerts
   name: 'audit'
-  properties: { lockDuration: lock, maxDeliveryCount: deliveries }
+  properties: { lockDuration: lock, maxDeliveryCount: deliveries, defaultMessageTimeToLive: alertsKept }
 }
 
 output id string = namespace.id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from handlers.configuration.settings import Settings
+from handlers.configuration.settings import KEEP_DAYS, Settings
 from handlers.notifications.webhook_signature import parse_secrets
 from orchestrations.errors import InvalidSetting
 from orchestrations.pipeline import Pipeline
@@ -30,7 +30,8 @@ def _needed(settings: Settings, pipeline: Pipeline) -> Iterator[Callable[[], obj
         ("ServiceBus", "fullyQualifiedNamespace"),
     ):
         yield lambda name=name, endpoint=endpoint: settings.connection(name, endpoint)
-    yield lambda: settings.keep_copies_days
+    for name in KEEP_DAYS:
+        yield lambda name=name: settings.keep_days(name)
     yield lambda: settings.webhook_networks
     if pipeline.notify.event_grid:
         yield lambda: settings.required("EventGridTopic__endpoint")

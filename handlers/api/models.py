@@ -43,7 +43,7 @@ from handlers.azure_ml.tags import tags_of
 from handlers.configuration.clients import Clients
 from handlers.configuration.newest_first import first_page
 from handlers.landing_zone.dataset_claims import claimed_dataset
-from handlers.landing_zone.manifests import find_line, read_manifest_from
+from handlers.landing_zone.manifests import find_line, has_manifest, read_manifest_from
 from handlers.triggers.problem_details import Problem
 from orchestrations.manifest import ManifestLine
 from orchestrations.pipeline import Pipeline
@@ -117,11 +117,11 @@ def list_model_blobs(
         model = _Versions(clients, pipeline).get(version)
         dataset_version = tags_of(model)[tags.DATASET_VERSION]
         dataset = claimed_dataset(clients, pipeline.name, dataset_version)
-        if dataset is None:
+        if dataset is None or not has_manifest(clients, dataset):
             raise Problem(
                 404,
                 "unknown-dataset",
-                f"the claim on dataset version {dataset_version} was deleted",
+                f"the manifest of dataset version {dataset_version} was removed",
             )
         lines = read_manifest_from(clients, dataset, asked.after or "")
         follows = ((line.path, line) for line in lines if line.path != asked.after)

@@ -15,7 +15,15 @@ from typing import Literal
 
 from orchestrations.errors import InvalidSetting
 
-MINIMUM_KEEP_COPIES_DAYS = 30
+KEEP_DAYS: Mapping[str, tuple[int, int]] = {
+    "KEEP_COPIES_DAYS": (400, 30),
+    "KEEP_CHECKPOINTS_DAYS": (30, 7),
+    "KEEP_EVENTS_DAYS": (90, 7),
+    # Reconciliation and repeated requests need the instances of the last 30 days.
+    "KEEP_INSTANCES_DAYS": (60, 31),
+    "KEEP_RECORDS_DAYS": (400, 60),
+}
+"""Setting of retention → its default, and the fewest days that it accepts."""
 APP_FOLDER = Path(__file__).parents[2]
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -84,22 +92,20 @@ class Settings:
         """Container of manifests, ledger and claims; `RECORDS_CONTAINER` if it is set."""
         return self.values.get("RECORDS_CONTAINER") or "landfall"
 
-    @property
-    def keep_copies_days(self) -> int | None:
-        """How long unneeded copies are kept; None: forever.
-
-        `KEEP_COPIES_DAYS`: a number of days, 30 or more.
+    def keep_days(self, name: str) -> int:
+        """How many days a setting of `KEEP_DAYS` keeps what it is for.
 
         Raises:
-            InvalidSetting: it is not such a number.
+            InvalidSetting: it is not a whole number of days, or too few.
         """
-        value = self.values.get("KEEP_COPIES_DAYS")
+        default, fewest = KEEP_DAYS[name]
+        value = self.values.get(name)
         if not value:
-            return None
-        if not value.isdecimal() or int(value) < MINIMUM_KEEP_COPIES_DAYS:
+            return default
+        if not value.isdecimal() or int(value) < fewest:
             raise InvalidSetting(
-                f"app setting KEEP_COPIES_DAYS: set it to a whole number of days, "
-                f"{MINIMUM_KEEP_COPIES_DAYS} or more; without it copies are kept for ever"
+                f"app setting {name}: set it to a whole number of days, {fewest} or more; without "
+                f"it they are {default}"
             )
         return int(value)
 

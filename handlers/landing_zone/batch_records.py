@@ -111,6 +111,11 @@ def batches_since(clients: Clients, pipeline: str, moment: datetime) -> Iterator
             yield from (name for name in names if frozen_at(name) >= moment)
 
 
+def has_batch_before(clients: Clients, pipeline: str, moment: datetime) -> bool:
+    """Whether there is a record of a batch of an earlier day; one listing of the days."""
+    return any(day < _day(pipeline, moment) for day in _days(clients, pipeline))
+
+
 def newest_batches(clients: Clients, pipeline: str) -> Iterator[str]:
     """The record names of all batches, newest first; costs as much as `batches_since`."""
     for day in reversed(_days(clients, pipeline)):
@@ -120,7 +125,7 @@ def newest_batches(clients: Clients, pipeline: str) -> Iterator[str]:
 def read_batch(clients: Clients, name: str) -> RecordBatch:
     """The record with a name."""
     document = record_store.read(clients.records, name)
-    assert document is not None, f"records of batches are never deleted, but {name} was"
+    assert document is not None, f"{name} was listed, and is kept for months"
     return RecordBatch.from_dict(document)
 
 

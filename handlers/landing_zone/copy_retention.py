@@ -8,38 +8,30 @@ A pass over the copies of a pipeline begins once a day:
 3. Delete the copies whose bit is not set, section by section, except copies written in the last
    `GRACE`, which a running freeze may have created.
 
-A record is written after each step of a pass: a process may die at any time, and a step may be
-repeated. A freeze that adopts a copy during a pass writes the copy's metadata, which renews its
-write time and ETag; a copy is deleted only if its ETag is the listed one.
+A record is written after each section, and when the marks are stored: a process may die at any
+time, and what it did since is repeated. A freeze that adopts a copy during a pass writes the copy's
+metadata, which renews its write time and ETag; a copy is deleted only if its ETag is the listed
+one.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from azure.core import MatchConditions
 from azure.core.exceptions import ResourceModifiedError, ResourceNotFoundError
 
-from handlers.azure_ml.champions import find_champion
-from handlers.azure_ml.model_registry import dataset_of_model
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
-from handlers.landing_zone.batch_records import (
-    last_batch,
-    list_last_batches,
-    newest_batches,
-    read_batch,
-)
+from handlers.landing_zone.batch_records import has_batch_before
 from handlers.landing_zone.copies import copies_folder
-from handlers.landing_zone.dataset_claims import list_versions
 from handlers.landing_zone.manifests import MANIFEST_FILE, manifest_folder
-from handlers.runs.run_index import UNFINISHED_STATES, list_runs
+from handlers.retention.uses import kept_versions
 from orchestrations.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -48,11 +40,8 @@ if TYPE_CHECKING:
 INTERVAL = timedelta(days=1)
 # Longer than any freeze takes from its first copy to its record, delays included.
 GRACE = timedelta(days=14)
-# Kept at any age, since a freeze relies on the copies of the last batch.
-NEWEST_BATCHES = 10
 STEP_SECONDS = 60.0
 DELETIONS_AT_ONCE = 16
-RUNS_PER_PAGE = 1000
 # The number of leading hex digits of the names by which copies are listed in sections.
 SECTION_DIGITS = 2
 # Seven hex digits of a copy's name are its bit's number, so the bitmap has 32 MiB.
@@ -74,6 +63,10 @@ class _Pass:
     """The number of versions that are marked."""
     sections: int = 0
     """The number of sections that are done."""
+
+    @property
+    def is_marked(self) -> bool:
+        return self.marked == len(self.versions)
 
     @property
     def is_over(self) -> bool:
@@ -104,7 +97,10 @@ def delete_unneeded_copies(
     if under_way is None or under_way.is_over:
         if under_way and now - datetime.fromisoformat(under_way.began_at) < INTERVAL:
             return 0
-        versions = _kept_versions(clients, pipeline, now - timedelta(days=keep_days))
+        since = now - timedelta(days=keep_days)
+        if not has_batch_before(clients, pipeline.name, since):
+            return 0  # every copy may be of a kept version
+        versions = kept_versions(clients, pipeline, since)
         if not versions:
             return 0  # without records, the needed copies are unknown
         under_way = _Pass(began_at=now.isoformat(), versions=sorted(versions))
@@ -112,46 +108,20 @@ def delete_unneeded_copies(
     deadline = monotonic() + STEP_SECONDS
     bitmap = _Bitmap(clients, pipeline.name, under_way)
     deleted = 0
-    while not under_way.is_over and monotonic() < deadline:
-        if under_way.marked < len(under_way.versions):
-            bitmap.mark(under_way.versions[under_way.marked])
-            under_way = replace(under_way, marked=under_way.marked + 1)
-        else:
-            deleted += _delete_from_section(clients, pipeline.name, under_way, bitmap)
-            under_way = replace(under_way, sections=under_way.sections + 1)
+    unmarked = under_way.versions[under_way.marked :]
+    for version in unmarked:
+        if monotonic() >= deadline:
+            break
+        bitmap.mark(version)
+        under_way = replace(under_way, marked=under_way.marked + 1)
+    if unmarked:
+        bitmap.store()
+        record_store.replace(clients.records, record, asdict(under_way))
+    while under_way.is_marked and not under_way.is_over and monotonic() < deadline:
+        deleted += _delete_from_section(clients, pipeline.name, under_way, bitmap)
+        under_way = replace(under_way, sections=under_way.sections + 1)
         record_store.replace(clients.records, record, asdict(under_way))
     return deleted
-
-
-def _kept_versions(clients: Clients, pipeline: Pipeline, since: datetime) -> set[str]:
-    """The versions of batches and runs since a moment, of the last batches, and of the champion."""
-    name = pipeline.name
-    kept = set(list_versions(clients, name, frozen_after=since))
-    for record in islice(newest_batches(clients, name), NEWEST_BATCHES):
-        kept.add(read_batch(clients, record).dataset.version)
-    for partition in list_last_batches(clients).get(name, {}):
-        last = last_batch(clients, name, partition)
-        if last is not None:
-            kept |= {each.version for each in (last.dataset, last.last_trained) if each}
-    kept |= {run["dataset_version"] for run in _runs(clients, name, created_from=since)}
-    kept |= {run["dataset_version"] for run in _runs(clients, name, states=UNFINISHED_STATES)}
-    champion = find_champion(clients, pipeline)
-    if champion is not None:
-        version = dataset_of_model(clients, pipeline.model.name, champion.version)
-        kept |= {version} if version else set()
-    return kept
-
-
-def _runs(clients: Clients, pipeline: str, **which: Any) -> Iterator[dict[str, Any]]:
-    after: str | None = None
-    while True:
-        page = list_runs(
-            clients.records, pipeline=pipeline, after=after, limit=RUNS_PER_PAGE, **which
-        )
-        yield from page.runs
-        after = page.following
-        if after is None:
-            return
 
 
 class _Bitmap:
@@ -165,11 +135,7 @@ class _Bitmap:
         self._bits, self._condition = self._read()
 
     def mark(self, version: str) -> None:
-        """Set the bits of the copies in a version's manifest, and store the bitmap.
-
-        Raises:
-            azure.core.exceptions.ResourceModifiedError: another process stored the bitmap.
-        """
+        """Set the bits of the copies in a version's manifest."""
         folder = manifest_folder(self._pipeline, version)
         manifest = self._clients.records.get_blob_client(f"{folder}/{MANIFEST_FILE}")
         begin = self._pass.first_digit
@@ -182,6 +148,13 @@ class _Bitmap:
                     self._bits[number >> 3] |= 1 << (number & 7)
         except ResourceNotFoundError:
             return  # a deleted manifest names no copies
+
+    def store(self) -> None:
+        """Store the bitmap, for the next steps of the pass.
+
+        Raises:
+            azure.core.exceptions.ResourceModifiedError: another process stored it.
+        """
         written = self._blob.upload_blob(
             bytes(self._bits),
             overwrite=True,

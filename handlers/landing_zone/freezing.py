@@ -222,7 +222,7 @@ def _write(
     version = progress.link[:VERSION_HEX_DIGITS]
     folder = manifest_folder(request.pipeline.name, version)
     writer = ManifestWriter(clients.records, folder, request.freeze)
-    if not writer.is_written:
+    if not writer.adopt(at=request.frozen_at):
         blocks = writer.stage(link, blocks=progress.blocks)
         if not link.is_last:
             update = {"blocks": blocks, "after": link.last_path}

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from azure.core import MatchConditions
-from azure.core.exceptions import HttpResponseError, ResourceExistsError
+from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
 
 from handlers.configuration.clients import Clients
 from orchestrations.contracts.datasets import Dataset
@@ -28,6 +29,8 @@ BLOCK_BYTES = 4 * 1024 * 1024
 LONGEST_LINE_BYTES = 8 * 1024
 SCANNED_BYTES = 64 * 1024
 CHUNK_BYTES = 1024 * 1024
+# Shorter than the shortest retention of manifests, and longer than a job may run (21 days).
+RENEWED_AFTER = timedelta(days=30)
 
 
 def manifest_folder(pipeline: str, version: str) -> str:
@@ -54,6 +57,22 @@ class ManifestWriter:
     def is_written(self) -> bool:
         """Whether the manifest exists."""
         return self._manifest.exists()
+
+    def adopt(self, *, at: datetime) -> bool:
+        """Whether the manifest exists. If it is old, its write time is renewed at a moment.
+
+        Retention deletes a manifest that is old and that no record names yet. It is not renewed
+        while it is new, because a change breaks off a download.
+        """
+        if not self.is_written:
+            return False
+        properties = self._manifest.get_blob_properties()
+        if properties.last_modified < at - RENEWED_AFTER:
+            try:
+                self._manifest.set_blob_metadata(properties.metadata)
+            except ResourceNotFoundError:  # deleted in between
+                return False
+        return True
 
     def stage(self, chunks: Iterable[bytes], *, blocks: int = 0) -> int:
         """Stage whole lines in order of path; they are invisible until `commit`.
@@ -99,6 +118,11 @@ def _in_blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
         yield bytes(block)
 
 
+def has_manifest(clients: Clients, dataset: Dataset) -> bool:
+    """Whether retention has not removed a dataset's manifest."""
+    return _manifest_blob(clients, dataset).exists()
+
+
 def read_chunks(clients: Clients, dataset: Dataset) -> Iterator[bytes]:
     """The encoded lines of a frozen manifest, in chunks of whole lines."""
     return _chunks(_manifest_blob(clients, dataset))
@@ -126,12 +150,15 @@ def read_manifest_from(clients: Clients, dataset: Dataset, path: str) -> Iterato
 
 
 def find_line(clients: Clients, dataset: Dataset, path: str) -> ManifestLine | None:
-    """The line of a path, or None if the manifest has none.
+    """The line of a path, or None if the manifest has none, or retention removed the manifest.
 
     Does a binary search with range reads: 16 reads for a manifest of ten million lines.
     """
     blob = _manifest_blob(clients, dataset)
-    low, high = _search(blob, path)
+    try:
+        low, high = _search(blob, path)
+    except ResourceNotFoundError:
+        return None
     if high == low:
         return None
     piece = _read(blob, low, high - low + LONGEST_LINE_BYTES)

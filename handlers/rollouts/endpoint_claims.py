@@ -87,6 +87,15 @@ def holders(clients: Clients) -> Iterator[tuple[str, str]]:
             yield name.removeprefix(PREFIX).removesuffix(".json"), holder
 
 
+def claimants(clients: Clients) -> Iterator[str]:
+    """The rollouts that hold an endpoint, and the newest one of each endpoint."""
+    for document in record_store.read_all(clients.records, PREFIX):
+        claim = _Claim.from_dict(document)
+        yield claim.newest
+        if claim.holder is not None:
+            yield claim.holder
+
+
 def holder_of(clients: Clients, endpoint: str) -> str | None:
     """The rollout that holds the endpoint, if there is one."""
     document = record_store.read(clients.records, _record(endpoint))

@@ -27,7 +27,7 @@ from handlers.landing_zone.batch_records import batches_since, newest_batches, r
 from handlers.landing_zone.dataset_claims import claimed_dataset
 from handlers.landing_zone.directory_stubs import is_directory_stub
 from handlers.landing_zone.held_batches import read_held
-from handlers.landing_zone.manifests import find_line
+from handlers.landing_zone.manifests import find_line, has_manifest
 from handlers.landing_zone.quarantine import read_quarantine
 from handlers.triggers.blob_events import (
     is_safe_path,
@@ -317,9 +317,12 @@ def _in_model(clients: Clients, pipeline: Pipeline, path: str, version: str) -> 
     line, contained, reason = None, None, "Landfall registered no such version"
     if dataset_version is not None:
         dataset = claimed_dataset(clients, pipeline.name, dataset_version)
-        line = None if dataset is None else find_line(clients, dataset, path)
-        contained = line is not None
-        reason = "in that dataset version" if contained else "not in that dataset version"
+        if dataset is None or not has_manifest(clients, dataset):
+            reason = "the manifest of its dataset version was removed"
+        else:
+            line = find_line(clients, dataset, path)
+            contained = line is not None
+            reason = "in that dataset version" if contained else "not in that dataset version"
     return InModel(
         version=version,
         dataset_version=dataset_version,

@@ -56,6 +56,8 @@ from handlers.messaging.service_bus import (
     ROLLOUTS,
 )
 from handlers.messaging.stuck_messages import alert_stuck
+from handlers.retention.kinds import COPIES
+from handlers.retention.removing import begin_pass, purge_instances, remove_old_records
 from handlers.rollouts.endpoint_claims import holders, release
 from handlers.runs.run_index import UNFINISHED_STATES, list_runs
 from handlers.triggers.blob_created import ensure_landing
@@ -120,6 +122,9 @@ class Summary:
     events_given_back: int = 0
     """Dead-lettered events that were sent again, for example after an outage of storage."""
     copies_deleted: int = 0
+    instances_purged: int = 0
+    records_deleted: int = 0
+    """Blobs of the records and results whose retention is over."""
     faults: list[str] = field(default_factory=list[str])
     """Steps that failed; the next round tries again."""
     left_for_later: int = 0
@@ -156,9 +161,11 @@ async def reconcile(
     6. Every request over the API whose landing broke is started again, or operators are alerted.
     7. The nodes of every ended run are returned to its queue.
     8. Every run that is unfinished in the index, and whose instance has ended, is corrected there.
-    9. Copies of blobs that no kept dataset version needs are deleted if `KEEP_COPIES_DAYS` is set:
-       for a minute per pipeline and round, until a pass over the copies is complete.
+    9. Copies of blobs that no kept dataset version needs are deleted: for a minute per pipeline and
+       round, until a pass over the copies is complete.
     10. Every endpoint is released whose rollout has an ended instance.
+    11. Records and instances whose retention is over are deleted, for a minute per round, until the
+        day's pass over all of them is complete.
 
     An error of one step is logged and returned; the other steps still run. No step begins after
     `BUDGET_SECONDS`. No step starves: the next round finds less to repair, and of the waiting runs,
@@ -174,10 +181,11 @@ async def reconcile(
     await reconciler.attempt("runs", reconciler.check_runs)
     await reconciler.attempt("nodes", reconciler.check_nodes)
     await reconciler.attempt("index of runs", reconciler.check_index)
-    if clients.settings.keep_copies_days is not None:
-        copied = [each for each in pipelines.values() if each.dataset.freeze == "copy"]
-        await reconciler.each_pipeline("copies of", copied, reconciler.delete_copies)
+    copied = [each for each in pipelines.values() if each.dataset.freeze == "copy"]
+    await reconciler.each_pipeline("copies of", copied, reconciler.delete_copies)
     await reconciler.attempt("endpoints", reconciler.check_endpoints)
+    await reconciler.attempt("old instances", reconciler.purge_old_instances)
+    await reconciler.attempt("old records", reconciler.delete_old_records, pipelines)
     return reconciler.summary
 
 
@@ -262,17 +270,30 @@ class _Reconciler:
             await self.attempt(name, self._check_claim, name)
 
     async def delete_copies(self, pipeline: Pipeline) -> None:
-        keep_days = self.clients.settings.keep_copies_days
-        assert keep_days is not None, "copies are kept for ever"
         deleted = await asyncio.to_thread(
             delete_unneeded_copies,
             self.clients,
             pipeline,
-            keep_days=keep_days,
+            keep_days=self.clients.settings.keep_days(COPIES),
             now=self.now,
             monotonic=self.monotonic,
         )
         self.summary.copies_deleted += deleted
+
+    async def purge_old_instances(self) -> None:
+        if await asyncio.to_thread(begin_pass, self.clients, now=self.now):
+            self.summary.instances_purged += await purge_instances(
+                self.clients, self.starter, now=self.now
+            )
+
+    async def delete_old_records(self, pipelines: Mapping[str, Pipeline]) -> None:
+        self.summary.records_deleted += await asyncio.to_thread(
+            remove_old_records,
+            self.clients,
+            pipelines,
+            now=self.now,
+            monotonic=self.monotonic,
+        )
 
     async def _check_claim(self, name: str) -> None:
         claimed = await asyncio.to_thread(read_claim, self.clients, name)

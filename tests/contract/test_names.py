@@ -228,6 +228,15 @@ def test_duplicates_are_detected_for_longer_than_an_outage_lasts() -> None:
         assert window_ms >= timedelta(days=2) / timedelta(milliseconds=1)
 
 
+def test_alerts_that_nobody_receives_do_not_pile_up() -> None:
+    """Other messages wait for the app, which empties its queues, or for a person."""
+    config = load(INFRA / "Config.json")
+    for topic in config.topics:
+        for subscription in topic.subscriptions:
+            kept_ms = subscription.properties.default_ttl_ms or 0
+            assert 0 < kept_ms <= timedelta(days=14) / timedelta(milliseconds=1), subscription.name
+
+
 def test_handlers_send_to_queues_and_topics_by_their_constants_only() -> None:
     """So that the test above sees every one of them."""
     for file in APP_FOLDER.glob("handlers/**/*.py"):

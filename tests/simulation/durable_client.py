@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from azure.durable_functions import OrchestrationRuntimeStatus
 from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
+from azure.durable_functions.models.PurgeHistoryResult import PurgeHistoryResult
 
 from tests.simulation.network import Network, Unavailable
 from tests.simulation.task_hub import TaskHub
@@ -54,6 +55,27 @@ class DurableClient:
             return [self._status(name) for name in found[:PAGE_INSTANCES]]
 
         return await self._call("query", effect)
+
+    async def purge_instance_history_by(
+        self,
+        *,
+        created_time_from: datetime,
+        created_time_to: datetime,
+        runtime_status: list[OrchestrationRuntimeStatus],
+    ) -> PurgeHistoryResult:
+        def effect() -> PurgeHistoryResult:
+            wanted = {status.value for status in runtime_status}
+            purged = [
+                name
+                for name, instance in self._hub.instances.items()
+                if created_time_from <= instance.created_at <= created_time_to
+                and instance.status.value in wanted
+            ]
+            for name in purged:
+                del self._hub.instances[name]
+            return PurgeHistoryResult(instancesDeleted=len(purged))
+
+        return await self._call("purge", effect)
 
     async def start_new(self, orchestrator: str, instance: str, document: Any) -> str:
         await self._call("start", lambda: self._hub.start(orchestrator, instance, document))

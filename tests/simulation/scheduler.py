@@ -186,6 +186,20 @@ class Scheduler(asyncio.AbstractEventLoop):
         self.after(0, functools.partial(_run_handle, handle))
         return handle
 
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        self.after(when - self.time(), functools.partial(_run_handle, handle))
+        return handle
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """Do nothing: a cancelled handle is passed over when it is due."""
+
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
 

@@ -38,7 +38,7 @@ def try_story(story: Story) -> Trial:
     """Run a story and check its result."""
     world = World(story)
     try:
-        with _logged(world.host.note):
+        with logged(world.host.note):
             world.run()
         return Trial(story, check(world))
     except Exception:  # noqa: BLE001 - a week that breaks off is one that failed
@@ -58,7 +58,7 @@ class _CaughtErrors(logging.Handler):
 
 
 @contextmanager
-def _logged(take: Callable[[BaseException | None], None]) -> Generator[None]:
+def logged(take: Callable[[BaseException | None], None]) -> Generator[None]:
     """Hand on what is logged as an exception, and print nothing: much goes wrong here."""
     handler = _CaughtErrors(take)
     loggers = [logging.getLogger(name) for name in _LOGGERS]

@@ -16,9 +16,10 @@ from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrc
 from handlers.capacity import admission_record, requesting_nodes, returning_nodes
 from handlers.configuration import configurations, pipeline_files, queue_files
 from handlers.durable import activity_adapter
-from handlers.landing_zone import copies
+from handlers.landing_zone import copies, copy_retention
 from handlers.messaging import dead_letter_queue, message_outbox, retry_queue, service_bus
 from handlers.notifications import delivery
+from handlers.retention import removing
 from handlers.runs import run_index
 from tests.simulation.fakes.azure_ml import modules
 from tests.simulation.fakes.webhooks import WebhookReceiver
@@ -72,6 +73,8 @@ def installed(scheduler: Scheduler, receiver: WebhookReceiver) -> Generator[None
             (admission_record, "load_queues", _load_queues),
             (run_index, "ThreadPoolExecutor", _InlinePool),
             (copies, "ThreadPoolExecutor", _InlinePool),
+            (copy_retention, "ThreadPoolExecutor", _InlinePool),
+            (removing, "ThreadPoolExecutor", _InlinePool),
             # The SDK guesses the format of each time.
             (_instance_status, "dt_parse", datetime.fromisoformat),
         ):

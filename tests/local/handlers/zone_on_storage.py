@@ -56,7 +56,7 @@ def storage_part(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environme
     containers = ["landing", "landfall"]
     accounts = [
         {"name": LAKE, "isHnsEnabled": True, "containers": ["landing", WORKSPACE_CONTAINER]},
-        {"name": MESSAGING, "containers": containers},
+        {"name": MESSAGING, "containers": [*containers, "azureml-blobstore"]},
     ]
     document = {"containers": containers, "accounts": accounts}
     (state / "storage.json").write_text(json.dumps(document))

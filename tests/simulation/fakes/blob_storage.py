@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import functools
 import hashlib
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
@@ -41,7 +42,7 @@ class Blob:
     last_modified: datetime
     metadata: Mapping[str, str]
 
-    @property
+    @functools.cached_property
     def md5(self) -> bytes:
         return hashlib.md5(self.content, usedforsecurity=False).digest()
 
@@ -178,9 +179,14 @@ class ContainerClient:
         return self.get_blob_client(blob).download_blob()
 
     @remote("delete")
-    def delete_blob(self, blob: str) -> None:
-        if blob not in self._client.account.container(self._name).blobs:
+    def delete_blob(
+        self, blob: str, *, etag: str | None = None, match_condition: MatchConditions | None = None
+    ) -> None:
+        there = self._client.account.container(self._name).blobs.get(blob)
+        if there is None:
             raise _not_found(blob)
+        if match_condition is MatchConditions.IfNotModified and there.etag != etag:
+            raise _error(ResourceModifiedError, 412, "ConditionNotMet")
         self._client.account.delete(self._name, blob)
 
     def list_blobs(
@@ -249,8 +255,8 @@ class BlobClient:
     def _find(self) -> Blob | None:
         return self._client.account.container(self._container).blobs.get(self._name)
 
-    def _write(self, content: bytes, metadata: Mapping[str, str] | None = None) -> None:
-        self._client.account.write(self._container, self._name, content, metadata)
+    def _write(self, content: bytes, metadata: Mapping[str, str] | None = None) -> Blob:
+        return self._client.account.write(self._container, self._name, content, metadata)
 
     def _require_none(self) -> None:
         if self._find() is not None:
@@ -281,7 +287,7 @@ class BlobClient:
             size=len(blob.content),
             readall=lambda: blob.content,
             chunks=lambda: iter([blob.content[offset or 0 :]]),
-            properties=SimpleNamespace(etag=blob.etag),
+            properties=SimpleNamespace(etag=blob.etag, metadata=dict(blob.metadata)),
         )
 
     @property
@@ -327,14 +333,16 @@ class BlobClient:
         metadata: Mapping[str, str] | None = None,
         etag: str | None = None,
         match_condition: MatchConditions | None = None,
-    ) -> None:
+    ) -> dict[str, str]:
         there = self._find()
         if match_condition is MatchConditions.IfNotModified:
             if there is None or there.etag != etag:
                 raise _error(ResourceModifiedError, 412, "ConditionNotMet")
         elif not overwrite:
             self._require_none()
-        self._write(data.encode() if isinstance(data, str) else data, metadata)
+        return {
+            "etag": self._write(data.encode() if isinstance(data, str) else data, metadata).etag
+        }
 
     @remote("create append blob")
     def create_append_blob(self, *, match_condition: MatchConditions) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from azure.durable_functions import OrchestrationRuntimeStatus
 from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
+from azure.durable_functions.models.PurgeHistoryResult import PurgeHistoryResult
 
 from handlers.durable.instances import is_live
 
@@ -81,6 +82,26 @@ class TaskHub:
             and instance.startswith(instance_id_prefix)
         ]
         return [await self.get_status(instance) for instance in found[:PAGE_INSTANCES]]
+
+    async def purge_instance_history_by(
+        self,
+        *,
+        created_time_from: datetime,
+        created_time_to: datetime,
+        runtime_status: list[OrchestrationRuntimeStatus],
+    ) -> PurgeHistoryResult:
+        wanted = {status.value for status in runtime_status}
+        purged = [
+            instance
+            for instance, document in self.documents.items()
+            if created_time_from
+            <= datetime.fromisoformat(document["createdTime"])
+            <= created_time_to
+            and document["runtimeStatus"] in wanted
+        ]
+        for instance in purged:
+            del self.documents[instance]
+        return PurgeHistoryResult(instancesDeleted=len(purged))
 
     async def start_new(self, orchestrator: str, instance: str, document: Any) -> str:
         if instance in self.documents and is_live(await self.get_status(instance)):

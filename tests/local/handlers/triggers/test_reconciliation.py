@@ -89,7 +89,7 @@ def scene(world: World) -> Iterator[Scene]:
     settings = {**world.clients.settings.values, "RECORDS_CONTAINER": f"records-{number}"}
     clients, workspace = Clients(Settings(settings)), Workspace()
     world.lend_to(clients)
-    vars(clients).update(ml=workspace)
+    vars(clients).update(ml=workspace, workspace_blobs=clients.blobs)
     clients.records.create_container()
     rules = with_rules(PIPELINE, source={"prefix": f"{name}/"}, notify={"event_grid": False})
     pipeline = rules.model_copy(update={"name": name})
@@ -302,7 +302,7 @@ async def test_a_round_ends_in_time_and_the_longest_silent_runs_come_first(scene
     by_silence = sorted(runs, key=lambda run: scene.hub.documents[run]["lastUpdatedTime"])
     assert summary.runs_woken == by_silence[: len(summary.runs_woken)]
     assert 0 < len(summary.runs_woken) < len(runs)
-    after_the_runs = len(("nodes", "index of runs", "endpoints"))
+    after_the_runs = len(("nodes", "index of runs", "endpoints", "instances", "records"))
     assert summary.left_for_later == len(runs) - len(summary.runs_woken) + after_the_runs
     assert summary.faults == []
 

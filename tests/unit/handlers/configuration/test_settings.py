@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from handlers.configuration.settings import APP_FOLDER, Connection, Settings
+from handlers.configuration.settings import APP_FOLDER, KEEP_DAYS, Connection, Settings
 from orchestrations.errors import InvalidSetting
 
 
@@ -46,7 +46,9 @@ def test_what_is_not_set_has_its_default(values: dict[str, str]) -> None:
     assert (settings.pipelines_folder / "digits" / "pipeline.yml").is_file()
     assert settings.records_container == settings.records_datastore == "landfall"
     assert settings.webhook_networks == ()
-    assert settings.keep_copies_days is None
+    assert {name: settings.keep_days(name) for name in KEEP_DAYS} == {
+        name: default for name, (default, _) in KEEP_DAYS.items()
+    }
 
 
 def test_what_is_set_counts() -> None:
@@ -61,7 +63,7 @@ def test_what_is_set_counts() -> None:
     )
     assert settings.pipelines_folder == Path("/elsewhere")
     assert (settings.records_container, settings.records_datastore) == ("records", "store")
-    assert settings.keep_copies_days == 30
+    assert settings.keep_days("KEEP_COPIES_DAYS") == 30
     assert settings.webhook_networks == (
         ipaddress.ip_network("10.0.0.0/8"),
         ipaddress.ip_network("fd00::/8"),
@@ -71,7 +73,15 @@ def test_what_is_set_counts() -> None:
 @pytest.mark.parametrize("days", ["29", "-40", "30.5", "a month"])
 def test_copies_are_kept_for_a_month_at_least(days: str) -> None:
     with pytest.raises(InvalidSetting, match="KEEP_COPIES_DAYS: set it to a whole number of days"):
-        _ = Settings({"KEEP_COPIES_DAYS": days}).keep_copies_days
+        Settings({"KEEP_COPIES_DAYS": days}).keep_days("KEEP_COPIES_DAYS")
+
+
+@pytest.mark.parametrize("name", KEEP_DAYS)
+def test_no_retention_is_shorter_than_what_the_app_itself_reads(name: str) -> None:
+    _, fewest = KEEP_DAYS[name]
+    assert Settings({name: str(fewest)}).keep_days(name) == fewest
+    with pytest.raises(InvalidSetting, match=f"{name}: set it to a whole number of days"):
+        Settings({name: str(fewest - 1)}).keep_days(name)
 
 
 @pytest.mark.parametrize("block", ["10.0.0.1/8", "intranet"])
