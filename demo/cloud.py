@@ -298,17 +298,20 @@ def find_rank(job: str, rank: int) -> psutil.Process | None:
 
 @contextlib.contextmanager
 def suspended(process: psutil.Process) -> Generator[None]:
-    """Suspend a process during the context, and resume it if it still exists.
-
-    Raises:
-        psutil.NoSuchProcess: the process had ended already.
-    """
-    process.suspend()
+    """Suspend a process during the context, unless it ends before or meanwhile."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process.suspend()
     try:
         yield
     finally:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.resume()
+
+
+def kill(process: psutil.Process) -> None:
+    """Kill a process, unless it has ended: injected faults end processes, too."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process.kill()
 
 
 @contextlib.asynccontextmanager

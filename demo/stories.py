@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, get_args
 
-from demo.cloud import LANDING_CONTAINER, PIPELINE, PREFIX, Cloud, Run, find_rank, suspended
+from demo.cloud import LANDING_CONTAINER, PIPELINE, PREFIX, Cloud, Run, find_rank, kill, suspended
 from demo.digits import File, no_images, shifted
 from demo.endpoint import Customers, read_endpoint
 from demo.receivers import Channel, Mailbox
@@ -243,7 +243,7 @@ async def killed(stage: Stage) -> Facts:
         with suspended(process):
             name = await stage.cloud.first_checkpoint(first["dataset_version"])
             if name is not None:
-                process.kill()
+                kill(process)
             return name
 
     checkpoint = await eventually(killed_after_checkpoint, stage.run_seconds, "checkpoint")

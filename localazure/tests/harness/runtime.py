@@ -91,4 +91,5 @@ class Runtime(ChildProcess):
             super().__exit__(*exception)
         finally:
             for process in processes_of(self.state):
-                process.kill()
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
