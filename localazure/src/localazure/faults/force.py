@@ -9,6 +9,7 @@ from localazure.errors import StartError
 from localazure.faults.injector import FILE
 from localazure.faults.plan import Plan
 from localazure.processes.atomic_file import write_atomically
+from localazure.processes.state_folder import writable
 
 
 def read_plan(path: Path) -> Plan:
@@ -38,13 +39,15 @@ def put_in_force(state: Path, plan: Plan) -> None:
     """Replace the plan of a state folder. Running parts never read a half-written file.
 
     Raises:
-        StartError: the folder does not exist; `localazure up` creates it.
+        StartError: the folder does not exist (`localazure up` creates it), or cannot be written.
     """
     if not state.is_dir():
         raise StartError(f"there is no state folder {state}: start `localazure up` first")
-    write_atomically(state / FILE, plan.model_dump_json(by_alias=True, indent=2))
+    with writable(state):
+        write_atomically(state / FILE, plan.model_dump_json(by_alias=True, indent=2))
 
 
 def take_out(state: Path) -> None:
     """Remove the plan, which ends all faults."""
-    (state / FILE).unlink(missing_ok=True)
+    with writable(state):
+        (state / FILE).unlink(missing_ok=True)

@@ -34,7 +34,7 @@ from localazure.processes.atomic_file import write_atomically
 from localazure.processes.lifetime import RECYCLE_STATUS, end
 from localazure.processes.owner_lock import OwnedElsewhere
 from localazure.processes.ports import free_address
-from localazure.processes.state_folder import make_state_folder
+from localazure.processes.state_folder import make_state_folder, writable
 from localazure.runtime.app_settings import expand_app_settings
 from localazure.runtime.certificates import ensure_certificates
 from localazure.runtime.endpoints import describe_endpoints
@@ -94,14 +94,15 @@ async def lock_state(state: Path, notify: Callable[[str], None]) -> AsyncGenerat
         The file descriptor of the lock.
 
     Raises:
-        StartError: another process holds the lock.
+        StartError: another process holds the lock, or the folder cannot be written.
     """
     make_state_folder(state)
     deadline = time.monotonic() + STOP_TIMEOUT_SECONDS
     is_logged = False
     while True:
         try:
-            file = owner_lock.acquire(state / "lock")
+            with writable(state):
+                file = owner_lock.acquire(state / "lock")
             break
         except OwnedElsewhere as error:
             if error.owner is None or is_alive(error.owner) or time.monotonic() > deadline:

@@ -78,6 +78,53 @@ def test_an_app_that_is_missing(tmp_path: Path) -> None:
     assert (status, said) == (1, f"localazure: --app {tmp_path / 'nowhere'} is not a folder\n")
 
 
+def unusable(tmp_path: Path) -> list[Path]:
+    """Folders that nobody can write, not even root."""
+    file = tmp_path / "file"
+    file.write_text("no folder")
+    return [file, file / "below", tmp_path / ("long" * 100), Path("/proc"), Path("/proc/new")]
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_a_state_folder_that_cannot_be_written_is_named(
+    app: Path, tmp_path: Path, number: int
+) -> None:
+    state = unusable(tmp_path)[number]
+    said = refusal(app, state)
+    assert said.startswith(f"localazure: state folder {state} cannot be written")
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize("name", ["start", "start --hosts 2", "faults --moderate 1"])
+def test_every_command_names_a_state_folder_that_cannot_be_written(app: Path, name: str) -> None:
+    given = [str(app)] if name.startswith("start") else []
+    status, said = command(*name.split(), *given, "--state", "/proc")
+    assert status == 1
+    assert said.startswith("localazure: state folder /proc cannot be written")
+    assert said.count("\n") == 1
+
+
+def test_a_state_folder_without_space_is_named(app: Path, tmp_path: Path) -> None:
+    """A limit on the size of files fails as a full disk does: when something is written."""
+    program = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000));"
+        "from localazure.__main__ import main; sys.exit(main(sys.argv[1:]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, "start", str(app), "--state", str(tmp_path / "state")],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(
+        f"localazure: state folder {tmp_path / 'state'} cannot be written"
+    )
+    assert done.stderr.count("\n") == 1
+
+
 def test_a_config_folder_that_is_missing(app: Path, tmp_path: Path) -> None:
     nowhere = tmp_path / "nowhere"
     said = refusal(app, tmp_path / "state", "--config", str(nowhere))
