@@ -22,14 +22,14 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import psutil
 
 from localazure.errors import StartError
-from localazure.processes import owner_lock
+from localazure.processes import log_rotation, owner_lock
 from localazure.processes.atomic_file import write_atomically
 from localazure.processes.lifetime import RECYCLE_STATUS, end
 from localazure.processes.owner_lock import OwnedElsewhere
@@ -61,6 +61,8 @@ RESTART_PAUSES_SECONDS = (0.0, 1.0, 2.0, 5.0, 10.0)
 HEALTHY_AFTER_SECONDS = 60.0
 LOCK_POLL_SECONDS = 0.1
 LOG_TAIL_LINES = 20
+DEFAULT_LOG_MEGABYTES = 10
+LOG_CHECK_SECONDS = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +78,8 @@ class Options:
     app_settings: Path
     hosts: int = 1
     """The number of Functions hosts, on one port and one task hub."""
+    log_bytes: int = DEFAULT_LOG_MEGABYTES * 2**20
+    """The size of a part's log from which on it is rotated."""
 
 
 def find_config(app: Path) -> Path:
@@ -240,6 +244,11 @@ class PartProcess:
         if self._process is not None:
             await end(self._process, within_seconds=STOP_TIMEOUT_SECONDS)
 
+    def rotate_log(self, limit_bytes: int) -> None:
+        """Begin a new log if the log is too large; the one before is kept as `<name>.log.1`."""
+        if log_rotation.rotate(self.log_path, limit_bytes=limit_bytes):
+            self._log_start_bytes = 0
+
     def log_tail(self) -> str:
         """Return the last lines of the part's log since its last start."""
         with self.log_path.open("rb") as log:
@@ -301,7 +310,7 @@ async def running(
                     for part in group:
                         tasks.create_task(_start(part, notify))
             write_atomically(endpoints, json.dumps(describe_endpoints(environment), indent=2))
-            keeper = asyncio.create_task(_keep_running(parts, notify))
+            keeper = asyncio.create_task(_keep_running(parts, options.log_bytes, notify))
             try:
                 yield environment, keeper
             finally:
@@ -325,10 +334,29 @@ async def _start(part: PartProcess, notify: Callable[[str], None]) -> None:
     notify(f"{part.name} is ready ({time.monotonic() - began:.1f} s)")
 
 
-async def _keep_running(parts: list[PartProcess], notify: Callable[[str], None]) -> None:
+async def _keep_running(
+    parts: list[PartProcess], log_bytes: int, notify: Callable[[str], None]
+) -> None:
     async with asyncio.TaskGroup() as group:
+        group.create_task(keep_logs_small(parts, log_bytes, notify))
         for part in parts:
             group.create_task(keep_part_running(part, notify))
+
+
+async def keep_logs_small(
+    parts: Sequence[PartProcess],
+    limit_bytes: int,
+    notify: Callable[[str], None],
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> None:
+    """Rotate the parts' logs whenever one of them is too large, until canceled."""
+    while True:
+        for part in parts:
+            try:
+                await asyncio.to_thread(part.rotate_log, limit_bytes)
+            except OSError as error:  # such as a full disk
+                notify(f"the log of {part.name} could not be rotated: {error}")
+        await sleep(LOG_CHECK_SECONDS)
 
 
 async def keep_part_running(

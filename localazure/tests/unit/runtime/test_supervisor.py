@@ -114,6 +114,49 @@ async def test_a_part_that_recovered_begins_with_the_first_pause_again(
     assert set(pauses) == {supervisor.RESTART_PAUSES_SECONDS[0]}
 
 
+async def test_a_log_that_is_too_large_is_begun_anew_and_its_tail_is_still_shown(
+    tmp_path: Path, said: list[str]
+) -> None:
+    part = DyingPart(tmp_path, [])
+    log = part.log_path
+    log.write_text("long ago\n" * 10)
+    # As a start does: only what comes after is the log of this start.
+    vars(part)["_log_start_bytes"] = log.stat().st_size
+    rounds = 0
+
+    async def sleep(_: float) -> None:
+        nonlocal rounds
+        rounds += 1
+        if rounds == 2:
+            raise asyncio.CancelledError
+        assert log.read_text() == ""
+        log.write_text("the latest\n")
+
+    with pytest.raises(asyncio.CancelledError):
+        await supervisor.keep_logs_small([part], 50, said.append, sleep)
+    assert PartProcess.log_tail(part) == "the latest"
+    assert log.with_name(f"{log.name}.1").read_text() == "long ago\n" * 10
+    assert said == []
+
+
+async def test_a_log_that_cannot_be_rotated_is_told_and_stays(
+    tmp_path: Path, said: list[str]
+) -> None:
+    part = DyingPart(tmp_path, [])
+    log = part.log_path
+    log.write_text("x" * 100)
+    log.with_name(f"{log.name}.1").mkdir()  # in the place of the old log
+
+    async def sleep(_: float) -> None:
+        raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        await supervisor.keep_logs_small([part], 50, said.append, sleep)
+    assert said[0].startswith("the log of storage could not be rotated")
+    assert log.read_text() == "x" * 100
+    assert not log.with_name(f"{log.name}.tmp").exists()
+
+
 def test_the_folder_that_describes_the_local_cloud(tmp_path: Path) -> None:
     of_the_app, beside_the_state = tmp_path / "infra/local", tmp_path / ".localazure/config"
     beside_the_state.mkdir(parents=True)
