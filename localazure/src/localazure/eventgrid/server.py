@@ -7,7 +7,6 @@ are localazure's own: on Azure they belong to ARM.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -31,6 +30,7 @@ from localazure.eventgrid.configuration import Topic
 from localazure.eventgrid.schemas import Event, InvalidEvent, Schema, check
 from localazure.faults.http import with_faults
 from localazure.faults.injector import Injector
+from localazure.json_text import parse_json
 
 logger = logging.getLogger(__name__)
 
@@ -184,7 +184,7 @@ def _no_subscription(request: web.Request) -> _Refused:
 
 async def _json(request: web.Request) -> Any:
     try:
-        return json.loads(await request.read())
+        return parse_json(await request.read())
     except ValueError as error:
         raise _Refused(HTTPStatus.BAD_REQUEST, f"the body is not JSON: {error}") from error
 

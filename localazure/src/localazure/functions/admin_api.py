@@ -7,7 +7,6 @@ responses of the real host.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -23,6 +22,7 @@ from localazure.functions.app.loader import LoadedFunction
 from localazure.functions.http.access_keys import KeyRing
 from localazure.functions.triggers.http.trigger import request_key, url_path
 from localazure.functions.worker.invocation import Invoker, TriggerData
+from localazure.json_text import parse_json
 
 _LOG = logging.getLogger(f"{logs.HOST_LOGGER}.admin")
 
@@ -135,7 +135,7 @@ class AdminApi:
                 status=400, text=f"a {function.trigger.kind} function is not run by hand"
             )
         try:
-            document = json.loads(await request.read())
+            document = parse_json(await request.read())
             data = make(str(document["input"]))
         except (ValueError, KeyError, TypeError):
             return web.Response(status=400, text='the body must be {"input": "<text>"}')

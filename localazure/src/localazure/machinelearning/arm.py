@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +13,7 @@ from aiohttp.typedefs import Handler
 
 from localazure.faults.http import with_faults
 from localazure.faults.plan import Rule
+from localazure.json_text import parse_json
 from localazure.machinelearning.addresses import PROVIDER
 from localazure.machinelearning.authorization import (
     LOCATIONS,
@@ -114,21 +114,31 @@ def is_listed(request: web.Request, properties: dict[str, Any]) -> bool:
             return not is_archived
 
 
+async def read_object(request: web.Request) -> dict[str, Any]:
+    """The request's body: a JSON object; an empty body is an empty object.
+
+    Raises:
+        ArmError: 400, the body has another form.
+    """
+    try:
+        body: Any = parse_json(await request.read() or b"{}")
+    except ValueError as error:
+        raise invalid(f"the request body is not JSON: {error}") from error
+    if not isinstance(body, dict):
+        raise invalid("the request body must be an object")
+    return cast("dict[str, Any]", body)
+
+
 async def read_body(request: web.Request) -> dict[str, Any]:
     """The request's body: an object with an object `properties`.
 
     Raises:
         ArmError: 400, the body has another form.
     """
-    try:
-        body: Any = json.loads(await request.read())
-    except ValueError as error:
-        raise invalid(f"the request body is not JSON: {error}") from error
-    if not isinstance(body, dict) or not isinstance(
-        cast("dict[str, Any]", body).get("properties"), dict
-    ):
+    body = await read_object(request)
+    if not isinstance(body.get("properties"), dict):
         raise invalid("the request body must be an object with `properties`")
-    return cast("dict[str, Any]", body)
+    return body
 
 
 def path_name(request: web.Request, key: str = "name") -> str:

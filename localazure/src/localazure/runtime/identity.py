@@ -16,6 +16,8 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from localazure.json_text import parse_json
+
 TOKEN_LIFETIME_SECONDS = 24 * 3600
 """The lifetime of Azure's managed identity tokens."""
 
@@ -102,7 +104,7 @@ def unverified_claims(token: str) -> dict[str, Any]:
     """
     try:
         _, claims, _ = token.split(".")
-        document = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
+        document = parse_json(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
     except ValueError:
         raise InvalidTokenError("the token is not a JSON web token") from None
     if not isinstance(document, dict):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -278,6 +279,25 @@ async def test_public_api_pages_and_wants_its_key(hub: RunningHub) -> None:
     async with hub.http.get(f"{url}/instances?top=many", headers=headers) as answer:
         assert answer.status == 400
     assert (seen, token) == ([f"i{n}" for n in range(5)], "")
+
+
+async def test_a_body_that_no_parser_reads_is_refused(hub: RunningHub) -> None:
+    url = f"{hub.base_url}/durabletask"
+    instance_id = await hub.client.start_new("waiting", "one")
+    deep = "[" * 100_000 + "]" * 100_000
+    for path in (f"instances/{instance_id}/raiseEvent/go", "orchestrators/simple/deep"):
+        for body, content_type, complaint in (
+            (deep, "application/json", "nested too deeply"),
+            ("1", "application/json; charset=klingon,charset=utf-8", "klingon"),
+            ("[", "application/json; charset=utf-8; charset=klingon", "Invalid JSON"),
+        ):
+            headers = {"Content-Type": content_type}
+            async with hub.http.post(f"{url}/{path}", data=body, headers=headers) as answer:
+                assert answer.status == 400
+                assert complaint in (await answer.json())["ExceptionMessage"]
+    headers = {"x-ms-continuation-token": base64.b64encode(b"[" * 3000).decode()}
+    async with hub.http.get(f"{url}/instances?top=1", headers=headers) as answer:
+        assert answer.status == 400
 
 
 async def test_links_of_a_start_work_as_they_are(hub: RunningHub) -> None:

@@ -192,6 +192,7 @@ async def test_a_webhook_that_does_not_confirm_gets_no_events(
     [
         ("", "[]", "application/json", 400, "api-version"),
         ("?api-version=2018-01-01", "[", "application/json", 400, "JSON"),
+        ("?api-version=2018-01-01", "[" * 100_000, "application/json", 400, "nested too deeply"),
         ("?api-version=2018-01-01", "{}", "application/json", 400, "array"),
         ("?api-version=2018-01-01", '[{"id": "1"}]', "application/json", 400, "subject"),
         ("?api-version=2018-01-01", "[]", "application/cloudevents+json", 400, "EventGridSchema"),

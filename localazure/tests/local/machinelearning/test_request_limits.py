@@ -2,11 +2,37 @@ from __future__ import annotations
 
 import time
 
+import pytest
 import requests
 
 from harness.local_workspace import Local
 from localazure import limits
 from localazure.machinelearning.addresses import workspace_id
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/history/v1.0{workspace}/rundata"),
+        ("POST", "/data/v1.0{workspace}/dataversion/batchGetResolvedUris"),
+        ("PUT", "{workspace}/jobs/deep"),
+        ("PUT", "{workspace}/models/m/versions/1"),
+        ("POST", "{workspace}/datastores/workspaceblobstore/listSecrets"),
+    ],
+)
+@pytest.mark.parametrize("body", ["[" * 100_000, '{"properties": [}', "[]"])
+def test_a_body_that_is_no_json_object_is_refused(
+    local: Local, method: str, path: str, body: str
+) -> None:
+    environment = local.environment
+    url = environment.azure_ml_url + path.format(workspace=workspace_id(environment))
+    headers = {
+        "Authorization": f"Bearer {local.token}",
+        "Content-Type": "application/json; charset=klingon,charset=utf-8",
+    }
+    response = requests.request(method, url, data=body, headers=headers, timeout=30)
+    assert response.status_code == 400, response.text
+    assert "the request body" in response.json()["error"]["message"]
 
 
 def test_the_sdk_waits_as_long_as_it_is_asked_to(local: Local) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import hashlib
 
 import jwt
@@ -14,6 +15,7 @@ from localazure.runtime.identity import (
     TokenIssuer,
     client_id_of,
     principal_of,
+    unverified_claims,
 )
 
 ISSUER = TokenIssuer("secret", frozenset({"https://localhost:1"}))
@@ -69,3 +71,9 @@ def test_a_token_of_another_state_folder_is_refused() -> None:
 def test_arbitrary_tokens_are_refused_and_not_quoted(text: str) -> None:
     with pytest.raises(InvalidTokenError, match=r"^the token was not issued by this localazure$"):
         ISSUER.check(text, now=1)
+
+
+def test_claims_that_are_nested_too_deeply_are_no_token() -> None:
+    claims = base64.urlsafe_b64encode(b"[" * 6000).decode().rstrip("=")
+    with pytest.raises(InvalidTokenError, match="not a JSON web token"):
+        unverified_claims(f"header.{claims}.signature")

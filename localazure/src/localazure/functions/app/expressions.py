@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, cast
 
+from localazure.json_text import parse_json
+
 _TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
 _PARAMETER = re.compile(r"[A-Za-z_]\w*")
 
@@ -126,7 +128,7 @@ def _date(moment: datetime, format_text: str) -> str:
 def json_properties(text: str) -> dict[str, Any]:
     """The members of a JSON object, which expressions may name; empty for any other text."""
     try:
-        document: Any = json.loads(text)
+        document: Any = parse_json(text)
     except ValueError:
         return {}
     return cast("dict[str, Any]", document) if isinstance(document, dict) else {}

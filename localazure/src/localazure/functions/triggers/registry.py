@@ -9,7 +9,6 @@ host refuses is "in error", and the others run.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import tzinfo
@@ -29,6 +28,7 @@ from localazure.functions.triggers.http.trigger import HttpEndpoint, HttpTrigger
 from localazure.functions.triggers.timer.one_host import DatabaseInTurn, Listener, ListenerInTurn
 from localazure.functions.triggers.timer.trigger import TimerTrigger, timer_data
 from localazure.functions.worker.invocation import Invoker, TriggerData
+from localazure.json_text import parse_json
 from localazure.sqlite.database import Database
 from localazure.storage_client.service import Service
 
@@ -185,7 +185,7 @@ LISTENERS: Final[Mapping[str, Callable[[LoadedFunction, Surroundings], Listener]
 
 BY_HAND: Final[Mapping[str, Callable[[str], TriggerData]]] = {
     binding_kinds.TIMER_TRIGGER: lambda _: timer_data(None),
-    binding_kinds.EVENT_GRID_TRIGGER: lambda text: event_data(json.loads(text)),
+    binding_kinds.EVENT_GRID_TRIGGER: lambda text: event_data(parse_json(text)),
     binding_kinds.SERVICE_BUS_TRIGGER: _service_bus_by_hand,
     binding_kinds.QUEUE_TRIGGER: _queue_by_hand,
 }

@@ -5,7 +5,6 @@ https://learn.microsoft.com/rest/api/azureml/datastores
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from typing import Any
 
@@ -21,6 +20,7 @@ from localazure.machinelearning.arm import (
     path_name,
     put_response,
     read_body,
+    read_object,
 )
 from localazure.machinelearning.configuration import DEFAULT_DATASTORE, Configuration
 from localazure.machinelearning.container_access import create_container, sas_token
@@ -97,7 +97,7 @@ async def list_secrets(request: web.Request) -> web.Response:
     workspace = request.app[WORKSPACE]
     properties = find_resource(request, DATASTORES, "datastore").properties
     where = BlobPath(properties["containerName"], "", properties["accountName"])
-    body: dict[str, Any] = json.loads(await request.read() or b"{}")
+    body = await read_object(request)
     if not body.get("expirableSecret"):
         key = workspace.environment.storage_key(where.account)
         return web.json_response({"secretsType": "AccountKey", "key": key})

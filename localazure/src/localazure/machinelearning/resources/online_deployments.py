@@ -11,7 +11,14 @@ from typing import Any
 
 from aiohttp import web
 
-from localazure.machinelearning.arm import WORKSPACE, arm_document, listing, put_response, read_body
+from localazure.machinelearning.arm import (
+    WORKSPACE,
+    arm_document,
+    listing,
+    put_response,
+    read_body,
+    read_object,
+)
 from localazure.machinelearning.errors import ArmError, invalid, not_found
 from localazure.machinelearning.resources.online_endpoints import (
     ENDPOINT_PATH,
@@ -120,7 +127,7 @@ async def delete(request: web.Request) -> web.Response:
 async def get_logs(request: web.Request) -> web.Response:
     """The last lines of a deployment's log."""
     deployment = _find(request)
-    body = await request.json()
+    body = await read_object(request)
     kind, lines = body.get("containerType"), body.get("tail", 100)
     if kind not in _LOGS or not isinstance(lines, int) or lines < 0:
         raise invalid("containerType is StorageInitializer or InferenceServer, tail a number")

@@ -24,6 +24,7 @@ from localazure.machinelearning.arm import (
     operation_status,
     put_response,
     read_body,
+    read_object,
 )
 from localazure.machinelearning.errors import ArmError, invalid, not_found
 from localazure.machinelearning.resources.workspace import LOCATION_PATH
@@ -142,7 +143,7 @@ async def list_keys(request: web.Request) -> web.Response:
 async def regenerate_keys(request: web.Request) -> web.Response:
     """Replace the primary or the secondary key."""
     endpoint = find_endpoint(request)
-    body = await request.json()
+    body = await read_object(request)
     kind = body.get("keyType")
     if kind not in ("Primary", "Secondary"):
         raise invalid(f"keyType is {kind!r}; use Primary or Secondary")

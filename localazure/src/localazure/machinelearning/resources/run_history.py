@@ -8,7 +8,6 @@ SDK reads.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -17,7 +16,14 @@ from urllib.parse import quote
 from aiohttp import web
 
 from localazure.machinelearning.addresses import BlobPath
-from localazure.machinelearning.arm import WORKSPACE, WORKSPACE_PATH, listing, path_name, timestamp
+from localazure.machinelearning.arm import (
+    WORKSPACE,
+    WORKSPACE_PATH,
+    listing,
+    path_name,
+    read_object,
+    timestamp,
+)
 from localazure.machinelearning.configuration import ARTIFACT_DATASTORE
 from localazure.machinelearning.errors import not_found
 from localazure.machinelearning.events import DEFAULT_EXPERIMENT
@@ -79,7 +85,7 @@ async def list_children_of_run(request: web.Request) -> web.Response:
 async def get_run_data(request: web.Request) -> web.Response:
     """Return a run with its outputs, whose ids `batchGetResolvedUris` resolves."""
     workspace = request.app[WORKSPACE]
-    body: dict[str, Any] = json.loads(await request.read())
+    body = await read_object(request)
     resource, job = _find(workspace.database.read, str(body.get("runId")))
     outputs: dict[str, dict[str, str]] = {}
     for output, entry in (resource.properties.get("outputs") or {}).items():
@@ -95,7 +101,7 @@ async def get_run_data(request: web.Request) -> web.Response:
 @routes.post(f"/data/v1.0{WORKSPACE_PATH}/dataversion/batchGetResolvedUris")
 async def resolve_output_uris(request: web.Request) -> web.Response:
     """Resolve ids of outputs to URIs; id and URI are equal, as outputs are not registered."""
-    body: dict[str, Any] = json.loads(await request.read())
+    body = await read_object(request)
     uris: list[str] = body.get("values") or []
     return web.json_response({"values": {uri: {"uri": uri, "type": "UriFolder"} for uri in uris}})
 
@@ -105,7 +111,7 @@ async def patch_run(request: web.Request) -> web.Response:
     """Change a job's metadata: tags and properties are merged; `hidden` archives it."""
     workspace = request.app[WORKSPACE]
     name = path_name(request)
-    changes: dict[str, Any] = json.loads(await request.read())
+    changes = await read_object(request)
 
     def patch(connection: sqlite3.Connection) -> None:
         resource, _ = _find(querying(connection), name)

@@ -22,6 +22,7 @@ from localazure.machinelearning.arm import (
     path_name,
     put_response,
     read_body,
+    read_object,
 )
 from localazure.machinelearning.errors import invalid
 from localazure.machinelearning.resources.workspace import LOCATION_PATH
@@ -61,7 +62,7 @@ async def trigger_schedule(request: web.Request) -> web.Response:
     """Start the job of a schedule once, immediately."""
     workspace = request.app[WORKSPACE]
     resource = find_resource(request, SCHEDULES, "schedule")
-    body: dict[str, Any] = await request.json() if request.can_read_body else {}
+    body = await read_object(request)
     try:
         at = datetime.fromisoformat(body["scheduleTime"]).timestamp()
     except KeyError:

@@ -23,6 +23,7 @@ from typing import Any, Self
 
 from aiohttp import web
 
+from localazure.json_text import parse_json
 from localazure.machinelearning.addresses import parse_asset
 from localazure.machinelearning.blobs import BlobStore
 from localazure.machinelearning.configuration import DEFAULT_DATASTORE
@@ -221,7 +222,7 @@ class DataCollector:
     ) -> None:
         """Queue a line. Drop a payload that is not JSON or that is too large."""
         try:
-            data = json.loads(payload) if len(payload) <= LARGEST_PAYLOAD_BYTES else None
+            data = parse_json(payload) if len(payload) <= LARGEST_PAYLOAD_BYTES else None
         except ValueError:
             data = None
         if data is None:

@@ -16,6 +16,7 @@ from localazure.functions.durable.api.links import RPC_PATH
 from localazure.functions.durable.engine import history
 from localazure.functions.durable.engine.instance_id import check_instance_id
 from localazure.functions.durable.store.records import InstanceQuery, Position
+from localazure.json_text import parse_json
 
 DEFAULT_PAGE_SIZE = 100
 CONTINUATION_HEADER = "x-ms-continuation-token"
@@ -33,7 +34,7 @@ async def json_body(request: web.Request) -> str | None:
     """
     try:
         text = await request.text()
-        json.loads(text or "null")
+        parse_json(text or "null")
     except (ValueError, LookupError) as error:  # LookupError: unknown charset
         raise BadRequest(f"Invalid JSON content: {error}") from error
     return text or None
@@ -142,7 +143,7 @@ def read_token(token: str | None) -> Position | None:
     if not token:
         return None
     try:
-        created_at_us, instance_id = json.loads(base64.urlsafe_b64decode(token))
+        created_at_us, instance_id = parse_json(base64.urlsafe_b64decode(token))
     except ValueError as error:
         raise BadRequest(f"{CONTINUATION_HEADER} is not one of this host's") from error
     return int(created_at_us), str(instance_id)

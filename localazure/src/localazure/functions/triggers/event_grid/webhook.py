@@ -8,7 +8,6 @@ https://github.com/Azure/azure-functions-eventgrid-extension (responses)
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, cast
 
@@ -16,6 +15,7 @@ from aiohttp import web
 
 from localazure.functions.http.access_keys import KeyRing
 from localazure.functions.triggers.http.trigger import request_key
+from localazure.json_text import parse_json
 
 _VALIDATION_EVENT: Final = "Microsoft.EventGrid.SubscriptionValidationEvent"
 
@@ -53,7 +53,7 @@ class EventGridWebhook:
             return refusal
         receive = self._receivers[request.query["functionName"].lower()]
         try:
-            document: Any = json.loads(await request.read())
+            document: Any = parse_json(await request.read())
         except ValueError:
             return web.Response(status=400, text="the body is not JSON")
         events = cast("list[Any]", document if isinstance(document, list) else [document])
