@@ -105,8 +105,11 @@ def test_recent_copies_are_kept_even_if_no_record_needs_them(
     def others(*_: object) -> set[str]:
         return {"of another zone"}
 
+    def has_one(*_: object) -> bool:
+        return True
+
     monkeypatch.setattr(copy_retention, "kept_versions", others)
-    monkeypatch.setattr(copy_retention, "has_batch_before", lambda *_: True)
+    monkeypatch.setattr(copy_retention, "has_batch_before", has_one)
     assert expire(zone, datetime.now(UTC) + timedelta(days=13)) == 0
     assert len(kept(zone)) == 4
 
