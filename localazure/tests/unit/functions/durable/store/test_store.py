@@ -158,3 +158,25 @@ async def test_sequence_numbers_go_on_after_a_restart(tmp_path: Path) -> None:
     store.close()
     assert first.sequence is not None
     assert second.sequence == first.sequence + 1
+
+
+async def test_new_instances_take_the_place_of_purged_ones_in_the_file(
+    store: Store, tmp_path: Path
+) -> None:
+    events = history.encode([history.event_raised(AT, "go", "x" * 20_000)])
+    names = [f"i{number}" for number in range(50)]
+
+    async def run_and_purge() -> int:
+        """Returns the size of all files after instances with 1 MB of history in all."""
+        for number in range(50):
+            await store.create(execution(number))
+            instance = store.instance(f"i{number}")
+            assert instance is not None
+            done = replace(instance, status=Status.COMPLETED, started=True)
+            commit = turn(store, events=events)
+            await store.commit(replace(commit, execution=instance.execution, instance=done))
+        assert await store.purge(names) == len(names)
+        return sum(file.stat().st_size for file in tmp_path.iterdir())
+
+    sizes = [await run_and_purge() for _ in range(6)]
+    assert sizes[-1] <= 1.2 * sizes[1], sizes
