@@ -18,7 +18,7 @@ from yarl import URL
 
 from localazure.runtime.identity import STORAGE_AUDIENCE, InvalidTokenError, TokenIssuer
 from localazure.runtime.roles import RoleAssignments
-from localazure.storage import account_kinds, batch, request_times
+from localazure.storage import account_kinds, batch, blob_names, request_times
 from localazure.storage.actions import Needed, needed_for
 from localazure.storage.configuration import Account
 from localazure.storage.host_style import PathStyle, to_path_style
@@ -97,12 +97,13 @@ class Gate:
             headers: the headers to forward.
             is_secure: whether the request came over TLS.
         """
+        refusal = blob_names.refusal_of(service, method, target)
         account = self._accounts.get(account_of(target))
-        if account is not None:
+        if refusal is None and account is not None:
             refusal = account_kinds.refusal_of(account.kind, service, target, headers)
             refusal = refusal or self._targets.refusal_of(account.name, service, target)
-            if refusal is not None:
-                return refusal
+        if refusal is not None:
+            return refusal
         scheme, _, token = headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer":
             # Azurite checks keys and signatures, and refuses unknown accounts.
