@@ -42,6 +42,7 @@ from orchestrations.settling import (
     by_listing,
     has_more,
     is_marked,
+    overdue_message,
     overtaken,
 )
 from orchestrations.trace_context import batch_context
@@ -202,12 +203,15 @@ class _Batch:
         """Step 4. All openings since the last batch share one alert id, so they send one alert."""
         since = self.activity.marker_at
         newest = self.activity.newest_event_at
+        cause = "overwritten-while-copied" if self.overtaken else "no-marker"
         yield from self.alert(
             "landing-overdue",
             self.context.instance_id,
+            cause,
             "first" if since is None else since.isoformat(),
             details={
-                "cause": "overwritten-while-copied" if self.overtaken else "no-marker",
+                "cause": cause,
+                "message": overdue_message(self.pipeline, cause),
                 "opened_at": self.opened_at.isoformat(),
                 "newest_event_at": None if newest is None else newest.isoformat(),
                 "marker": self.pipeline.source.last_blob or "",
@@ -217,12 +221,11 @@ class _Batch:
         )
 
     def alert_invalid(self, error: InvalidManifest) -> Generator[Any, Any, None]:
-        """Step 4, for an invalid manifest of the uploader. Each version of it has one alert."""
-        written_at = (yield from self.read_activity()).marker_at
+        """Step 4, for an invalid manifest of the uploader. Each error in it has one alert."""
         yield from self.alert(
             "manifest-invalid",
             self.context.instance_id,
-            "" if written_at is None else written_at.isoformat(),
+            str(error),
             details={"message": str(error)},
         )
 
@@ -297,8 +300,8 @@ class _Batch:
             return
         yield from self.alert(
             "batch-held",
-            self.pipeline.name,
-            dataset.version,
+            self.context.instance_id,
+            decision.reason,
             details={
                 "dataset_version": dataset.version,
                 "reason": decision.reason,

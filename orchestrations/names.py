@@ -20,6 +20,17 @@ def landing_instance(pipeline: str, partition: str | None = None) -> str:
     return f"landing-{pipeline}" if partition is None else f"landing-{pipeline}_{partition}"
 
 
+def pipeline_of_landing(landing: str) -> str:
+    """The pipeline of a `landing` instance of a zone or partition."""
+    return landing.removeprefix(landing_instance("")).partition("_")[0]
+
+
+def partition_of_landing(pipeline: str, landing: str) -> str | None:
+    """The partition of a `landing` instance; None for the whole zone, and for requests."""
+    prefix = landing_instance(pipeline, "")
+    return landing.removeprefix(prefix) if landing.startswith(prefix) else None
+
+
 def request_instance(pipeline: str, idempotency_key: str) -> str:
     """The `landing` instance of one caller's request."""
     key = hashlib.sha256(idempotency_key.encode()).hexdigest()[:VERSION_HEX_DIGITS]

@@ -265,6 +265,10 @@ class Pipeline(Section):
             or self.dataset.last_days is not None
         )
 
+    def has_zone(self, partition: str | None) -> bool:
+        """Whether batches are partitions, if `partition` names one, or else the whole zone."""
+        return (partition is not None) == (self.source.batch == "partition")
+
     def watches(self, container: str, blob: str) -> bool:
         """Whether a blob is in this pipeline's landing zone."""
         return container == self.source.container and blob.startswith(self.source.prefix)

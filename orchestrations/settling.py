@@ -99,6 +99,19 @@ def overtaken(
     return Wait(now + timedelta(seconds=rules.quiet_seconds))
 
 
+def overdue_message(
+    pipeline: Pipeline, cause: Literal["no-marker", "overwritten-while-copied"]
+) -> str:
+    """A sentence about a batch whose maximum wait is over: nothing is trained."""
+    wait = f"{pipeline.settle.maximum_wait_seconds:g} s"
+    if cause == "no-marker":
+        return (
+            f"no batch was complete within {wait}: {pipeline.source.last_blob} is missing, or "
+            "older than the data"
+        )
+    return f"no batch could be copied within {wait}: its blobs were overwritten meanwhile"
+
+
 def is_marked(dataset: Dataset, marker_at: datetime | None) -> bool:
     """Whether a marker is at least as new as every listed blob."""
     return marker_at is not None and (dataset.newest is None or marker_at >= dataset.newest)

@@ -79,6 +79,6 @@ async def land_held_zones(
     for partition in zones:
         trace = clients.telemetry.new_trace()
         await ensure_landing(
-            starter, pipeline, partition, opened_by="release", wake=True, trace=trace
+            clients, starter, pipeline, partition, opened_by="release", wake=True, trace=trace
         )
     return [landing_instance(pipeline.name, partition) for partition in zones]

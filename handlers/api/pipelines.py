@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Self
 
 from azure.core.exceptions import AzureError
 from azure.durable_functions import DurableOrchestrationClient
@@ -16,23 +18,24 @@ from handlers.api.documents.pipelines import (
     Paused,
     PipelineDetail,
     PipelineList,
-    PipelineState,
     PipelineSummary,
-    ZoneState,
+    TroubleSummary,
 )
 from handlers.api.documents.queues import CostState
 from handlers.api.documents.runs import RunSummary
 from handlers.api.missing_settings import missing_settings
+from handlers.api.pipeline_state import ZoneFacts, state_of, zones_to_show
 from handlers.api.queues import read_costs
-from handlers.api.remedies import remedy
 from handlers.azure_ml.champions import find_champion
 from handlers.configuration.clients import Clients
 from handlers.durable.instances import is_live
 from handlers.durable.status_documents import parsed
-from handlers.landing_zone.batch_records import last_batch
-from handlers.landing_zone.held_batches import is_released, read_held
-from handlers.landing_zone.newest_events import list_newest_events, read_zone_activity
+from handlers.landing_zone.batch_records import LastListing, last_batch, list_last_batches
+from handlers.landing_zone.held_batches import is_released
+from handlers.landing_zone.hold_records import held_zones, read_held
+from handlers.landing_zone.newest_events import list_all_newest_events, read_zone_activity
 from handlers.landing_zone.pauses import Pause, read_pause, read_pauses
+from handlers.landing_zone.zone_troubles import Trouble, read_troubles
 from handlers.runs.run_index import UNFINISHED_STATES, list_runs, list_unfinished_runs
 from orchestrations.contracts.landing import LandingStatus, LastBatch, ReadZoneActivity
 from orchestrations.contracts.runs import RunState
@@ -56,10 +59,11 @@ async def list_pipelines(
 
     The number of requests does not grow with the number of past runs.
     """
-    costs, pauses, unfinished = await asyncio.gather(
+    costs, pauses, unfinished, zones = await asyncio.gather(
         asyncio.to_thread(read_costs, clients, now),
         asyncio.to_thread(read_pauses, clients),
         asyncio.to_thread(list_unfinished_runs, clients.records),
+        asyncio.to_thread(_Zones.read, clients),
     )
     found = await asyncio.gather(
         *(
@@ -73,7 +77,7 @@ async def list_pipelines(
                     for run in unfinished.get(name, [])[:RUNNING_LIMIT]
                 ],
                 costs=costs,
-                partitions=[None],
+                shown=zones.to_show(pipelines[name]),
                 now=now,
             )
             for name in sorted(pipelines)
@@ -86,13 +90,13 @@ async def get_pipeline(
     clients: Clients, pipeline: Pipeline, starter: DurableOrchestrationClient, *, now: datetime
 ) -> PipelineDetail:
     """Return one pipeline with its zones and its champion."""
-    partitions, costs, pause, running = await asyncio.gather(
-        asyncio.to_thread(_partitions, clients, pipeline),
+    zones, costs, pause, running = await asyncio.gather(
+        asyncio.to_thread(_Zones.read, clients),
         asyncio.to_thread(read_costs, clients, now),
         asyncio.to_thread(read_pause, clients, pipeline.name),
         asyncio.to_thread(_runs, clients, pipeline, limit=RUNNING_LIMIT, states=UNFINISHED_STATES),
     )
-    (summary, zones), (champion, problem) = await asyncio.gather(
+    (summary, facts), (champion, problem) = await asyncio.gather(
         _summarise(
             clients,
             pipeline,
@@ -100,7 +104,7 @@ async def get_pipeline(
             pause=pause,
             running=running,
             costs=costs,
-            partitions=partitions,
+            shown=zones.to_show(pipeline),
             now=now,
         ),
         asyncio.to_thread(_champion, clients, pipeline),
@@ -110,7 +114,7 @@ async def get_pipeline(
         container=pipeline.source.container,
         prefix=pipeline.source.prefix,
         marker=pipeline.source.marker,
-        zones=zones,
+        zones=[each.document for each in facts],
         champion=champion,
         champion_problem=problem,
     )
@@ -124,19 +128,19 @@ async def _summarise(
     pause: Pause | None,
     running: Sequence[RunSummary],
     costs: tuple[str | None, Sequence[CostState]],
-    partitions: Sequence[str | None],
+    shown: Mapping[str | None, Sequence[Trouble]],
     now: datetime,
-) -> tuple[PipelineSummary, list[ZoneState]]:
+) -> tuple[PipelineSummary, Sequence[ZoneFacts]]:
     (newest, success), zones = await asyncio.gather(
         asyncio.to_thread(_last_runs, clients, pipeline),
         asyncio.gather(
             *(
-                _read_zone(clients, pipeline, starter, partition, pause, now)
-                for partition in partitions
+                _read_zone(clients, pipeline, starter, partition, pause, troubles)
+                for partition, troubles in shown.items()
             )
         ),
     )
-    state, sentence = _state(pipeline, newest, running, zones)
+    state, sentence = state_of(pipeline, newest, running, zones, now=now)
     if pause is not None:
         state, sentence = "paused", sentences.of_paused(pause, under_way=state, sentence=sentence)
     due = newest.next_attempt_at if newest is not None and state == "retrying" else None
@@ -155,30 +159,7 @@ async def _summarise(
         no_cost=None if spent else sentences.of_no_cost(pipeline, has_prices=costs[0] is not None),
         missing_settings=missing_settings(clients.settings, pipeline),
     )
-    return summary, [zone for zone, _, _ in zones]
-
-
-def _state(
-    pipeline: Pipeline,
-    newest: RunSummary | None,
-    running: Sequence[RunSummary],
-    zones: Sequence[tuple[ZoneState, str, bool]],
-) -> tuple[PipelineState, str]:
-    """The most urgent state with its sentence: a batch that needs a person, then active work."""
-    held = next((sentence for _, sentence, needs_person in zones if needs_person), None)
-    if held is not None:
-        return "needs-a-human", held
-    if running:
-        return "training", sentences.of_run(running[0], pipeline)
-    settling = next((text for zone, text, _ in zones if zone.phase == "settling"), None)
-    if settling is not None:
-        return "settling", settling
-    if newest is not None and newest.state == "retrying" and newest.next_attempt_at is not None:
-        return "retrying", sentences.of_retry(newest, newest.next_attempt_at, pipeline)
-    if newest is not None and newest.state in ("failed", "rejected"):
-        error = newest.error
-        return "needs-a-human", sentences.of_given_up(newest, remedy(error and error.type))
-    return "idle", zones[0][1]
+    return summary, zones
 
 
 async def _read_zone(
@@ -187,9 +168,8 @@ async def _read_zone(
     starter: DurableOrchestrationClient,
     partition: str | None,
     pause: Pause | None,
-    now: datetime,
-) -> tuple[ZoneState, str, bool]:
-    """The state of a zone, a sentence about it, and whether it waits for a person."""
+    troubles: Sequence[Trouble],
+) -> ZoneFacts:
     instance, activity, last = await asyncio.gather(
         starter.get_status(landing_instance(pipeline.name, partition)),
         asyncio.to_thread(
@@ -198,23 +178,19 @@ async def _read_zone(
         asyncio.to_thread(last_batch, clients, pipeline.name, partition),
     )
     status = parsed(instance.custom_status) if is_live(instance) else None
-    landing = LandingStatus.from_dict(status) if status else None
     held = None
     if last is not None and last.dataset != last.last_trained:
         held = await asyncio.to_thread(_held, clients, pipeline, last, pause)
-    zone = ZoneState(
+    return ZoneFacts(
         partition=partition,
-        phase="idle" if landing is None else landing.phase,
-        newest_event_at=activity.newest_event_at,
-        listed_from=None if last is None else last.dataset.frozen_at,
+        activity=activity,
+        landing=LandingStatus.from_dict(status) if status else None,
+        last=last,
         held=held,
+        troubles=[
+            TroubleSummary.model_validate(each) for each in troubles if each.kind != "batch-held"
+        ],
     )
-    if landing is not None and landing.phase == "settling":
-        opened_at = landing.opened_at
-        return zone, sentences.of_settling(pipeline, activity, opened_at=opened_at, now=now), False
-    if last is not None and held is not None and held.reason != "paused":
-        return zone, sentences.of_held(last, held.message), True
-    return zone, sentences.of_idle(pipeline, last), False
 
 
 def _held(
@@ -222,8 +198,8 @@ def _held(
 ) -> HeldSummary | None:
     """The last batch of a zone if it is held, for a person to decide or for a pause."""
     version = last.dataset.version
-    held = read_held(clients, pipeline.name, version)
-    if held is None or is_released(clients, pipeline.name, version):
+    held = read_held(clients, pipeline.name, last.dataset)
+    if held is None or held.is_released or is_released(clients, pipeline.name, version):
         return None
     if held.reason == "paused" and pause is None:
         return None  # the pause has ended: its zone is listed again
@@ -232,6 +208,8 @@ def _held(
         blobs=held.dataset.blobs,
         reason=held.reason,
         message=held.message,
+        batches=held.count,
+        since=held.since or held.dataset.frozen_at,
     )
 
 
@@ -254,12 +232,38 @@ def _runs(
     return [RunSummary.model_validate(run) for run in page.runs]
 
 
-def _partitions(clients: Clients, pipeline: Pipeline) -> Sequence[str | None]:
-    if pipeline.source.batch != "partition":
-        return [None]
-    events = list_newest_events(clients, pipeline.name)
-    newest = sorted(events, key=events.__getitem__, reverse=True)
-    return newest[:ZONES_LIMIT] or [None]
+@dataclass(frozen=True)
+class _Zones:
+    """What is known about the zones of all pipelines, from four listings."""
+
+    newest_events: Mapping[str, Mapping[str | None, datetime]]
+    last_batches: Mapping[str, Mapping[str | None, LastListing]]
+    held: Mapping[str, frozenset[str]]
+    troubles: Mapping[str, Mapping[str | None, Sequence[Trouble]]]
+
+    @classmethod
+    def read(cls, clients: Clients) -> Self:
+        return cls(
+            list_all_newest_events(clients),
+            list_last_batches(clients),
+            held_zones(clients),
+            read_troubles(clients),
+        )
+
+    def to_show(self, pipeline: Pipeline) -> Mapping[str | None, Sequence[Trouble]]:
+        """The zones to show, with their troubles; see `zones_to_show`."""
+        name = pipeline.name
+        listed = {key: each.listed_from for key, each in self.last_batches.get(name, {}).items()}
+        events = self.newest_events.get(name, {})
+        changed = {
+            key: max(each[key] for each in (listed, events) if key in each)
+            for key in {*listed, *events}
+        }
+        troubles = self.troubles.get(name, {})
+        # Records of earlier releases are named by versions, which are no partitions.
+        held = self.held.get(name, frozenset()) & changed.keys()
+        shown = zones_to_show(pipeline, changed, {*troubles, *held}, limit=ZONES_LIMIT)
+        return {key: troubles.get(key, ()) for key in shown}
 
 
 def _champion(clients: Clients, pipeline: Pipeline) -> tuple[Champion | None, str | None]:

@@ -6,15 +6,26 @@ page and the command line add relative times.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
+from handlers.api.documents.pipelines import HeldSummary, TroubleSummary
 from handlers.landing_zone.pauses import Pause
+from handlers.landing_zone.zone_troubles import Trouble
 from orchestrations.capacity.reasons import clock
 from orchestrations.contracts.capacity import Admission
-from orchestrations.contracts.landing import LastBatch, ZoneActivity
+from orchestrations.contracts.landing import LandingAlert, LastBatch, ZoneActivity
 from orchestrations.contracts.runs import RunStatus
 from orchestrations.pipeline import Pipeline
 from orchestrations.settling import Wait, before_listing
+
+TROUBLES: Mapping[LandingAlert, str] = {
+    "landing-failed": "the landing fails",
+    "landing-overdue": "the data is incomplete",
+    "manifest-invalid": "the uploader's manifest is invalid",
+    "batch-held": "the batch is held",
+}
+"""The begin of the sentence about a trouble, for each kind."""
 
 
 def of_settling(
@@ -80,12 +91,23 @@ def of_given_up(run: RunStatus, remedy: str | None) -> str:
     return f"run {run.id} {gave_up} ({error}). {remedy or ''}".rstrip()
 
 
-def of_held(batch: LastBatch, why: str) -> str:
-    """Describe a held batch."""
-    return (
-        f"the batch {batch.dataset.version} of {_number(batch.dataset.blobs)} blobs is held: "
-        f"{why}. Release it, or fix the zone."
+def of_held(partition: str | None, held: HeldSummary) -> str:
+    """Describe a hold."""
+    where = "" if partition is None else f" of partition {partition}"
+    repeated = (
+        f" ({_number(held.batches)} batches since {clock(held.since)})" if held.batches > 1 else ""
     )
+    return (
+        f"the batch {held.dataset_version}{where} of {_number(held.blobs)} blobs is held"
+        f"{repeated}: {held.message}. Release it, or fix the zone."
+    )
+
+
+def of_trouble(partition: str | None, trouble: Trouble | TroubleSummary) -> str:
+    """Describe why nothing is trained from a zone."""
+    where = "" if partition is None else f" in partition {partition}"
+    often = "" if trouble.count == 1 else f", {_number(trouble.count)} times"
+    return f"{TROUBLES[trouble.kind]}{where} since {clock(trouble.since)}{often}: {trouble.message}"
 
 
 def of_paused(pause: Pause, *, under_way: str, sentence: str) -> str:
@@ -94,9 +116,11 @@ def of_paused(pause: Pause, *, under_way: str, sentence: str) -> str:
     return held if under_way == "idle" else f"{held}; {sentence}"
 
 
-def of_idle(pipeline: Pipeline, batch: LastBatch | None) -> str:
-    """Describe a zone without changes since its last batch."""
+def of_idle(pipeline: Pipeline, partition: str | None, batch: LastBatch | None) -> str:
+    """Describe a zone, or the partition that changed last, without changes since its last batch."""
     place = f"{pipeline.source.container}/{pipeline.source.prefix}"
+    if partition is not None:
+        place += f", partition {partition},"
     if batch is None:
         return f"nothing has landed in {place} yet"
     return (

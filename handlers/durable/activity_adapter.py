@@ -7,8 +7,11 @@ import importlib
 import pkgutil
 import threading
 from collections.abc import Callable, Iterator
+from http import HTTPStatus
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
+from azure.core.exceptions import HttpResponseError
 from pydantic import ValidationError
 
 import handlers
@@ -99,12 +102,26 @@ def as_function(request: type[ActivityRequest[Any]], body: Body, clients: Client
         except PermanentError as error:
             return {FAILURE_KEY: describe(error).to_dict()}
         except Exception as error:  # the boundary to the host
-            raise ActivityFault(fault_text(describe(error))) from error
+            raise ActivityFault(fault_text(describe(_explained(error)))) from error
         return {RESULT_KEY: result.to_dict()}
 
     run.__name__ = request.activity_name()
     run.__doc__ = body.__doc__
     return run
+
+
+def _explained(error: Exception) -> Exception:
+    """A refusal for lack of a role as a sentence that names the place; other errors unchanged."""
+    if not isinstance(error, HttpResponseError) or error.status_code != HTTPStatus.FORBIDDEN:
+        return error
+    answer: Any = error.response
+    url = urlsplit(answer.request.url)._replace(query="")  # it can be a shared access signature
+    code = answer.headers.get("x-ms-error-code") or "Forbidden"
+    return TransientError(
+        f"{answer.request.method} {url.geturl()} is refused with 403 {code}: the app's identity "
+        "lacks a role there. infra/roles.json lists its roles, such as Storage Blob Data Reader on "
+        "a container of data, and Storage Blob Data Contributor on the container of the records"
+    )
 
 
 def _parse(request: type[ActivityRequest[Any]], document: Any) -> ActivityRequest[Any]:

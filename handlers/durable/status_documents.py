@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 from typing import Any
 
+from azure.durable_functions import OrchestrationRuntimeStatus
 from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 from pydantic import ValidationError
 
 from handlers.durable.instances import is_broken
+from orchestrations.activities import parse_fault
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.runs import RunStatus
 from orchestrations.errors import TransientError, shorten
 from orchestrations.transitions import TERMINAL_RUN_STATES
+
+# The text that the durable extension puts before an error's own.
+_HOST_PREFIX = re.compile(r"^Orchestrator function '[^']*' failed: ")
+
+
+def failure_sentence(instance: DurableOrchestrationStatus) -> str:
+    """What the error of a failed instance says, or how it was terminated."""
+    text = instance.output if isinstance(instance.output, str) else json.dumps(instance.output)
+    if instance.runtime_status == OrchestrationRuntimeStatus.Terminated:
+        return shorten(f"it was terminated: {text}")
+    return str(parse_fault(_HOST_PREFIX.sub("", text)))
 
 
 def broken_failure(instance: DurableOrchestrationStatus) -> Failure:

@@ -6,24 +6,31 @@ saw, and what was trained on last.
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from azure.core.exceptions import ResourceNotFoundError
+
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
+from handlers.landing_zone.hold_records import end_hold
+from handlers.landing_zone.zone_troubles import close_troubles
 from handlers.telemetry import metrics
 from handlers.telemetry.spans import of_batch
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.landing import (
     BatchOutcome,
     CountDataChanged,
+    LandingAlert,
     LastBatch,
     RecordBatch,
 )
+from orchestrations.names import landing_instance
 
 _HISTORY = "batches"
 _LAST = "last-batches"
@@ -34,12 +41,9 @@ _TRAINED: frozenset[BatchOutcome] = frozenset({"started", "duplicate"})
 
 @activity
 def record_batch(clients: Clients, request: RecordBatch) -> Done:
-    """Record the outcome of a batch. Idempotent."""
+    """Record the outcome of a batch, and end its zone's hold and troubles. Idempotent."""
     pipeline, dataset = request.result.pipeline, request.dataset
-    # Names begin with the time in UTC, to sort by it. Each day has a folder, to keep listings
-    # short.
-    frozen = dataset.frozen_at.astimezone(UTC).isoformat(timespec="milliseconds")
-    name = f"{_day(pipeline, dataset.frozen_at)}{frozen}_{request.batch}.json"
+    name = _name(pipeline, request.batch, dataset.frozen_at)
     record_store.replace(clients.records, name, request.to_dict())
 
     def follow(last: LastBatch | None) -> LastBatch | None:
@@ -55,6 +59,14 @@ def record_batch(clients: Clients, request: RecordBatch) -> Done:
         )
 
     _update_last(clients, pipeline, dataset.partition, follow)
+    ended: list[LandingAlert] = ["landing-overdue", "manifest-invalid"]
+    if landing_of(name) == landing_instance(pipeline, dataset.partition):
+        ended.append("landing-failed")
+    if request.result.outcome != "held":
+        ended.append("batch-held")
+        end_hold(clients, pipeline, dataset.partition, until=dataset.frozen_at)
+    until = dataset.frozen_at
+    close_troubles(clients, pipeline, dataset.partition, until=until, kinds=ended)
     clients.telemetry.send(of_batch(request))
     clients.telemetry.record(metrics.of_batch(request))
     return Done()
@@ -122,16 +134,32 @@ def newest_batches(clients: Clients, pipeline: str) -> Iterator[str]:
         yield from sorted(clients.records.list_blob_names(name_starts_with=day), reverse=True)
 
 
-def read_batch(clients: Clients, name: str) -> RecordBatch:
-    """The record with a name."""
+def read_batch(clients: Clients, name: str) -> RecordBatch | None:
+    """The record with a name; None if it was deleted since it was listed."""
     document = record_store.read(clients.records, name)
-    assert document is not None, f"{name} was listed, and is kept for months"
-    return RecordBatch.from_dict(document)
+    return None if document is None else RecordBatch.from_dict(document)
+
+
+def delete_record(clients: Clients, pipeline: str, batch: str, moment: datetime) -> None:
+    """Delete the record of a batch that was frozen at `moment`, if it is there."""
+    with contextlib.suppress(ResourceNotFoundError):
+        clients.records.delete_blob(_name(pipeline, batch, moment))
+
+
+def landing_of(name: str) -> str:
+    """The landing of a named batch."""
+    return name.rpartition("/")[2].partition("_")[2].rpartition("@")[0]
 
 
 def frozen_at(name: str) -> datetime:
     """The time at which a named batch was frozen, rounded down to milliseconds."""
     return datetime.fromisoformat(name.rpartition("/")[2].partition("_")[0])
+
+
+def _name(pipeline: str, batch: str, moment: datetime) -> str:
+    """The name begins with the time in UTC, to sort by it; each day has a folder."""
+    frozen = moment.astimezone(UTC).isoformat(timespec="milliseconds")
+    return f"{_day(pipeline, moment)}{frozen}_{batch}.json"
 
 
 def _day(pipeline: str, moment: datetime) -> str:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 MANIFEST_FILE = "manifest.jsonl"
 BLOCK_BYTES = 4 * 1024 * 1024
-# A line is at most 7 KB: a path of 1,024 characters, each six bytes when escaped.
-LONGEST_LINE_BYTES = 8 * 1024
+# A line is at most 13 KB: a path of 1,024 characters, each up to twelve bytes when escaped.
+LONGEST_LINE_BYTES = 16 * 1024
 SCANNED_BYTES = 64 * 1024
 CHUNK_BYTES = 1024 * 1024
 # Shorter than the shortest retention of manifests, and longer than a job may run (21 days).
@@ -121,6 +121,14 @@ def _in_blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
 def has_manifest(clients: Clients, dataset: Dataset) -> bool:
     """Whether retention has not removed a dataset's manifest."""
     return _manifest_blob(clients, dataset).exists()
+
+
+def delete_manifest(clients: Clients, pipeline: str, version: str) -> None:
+    """Delete the files of a dataset version; the manifest first, so that no half of it is used."""
+    folder = manifest_folder(pipeline, version)
+    for name in (MANIFEST_FILE, "MLTable"):
+        with contextlib.suppress(ResourceNotFoundError):
+            clients.records.delete_blob(f"{folder}/{name}")
 
 
 def read_chunks(clients: Clients, dataset: Dataset) -> Iterator[bytes]:

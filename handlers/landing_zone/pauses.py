@@ -15,7 +15,8 @@ from pydantic import BaseModel, ConfigDict
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.landing_zone.batch_records import list_last_batches
-from orchestrations.contracts.landing import HoldBatch
+from handlers.landing_zone.hold_records import read_holds
+from orchestrations.contracts.landing import HeldBatch
 
 _FOLDER = "paused/"
 
@@ -98,12 +99,9 @@ def zones_to_resume(clients: Clients, pipeline: str) -> Sequence[str | None]:
     return sorted(left, key=str)
 
 
-def _held_for_pause(clients: Clients, pipeline: str) -> Iterator[tuple[str, HoldBatch]]:
-    prefix = f"held/{pipeline}/"
-    for name in list(clients.records.list_blob_names(name_starts_with=prefix)):
-        document = record_store.read(clients.records, name)
-        held = None if document is None else HoldBatch.from_dict(document)
-        if held is not None and held.reason == "paused":
+def _held_for_pause(clients: Clients, pipeline: str) -> Iterator[tuple[str, HeldBatch]]:
+    for name, held in read_holds(clients, pipeline):
+        if held.reason == "paused":
             yield name, held
 
 

@@ -12,16 +12,12 @@ from datetime import datetime
 from typing import Any, Literal
 
 from handlers.configuration.clients import Clients
-from handlers.durable.activity_adapter import activity
-from handlers.messaging.message_outbox import send_in_background
 from handlers.messaging.service_bus import (
     OPS_ALERTS,
     Message,
     fit_message_id,
     traced,
 )
-from orchestrations.contracts.base import Done
-from orchestrations.contracts.landing import AlertOperators
 
 Severity = Literal["information", "warning", "error"]
 
@@ -35,28 +31,13 @@ AlertKind = Literal[
     "landing-overdue",
     "manifest-invalid",
     "batch-held",
+    "landing-failed",
     "request-failed",
     "alarm-began",
     "alarm-over",
     "waiting-for-nodes",
     "budget-exhausted",
 ]
-
-
-@activity
-def alert_operators(clients: Clients, request: AlertOperators) -> Done:
-    """Alert operators to a landing that needs action; does not wait for Service Bus."""
-    alert = trouble(
-        request.kind,
-        alert_id=request.alert_id,
-        severity="warning",
-        at=request.at,
-        data=request.details,
-        pipeline=request.pipeline,
-        traceparent=request.traceparent,
-    )
-    send_in_background(clients, OPS_ALERTS, alert)
-    return Done()
 
 
 def publish_alert(clients: Clients, alert: Message) -> None:

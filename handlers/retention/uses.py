@@ -77,7 +77,8 @@ def _other_versions(clients: Clients, pipeline: Pipeline, since: datetime) -> se
     name = pipeline.name
     kept = set(list_versions(clients, name, frozen_after=since))
     for record in islice(newest_batches(clients, name), NEWEST_BATCHES):
-        kept.add(read_batch(clients, record).dataset.version)
+        batch = read_batch(clients, record)
+        kept |= set() if batch is None else {batch.dataset.version}
     kept |= {run["dataset_version"] for run in _runs(clients, name, created_from=since)}
     kept |= {run["dataset_version"] for run in _runs(clients, name, states=UNFINISHED_STATES)}
     return kept | set(_trained_on(active_versions(clients, pipeline.model.name)))

@@ -25,6 +25,7 @@ from handlers.landing_zone.newest_events import advance_newest_event
 from handlers.telemetry.current_span import below
 from handlers.telemetry.spans import TracedEvent, accepted_events, opening_context
 from handlers.triggers.blob_events import BlobEvent, parse_blob_event, watching
+from handlers.triggers.broken_landings import is_broken_landing, report
 from handlers.triggers.event_envelope import Delivered, delivery_id, parse_event
 from handlers.triggers.rejected_events import RejectedEvent, keep_rejected
 from orchestrations.contracts.landing import BatchTrace, LandingRequest, LandingStatus, OpenedBy
@@ -168,7 +169,13 @@ class _Intake:
             pipeline.source.is_marker(event.blob.removeprefix(prefix)) for event in news
         )
         landing = await ensure_landing(
-            starter, pipeline, partition, opened_by="event", wake=has_marker, trace=trace
+            self._clients,
+            starter,
+            pipeline,
+            partition,
+            opened_by="event",
+            wake=has_marker,
+            trace=trace,
         )
         if traced and (landing.opened or landing.batch is not None):
             accepted = accepted_events(
@@ -240,6 +247,7 @@ class UnderWay:
 
 
 async def ensure_landing(
+    clients: Clients,
     starter: DurableOrchestrationClient,
     pipeline: Pipeline,
     partition: str | None = None,
@@ -257,7 +265,7 @@ async def ensure_landing(
     events costs one read of the status per call, and no entries in the landing's history. In phase
     `closing` it is woken up; if it ends at that moment, the next round starts a new one. If an
     instance takes the event and ends without handling it, reconciliation finds a newest event that
-    is in no batch.
+    is in no batch. A landing that failed is reported before it is started again.
     """
     instance = landing_instance(pipeline.name, partition)
     for _ in range(MAX_ROUNDS):
@@ -271,6 +279,8 @@ async def ensure_landing(
             if taken and is_live(await starter.get_status(instance)):
                 return known
             continue
+        if is_broken_landing(status):
+            await report(clients, status)
         request = LandingRequest(
             pipeline=pipeline, partition=partition, opened_by=opened_by, trace=trace
         )

@@ -27,6 +27,7 @@ CHANGES: Mapping[str, Change] = {
 }
 _SUBJECT = re.compile(r"^/blobServices/default/containers/(?P<container>[^/]+)/blobs/(?P<blob>.+)$")
 _ACCOUNT = re.compile(r"/storageAccounts/([a-z0-9]{3,24})$")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _DOT_SEGMENT = re.compile(r"(^|/)\.{1,2}(/|$)")
 _UNSAFE_CHARACTER = re.compile(r"[\\\x00-\x1f\x7f]")
 MAX_BLOB_NAME_LENGTH = 1024  # Azure Storage's limit
@@ -137,6 +138,25 @@ def _is_too_long(name: str) -> bool:
     )
 
 
+def why_unsafe(blob: str) -> str | None:
+    """Why a blob's name is not safe, for people; None if it is."""
+    if is_safe_path(blob):
+        return None
+    if _is_too_long(blob):
+        return (
+            f"its name is longer than {MAX_BLOB_NAME_LENGTH} characters, or than {MAX_PART_BYTES} "
+            "bytes between two slashes: it cannot be a file on a node"
+        )
+    decoded = "" if _is_unsafe(blob) else " after percent-decoding, which readers may do"
+    name = unquote(blob) if decoded else blob
+    found = _UNSAFE_CHARACTER.search(name)
+    if found is None:
+        what = "a dot segment (. or ..)"
+    else:
+        what = "a backslash" if found[0] == "\\" else f"the control character {found[0]!r}"
+    return f"its name has {what}{decoded}: it is not safe as a path of a file"
+
+
 def _is_unsafe(name: str) -> bool:
     if _UNSAFE_CHARACTER.search(name):
         return True
@@ -155,7 +175,8 @@ def parse_blob_address(address: str, account_url: str) -> tuple[str, str]:
         InvalidEvent: the address is neither.
     """
     path = address
-    if "://" in address:
+    # A container's name has no colon, so this cannot be `container/path`.
+    if _URL.match(address):
         base = urlsplit(account_url)
         root = base.path.rstrip("/") + "/"
         try:

@@ -6,11 +6,11 @@ import logging
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import cached_property
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 from azure.core.exceptions import AzureError, ResourceNotFoundError
 
+from handlers.api import sentences
 from handlers.api.documents.blobs import (
     ExplainedEvent,
     Explanation,
@@ -23,17 +23,19 @@ from handlers.api.parameters import Parameters
 from handlers.azure_ml.model_registry import dataset_of_model
 from handlers.configuration.clients import Clients
 from handlers.landing_zone import event_log
-from handlers.landing_zone.batch_records import batches_since, newest_batches, read_batch
+from handlers.landing_zone.batch_records import last_batch
+from handlers.landing_zone.batch_search import BATCHES_SEARCHED, BatchSearch
 from handlers.landing_zone.dataset_claims import claimed_dataset
 from handlers.landing_zone.directory_stubs import is_directory_stub
-from handlers.landing_zone.held_batches import read_held
+from handlers.landing_zone.hold_records import read_held
 from handlers.landing_zone.manifests import find_line, has_manifest
 from handlers.landing_zone.quarantine import read_quarantine
+from handlers.landing_zone.zone_troubles import read_troubles
 from handlers.triggers.blob_events import (
-    is_safe_path,
     normal_etag,
     parse_blob_address,
     watching,
+    why_unsafe,
 )
 from handlers.triggers.problem_details import invalid_request
 from orchestrations.contracts.landing import RecordBatch
@@ -52,8 +54,6 @@ State = Literal[
 ]  # fmt: skip
 # Event Grid drops an event after a day, so no decision is later than that.
 EVENT_DELAY = timedelta(days=1)
-# A blob is in the first batch that was frozen after its last change, or in one of the next few.
-BATCHES_SEARCHED = 20
 # Last-Modified has whole seconds, and clocks differ.
 CLOCK_SKEW = timedelta(seconds=2)
 
@@ -129,6 +129,10 @@ class _Inquiry:
         self._blob = blob
         self._now = now
         self.path = blob.removeprefix(pipeline.source.prefix)
+        partition = pipeline.source.partition_of(self.path)
+        is_batch = pipeline.source.batch == "partition"
+        self._zone = partition.key if is_batch and partition is not None else None
+        self._batches = BatchSearch(clients, pipeline, self._zone)
 
     def answer(self) -> dict[str, Any]:
         """The state, its reason, and the batch that they follow from."""
@@ -141,10 +145,7 @@ class _Inquiry:
             return self._marker()
         etag = normal_etag(self._properties.etag)
         refused = read_quarantine(self._clients, self._pipeline.name).get((self.path, etag))
-        batches = [each for each in self._batches_since() if self._holds(each)]
-        # A held batch that was released has a later batch with the same content.
-        batch = next((each for each in batches if each.result.outcome != "held"), None)
-        batch = batch or next(iter(batches), None)
+        batch = self._batch()
         if batch is not None:
             answer = self._in_batch(batch)
             if refused is not None:
@@ -183,10 +184,9 @@ class _Inquiry:
 
     def _why_filtered(self) -> str | None:
         source = self._pipeline.source
-        if not is_safe_path(self._blob):
-            return (
-                "its name holds a dot segment, a backslash or a control character, or is too long"
-            )
+        unsafe = why_unsafe(self._blob)
+        if unsafe is not None:
+            return unsafe
         if source.is_marker(self.path):
             return None
         if source.partitions is not None and source.partition_of(self.path) is None:
@@ -198,11 +198,30 @@ class _Inquiry:
             return f"matches no pattern of source.include: {source.include}"
         return None
 
+    def _batch(self) -> RecordBatch | None:
+        """The batch that trained on the blob, or else the first that has it."""
+        held: RecordBatch | None = None
+        for batch in self._batches_since():
+            if not self._is_in(batch):
+                continue
+            if batch.result.outcome != "held":
+                return batch
+            held = held or batch
+        if held is None:
+            return None
+        # The batch that was trained on may be after many held ones.
+        last = last_batch(self._clients, self._pipeline.name, held.dataset.partition)
+        trained = None if last is None else last.last_trained
+        if trained is None or trained.frozen_at <= held.dataset.frozen_at:
+            return held
+        # The times in the records' names are rounded down to milliseconds.
+        moment = trained.frozen_at - timedelta(milliseconds=1)
+        batch = next(self._batches.since(moment), held)
+        return batch if self._is_in(batch) else held
+
     def _missing(self) -> dict[str, Any]:
-        names = newest_batches(self._clients, self._pipeline.name)
-        for name in islice(names, BATCHES_SEARCHED):
-            batch = read_batch(self._clients, name)
-            if batch.dataset.blobs and find_line(self._clients, batch.dataset, self.path):
+        for batch in self._batches.newest():
+            if self._line(batch) is not None:
                 version = batch.dataset.version
                 return _answer(
                     "missing",
@@ -219,7 +238,9 @@ class _Inquiry:
         written = self._properties.last_modified
         for batch in self._batches_since():
             if batch.marker_at == written and batch.dataset.blobs:
-                return _answer("run", "the marker of this batch", batch)
+                answer = self._in_batch(batch)
+                answer["reason"] = f"the marker of this batch: {answer['reason']}"
+                return answer
         return _answer("pending", "a marker; no batch was frozen since it was written")
 
     def _in_batch(self, batch: RecordBatch) -> dict[str, Any]:
@@ -237,8 +258,8 @@ class _Inquiry:
             )
             return _answer("duplicate", reason + found_by, batch)
         if outcome == "held":
-            held = read_held(self._clients, self._pipeline.name, version)
-            why = "" if held is None else f": {held.message}"
+            held = read_held(self._clients, self._pipeline.name, batch.dataset)
+            why = ", and newer batches since" if held is None else f": {held.message}"
             return _answer("held", f"part of dataset version {version}, which is held{why}", batch)
         reason = (
             f"part of dataset version {version}, a batch that only lost blobs: "
@@ -263,17 +284,31 @@ class _Inquiry:
             if source.last_blob is not None
             else f"the zone must be quiet for {self._pipeline.settle.quiet_seconds:g} s"
         )
-        return _answer("pending", f"no batch with it was frozen yet: {wait}")
+        return _answer("pending", f"no batch with it was frozen yet: {wait}{self._troubles()}")
 
-    def _holds(self, batch: RecordBatch) -> bool:
+    def _troubles(self) -> str:
+        """The open troubles of the blob's zone, to append to a reason."""
+        found = read_troubles(self._clients, self._pipeline.name).get(self._pipeline.name, {})
+        return "".join(
+            f"; {sentences.of_trouble(self._zone, each)}" for each in found.get(self._zone, ())
+        )
+
+    def _is_in(self, batch: RecordBatch) -> bool:
         """Whether a batch's manifest has the blob with its current content.
 
         The MD5 counts, too: if content is written again, the manifest keeps its earlier ETag.
         """
-        if not batch.dataset.blobs:
-            return False
-        line = find_line(self._clients, batch.dataset, self.path)
+        line = self._line(batch)
         return line is not None and self._is_current(line)
+
+    def _line(self, batch: RecordBatch) -> ManifestLine | None:
+        """The blob's line in a batch's manifest, if there are both."""
+        if not batch.dataset.blobs:
+            return None
+        try:
+            return find_line(self._clients, batch.dataset, self.path)
+        except ResourceNotFoundError:  # of a held batch that a newer one has replaced
+            return None
 
     def _is_current(self, line: ManifestLine) -> bool:
         if self._properties is None:
@@ -285,10 +320,7 @@ class _Inquiry:
     def _batches_since(self) -> Iterator[RecordBatch]:
         """The first batches that were frozen after the blob's last change."""
         assert self._properties is not None
-        written = self._properties.last_modified - CLOCK_SKEW
-        names = batches_since(self._clients, self._pipeline.name, written)
-        for name in islice(names, BATCHES_SEARCHED):
-            yield read_batch(self._clients, name)
+        return self._batches.since(self._properties.last_modified - CLOCK_SKEW)
 
     @cached_property
     def _properties(self) -> BlobProperties | None:

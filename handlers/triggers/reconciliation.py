@@ -40,6 +40,7 @@ from handlers.landing_zone.dataset_claims import (
     read_claim,
 )
 from handlers.landing_zone.pauses import read_pause
+from handlers.landing_zone.zone_troubles import close_troubles, read_troubles
 from handlers.messaging.dead_letter_queue import (
     Kind,
     collect,
@@ -61,6 +62,7 @@ from handlers.retention.removing import begin_pass, purge_instances, remove_old_
 from handlers.rollouts.endpoint_claims import holders, release
 from handlers.runs.run_index import UNFINISHED_STATES, list_runs
 from handlers.triggers.blob_created import ensure_landing
+from handlers.triggers.broken_landings import is_broken_landing, report
 from handlers.triggers.rejected_events import alert_rejected
 from handlers.triggers.request_reconciliation import close_request, is_broken_request
 from handlers.triggers.run_reconciliation import complete_record, mend_run
@@ -148,8 +150,8 @@ async def reconcile(
     1. Every claim of the last 30 days without a run gets its run, unless the landing that made the
        claim is about to start it.
     2. A landing is started for every zone with data that is newer than its last batch, that was not
-       listed for a day, or whose batch was held by a pause that has ended. Zones of paused
-       pipelines are skipped.
+       listed for a day, whose landing failed, or whose batch was held by a pause that has ended.
+       Zones of paused pipelines are skipped.
     3. Messages that callers moved only halfway to the dead-letter queue, or that Service Bus
        dead-lettered, are moved there. Dead-lettered events are sent again on their queues.
        Operators are alerted to the causes of rejected events.
@@ -158,7 +160,8 @@ async def reconcile(
        is dead-lettered, and its pipeline's channels are notified. If its end was decided before,
        only the notification is sent.
     5. Every run that waits for a job that has ended is woken up.
-    6. Every request over the API whose landing broke is started again, or operators are alerted.
+    6. Operators are alerted to every landing that broke, once for each cause. Every request over
+       the API whose landing broke is started again, or operators are alerted.
     7. The nodes of every ended run are returned to its queue.
     8. Every run that is unfinished in the index, and whose instance has ended, is corrected there.
     9. Copies of blobs that no kept dataset version needs are deleted: for a minute per pipeline and
@@ -250,8 +253,9 @@ class _Reconciler:
         due = await asyncio.to_thread(
             partitions_to_land, self.clients, pipeline, records, now=self.now
         )
-        for partition in due:
+        for partition in dict.fromkeys((*due, *await self._failing_zones(pipeline))):
             landing = await ensure_landing(
+                self.clients,
                 self.starter,
                 pipeline,
                 partition,
@@ -260,6 +264,28 @@ class _Reconciler:
             )
             if landing.opened:
                 self.summary.landings_started.append(landing_instance(pipeline.name, partition))
+
+    async def _failing_zones(self, pipeline: Pipeline) -> list[str | None]:
+        """The zones whose landing failed, and has frozen no batch since."""
+        failing: list[str | None] = []
+        troubles = await asyncio.to_thread(read_troubles, self.clients, pipeline.name)
+        for partition, opened in troubles.get(pipeline.name, {}).items():
+            if not any(each.kind == "landing-failed" for each in opened):
+                continue
+            instance = await self.starter.get_status(landing_instance(pipeline.name, partition))
+            if is_broken(instance) and pipeline.has_zone(partition):
+                failing.append(partition)
+            elif not is_live(instance):
+                # It has ended without a batch, as an overdue one does; or there is no such zone.
+                await asyncio.to_thread(
+                    close_troubles,
+                    self.clients,
+                    pipeline.name,
+                    partition,
+                    until=self.now,
+                    kinds=("landing-failed",),
+                )
+        return failing
 
     async def check_claims(self, pipeline: Pipeline) -> None:
         frozen_after = self.now - CLAIM_AGE_LIMIT
@@ -342,6 +368,8 @@ class _Reconciler:
                 self.summary.runs_started.append(run)
             elif mended == "closed":
                 self.summary.runs_closed.append(run)
+        for instance in filter(is_broken_landing, found.values()):
+            await self.attempt(f"landing {instance.instance_id}", report, clients, instance)
         for instance in filter(is_broken_request, found.values()):
             request = str(instance.instance_id)
             what = f"request {request}"

@@ -9,7 +9,7 @@ from azure.durable_functions import DurableOrchestrationClient
 from pydantic import Field
 
 from handlers.api.actions import Asked, keep_action
-from handlers.api.documents.base import Accepted
+from handlers.api.documents.pipelines import Released
 from handlers.configuration.clients import Clients
 from handlers.landing_zone.held_batches import release_held_batch
 from handlers.triggers.blob_created import ensure_landing
@@ -31,28 +31,35 @@ async def release(
     starter: DurableOrchestrationClient,
     pipeline: Pipeline,
     asked: ReleaseBatch,
-) -> Accepted:
+) -> Released:
     """Release a held batch for training.
 
-    The alert `batch-held` names its dataset version. The release is recorded first; then a landing
+    The alert `batch-held` names its dataset version. If newer batches of the zone were held since,
+    the newest one is released: the answer says which. The release is recorded first; then a landing
     is opened. It freezes the current content of the zone, and trains on it if that is the released
     dataset version. If it is another version, the checks that hold batches apply to it again.
     """
-    name, version = pipeline.name, asked.dataset_version
-    held = await asyncio.to_thread(release_held_batch, clients, name, version, asked.reason)
+    name, wanted = pipeline.name, asked.dataset_version
+    held = await asyncio.to_thread(release_held_batch, clients, name, wanted, asked.reason)
     if held is None:
         raise Problem(
             404,
             "unknown-batch",
-            f"pipeline {name} holds no batch of dataset version {version}",
+            f"pipeline {name} holds no batch of dataset version {wanted}: it was released and "
+            "trained on, or newer data has replaced it minutes ago",
             where="dataset_version",
         )
+    version = held.dataset.version
     outcome = f"dataset version {version} is released"
     on = f"pipeline {name}"
     await asyncio.to_thread(keep_action, clients, "release", on, asked, outcome=outcome)
     partition = held.dataset.partition
     trace = clients.telemetry.new_trace()
-    await ensure_landing(starter, pipeline, partition, opened_by="release", wake=True, trace=trace)
+    await ensure_landing(
+        clients, starter, pipeline, partition, opened_by="release", wake=True, trace=trace
+    )
     landing = landing_instance(name, partition)
     logger.info("%s: dataset version %s is released", landing, version)
-    return Accepted(id=landing, status_url=f"/api/runs/{landing}")
+    return Released(
+        id=landing, status_url=f"/api/runs/{landing}", dataset_version=version, batches=held.count
+    )

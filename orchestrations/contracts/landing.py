@@ -18,7 +18,7 @@ BatchOutcome = Literal[
     "started", "duplicate", "empty", "only-deletions", "held", "overdue", "invalid-manifest"
 ]
 HoldReason = Literal["shrunk", "data-changed", "paused"]
-LandingAlert = Literal["landing-overdue", "manifest-invalid", "batch-held"]
+LandingAlert = Literal["landing-overdue", "manifest-invalid", "batch-held", "landing-failed"]
 
 
 class BatchTrace(Contract):
@@ -111,7 +111,7 @@ class CompareBatch(ActivityRequest[BatchComparison]):
 
 
 class HoldBatch(ActivityRequest[Done]):
-    """Input of `hold_batch`, and the record of a batch that waits for a person."""
+    """Input of `hold_batch`."""
 
     pipeline: str
     batch: str
@@ -120,8 +120,40 @@ class HoldBatch(ActivityRequest[Done]):
     message: str
 
 
+class SupersededBatch(Contract):
+    """A held batch that a newer batch of the same zone has replaced."""
+
+    batch: str
+    version: str
+    frozen_at: datetime
+
+
+class HeldBatch(Contract):
+    """The record of a zone or partition that waits for a person, or for the end of a pause.
+
+    All batches that are held for the same reason, one after another, share it. Records of earlier
+    releases lack the fields with defaults.
+    """
+
+    pipeline: str
+    batch: str
+    dataset: Dataset
+    """The newest batch."""
+    reason: HoldReason
+    message: str
+    since: datetime | None = None
+    """When the first batch was frozen; None: `dataset` is the only one."""
+    count: int = 1
+    superseded: tuple[SupersededBatch, ...] = ()
+    """Earlier batches whose manifests are still there."""
+    is_released: bool = False
+
+
 class AlertOperators(ActivityRequest[Done]):
-    """Input of `alert_operators`: an alert about a landing, on the topic `ops-alerts`."""
+    """Input of `alert_operators`: an occurrence of a trouble, for the topic `ops-alerts`.
+
+    Occurrences with one `alert_id` are one trouble; its first one is an alert.
+    """
 
     kind: LandingAlert
     alert_id: str

@@ -206,7 +206,7 @@ class Acts:
         held = world.account.container(RECORDS_CONTAINER).below(f"held/{world.pipeline.name}/")
         if held:
             newest = max(held, key=lambda blob: blob.last_modified)
-            version = newest.name.rpartition("/")[2].removesuffix(".json")
+            version = json.loads(newest.content)["dataset"]["version"]
             body = json.dumps({"dataset_version": version}).encode()
             await self._post(release, body, name=world.pipeline.name)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
-from handlers.api.documents.base import Document
+from handlers.api.documents.base import Accepted, Document
 from handlers.api.documents.queues import CostState
 from handlers.api.documents.runs import RunSummary
-from orchestrations.contracts.landing import HoldReason, LandingPhase
+from orchestrations.contracts.landing import HoldReason, LandingAlert, LandingPhase
 
 
 class Paused(Document):
@@ -30,13 +30,38 @@ class PauseChanged(Document):
     """Landings that were started or woken for zones with a held batch."""
 
 
+class Released(Accepted):
+    """Answer of a release."""
+
+    dataset_version: str
+    """What was released: the newest batch of the hold."""
+    batches: int
+    """How many batches were held, one after another."""
+
+
 class HeldSummary(Document):
-    """A batch that is held, and why."""
+    """The newest batch of a hold, and why it is held."""
 
     dataset_version: str
     blobs: int
     reason: HoldReason
     message: str
+    batches: int
+    """How many batches were held for this reason, one after another."""
+    since: datetime
+    """When the first of them was frozen."""
+
+
+class TroubleSummary(Document):
+    """An open cause why nothing is trained from a zone; operators were alerted to it once."""
+
+    kind: LandingAlert
+    message: str
+    """What failed, from the last occurrence."""
+    since: datetime
+    until: datetime
+    """The last occurrence."""
+    count: int
 
 
 class ZoneState(Document):
@@ -49,6 +74,8 @@ class ZoneState(Document):
     """Start of the listing that the last batch was frozen from."""
     held: HeldSummary | None
     """The last batch, if it is held."""
+    troubles: list[TroubleSummary]
+    """Open causes why nothing is trained from it, the oldest first; not the hold itself."""
 
 
 PipelineState = Literal["idle", "settling", "training", "retrying", "needs-a-human", "paused"]

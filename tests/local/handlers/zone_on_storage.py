@@ -36,7 +36,7 @@ from orchestrations.contracts.landing import (
     RecordBatch,
 )
 from orchestrations.contracts.runs import RunRequest
-from orchestrations.names import run_id
+from orchestrations.names import batch_id, landing_instance, run_id
 from orchestrations.pipeline import Pipeline
 from tests.unit.handlers.asking import ask
 from tests.unit.orchestrations.examples import PIPELINE, with_rules
@@ -133,7 +133,8 @@ class Zone:
 
         A given `outcome` is recorded without a claim.
         """
-        batch = f"landing@{dataset.frozen_at.isoformat()}"
+        landing = landing_instance(self.pipeline.name, dataset.partition)
+        batch = batch_id(landing, dataset.frozen_at)
         if outcome is None and dataset.blobs:
             result = self.claim(dataset, batch)
         else:
@@ -161,7 +162,9 @@ class Zone:
             self.clients,
             HoldBatch(
                 pipeline=self.pipeline.name,
-                batch="b",
+                batch=batch_id(
+                    landing_instance(self.pipeline.name, dataset.partition), dataset.frozen_at
+                ),
                 dataset=dataset,
                 reason=reason,
                 message=message,

@@ -7,7 +7,11 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
+from unittest import mock
 
+from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
+
+from handlers.triggers import blob_created
 from handlers.triggers.blob_created import ensure_landing
 from orchestrations.contracts.base import Contract, Done, Failure
 from orchestrations.contracts.configurations import Configuration
@@ -46,6 +50,7 @@ STATES: dict[str | None, RunState] = {
     "DataChanged": "superseded",
     "DataRejected": "rejected",
 }
+NO_CLIENTS: Any = None
 UNMARKED = with_rules(PIPELINE, source={"marker": None})
 
 
@@ -65,6 +70,8 @@ class Zone:
     paused: str | None = None
     held: list[HoldBatch] = field(default_factory=list)
     alerts: list[AlertOperators] = field(default_factory=list)
+    reported: list[str] = field(default_factory=list[str])
+    """Landings that had failed when they were opened again."""
     trained: list[str] = field(default_factory=list)
     reasons: list[str | None] = field(default_factory=list[str | None])
     configurations: list[str | None] = field(default_factory=list)
@@ -118,7 +125,15 @@ class Zone:
 
     def open_landing(self, *, wake: bool = False) -> None:
         starter = self.driver.client
-        finish(ensure_landing(starter, self.pipeline, opened_by="event", wake=wake))
+
+        async def report(_: object, instance: DurableOrchestrationStatus) -> None:
+            self.reported.append(str(instance.instance_id))
+
+        with mock.patch.object(blob_created, "report", report):
+            opening = ensure_landing(
+                NO_CLIENTS, starter, self.pipeline, opened_by="event", wake=wake
+            )
+            finish(opening)
 
     def reconcile(self) -> bool:
         """Reconcile a zone whose events were lost; return whether there was one."""

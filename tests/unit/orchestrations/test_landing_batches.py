@@ -259,6 +259,7 @@ def test_a_run_goes_on_whose_batch_cannot_be_recorded() -> None:
     assert zone.trained
     zone.records_are_out = False
     zone.open_landing()
+    assert zone.reported == [landing_instance("digits")]
     zone.driver.run()
     assert zone.outcomes == ["duplicate"]
     assert len(zone.trained) == 1

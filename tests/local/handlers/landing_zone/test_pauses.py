@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 from handlers.api.pausing import pause_pipeline, resume_pipeline
 from handlers.configuration import record_store
-from handlers.landing_zone.held_batches import compare_batch, read_held
+from handlers.landing_zone.comparing import compare_batch
+from handlers.landing_zone.hold_records import read_held
 from handlers.landing_zone.pauses import read_pause, zones_to_resume
 from handlers.triggers.problem_details import Answer
 from orchestrations.contracts.datasets import Dataset
@@ -72,7 +73,7 @@ async def test_what_was_held_is_landed_again_after_the_pause(zone: Zone) -> None
     assert zones_to_resume(zone.clients, zone.pipeline.name) == [None]
     zone.close_batch(soon())
     assert zones_to_resume(zone.clients, zone.pipeline.name) == []
-    assert read_held(zone.clients, zone.pipeline.name, dataset.version) is None
+    assert read_held(zone.clients, zone.pipeline.name, dataset) is None
     assert record_store.read(zone.clients.records, f"paused/{zone.pipeline.name}.json") is None
     assert (await resume(zone, hub)).document["changed"] is False
 
@@ -84,7 +85,7 @@ async def test_a_batch_that_is_held_for_another_reason_since_stays_held(zone: Zo
     dataset = hold(zone, "shrunk")
     zone.close_batch(soon(), outcome="held")
     assert zones_to_resume(zone.clients, zone.pipeline.name) == []
-    held = read_held(zone.clients, zone.pipeline.name, dataset.version)
+    held = read_held(zone.clients, zone.pipeline.name, dataset)
     assert held is not None
     assert held.reason == "shrunk"
 

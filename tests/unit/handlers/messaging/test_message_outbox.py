@@ -17,9 +17,9 @@ from azure.servicebus.exceptions import (
 
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
+from handlers.landing_zone.zone_troubles import alert_operators
 from handlers.messaging import message_outbox
 from handlers.messaging.message_outbox import Flushed, flush, send_in_background
-from handlers.messaging.ops_alerts import alert_operators
 from handlers.messaging.retry_queue import schedule_retry
 from handlers.messaging.service_bus import NOTIFICATIONS, OPS_ALERTS, RETRIES, Message
 from handlers.messaging.stuck_messages import alert_stuck
