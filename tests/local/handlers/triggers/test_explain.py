@@ -8,9 +8,13 @@ import pytest
 from azure.core.exceptions import ResourceNotFoundError
 
 from handlers.azure_ml import tags
+from handlers.landing_zone.batch_search import BATCHES_SEARCHED
+from handlers.landing_zone.zone_troubles import alert_operators
 from handlers.triggers.blob_created import handle_blob_events
 from handlers.triggers.explain import explain
 from handlers.triggers.problem_details import PROBLEM_TYPE, Answer
+from orchestrations.contracts.landing import AlertOperators
+from orchestrations.names import landing_instance
 from tests.local.handlers.zone_on_storage import Zone
 from tests.unit.handlers import asking
 from tests.unit.handlers.durable_fake import TaskHub
@@ -257,3 +261,80 @@ async def test_an_unwatched_address_names_the_watched_ones(zone: Zone) -> None:
     answer = await ask(zone, "elsewhere/1.png")
     assert (answer.status, answer.document["state"]) == (200, "unwatched")
     assert f"landing/{zone.pipeline.source.prefix}" in answer.document["reason"]
+
+
+async def test_a_blob_is_searched_in_the_batches_of_its_own_partition(zone: Zone) -> None:
+    zone.rules("source", partitions="date=%Y-%m-%d", batch="partition", marker=None)
+    days = [f"2026-10-{day:02}" for day in range(1, 31)]
+    for day in days:
+        zone.land(f"date={day}/1.png", day.encode())
+    now = soon()
+    runs = {}
+    for number, day in enumerate(days):
+        at = now + timedelta(milliseconds=number)
+        runs[day] = zone.run_of(zone.close_batch(at, partition=day))
+    for day in (days[0], days[25], days[-1]):
+        found = await zone.explain(f"date={day}/1.png")
+        assert (found["state"], found["run"]) == ("run", runs[day]), day
+
+
+async def test_a_blob_that_only_a_later_partitions_dataset_has_is_found_there(zone: Zone) -> None:
+    zone.rules("source", partitions="date=%Y-%m-%d", batch="partition", marker=None)
+    zone.rules("dataset", last_days=2)
+    for day in (20, 21):
+        zone.land(f"date=2026-11-{day}/1.png")
+    dataset = zone.close_batch(soon(), partition="2026-11-21")
+    found = await zone.explain("date=2026-11-20/1.png")
+    assert (found["state"], found["run"]) == ("run", zone.run_of(dataset))
+
+
+async def test_a_blob_that_was_trained_on_after_many_held_batches_is_not_held(zone: Zone) -> None:
+    zone.rules("source", marker=None)
+    zone.land("1.png")
+    now = soon()
+    for number in range(BATCHES_SEARCHED + 1):
+        zone.land("2.png", b"%d" % number)
+        dataset = zone.freeze(now + timedelta(milliseconds=number))
+        zone.hold(zone.record(dataset, outcome="held"))
+    trained = zone.close_batch(now + timedelta(seconds=1))
+    found = await zone.explain("1.png")
+    assert (found["state"], found["run"]) == ("run", zone.run_of(trained))
+
+
+async def test_the_marker_of_a_held_batch_is_held(zone: Zone) -> None:
+    zone.land("1.png")
+    zone.land("_SUCCESS", b"")
+    landing = zone.clients.blobs.get_container_client("landing")
+    written = landing.get_blob_client(zone.blob("_SUCCESS")).get_blob_properties().last_modified
+    dataset = zone.close_batch(soon(), marker_at=written, outcome="held")
+    zone.hold(dataset, "shrunk", "too few blobs")
+    found = await zone.explain("_SUCCESS")
+    assert (found["state"], found["run"]) == ("held", None)
+    assert "the marker of this batch" in found["reason"]
+    assert "too few blobs" in found["reason"]
+
+
+async def test_a_pending_blob_says_why_its_landing_fails(zone: Zone) -> None:
+    zone.land("1.png")
+    landing = landing_instance(zone.pipeline.name)
+    request = AlertOperators(
+        kind="landing-failed",
+        alert_id="x",
+        pipeline=zone.pipeline.name,
+        at=datetime.now(UTC),
+        details={"landing": landing, "message": "403: a role is missing"},
+    )
+    alert_operators(zone.clients, request)
+    found = await zone.explain("1.png")
+    assert found["state"] == "pending"
+    assert "the landing fails since" in found["reason"]
+    assert "403: a role is missing" in found["reason"]
+
+
+@pytest.mark.parametrize("name", ["a://b", "https://elsewhere/1.png", "q?a=b#c", "%2F", "//x"])
+async def test_a_name_may_look_like_an_address(zone: Zone, name: str) -> None:
+    zone.rules("source", marker=None)
+    zone.land(name)
+    dataset = zone.close_batch(soon())
+    found = await ask(zone, f"landing/{zone.blob(name)}")
+    assert found.document["run"] == zone.run_of(dataset)
