@@ -152,8 +152,10 @@ def why_unsafe(blob: str) -> str | None:
     found = _UNSAFE_CHARACTER.search(name)
     if found is None:
         what = "a dot segment (. or ..)"
+    elif found[0] == "\\":
+        what = "a backslash (if the service keeps it as a slash, ask for the name with a slash)"
     else:
-        what = "a backslash" if found[0] == "\\" else f"the control character {found[0]!r}"
+        what = f"the control character {found[0]!r}"
     return f"its name has {what}{decoded}: it is not safe as a path of a file"
 
 
