@@ -44,6 +44,7 @@ def get_pipeline(session: Session, name: Name) -> None:
         output, success = session.output, document["last_success"]
         champion = document["champion"]
         held = [zone["held"] for zone in document["zones"] if zone["held"]]
+        troubles = [each for zone in document["zones"] for each in zone["troubles"]]
         output.facts(
             {
                 "pipeline": document["name"],
@@ -58,6 +59,11 @@ def get_pipeline(session: Session, name: Name) -> None:
                 "cost": costs(document["costs"], document["currency"]) or document["no_cost"],
                 "settings": "; ".join(document["missing_settings"]) or None,
                 "held": "; ".join(f"{each['dataset_version']}: {each['message']}" for each in held)
+                or None,
+                "trouble": "; ".join(
+                    f"{each['kind']}, {output.ago(each['since'])}: {each['message']}"
+                    for each in troubles
+                )
                 or None,
                 "next attempt": output.ago(document["next_attempt_at"])
                 if document["next_attempt_at"]
@@ -116,7 +122,7 @@ def release(
     session.act(
         f"Train on the held batch {version} of {name}?",
         f"/api/pipelines/{name}/release",
-        lambda done: f"released; {done['id']} lists the zone again",
+        lambda done: f"released {done['dataset_version']}; {done['id']} lists the zone again",
         dataset_version=version,
         reason=reason,
         by=by,

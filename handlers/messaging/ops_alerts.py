@@ -32,6 +32,7 @@ AlertKind = Literal[
     "manifest-invalid",
     "batch-held",
     "landing-failed",
+    "reconciliation-failed",
     "request-failed",
     "alarm-began",
     "alarm-over",

@@ -82,7 +82,7 @@ def _checkpoints(in_use: InUse, parts: Sequence[str]) -> bool:
     return (pipeline, version) in in_use.unfinished_versions or pipeline not in in_use.pipelines
 
 
-def _held(in_use: InUse, parts: Sequence[str]) -> bool:
+def _released(in_use: InUse, parts: Sequence[str]) -> bool:
     _, pipeline, file = parts
     version = file.removesuffix(".json")
     return (pipeline, version) in in_use.last_versions or pipeline not in in_use.pipelines
@@ -104,8 +104,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(prefix="batches/", setting=RECORDS),
     Kind(prefix="claim-index/", setting=RECORDS),
     Kind(prefix="discarded/", setting=RECORDS),
-    Kind(prefix="held/", setting=RECORDS, protects=_held),
-    Kind(prefix="released/", setting=RECORDS, protects=_held),
+    Kind(prefix="released/", setting=RECORDS, protects=_released),
     Kind(
         prefix="rollout-index/",
         setting=RECORDS,
@@ -152,14 +151,17 @@ KEPT: tuple[str, ...] = (
     "copy-retention/",
     "dataset-claims/",
     "frozen/",
+    "held/",
     "last-batches/",
     "newest-events/",
     "outbox/",
     "outbox-alerts/",
     "paused/",
     "quarantine/",
+    "reconciliation/",
     "rejected-events/",
     "retention/",
+    "troubles/",
     "webhooks/disabled/",
 )
 """Prefixes of the records container that this table removes nothing of: see docs/operations.md.

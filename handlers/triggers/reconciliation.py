@@ -63,6 +63,7 @@ from handlers.rollouts.endpoint_claims import holders, release
 from handlers.runs.run_index import UNFINISHED_STATES, list_runs
 from handlers.triggers.blob_created import ensure_landing
 from handlers.triggers.broken_landings import is_broken_landing, report
+from handlers.triggers.persistent_faults import alert_persistent
 from handlers.triggers.rejected_events import alert_rejected
 from handlers.triggers.request_reconciliation import close_request, is_broken_request
 from handlers.triggers.run_reconciliation import complete_record, mend_run
@@ -77,6 +78,7 @@ from orchestrations.errors import JobFailed
 from orchestrations.names import batch_id, landing_instance
 from orchestrations.pipeline import Pipeline
 from orchestrations.retraining import retraining
+from orchestrations.retrying import describe
 from orchestrations.waiting import ENDED
 
 logger = logging.getLogger(__name__)
@@ -119,7 +121,7 @@ class Summary:
     messages_stuck: int = 0
     """Messages of the outbox that cannot be read, or that Service Bus refuses."""
     causes_alerted: list[str] = field(default_factory=list[str])
-    """Causes of rejected events that operators were alerted to."""
+    """Causes of rejected events, and steps that fail, that operators were alerted to."""
     messages_dead_lettered: int = 0
     events_given_back: int = 0
     """Dead-lettered events that were sent again, for example after an outage of storage."""
@@ -170,7 +172,8 @@ async def reconcile(
     11. Records and instances whose retention is over are deleted, for a minute per round, until the
         day's pass over all of them is complete.
 
-    An error of one step is logged and returned; the other steps still run. No step begins after
+    An error of one step is logged and returned; the other steps still run. Operators are alerted to
+    a step that fails in two rounds in a row. No step begins after
     `BUDGET_SECONDS`. No step starves: the next round finds less to repair, and of the waiting runs,
     the one whose status is oldest comes first. `monotonic` is the clock of the budget, in seconds.
     """
@@ -189,6 +192,7 @@ async def reconcile(
     await reconciler.attempt("endpoints", reconciler.check_endpoints)
     await reconciler.attempt("old instances", reconciler.purge_old_instances)
     await reconciler.attempt("old records", reconciler.delete_old_records, pipelines)
+    await reconciler.attempt("faults", reconciler.alert_faults)
     return reconciler.summary
 
 
@@ -200,6 +204,8 @@ class _Reconciler:
     monotonic: Callable[[], float]
     deadline: float
     summary: Summary = field(default_factory=Summary)
+    failed: dict[str, str] = field(default_factory=dict[str, str])
+    """Step → what its error says."""
 
     async def attempt(
         self,
@@ -217,6 +223,7 @@ class _Reconciler:
         except Exception as error:
             logger.exception("could not reconcile %s", what)
             self.summary.faults.append(f"{what}: {type(error).__name__}")
+            self.failed[what] = describe(error).message
             return None
 
     async def check_endpoints(self) -> None:
@@ -414,6 +421,15 @@ class _Reconciler:
     async def alert_rejected_events(self) -> None:
         self.summary.causes_alerted += await asyncio.to_thread(
             alert_rejected, self.clients, now=self.now
+        )
+
+    async def alert_faults(self) -> None:
+        self.summary.causes_alerted += await asyncio.to_thread(
+            alert_persistent,
+            self.clients,
+            self.failed,
+            is_complete=not self.summary.left_for_later,
+            now=self.now,
         )
 
     async def check_messages(self) -> None:

@@ -39,12 +39,13 @@ export function PipelineScreen({ id }) {
       ${data.next_attempt_at && html`<dt>Next attempt</dt><dd><${Time} at=${data.next_attempt_at} /></dd>`}
     </dl>
     <h2>Zones</h2>
-    <${Table} caption="Zones" columns=${["Zone", "Phase", "Newest event", "Last frozen", "Held"]} empty="none" rows=${data.zones.map((zone) => [
+    <${Table} caption="Zones" columns=${["Zone", "Phase", "Newest event", "Last frozen", "Held", "In trouble"]} empty="none" rows=${data.zones.map((zone) => [
       zone.partition ?? "whole zone",
       html`<${Badge} state=${zone.phase} />`,
       html`<${Time} at=${zone.newest_event_at} />`,
       html`<${Time} at=${zone.listed_from} />`,
       zone.held ? html`<${Held} pipeline=${data.name} held=${zone.held} />` : "–",
+      zone.troubles.length ? zone.troubles.map((each) => html`<p><${Badge} state=${each.kind} /> ${each.count > 1 && `${number(each.count)} times, last `}<${Time} at=${each.until} />: ${each.message}</p>`) : "–",
     ])} />
     <h2>Runs</h2>
     <${Loaded} of=${runs}>${(found) => html`
@@ -69,8 +70,8 @@ function PipelineActions({ pipeline }) {
 }
 
 function Held({ pipeline, held }) {
-  return html`<span class="mono">${held.dataset_version}</span>, ${number(held.blobs)} blobs: ${held.message}
+  return html`<span class="mono">${held.dataset_version}</span>, ${number(held.blobs)} blobs${held.batches > 1 && html`, ${number(held.batches)} batches since <${Time} at=${held.since} />`}: ${held.message}
     ${held.reason !== "paused" && html` <${Action} label="Release" needsReason title=${`Train on ${held.dataset_version}?`}
       path=${`/api/pipelines/${encodeURIComponent(pipeline)}/release`} body=${{ dataset_version: held.dataset_version }}
-      explains="Exactly this content is trained on. If the zone has changed since, it is compared again." />`}`;
+      explains="Exactly this content is trained on, or that of a batch that has replaced it in this minute. If the zone has changed since, it is compared again." />`}`;
 }

@@ -38,7 +38,7 @@ def kind(prefix: str, last_part: str | None = None) -> Kind:
         (kind("runs/"), "runs/digits-v1-1/results.json", "runs/digits-v1-1"),
         (kind("run-index/"), "run-index/all/digits/123_digits-v1-1", None),
         (kind("manifests/"), "manifests/digits/v1/MLTable", "manifests/digits/v1"),
-        (kind("held/"), "held/digits/v1.json", None),
+        (kind("released/"), "released/digits/v1.json", None),
         (kind("rollout-index/"), "rollout-index/123_rollout-e-1", None),
         (kind("rollouts/"), "rollouts/rollout-e-1/asked.json", "rollouts/rollout-e-1"),
         (

@@ -13,6 +13,7 @@ from handlers.triggers.blob_events import (
     parse_blob_address,
     parse_blob_event,
     watching,
+    why_unsafe,
 )
 from handlers.triggers.event_envelope import EventEnvelope
 from orchestrations.errors import InvalidEvent
@@ -138,3 +139,24 @@ def test_what_is_no_blob_of_the_account_is_refused_without_its_signature(address
         with pytest.raises(InvalidEvent) as refused:
             parse_blob_address(address, account_url)
         assert "c2VjcmV0" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("a/../b", "a dot segment"),
+        ("a\\b", "a backslash"),
+        ("a\nb", "the control character '\\n'"),
+        ("%2e%2e/a", "a dot segment (. or ..) after percent-decoding"),
+        ("%5C", "after percent-decoding"),
+        ("%00", "the control character '\\x00' after percent-decoding"),
+        ("x" * 1025, "longer than 1024 characters"),
+    ],
+)
+def test_an_unsafe_name_says_why(name: str, words: str) -> None:
+    assert words in str(why_unsafe(name))
+
+
+@given(st.text(st.sampled_from(list("a/.%25e\\\n"))))
+def test_only_unsafe_names_have_a_reason(name: str) -> None:
+    assert (why_unsafe(name) is None) == is_safe_path(name)
