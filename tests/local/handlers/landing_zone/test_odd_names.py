@@ -7,6 +7,7 @@ import re
 import unicodedata
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from urllib.parse import unquote
 
 import pytest
@@ -28,8 +29,8 @@ PIECES = (
     "a\\b", "#", "?", "q?a=b", "a#b", "*", "[x]", "|", ";", "=", ",", "@", "+", "a+b", "'", '"',
     "<a>", "&amp;", "&", "a:b", "a://b", "https://x", "_SUCCESS", "a_$folder$", "manifest.jsonl",
     "\n", "\t", "\r", "\x01", "\x00", "\x7f", "\x85", "\u2028", "\u202e", "\u200b", "\ufeff",
-    "\ufffd", "\ufffe", "\uffff", "\u0600", "é", unicodedata.normalize("NFD", "é"), "ﬁ", "\U0001d4b3",
-    "x" * 300, "\U0001d4b3" * 60,
+    "\ufffd", "\ufffe", "\uffff", "\u0600", "é", unicodedata.normalize("NFD", "é"), "ﬁ",
+    "\U0001d4b3", "x" * 300, "\U0001d4b3" * 60,
 )  # fmt: skip
 """Segments of names that other systems trip over."""
 
@@ -75,13 +76,8 @@ def paths_of(zone: Zone, dataset: Dataset) -> set[str]:
 async def test_every_blob_is_in_the_batch_or_explained(zone: Zone) -> None:
     names = draw(zone.pipeline.source.prefix)
     with ThreadPoolExecutor(8) as pool:
-        taken = [
-            name
-            for name, is_taken in zip(
-                names, pool.map(lambda each: upload(zone, each), names), strict=True
-            )
-            if is_taken
-        ]
+        is_taken = list(pool.map(partial(upload, zone), names))
+    taken = [name for name, each in zip(names, is_taken, strict=True) if each]
     dataset = zone.close_batch(datetime.now(UTC) + timedelta(seconds=1))
     paths = paths_of(zone, dataset)
     run = zone.run_of(dataset)
