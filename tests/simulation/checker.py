@@ -275,8 +275,9 @@ def _is_overdue(evidence: Evidence, snapshot: Snapshot) -> bool:
     source = evidence.world.pipeline.source
     marker = snapshot.blobs.get(source.prefix + (source.marker or ""))
     since = "first" if marker is None else marker.last_modified.isoformat()
-    alert = alert_id("landing-overdue", landing_instance(evidence.world.pipeline.name), since)
-    return any(each.message_id == alert for each in evidence.alerts)
+    landing = landing_instance(evidence.world.pipeline.name)
+    cause = alert_id("landing-overdue", landing, "no-marker", since)
+    return any(str(each.message_id).startswith(f"{cause}:") for each in evidence.alerts)
 
 
 def every_event_is_decided(evidence: Evidence) -> Iterator[str]:

@@ -124,8 +124,15 @@ class Evidence:
 
     @cached_property
     def batches(self) -> list[RecordBatch]:
+        """All batches, in order of time; the records of superseded held ones were deleted."""
         prefix = f"batches/{self.world.pipeline.name}/"
-        return [RecordBatch.from_dict(each) for each in self.records(prefix).values()]
+        deleted = self.world.account.container(RECORDS_CONTAINER).deleted
+        documents = self.records(prefix) | {
+            name: json.loads(blob.content)
+            for name, blob in deleted.items()
+            if name.startswith(prefix)
+        }
+        return [RecordBatch.from_dict(documents[name]) for name in sorted(documents)]
 
     @cached_property
     def claims(self) -> dict[str, Any]:

@@ -67,6 +67,8 @@ class Container:
     names: list[str] = field(default_factory=list[str])
     staged: dict[tuple[str, str], bytes] = field(default_factory=dict[tuple[str, str], bytes])
     """Name and id of a block that no list has committed yet → its bytes."""
+    deleted: dict[str, Blob] = field(default_factory=dict[str, Blob])
+    """The last content of blobs that were deleted."""
 
     def put(self, blob: Blob) -> None:
         if blob.name not in self.blobs:
@@ -74,7 +76,7 @@ class Container:
         self.blobs[blob.name] = blob
 
     def delete(self, name: str) -> None:
-        del self.blobs[name]
+        self.deleted[name] = self.blobs.pop(name)
         self.names.remove(name)
 
     def below(self, prefix: str) -> list[Blob]:
@@ -343,6 +345,13 @@ class BlobClient:
         return {
             "etag": self._write(data.encode() if isinstance(data, str) else data, metadata).etag
         }
+
+    @remote("delete")
+    def delete_blob(self, *, etag: str, match_condition: MatchConditions) -> None:
+        assert match_condition is MatchConditions.IfNotModified
+        if self._get().etag != etag:
+            raise _error(ResourceModifiedError, 412, "ConditionNotMet")
+        self._client.account.delete(self._container, self._name)
 
     @remote("create append blob")
     def create_append_blob(self, *, match_condition: MatchConditions) -> None:
