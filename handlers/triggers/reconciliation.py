@@ -173,9 +173,9 @@ async def reconcile(
         day's pass over all of them is complete.
 
     An error of one step is logged and returned; the other steps still run. Operators are alerted to
-    a step that fails in two rounds in a row. No step begins after
-    `BUDGET_SECONDS`. No step starves: the next round finds less to repair, and of the waiting runs,
-    the one whose status is oldest comes first. `monotonic` is the clock of the budget, in seconds.
+    a step that fails in two rounds in a row. No step begins after `BUDGET_SECONDS`. No step
+    starves: the next round finds less to repair, and of the waiting runs, the one whose status is
+    oldest comes first. `monotonic` is the clock of the budget, in seconds.
     """
     deadline = monotonic() + BUDGET_SECONDS
     reconciler = _Reconciler(clients, starter, now, monotonic, deadline)
