@@ -82,7 +82,11 @@ class JobRejected(PermanentError):
 
 
 class DeploymentRejected(PermanentError):
-    """Azure ML refused a deployment, or the deployment does not answer its smoke request."""
+    """A deployment failed its smoke test: a verdict on the model and its scoring code."""
+
+
+class RolloutImpossible(PermanentError):
+    """A rollout's endpoint, deployment or model is gone, or Azure ML refuses what it is asked."""
 
 
 class OfAnotherRelease(TransientError):

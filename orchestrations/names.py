@@ -58,14 +58,25 @@ def run_id(pipeline: str, version: str, attempt: int) -> str:
     return f"{pipeline}-{version}-{attempt}"
 
 
-def smoke_job(endpoint: str, deployment: str) -> str:
+def smoke_job(endpoint: str, deployment: str, attempt: int = 0) -> str:
     """The scoring job that tests a new deployment of a batch endpoint."""
-    return f"smoke-{endpoint}-{deployment}"
+    return f"smoke-{endpoint}-{deployment}{_numbered(attempt)}"
 
 
-def rollout_id(endpoint: str, version: str) -> str:
-    """The `rollout` instance of one model version at one endpoint."""
-    return f"rollout-{endpoint}-{version}"
+def rollout_id(endpoint: str, version: str, attempt: int = 0) -> str:
+    """The `rollout` instance of one model version at one endpoint.
+
+    Args:
+        endpoint: its name; it has no underscore, so that two ids cannot collide.
+        version: the model version.
+        attempt: as in `RolloutRequest`.
+    """
+    return f"rollout-{endpoint}-{version}{_numbered(attempt)}"
+
+
+def is_rollout_of(rollout: str, endpoint: str, version: str) -> bool:
+    """Whether a rollout is one of this model version at this endpoint."""
+    return rollout.partition("_")[0] == rollout_id(endpoint, version)
 
 
 def deployment_name(version: str) -> str:
@@ -86,3 +97,7 @@ def notification_id(run: str, kind: str) -> str:
 def alert_id(kind: str, *about: str) -> str:
     """`MessageId` of an alert: alerts of one kind about one subject are the same alert."""
     return ":".join((kind, *about))
+
+
+def _numbered(attempt: int) -> str:
+    return f"_{attempt}" if attempt else ""

@@ -2,47 +2,50 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Generator
 from datetime import timedelta
 from typing import Any
 
 from azure.durable_functions import DurableOrchestrationContext
 
-from orchestrations.activities import call
 from orchestrations.contracts.rollouts import (
+    ChangeChampion,
     ClaimEndpoint,
     DeleteDeployments,
+    Directions,
+    EndpointTraffic,
     EnsureDeployment,
     EnsureEndpoint,
-    Observation,
     RecordRollout,
     ReleaseEndpoint,
     RolloutEnding,
     RolloutInput,
+    RolloutOutcome,
     TestDeployment,
 )
-from orchestrations.deploy import BatchDeploy, RolloutStep
-from orchestrations.errors import DeadlineExceeded, LandfallError, shorten
+from orchestrations.deploy import BatchDeploy
+from orchestrations.errors import DeadlineExceeded, DeploymentRejected, LandfallError, shorten
 from orchestrations.rollout_decisions import (
+    WHOLE_PERCENT,
     Broken,
     Passed,
-    judge_step,
     main_deployment,
     poll_delay,
     traffic_of,
     without,
-    worst,
 )
+from orchestrations.rollout_faults import follow_up, growing_delay
 from orchestrations.rollout_generation import ContinuesAsNew, RolloutGeneration
 
 PROVISIONING_POLL = timedelta(seconds=10)
 # An image is built and nodes are allocated in 10 to 20 minutes.
 PROVISIONING_LIMIT = timedelta(hours=1)
 SMOKE_POLL = timedelta(seconds=15)
-WAITING_POLL = timedelta(seconds=15)
 LIVE_POLL = timedelta(hours=1)
 REASON_LIMIT_CHARACTERS = 800
+
+Delay = Generator[Any, Any, timedelta | None]
+"""The work of a state until its next wait. None: there is a new state, whose work begins now."""
 
 
 class _Ends(Exception):
@@ -57,37 +60,44 @@ class _Ends(Exception):
 def rollout(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[str, Any] | None]:
     """Roll one model version out; the output is the last `RolloutStatus`.
 
-    1. Claim the endpoint; wait while another rollout holds it. A rollout of a newer model ends this
-       one before it begins.
-    2. Ensure the endpoint, and keep its traffic for a rollback.
-    3. Ensure the deployment, named after the model version, and wait until it is provisioned.
-    4. Send it the smoke request; on a batch endpoint start the smoke job, and wait for its end.
-    5. For each step: set its traffic, and watch the deployment until the step has passed: its time
-       is over and no guard is broken, or a person promotes it.
-    6. Live: tag the model as in service, notify, keep the previous deployments for
-       `keep_previous_hours`.
-    7. Delete the previous deployments, and release the endpoint.
+    1. `waiting`: change the champion, if the rollout belongs to such a change. Claim the endpoint;
+       wait while another rollout holds it. Ensure the endpoint, and keep its traffic for a
+       rollback.
+    2. `deploying`: ensure the deployment, named after the model version, and wait until it is
+       provisioned.
+    3. `testing`: send it the smoke request; on a batch endpoint start the smoke job, and wait for
+       its end.
+    4. `baking`, for each step: set its traffic, and watch the deployment until the step has passed:
+       its time is over and no guard is broken, or a person promotes it.
+    5. `live`: tag the model as in service, notify, keep the previous deployments for
+       `keep_previous_hours`, delete them, and release the endpoint.
 
-    A batch endpoint has one step: the new deployment becomes the default deployment.
+    A batch endpoint has one step: the new deployment becomes the default deployment. A rollout at
+    once has one step, too, and does not watch it.
 
-    A failure (before 6), a broken guard, a person's rollback (in 4 to 6) or a newer model (before
-    6) restores the previous traffic, deletes the new deployment and releases the endpoint. This is
-    retried until it succeeds. A newer model in 6 ends the time of the previous deployments.
+    A fault of the model, a broken guard, a person's rollback or, before `live`, a newer model
+    restores the previous traffic, deletes the new deployment and releases the endpoint
+    (`rolling_back`). A newer model in `live` ends the time of the previous deployments.
 
-    Every effect has a derived name or is idempotent. A wait continues as new.
+    `orchestrations.rollout_faults` decides about errors. An outage changes no traffic: the rollout
+    tries again, alerts operators if that takes long, and continues when the outage is over.
+
+    Every effect has a derived name or is idempotent, so that the work of a state can be repeated
+    from its start. A wait continues as new.
     """
     run = RolloutGeneration(context, RolloutInput.from_dict(context.get_input()))
     try:
-        if run.progress.ending is None:
+        while not run.is_over:
             try:
-                yield from _roll_out(run)
+                delay = yield from _WORK[run.progress.state](run)
             except _Ends as end:
                 run.move("rolling_back", ending=end.ending, reason=end.reason)
             except LandfallError as error:
-                reason = shorten(f"{type(error).__name__}: {error}", REASON_LIMIT_CHARACTERS)
-                run.move("rolling_back", ending="rolled_back", reason=reason)
-        if run.progress.ending is not None:
-            yield from _restore(run, run.progress.ending)
+                yield from _follow_up(run, error)
+            else:
+                run.end_outage()
+                if delay is not None:
+                    yield from run.wait(delay)
     except ContinuesAsNew:
         following = RolloutInput(request=run.request, progress=run.progress)
         context.continue_as_new(following.to_dict())
@@ -95,111 +105,93 @@ def rollout(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[st
     return run.status.to_dict()
 
 
-def _roll_out(run: RolloutGeneration) -> Generator[Any, Any, None]:
-    """Steps 1 to 7 of `rollout`, from the recorded progress on.
+def _follow_up(run: RolloutGeneration, error: LandfallError) -> Generator[Any, Any, None]:
+    text = f"{type(error).__name__}: {error}"
+    match follow_up(run.progress.state, error):
+        case "hold":
+            yield from run.hold(text)
+        case "give up":
+            why = f"{run.progress.reason}; the previous traffic could not be restored: {text}"
+            reason = shorten(why, REASON_LIMIT_CHARACTERS)
+            run.move("rolling_back", ending="failed", reason=reason, previous=None)
+        case "roll back":
+            reason = shorten(text, REASON_LIMIT_CHARACTERS)
+            run.move("rolling_back", ending="rolled_back", reason=reason)
+        case "fail":
+            reason = shorten(text, REASON_LIMIT_CHARACTERS)
+            run.move("rolling_back", ending="failed", reason=reason)
 
-    Raises:
-        _Ends: the previous traffic must be restored.
-        LandfallError: so too, with the error as the reason.
-    """
-    if run.progress.state == "waiting":
-        yield from _claim(run)
-        request = EnsureEndpoint(
-            endpoint=run.deploy.endpoint,
-            kind=run.deploy.kind,
-            pipeline=run.request.pipeline.name,
+
+def _waiting(run: RolloutGeneration) -> Delay:
+    if run.request.champion is not None and not run.progress.announced:
+        change = ChangeChampion(
+            pipeline=run.request.pipeline,
+            change=run.request.champion,
+            serving=run.request.model.version,
         )
-        found = yield from call(run.context, request)
-        run.move("deploying", previous=without(found, run.deployment))
-        yield from run.notify("deploying")
-    if run.progress.state == "deploying":
-        yield from _deploy(run)
-        run.move("testing")
-    if run.progress.state == "testing":
-        yield from _test(run)
-        yield from _begin_step(run, 0)
-    while run.progress.state == "baking":
-        yield from _bake(run, run.steps[run.progress.step])
-        if run.progress.step + 1 < len(run.steps):
-            yield from _begin_step(run, run.progress.step + 1)
-        else:
-            run.move("live", step=len(run.steps))
-            yield from _record(run, "live")
-            yield from run.notify("deployed")
-    yield from _keep_previous(run)
-    request = DeleteDeployments(
-        endpoint=run.deploy.endpoint,
-        kind=run.deploy.kind,
-        deployments=list(run.previous.traffic),
-    )
-    with contextlib.suppress(LandfallError):  # the model is live nevertheless
-        yield from call(run.context, request)
-    yield from _release(run)
-    run.move("finished")
-
-
-def _claim(run: RolloutGeneration) -> Generator[Any, Any, None]:
-    request = ClaimEndpoint(
-        rollout=run.id, endpoint=run.deploy.endpoint, version=int(run.request.model.version)
-    )
-    while True:
-        claim = yield from call(run.context, request)
-        if claim.superseded_by is not None:
-            raise _Ends("superseded", f"{claim.superseded_by} rolls a newer model out")
-        if claim.granted:
-            return
+        yield from run.call(change)
+        run.note(announced=True)
+    version = int(run.request.model.version)
+    request = ClaimEndpoint(rollout=run.id, endpoint=run.deploy.endpoint, version=version)
+    claim = yield from run.call(request)
+    if claim.superseded_by is not None:
+        raise _superseded(claim.superseded_by)
+    if not claim.granted:
+        yield from _directions(run)
         run.show(reason=f"{claim.holder} has the endpoint")
-        yield from run.wait(WAITING_POLL)
-
-
-def _deploy(run: RolloutGeneration) -> Generator[Any, Any, None]:
-    request = EnsureDeployment(rollout=run.id, deployment=run.deployment, request=run.request)
-    while True:
-        found = yield from call(run.context, request)
-        if found.state == "ready":
-            return
-        if found.state == "failed":
-            raise _Ends("rolled_back", found.message or "the deployment could not be provisioned")
-        if run.context.current_utc_datetime - run.progress.since > PROVISIONING_LIMIT:
-            raise DeadlineExceeded(
-                f"deployment {run.deployment} was not provisioned within {PROVISIONING_LIMIT}"
-            )
-        yield from run.wait(PROVISIONING_POLL)
-
-
-def _test(run: RolloutGeneration) -> Generator[Any, Any, None]:
-    """Wait until the new deployment has answered its smoke request, or scored its smoke data."""
-    request = TestDeployment(
-        endpoint=run.deploy.endpoint,
-        deployment=run.deployment,
-        pipeline=run.request.pipeline,
+        return growing_delay(run.context.current_utc_datetime - run.progress.since)
+    request = EnsureEndpoint(
+        endpoint=run.deploy.endpoint, kind=run.deploy.kind, pipeline=run.request.pipeline.name
     )
-    if isinstance(run.deploy, BatchDeploy):
-        limit = timedelta(minutes=run.deploy.guards.smoke_minutes)
-        changes = {"model": run.request.model, "deadline": run.progress.since + limit}
-        request = request.model_copy(update=changes)
-    while True:
-        tested = yield from call(run.context, request)
-        if tested.job is None:
-            return
-        run.show(reason=f"smoke job {tested.job} is not over")
-        if _is_promoted((yield from run.observe())):
-            return
-        yield from run.wait(SMOKE_POLL)
+    found = yield from run.call(request)
+    if found == EndpointTraffic(traffic={run.deployment: WHOLE_PERCENT}):
+        # It is live already. Without this, a rollback would leave the endpoint without traffic.
+        run.move("live", previous=EndpointTraffic(), step=len(run.steps))
+    else:
+        run.move("deploying", previous=without(found, run.deployment))
+    return None
 
 
-def _is_promoted(observed: Observation) -> bool:
-    """Whether a person promotes the step.
+def _deploying(run: RolloutGeneration) -> Delay:
+    if not run.progress.announced:
+        yield from run.announce("deploying")
+    yield from _is_promoted(run)
+    request = EnsureDeployment(rollout=run.id, deployment=run.deployment, request=run.request)
+    found = yield from run.call(request)
+    if found.state == "ready":
+        run.move("testing")
+        return None
+    if found.state == "failed":
+        raise DeploymentRejected(found.message or "the deployment could not be provisioned")
+    if run.elapsed > PROVISIONING_LIMIT:
+        raise DeadlineExceeded(
+            f"deployment {run.deployment} was not provisioned within {PROVISIONING_LIMIT}"
+        )
+    return PROVISIONING_POLL
 
-    Raises:
-        _Ends: a newer model supersedes the rollout, or a person rolls it back.
-    """
-    if observed.superseded_by is not None:
-        raise _Ends("superseded", f"{observed.superseded_by} rolls a newer model out")
-    decision = observed.decision
-    if decision is not None and decision.verb == "rollback":
-        raise _Ends("rolled_back", f"rolled back by {decision.by}: {decision.reason}")
-    return decision is not None
+
+def _testing(run: RolloutGeneration) -> Delay:
+    """Wait until the new deployment has answered its smoke request, or scored its smoke data."""
+    if not (yield from _is_promoted(run)):
+        request = TestDeployment(
+            endpoint=run.deploy.endpoint,
+            deployment=run.deployment,
+            pipeline=run.request.pipeline,
+        )
+        if isinstance(run.deploy, BatchDeploy):
+            limit = timedelta(minutes=run.deploy.guards.smoke_minutes)
+            changes = {
+                "model": run.request.model,
+                "deadline": run.progress.since + limit + run.outages,
+                "smoke_job": run.smoke_job,
+            }
+            request = request.model_copy(update=changes)
+        tested = yield from run.call(request)
+        if tested.job is not None:
+            run.show(reason=f"smoke job {tested.job} is not over")
+            return SMOKE_POLL
+    yield from _begin_step(run, 0)
+    return None
 
 
 def _begin_step(run: RolloutGeneration, number: int) -> Generator[Any, Any, None]:
@@ -208,64 +200,104 @@ def _begin_step(run: RolloutGeneration, number: int) -> Generator[Any, Any, None
     run.move("baking", step=number)
 
 
-def _bake(run: RolloutGeneration, step: RolloutStep) -> Generator[Any, Any, None]:
+def _baking(run: RolloutGeneration) -> Delay:
     """Watch the deployment until the step has passed."""
-    while True:
-        observed = yield from run.observe()
-        if _is_promoted(observed):
-            return
-        elapsed = run.context.current_utc_datetime - run.progress.since
-        verdict = judge_step(run.deploy, step, observed, elapsed=elapsed)
-        if not isinstance(verdict, Broken):
-            verdict = worst(verdict, (yield from run.judge_answers(step)))
-        match verdict:
+    if not (yield from _is_promoted(run)):
+        step = run.steps[run.progress.step]
+        match (yield from run.judge(step)):
             case Passed():
-                return
+                pass
             case Broken(reason):
                 raise _Ends("rolled_back", reason)
             case waiting:
                 run.show(reason=waiting.reason)
-        yield from run.wait(poll_delay(step))
+                return poll_delay(step, elapsed=run.elapsed)
+    if run.progress.step + 1 < len(run.steps):
+        yield from _begin_step(run, run.progress.step + 1)
+    else:
+        run.move("live", step=len(run.steps))
+    return None
 
 
-def _keep_previous(run: RolloutGeneration) -> Generator[Any, Any, None]:
-    """Wait until the previous deployments may be deleted. An outage of the metrics is ignored."""
+def _live(run: RolloutGeneration) -> Delay:
+    if not run.progress.announced:
+        yield from _record(run, "live", serving=run.deployment)
+        yield from run.announce("deployed")
     until = run.progress.since + timedelta(hours=run.deploy.keep_previous_hours)
-    while run.context.current_utc_datetime < until and run.previous.traffic:
-        observed = Observation()
-        try:
-            observed = yield from run.observe()
-        except LandfallError as error:
-            run.log.warning("%s: is live, and cannot be observed: %s", run.id, error)
-        if observed.superseded_by is not None or _is_promoted(observed):
-            return
-        yield from run.wait(min(LIVE_POLL, until - run.context.current_utc_datetime))
+    left = until - run.context.current_utc_datetime
+    if left > timedelta() and run.previous.traffic:
+        asked = yield from _directions(run)
+        if asked.superseded_by is None and asked.decision is None:
+            return min(LIVE_POLL, left)
+    request = DeleteDeployments(
+        endpoint=run.deploy.endpoint,
+        kind=run.deploy.kind,
+        deployments=list(run.previous.traffic),
+    )
+    yield from run.call_if_possible(request)
+    yield from _release(run, "live")
+    run.move("finished", announced=True)
+    return None
 
 
-def _restore(run: RolloutGeneration, ending: RolloutEnding) -> Generator[Any, Any, None]:
-    """Restore the previous traffic; retry for as long as the endpoint is unreachable."""
-    while run.progress.previous is not None:
-        try:
-            yield from run.set_traffic(run.previous)
-            request = DeleteDeployments(
-                endpoint=run.deploy.endpoint, kind=run.deploy.kind, deployments=[run.deployment]
-            )
-            yield from call(run.context, request)
-        except LandfallError as error:
-            run.log.warning("%s: not rolled back yet: %s", run.id, error)
-            yield from run.wait(WAITING_POLL)
-        else:
-            break
+def _rolling_back(run: RolloutGeneration) -> Delay:
+    """Restore the previous traffic, and end. Without `previous` the endpoint is left as it is."""
+    ending = run.progress.ending
+    assert ending is not None, "it is set with this state"
     if run.progress.previous is not None:
-        yield from _record(run, ending)
-    yield from _release(run)
+        yield from run.set_traffic(run.previous)
+        request = DeleteDeployments(
+            endpoint=run.deploy.endpoint,
+            kind=run.deploy.kind,
+            deployments=[run.deployment],
+            smoke_job=run.smoke_job if run.deploy.kind == "batch" else None,
+        )
+        yield from run.call(request)
+        yield from _record(run, ending, serving=main_deployment(run.previous))
+    yield from _release(run, ending)
     run.move(ending)
-    yield from run.notify(ending)
+    return None
 
 
-def _record(run: RolloutGeneration, outcome: Any) -> Generator[Any, Any, None]:
-    """Tag the models; the rollout continues if this fails."""
-    serving = run.deployment if outcome == "live" else main_deployment(run.previous)
+def _ended(run: RolloutGeneration) -> Delay:
+    assert run.progress.ending is not None, "a rollout that finished is announced as live"
+    yield from run.announce(run.progress.ending)
+    return None
+
+
+def _directions(run: RolloutGeneration) -> Generator[Any, Any, Directions]:
+    """What people and newer models ask of the rollout.
+
+    Raises:
+        _Ends: a person rolls it back.
+    """
+    asked = yield from run.read_directions()
+    decision = asked.decision
+    if decision is not None and decision.verb == "rollback":
+        raise _Ends("rolled_back", f"rolled back by {decision.by}: {decision.reason}")
+    return asked
+
+
+def _is_promoted(run: RolloutGeneration) -> Generator[Any, Any, bool]:
+    """Whether a person promotes the step.
+
+    Raises:
+        _Ends: a person rolls the rollout back, or a newer model supersedes it.
+    """
+    asked = yield from _directions(run)
+    if asked.superseded_by is not None:
+        raise _superseded(asked.superseded_by)
+    return asked.decision is not None
+
+
+def _superseded(by: str) -> _Ends:
+    return _Ends("superseded", f"{by} rolls another model out")
+
+
+def _record(
+    run: RolloutGeneration, outcome: RolloutOutcome, *, serving: str | None
+) -> Generator[Any, Any, None]:
+    """Tag the models; the rollout continues if that is refused."""
     request = RecordRollout(
         rollout=run.id,
         endpoint=run.deploy.endpoint,
@@ -274,12 +306,23 @@ def _record(run: RolloutGeneration, outcome: Any) -> Generator[Any, Any, None]:
         outcome=outcome,
         serving=serving,
     )
-    with contextlib.suppress(LandfallError):
-        yield from call(run.context, request)
+    yield from run.call_if_possible(request)
 
 
-def _release(run: RolloutGeneration) -> Generator[Any, Any, None]:
-    """Release the endpoint; if that fails, reconciliation does it when the rollout has ended."""
-    with contextlib.suppress(LandfallError):
-        request = ReleaseEndpoint(rollout=run.id, endpoint=run.deploy.endpoint)
-        yield from call(run.context, request)
+def _release(run: RolloutGeneration, outcome: RolloutOutcome) -> Generator[Any, Any, None]:
+    request = ReleaseEndpoint(rollout=run.id, endpoint=run.deploy.endpoint, outcome=outcome)
+    yield from run.call_if_possible(request)
+
+
+_WORK = {
+    "waiting": _waiting,
+    "deploying": _deploying,
+    "testing": _testing,
+    "baking": _baking,
+    "live": _live,
+    "rolling_back": _rolling_back,
+    "rolled_back": _ended,
+    "superseded": _ended,
+    "failed": _ended,
+}
+"""State → its work."""

@@ -12,6 +12,7 @@ from orchestrations.deploy import BatchDeploy, Deploy, RolloutStep
 WHOLE_PERCENT = 100
 FIRST_POLL_SECONDS = 5.0
 LAST_POLL_SECONDS = 300.0
+LAST_LATE_POLL_SECONDS = 900.0
 POLLS_PER_BAKE = 10
 
 
@@ -37,8 +38,12 @@ class Broken:
 Verdict = Wait | Passed | Broken
 
 
-def steps_of(deploy: Deploy, previous: EndpointTraffic) -> Sequence[RolloutStep]:
+def steps_of(
+    deploy: Deploy, previous: EndpointTraffic, *, at_once: bool = False
+) -> Sequence[RolloutStep]:
     """The steps of a rollout; only the last one if no live deployment shares the traffic."""
+    if at_once:
+        return [RolloutStep(traffic=WHOLE_PERCENT, bake_minutes=0)]
     return deploy.steps if previous.traffic else deploy.steps[-1:]
 
 
@@ -130,10 +135,12 @@ def worst(*verdicts: Verdict) -> Verdict:
     )
 
 
-def poll_delay(step: RolloutStep) -> timedelta:
-    """The time between two judgements of a step."""
-    seconds = step.bake_minutes * 60 / POLLS_PER_BAKE
-    return timedelta(seconds=min(max(seconds, FIRST_POLL_SECONDS), LAST_POLL_SECONDS))
+def poll_delay(step: RolloutStep, *, elapsed: timedelta) -> timedelta:
+    """The time between two judgements of a step; longer when the step waits beyond its time."""
+    bake = step.bake_minutes * 60
+    last = LAST_POLL_SECONDS if elapsed.total_seconds() <= bake else LAST_LATE_POLL_SECONDS
+    seconds = max(bake, elapsed.total_seconds()) / POLLS_PER_BAKE
+    return timedelta(seconds=min(max(seconds, FIRST_POLL_SECONDS), last))
 
 
 def _scale(shares: Mapping[str, int], total: int) -> dict[str, int]:

@@ -2,37 +2,47 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Generator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from azure.durable_functions import DurableOrchestrationContext
 
 from orchestrations.activities import Step, call
 from orchestrations.answer_guards import guards_of, judge_answers
+from orchestrations.contracts.base import ActivityRequest, Result
+from orchestrations.contracts.landing import AlertOperators
 from orchestrations.contracts.notifications import (
     Notification,
     PublishNotification,
     RolloutNotificationKind,
 )
 from orchestrations.contracts.rollouts import (
+    Directions,
     EndpointTraffic,
     MeasureAnswers,
-    Observation,
     ObserveRollout,
+    ReadDirections,
     RolloutInput,
     RolloutProgress,
     RolloutState,
     RolloutStatus,
     SetTraffic,
+    Unknown,
 )
 from orchestrations.deploy import BatchDeploy, Deploy, RolloutStep
 from orchestrations.errors import LandfallError
 from orchestrations.interruptible_timer import InterruptibleTimer
-from orchestrations.names import deployment_name, notification_id, rollout_id
+from orchestrations.names import (
+    alert_id,
+    deployment_name,
+    notification_id,
+    rollout_id,
+    smoke_job,
+)
 from orchestrations.replay_logger import ReplayLogger
-from orchestrations.rollout_decisions import Passed, Verdict, steps_of
+from orchestrations.rollout_decisions import Broken, Passed, Verdict, judge_step, steps_of, worst
+from orchestrations.rollout_faults import ALERT_AFTER, growing_delay, kind_of
 
 POLLS_PER_GENERATION = 40
 
@@ -50,8 +60,10 @@ class RolloutGeneration:
         deploy, model = given.request.pipeline.deploy, given.request.model
         assert deploy is not None, "only pipelines with deploy have rollouts"
         self.deploy: Deploy = deploy
-        self.id = rollout_id(deploy.endpoint, model.version)
+        attempt = given.request.attempt
+        self.id = rollout_id(deploy.endpoint, model.version, attempt)
         self.deployment = deployment_name(model.version)
+        self.smoke_job = smoke_job(deploy.endpoint, self.deployment, attempt)
         self.log = ReplayLogger(context)
         self.timer = InterruptibleTimer(context)
         self.polls = 0
@@ -69,6 +81,7 @@ class RolloutGeneration:
             step=self.progress.step,
             steps=len(self.steps),
             reason=self.progress.reason,
+            at_once=given.request.at_once,
         )
         self.show()
 
@@ -80,14 +93,37 @@ class RolloutGeneration:
     @property
     def steps(self) -> Sequence[RolloutStep]:
         """All steps of this rollout."""
-        return steps_of(self.deploy, self.previous)
+        return steps_of(self.deploy, self.previous, at_once=self.request.at_once)
 
-    def move(self, state: RolloutState, **changes: Any) -> None:
+    @property
+    def outages(self) -> timedelta:
+        """The length of all outages in this state, the current one included."""
+        since, now = self.progress.unknown_since, self.context.current_utc_datetime
+        current = timedelta() if since is None else now - since
+        return timedelta(seconds=self.progress.outage_seconds) + current
+
+    @property
+    def elapsed(self) -> timedelta:
+        """The time in this state, without the outages in it."""
+        return self.context.current_utc_datetime - self.progress.since - self.outages
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the rollout has ended, and people were told."""
+        ended = ("finished", "rolled_back", "superseded", "failed")
+        return self.progress.state in ended and self.progress.announced
+
+    def move(self, state: RolloutState, *, announced: bool = False, **changes: Any) -> None:
         """Enter a state."""
         now = self.context.current_utc_datetime
-        self.progress = self.progress.model_copy(update={"state": state, "since": now, **changes})
+        self.end_outage()
+        self.note(state=state, since=now, announced=announced, outage_seconds=0.0, **changes)
         self.log.info("%s: %s %s", self.id, state, self.progress.reason or "")
         self.show(state=state, since=now, step=self.progress.step, reason=self.progress.reason)
+
+    def note(self, **changes: Any) -> None:
+        """Change the progress."""
+        self.progress = self.progress.model_copy(update=changes)
 
     def show(self, **changes: Any) -> None:
         """Change the custom status."""
@@ -105,29 +141,94 @@ class RolloutGeneration:
         if self.polls >= POLLS_PER_GENERATION or self.timer.restart_needed:
             raise ContinuesAsNew
 
-    def notify(self, kind: RolloutNotificationKind) -> Generator[Any, Any, None]:
-        """Notify; the rollout continues if this fails."""
+    def call(self, request: ActivityRequest[Result]) -> Step[Result]:
+        """Run an activity; `orchestrations.rollout_faults` decides about its errors."""
+        return (yield from call(self.context, request))
+
+    def call_if_possible(self, request: ActivityRequest[Any]) -> Generator[Any, Any, None]:
+        """Run an activity that the rollout can do without.
+
+        Raises:
+            LandfallError: an outage; the step must be tried again.
+        """
+        try:
+            yield from self.call(request)
+        except LandfallError as error:
+            if kind_of(error) == "unknown":
+                raise
+            self.log.warning("%s: left out %s: %s", self.id, request.activity_name(), error)
+
+    def hold(self, what: str) -> Generator[Any, Any, None]:
+        """Wait during an outage. If it lasts for `ALERT_AFTER`, alert operators, once."""
+        now = self.context.current_utc_datetime
+        since = self.progress.unknown_since or now
+        self.log.warning("%s: waits, because it cannot know: %s", self.id, what)
+        self.note(unknown_since=since)
+        self.show(unknown=Unknown(since=since, what=what))
+        if now - since >= ALERT_AFTER and not self.progress.alerted:
+            try:
+                yield from self.call(self._alert(what, since))
+            except LandfallError as error:  # the next try alerts
+                self.log.warning("%s: could not alert operators: %s", self.id, error)
+            else:
+                self.note(alerted=True)
+        yield from self.wait(growing_delay(now - since))
+
+    def _alert(self, what: str, since: datetime) -> AlertOperators:
+        return AlertOperators(
+            kind="rollout-held",
+            alert_id=alert_id("rollout-held", self.id, since.isoformat()),
+            pipeline=self.request.pipeline.name,
+            at=self.context.current_utc_datetime,
+            details={
+                "rollout": self.id,
+                "endpoint": self.deploy.endpoint,
+                "state": self.progress.state,
+                "since": since.isoformat(),
+                "message": what,
+            },
+            traceparent=self.request.traceparent,
+        )
+
+    def end_outage(self) -> None:
+        """Everything is known again."""
+        if self.progress.unknown_since is not None:
+            total = self.outages.total_seconds()
+            self.note(unknown_since=None, alerted=False, outage_seconds=total)
+            self.show(unknown=None)
+
+    def announce(self, kind: RolloutNotificationKind) -> Generator[Any, Any, None]:
+        """Notify people of the state; the rollout continues if that is refused."""
         notification = Notification(
             id=notification_id(self.id, kind),
             kind=kind,
             at=self.context.current_utc_datetime,
-            status=self.status,
+            status=self.status.model_copy(update={"unknown": None}),
             traceparent=self.request.traceparent,
         )
-        request = PublishNotification(pipeline=self.request.pipeline, notification=notification)
-        with contextlib.suppress(LandfallError):
-            yield from call(self.context, request)
+        yield from self.call_if_possible(
+            PublishNotification(pipeline=self.request.pipeline, notification=notification)
+        )
+        self.note(announced=True)
 
     def set_traffic(self, traffic: EndpointTraffic) -> Generator[Any, Any, None]:
         """Set the endpoint's traffic."""
         request = SetTraffic(endpoint=self.deploy.endpoint, kind=self.deploy.kind, traffic=traffic)
-        yield from call(self.context, request)
+        yield from self.call(request)
         self.show(traffic=traffic.traffic, mirror=traffic.mirror)
 
-    def observe(self) -> Step[Observation]:
-        """Observe the deployment, people's decisions and other rollouts since the state began."""
-        observed = yield from call(
-            self.context,
+    def read_directions(self) -> Step[Directions]:
+        """Read what people and newer models ask of the rollout."""
+        request = ReadDirections(
+            rollout=self.id, endpoint=self.deploy.endpoint, step=self.progress.step
+        )
+        return (yield from self.call(request))
+
+    def judge(self, step: RolloutStep) -> Generator[Any, Any, Verdict]:
+        """Measure the deployment and its answers since the step began, and judge them."""
+        if self.request.at_once:
+            return Passed()
+        observed = yield from self.call(
             ObserveRollout(
                 rollout=self.id,
                 endpoint=self.deploy.endpoint,
@@ -141,10 +242,13 @@ class RolloutGeneration:
         self.show(
             requests=observed.requests, error_rate=rate, latency_p95_ms=observed.latency_p95_ms
         )
-        return observed
+        elapsed = self.context.current_utc_datetime - self.progress.since
+        verdict = judge_step(self.deploy, step, observed, elapsed=elapsed)
+        if isinstance(verdict, Broken):
+            return verdict
+        return worst(verdict, (yield from self._judge_answers(step)))
 
-    def judge_answers(self, step: RolloutStep) -> Generator[Any, Any, Verdict]:
-        """Measure and judge the deployment's answers since the step began."""
+    def _judge_answers(self, step: RolloutStep) -> Generator[Any, Any, Verdict]:
         deploy, judged = self.deploy, guards_of(self.deploy, step, self.previous)
         if isinstance(deploy, BatchDeploy) or not judged:
             return Passed()
@@ -156,7 +260,7 @@ class RolloutGeneration:
             guards=judged,
             since=self.progress.since,
         )
-        measured = (yield from call(self.context, request)).guards
+        measured = (yield from self.call(request)).guards
         shown = {
             guard.label: found.value
             for guard, found in zip(judged, measured, strict=True)

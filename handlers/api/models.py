@@ -6,16 +6,13 @@ import math
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 from azure.core.exceptions import AzureError
 from pydantic import Field
 
-from handlers.api.actions import Asked, keep_action
 from handlers.api.documents.blobs import SeenBy
 from handlers.api.documents.models import (
-    ChampionChanged,
     ModelBlob,
     ModelBlobs,
     ModelDataset,
@@ -31,11 +28,10 @@ from handlers.azure_ml.champions import (
     active_versions,
     before,
     choose_champion,
+    find_ours,
     in_service_since,
     is_ours,
-    promote,
     registered_at,
-    roll_back,
     rolled_back_at,
 )
 from handlers.azure_ml.model_registry import all_versions
@@ -73,15 +69,9 @@ class BlobFilter(Parameters):
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
 
 
-class ChangeChampion(Asked):
-    """Body of a promotion or a rollback; the reason is required."""
-
-    reason: str = Field(min_length=1, max_length=500)
-
-
 def list_models(clients: Clients, pipeline: Pipeline, asked: ModelFilter) -> ModelList:
     """List the versions of a pipeline's model, newest first."""
-    with _azure_ml_asked():
+    with azure_ml_asked():
         versions = _Versions(clients, pipeline)
     follows = ((str(each.version), each) for each in versions.newest_first)
     after = math.inf if asked.after is None else asked.after
@@ -92,6 +82,7 @@ def list_models(clients: Clients, pipeline: Pipeline, asked: ModelFilter) -> Mod
         metric=pipeline.gate.metric,
         goal=pipeline.gate.goal,
         floor=pipeline.gate.floor,
+        endpoint=None if pipeline.deploy is None else pipeline.deploy.endpoint,
         champion=versions.champion,
         models=[versions.summary(each) for each in shown],
         next=next_url(f"/api/pipelines/{pipeline.name}/models", asked, following),
@@ -100,7 +91,7 @@ def list_models(clients: Clients, pipeline: Pipeline, asked: ModelFilter) -> Mod
 
 def get_model(clients: Clients, pipeline: Pipeline, *, version: str) -> ModelDetail:
     """Return one version of a pipeline's model with its lineage."""
-    with _azure_ml_asked():
+    with azure_ml_asked():
         versions = _Versions(clients, pipeline)
         model = versions.get(version)
         return versions.detail(model, _dataset(clients, pipeline, model))
@@ -113,7 +104,7 @@ def list_model_blobs(
 
     The cost of a page does not depend on the number of blobs.
     """
-    with _azure_ml_asked():
+    with azure_ml_asked():
         model = _Versions(clients, pipeline).get(version)
         dataset_version = tags_of(model)[tags.DATASET_VERSION]
         dataset = claimed_dataset(clients, pipeline.name, dataset_version)
@@ -133,33 +124,16 @@ def list_model_blobs(
     )
 
 
-def promote_model(
-    clients: Clients, pipeline: Pipeline, asked: ChangeChampion, *, version: str, now: datetime
-) -> ChampionChanged:
-    """Put a version in service: it becomes the champion that later runs are compared with."""
-    with _azure_ml_asked():
-        changed = promote(clients, pipeline, version, at=now)
-    outcome = "in service" if changed else "it was in service already"
-    keep_action(
-        clients, "promote", f"model {pipeline.model.name}:{version}", asked, outcome=outcome
-    )
-    return ChampionChanged(champion=version, changed=changed)
+def find_model(clients: Clients, pipeline: Pipeline, version: str) -> AzureMLModel:
+    """A version that can be in service.
 
-
-def roll_back_model(
-    clients: Clients, pipeline: Pipeline, asked: ChangeChampion, *, version: str, now: datetime
-) -> ChampionChanged:
-    """Take the champion out of service, and put the version before it in service again."""
-    with _azure_ml_asked():
-        before_it = _Versions(clients, pipeline).champion
-        roll_back(clients, pipeline, version, at=now)
-        champion = _Versions(clients, pipeline).champion
-    assert champion is not None, "a rollback leaves a version in service"
-    outcome = f"version {champion} is in service"
-    keep_action(
-        clients, "rollback", f"model {pipeline.model.name}:{version}", asked, outcome=outcome
-    )
-    return ChampionChanged(champion=champion, changed=champion != before_it)
+    Raises:
+        Problem: 404 or 409, Landfall registered no such version, or it is archived; 502, Azure ML
+            does not answer.
+    """
+    with azure_ml_asked():
+        models = active_versions(clients, pipeline.model.name)
+        return find_ours(clients, pipeline, models, version)
 
 
 def seen_by(
@@ -263,10 +237,11 @@ class _Versions:
     def detail(self, model: AzureMLModel, dataset: ModelDataset | None) -> ModelDetail:
         """A version with its lineage."""
         properties: Mapping[str, str] = model.properties or {}
-        previous = before(model, self._active)
+        previous, deploy = before(model, self._active), self._pipeline.deploy
         return ModelDetail(
             **dict(self.summary(model)),
             pipeline=self._pipeline.name,
+            endpoint=None if deploy is None else deploy.endpoint,
             path=str(model.path),
             dataset=dataset,
             job=properties.get("landfall.job"),
@@ -297,7 +272,7 @@ def _dataset(clients: Clients, pipeline: Pipeline, model: AzureMLModel) -> Model
 
 
 @contextmanager
-def _azure_ml_asked() -> Generator[None]:
+def azure_ml_asked() -> Generator[None]:
     """Raise a refused change as 404 or 409, and an error of Azure as 502."""
     try:
         yield

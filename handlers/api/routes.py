@@ -39,6 +39,7 @@ ROUTES = (
     Route("POST", "runs/{run}/cancel", "triggers.http_api.cancel_run"),
     Route("GET", "traces/{trace}", "api.traces.get_trace"),
     Route("GET", "rollouts", "triggers.rollout_api.list_rollouts"),
+    Route("POST", "rollouts", "triggers.rollout_api.start_rollout_of_model"),
     Route("GET", "rollouts/{rollout}", "triggers.rollout_api.get_rollout"),
     Route("POST", "rollouts/{rollout}/promote", "triggers.rollout_api.promote_rollout"),
     Route("POST", "rollouts/{rollout}/rollback", "triggers.rollout_api.roll_back_rollout"),
@@ -50,8 +51,12 @@ ROUTES = (
     Route("GET", "pipelines/{name}/models", "api.models.list_models"),
     Route("GET", "pipelines/{name}/models/{version}", "api.models.get_model"),
     Route("GET", "pipelines/{name}/models/{version}/blobs", "api.models.list_model_blobs"),
-    Route("POST", "pipelines/{name}/models/{version}/promote", "api.models.promote_model"),
-    Route("POST", "pipelines/{name}/models/{version}/rollback", "api.models.roll_back_model"),
+    Route(
+        "POST", "pipelines/{name}/models/{version}/promote", "api.champion_changes.promote_model"
+    ),
+    Route(
+        "POST", "pipelines/{name}/models/{version}/rollback", "api.champion_changes.roll_back_model"
+    ),
     Route("GET", "dead-letters", "api.dead_letters.list_dead_letters"),
     Route("GET", "dead-letters/{letter}", "api.dead_letters.get_dead_letter"),
     Route("POST", "dead-letters/redrive", "api.dead_letters.redrive_dead_letters"),

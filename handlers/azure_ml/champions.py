@@ -16,6 +16,10 @@ from handlers.azure_ml.errors import if_found
 from handlers.azure_ml.model_registry import all_versions, find_version, is_counted
 from handlers.azure_ml.tags import tags_of
 from handlers.configuration.clients import Clients
+from handlers.durable.activity_adapter import activity
+from orchestrations.contracts.base import Done
+from orchestrations.contracts.rollouts import ChangeChampion
+from orchestrations.errors import RolloutImpossible
 from orchestrations.judging import lead_of_best
 from orchestrations.pipeline import Pipeline
 
@@ -101,9 +105,9 @@ def promote(clients: Clients, pipeline: Pipeline, version: str, *, at: datetime)
         ChampionRefused: Landfall registered no such version, or it is archived.
     """
     models = active_versions(clients, pipeline.model.name)
-    target = _find(clients, pipeline, models, version)
+    target = find_ours(clients, pipeline, models, version)
     champion = choose_champion(models)
-    if champion is target:
+    if champion is target or in_service_since(target) == at:
         return False
     replaced = None if champion is None else str(champion.version)
     _put_in_service(clients, models, target, at=at, replaced=replaced)
@@ -120,7 +124,46 @@ def roll_back(clients: Clients, pipeline: Pipeline, version: str, *, at: datetim
         ChampionRefused: the version is not the champion, or there is no version before it.
     """
     models = active_versions(clients, pipeline.model.name)
-    model = _find(clients, pipeline, models, version)
+    model, target = find_rollback(clients, pipeline, models, version)
+    began_at = rolled_back_at(model)
+    if began_at is None:
+        began_at = at
+        changes = {tags.ROLLED_BACK_AT: at.isoformat(), tags.IN_SERVICE: "false"}
+        _tag(clients, model, changes)
+    _put_in_service(clients, models, target, at=began_at)
+    return str(target.version)
+
+
+@activity
+def change_champion(clients: Clients, request: ChangeChampion) -> Done:
+    """Promote or roll back a version, as a person asked. Idempotent.
+
+    If the rollout of a rolled-back version was rolled back meanwhile, the other version is the
+    champion already, and nothing is changed.
+
+    Raises:
+        RolloutImpossible: the change is not possible any more, see `promote` and `roll_back`.
+    """
+    asked = request.change
+    change = promote if asked.verb == "promote" else roll_back
+    try:
+        change(clients, request.pipeline, asked.version, at=asked.at)
+    except ChampionRefused as refusal:
+        champion = find_champion(clients, request.pipeline)
+        if champion is None or champion.version != request.serving:
+            raise RolloutImpossible(str(refusal)) from refusal
+    return Done()
+
+
+def find_rollback(
+    clients: Clients, pipeline: Pipeline, models: Sequence[AzureMLModel], version: str
+) -> tuple[AzureMLModel, AzureMLModel]:
+    """A version that can be rolled back, or was, and the version before it.
+
+    Raises:
+        ChampionRefused: as in `roll_back`.
+    """
+    model = find_ours(clients, pipeline, models, version)
     began_at = rolled_back_at(model)
     champion = choose_champion(models)
     if began_at is None and champion is not model:
@@ -135,12 +178,7 @@ def roll_back(clients: Clients, pipeline: Pipeline, version: str, *, at: datetim
             f"there is no version before {version} that could be in service: archive {version} to "
             "have no champion, or promote another version",
         )
-    if began_at is None:
-        began_at = at
-        changes = {tags.ROLLED_BACK_AT: at.isoformat(), tags.IN_SERVICE: "false"}
-        _tag(clients, model, changes)
-    _put_in_service(clients, models, target, at=began_at)
-    return str(target.version)
+    return model, target
 
 
 def before(model: AzureMLModel, models: Sequence[AzureMLModel]) -> AzureMLModel | None:
@@ -220,9 +258,14 @@ def _tag(
     clients.ml.models.create_or_update(model)
 
 
-def _find(
+def find_ours(
     clients: Clients, pipeline: Pipeline, models: Sequence[AzureMLModel], version: str
 ) -> AzureMLModel:
+    """One of the versions.
+
+    Raises:
+        ChampionRefused: Landfall registered no such version, or it is archived.
+    """
     found = next((each for each in models if is_ours(each) and str(each.version) == version), None)
     if found is not None:
         return found

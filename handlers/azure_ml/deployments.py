@@ -6,6 +6,7 @@ what it created before a crash, and never deletes a deployment that people creat
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,17 @@ from typing import Any
 from azure.core.exceptions import AzureError, HttpResponseError
 
 from handlers.azure_ml import tags
-from handlers.azure_ml.errors import if_found, is_refusal, reason
-from handlers.azure_ml.smoke_jobs import cancel_smoke_job
+from handlers.azure_ml.errors import if_found, is_refusal, reason, refused_as_job_rejected
+from handlers.azure_ml.jobs import cancel_job
+from handlers.azure_ml.model_registry import find_version
 from handlers.azure_ml.tags import tags_of
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
-from handlers.rollouts.rollout_index import record_outcome
+from handlers.rollouts.endpoint_claims import admit_newer
 from handlers.rollouts.rollout_steps import record_step
 from orchestrations.contracts.base import Done
+from orchestrations.contracts.jobs import CancelJob
+from orchestrations.contracts.models import Model
 from orchestrations.contracts.rollouts import (
     DeleteDeployments,
     DeploymentState,
@@ -28,7 +32,8 @@ from orchestrations.contracts.rollouts import (
     RecordRollout,
 )
 from orchestrations.deploy import BatchDeploy, Deploy, EndpointKind
-from orchestrations.errors import DeploymentRejected, TransientError, shorten
+from orchestrations.errors import RolloutImpossible, TransientError, shorten
+from orchestrations.names import deployment_name
 
 DELETE_WAIT_SECONDS = 90.0
 LOG_LINES = 20
@@ -41,7 +46,7 @@ def ensure_deployment(clients: Clients, request: EnsureDeployment) -> Deployment
     """Create the deployment if it does not exist, and return its state without waiting.
 
     Raises:
-        DeploymentRejected: Azure ML refuses it, its file is malformed, or its name is taken.
+        RolloutImpossible: Azure ML refuses it, its file is malformed, or its name is taken.
     """
     deploy = request.request.pipeline.deploy
     assert deploy is not None, "a rollout is asked for by pipelines with deploy alone"
@@ -49,12 +54,15 @@ def ensure_deployment(clients: Clients, request: EnsureDeployment) -> Deployment
     if found is None:
         _create(clients, request)
         return DeploymentState(state="provisioning")
-    if tags_of(found).get(tags.ROLLOUT) != request.rollout:
-        raise DeploymentRejected(
-            f"endpoint {deploy.endpoint} has a deployment {request.deployment} that this rollout "
-            "did not make: delete it"
+    if not _is_of(found, request.request.model):
+        raise RolloutImpossible(
+            f"endpoint {deploy.endpoint} has a deployment {request.deployment} that no rollout of "
+            "this model made: delete it"
         )
     if found.provisioning_state in FAILED_STATES:
+        if tags_of(found).get(tags.ROLLOUT) != request.rollout:  # of an earlier rollout
+            _operations(clients, deploy.kind).begin_delete(request.deployment, deploy.endpoint)
+            return DeploymentState(state="provisioning")
         log = _log(clients, deploy.kind, deploy.endpoint, request.deployment)
         message = f"deployment {request.deployment} could not be provisioned: {log}"
         return DeploymentState(state="failed", message=message)
@@ -67,12 +75,12 @@ def ensure_deployment(clients: Clients, request: EnsureDeployment) -> Deployment
 @activity
 def delete_deployments(clients: Clients, request: DeleteDeployments) -> Done:
     """Delete the deployments that rollouts created; deployments of people stay."""
+    if request.smoke_job is not None:
+        cancel_job(clients, CancelJob(job=request.smoke_job))
     for name in request.deployments:
         found = _find(clients, request.kind, request.endpoint, name)
         if found is None or tags.ROLLOUT not in tags_of(found):
             continue
-        if request.kind == "batch":
-            cancel_smoke_job(clients, request.endpoint, name)
         operation = _operations(clients, request.kind).begin_delete(name, request.endpoint)
         operation.wait(DELETE_WAIT_SECONDS / len(request.deployments))
         if not operation.done():
@@ -84,9 +92,14 @@ def delete_deployments(clients: Clients, request: DeleteDeployments) -> Done:
 def record_rollout(clients: Clients, request: RecordRollout) -> Done:
     """Record the outcome, tag the model with it, and tag the serving version as in service.
 
-    A rolled-back model becomes a challenger: the next model is not compared with it.
+    A rolled-back model becomes a challenger: the next model is not compared with it. A model that
+    is live is no challenger, and is not rolled back.
+
+    Raises:
+        JobRejected: Azure ML refuses the tags.
     """
-    record_outcome(clients, request.rollout, request.outcome)
+    if request.outcome == "live":
+        admit_newer(clients, request.endpoint, request.rollout)
     name = request.model.name
     serving = None
     if request.serving is not None:
@@ -94,20 +107,60 @@ def record_rollout(clients: Clients, request: RecordRollout) -> Done:
         # …/models/<name>/versions/<version>
         parts = str(found.model).split("/") if found is not None else []
         serving = parts[-1] if parts[-4:-1] == ["models", name, "versions"] else None
-    for listed in list(clients.ml.models.list(name)):
+    for listed in if_found(lambda: list(clients.ml.models.list(name))) or []:
         before = tags_of(listed)
-        after = {key: value for key, value in before.items() if key != tags.IN_SERVICE}
-        if str(listed.version) == serving:
-            after[tags.IN_SERVICE] = "true"
-        if str(listed.version) == request.model.version:
-            after |= {tags.ROLLOUT: request.rollout, tags.ROLLOUT_OUTCOME: request.outcome}
-            if request.outcome == "rolled_back":
-                after[tags.ROLE] = tags.CHALLENGER
-        if after != before:
-            model = clients.ml.models.get(name, str(listed.version))
+        after = _tags_after(
+            before, request, str(listed.version), is_serving=str(listed.version) == serving
+        )
+        model = find_version(clients, name, str(listed.version)) if after != before else None
+        if model is not None:
             model.tags = after
-            clients.ml.models.create_or_update(model)
+            with refused_as_job_rejected(f"tag model {name}:{listed.version}"):
+                clients.ml.models.create_or_update(model)
     return Done()
+
+
+def _tags_after(
+    before: Mapping[str, str], request: RecordRollout, version: str, *, is_serving: bool
+) -> dict[str, str]:
+    """The tags of a version after a rollout. Pure."""
+    after = {key: value for key, value in before.items() if key != tags.IN_SERVICE}
+    if is_serving:
+        if before.get(tags.IN_SERVICE) != "true":
+            # A deployment puts it in service: an earlier promotion by a person has no meaning.
+            after.pop(tags.IN_SERVICE_SINCE, None)
+        after[tags.IN_SERVICE] = "true"
+    if version == request.model.version:
+        after |= {tags.ROLLOUT: request.rollout, tags.ROLLOUT_OUTCOME: request.outcome}
+        if request.outcome == "rolled_back":
+            after[tags.ROLE] = tags.CHALLENGER
+        elif request.outcome == "live":
+            after.pop(tags.ROLE, None)
+            after.pop(tags.ROLLED_BACK_AT, None)
+    return after
+
+
+def check_deployment(clients: Clients, kind: EndpointKind, endpoint: str, name: str) -> None:
+    """Check that a deployment exists.
+
+    Raises:
+        RolloutImpossible: it does not, or its endpoint does not.
+    """
+    if _find(clients, kind, endpoint, name) is None:
+        raise RolloutImpossible(f"deployment {name} of endpoint {endpoint} was deleted")
+
+
+def is_deployed(clients: Clients, deploy: Deploy, model: Model) -> bool:
+    """Whether a deployment of the model exists that a rollout made, and can get traffic."""
+    found = _find(clients, deploy.kind, deploy.endpoint, deployment_name(model.version))
+    is_ready = found is not None and found.provisioning_state == "Succeeded"
+    return is_ready and _is_of(found, model)
+
+
+def _is_of(found: Any, model: Model) -> bool:
+    """Whether a rollout made the deployment for this model."""
+    ours = tags_of(found)
+    return tags.ROLLOUT in ours and ours.get(tags.MODEL) == f"{model.name}:{model.version}"
 
 
 def _create(clients: Clients, request: EnsureDeployment) -> None:
@@ -136,14 +189,14 @@ def _create(clients: Clients, request: EnsureDeployment) -> None:
         if error.status_code == 409:  # noqa: PLR2004 - another execution of this activity made it
             return
         if is_refusal(error):
-            raise DeploymentRejected(f"deployment {request.deployment}: {reason(error)}") from error
+            raise RolloutImpossible(f"deployment {request.deployment}: {reason(error)}") from error
         raise
     except AzureError as error:
         if is_refusal(error):
-            raise DeploymentRejected(f"{file}: {reason(error)}") from error
+            raise RolloutImpossible(f"{file}: {reason(error)}") from error
         raise
     except OSError as error:
-        raise DeploymentRejected(f"{file}: cannot be read: {error.strerror}") from error
+        raise RolloutImpossible(f"{file}: cannot be read: {error.strerror}") from error
 
 
 def _load(kind: EndpointKind, file: Path, overrides: list[dict[str, Any]]) -> Any:
@@ -156,7 +209,7 @@ def _load(kind: EndpointKind, file: Path, overrides: list[dict[str, Any]]) -> An
     try:
         return load(file, params_override=overrides)
     except Exception as error:  # the SDK raises marshmallow's, its own and built-in ones
-        raise DeploymentRejected(
+        raise RolloutImpossible(
             f"{file} is not a deployment ({kind}) that Azure ML takes: {shorten(str(error))}"
         ) from error
 

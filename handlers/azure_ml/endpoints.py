@@ -15,6 +15,7 @@ from azure.core.exceptions import HttpResponseError
 from azure.core.rest import HttpRequest
 
 from handlers.azure_ml import tags
+from handlers.azure_ml.deployments import check_deployment
 from handlers.azure_ml.errors import if_found, is_refusal, reason
 from handlers.azure_ml.smoke_jobs import check_smoke_job
 from handlers.configuration.clients import Clients
@@ -28,7 +29,12 @@ from orchestrations.contracts.rollouts import (
     TestDeployment,
 )
 from orchestrations.deploy import BatchDeploy, EndpointKind
-from orchestrations.errors import DeploymentRejected, TransientError, shorten
+from orchestrations.errors import (
+    DeploymentRejected,
+    RolloutImpossible,
+    TransientError,
+    shorten,
+)
 from orchestrations.rollout_decisions import main_deployment
 
 CHANGE_WAIT_SECONDS = 90.0
@@ -42,7 +48,7 @@ def ensure_endpoint(clients: Clients, request: EnsureEndpoint) -> EndpointTraffi
     """Create the endpoint if it does not exist, and return its traffic. Online ones use keys.
 
     Raises:
-        DeploymentRejected: Azure ML refuses the endpoint.
+        RolloutImpossible: Azure ML refuses the endpoint.
     """
     from azure.ai.ml.entities import (  # noqa: PLC0415 - see handlers.configuration.clients
         BatchEndpoint,
@@ -61,16 +67,22 @@ def ensure_endpoint(clients: Clients, request: EnsureEndpoint) -> EndpointTraffi
     return EndpointTraffic()
 
 
+def read_traffic(clients: Clients, kind: EndpointKind, name: str) -> EndpointTraffic:
+    """The traffic of an endpoint; empty if it does not exist."""
+    endpoint = _find(clients, kind, name)
+    return EndpointTraffic() if endpoint is None else _traffic_of(kind, endpoint)
+
+
 @activity
 def set_traffic(clients: Clients, request: SetTraffic) -> Done:
     """Set live and mirror traffic in one change; do nothing if both are already set.
 
     Raises:
-        DeploymentRejected: the endpoint does not exist, or Azure ML refuses the traffic.
+        RolloutImpossible: the endpoint does not exist, or Azure ML refuses the traffic.
     """
     endpoint = _find(clients, request.kind, request.endpoint)
     if endpoint is None:
-        raise DeploymentRejected(f"endpoint {request.endpoint} was deleted")
+        raise RolloutImpossible(f"endpoint {request.endpoint} was deleted")
     if _traffic_of(request.kind, endpoint) != request.traffic:
         if request.kind == "batch":
             default = main_deployment(request.traffic)
@@ -89,10 +101,13 @@ def test_deployment(clients: Clients, request: TestDeployment) -> SmokeTest:
     For a batch deployment, start a smoke job instead, without waiting for it.
 
     Raises:
-        DeploymentRejected: the model does not answer the request, or the request's file is missing.
+        DeploymentRejected: the model does not answer the request, or its smoke job fails.
+        RolloutImpossible: the deployment was deleted, or the request's file is missing.
         TransientError: the endpoint is unreachable or busy.
     """
     deploy = request.pipeline.deploy
+    if deploy is not None:
+        check_deployment(clients, deploy.kind, request.endpoint, request.deployment)
     if isinstance(deploy, BatchDeploy):
         return check_smoke_job(clients, request, deploy, now=datetime.now(UTC))
     if deploy is None or deploy.smoke_request is None:
@@ -101,7 +116,7 @@ def test_deployment(clients: Clients, request: TestDeployment) -> SmokeTest:
     try:
         body = file.read_bytes()
     except OSError as error:
-        raise DeploymentRejected(f"{file}: cannot be read: {error.strerror}") from error
+        raise RolloutImpossible(f"{file}: cannot be read: {error.strerror}") from error
     status, text = score(clients, request.endpoint, request.deployment, body)
     if status in MODEL_FAULTS:
         raise DeploymentRejected(
@@ -154,7 +169,7 @@ def _put(clients: Clients, kind: EndpointKind, endpoint: Any) -> None:
         operation.wait(CHANGE_WAIT_SECONDS)
     except HttpResponseError as error:
         if error.status_code != 409 and is_refusal(error):  # noqa: PLR2004 - 409: it is being changed
-            raise DeploymentRejected(f"endpoint {endpoint.name}: {reason(error)}") from error
+            raise RolloutImpossible(f"endpoint {endpoint.name}: {reason(error)}") from error
         raise
     if not operation.done():
         raise TransientError(

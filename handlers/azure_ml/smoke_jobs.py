@@ -15,9 +15,10 @@ from azure.core.pipeline.policies import BearerTokenCredentialPolicy
 from azure.core.rest import HttpRequest
 
 from handlers.azure_ml import tags
-from handlers.azure_ml.errors import is_refusal, reason
+from handlers.azure_ml.errors import if_found, is_refusal, reason
 from handlers.azure_ml.job_failures import diagnose_job
 from handlers.azure_ml.jobs import cancel_job, find_job_state
+from handlers.azure_ml.model_registry import find_version
 from handlers.azure_ml.tags import tags_of
 from handlers.configuration.clients import Clients
 from handlers.landing_zone.manifests import MANIFEST_FILE, manifest_folder
@@ -25,9 +26,8 @@ from orchestrations.contracts.jobs import CancelJob, DiagnoseJob
 from orchestrations.contracts.models import Model
 from orchestrations.contracts.rollouts import SmokeTest, TestDeployment
 from orchestrations.deploy import BatchDeploy
-from orchestrations.errors import DeploymentRejected, shorten
+from orchestrations.errors import DeploymentRejected, RolloutImpossible, shorten
 from orchestrations.manifest import decode_line
-from orchestrations.names import smoke_job
 from orchestrations.pipeline import Pipeline
 from orchestrations.waiting import ENDED
 
@@ -44,8 +44,10 @@ def check_smoke_job(
 
     Raises:
         DeploymentRejected: it failed, or did not end by the deadline.
+        RolloutImpossible: Azure ML refuses it, or the model or its dataset's manifest is gone.
     """
-    name = smoke_job(request.endpoint, request.deployment)
+    name = request.smoke_job
+    assert name is not None, "a rollout to a batch endpoint names it"
     state = find_job_state(clients, name)
     if state is None:
         _start(clients, request, deploy, name)
@@ -63,11 +65,6 @@ def check_smoke_job(
     found = diagnose_job(clients, DiagnoseJob(job=name))
     log = shorten(" | ".join(reversed(found.log)), MESSAGE_LIMIT_CHARACTERS)
     raise DeploymentRejected(f"smoke job {name} is {state}: {log or found.message or 'no log'}")
-
-
-def cancel_smoke_job(clients: Clients, endpoint: str, deployment: str) -> None:
-    """Cancel the smoke job of a deployment that is rolled back, unless it has ended."""
-    cancel_job(clients, CancelJob(job=smoke_job(endpoint, deployment)))
 
 
 def _start(clients: Clients, request: TestDeployment, deploy: BatchDeploy, name: str) -> None:
@@ -103,7 +100,7 @@ def _start(clients: Clients, request: TestDeployment, deploy: BatchDeploy, name:
     if error.status_code == 409:  # noqa: PLR2004 - another execution of this activity started it
         return
     if is_refusal(error):
-        raise DeploymentRejected(f"smoke job of {request.deployment}: {reason(error)}") from error
+        raise RolloutImpossible(f"smoke job of {request.deployment}: {reason(error)}") from error
     raise error
 
 
@@ -111,19 +108,25 @@ def _check_name(clients: Clients, asked: str, given: str) -> None:
     """Refuse and cancel a job with another name: each poll would start one more."""
     if given != asked:
         cancel_job(clients, CancelJob(job=given))
-        raise DeploymentRejected(f"Azure ML named the smoke job {given}, not {asked}")
+        raise RolloutImpossible(f"Azure ML named the smoke job {given}, not {asked}")
 
 
 def _first_file(clients: Clients, pipeline: Pipeline, model: Model | None) -> str:
     """The URL of the first file of the dataset that a model was trained on."""
     assert model is not None, "a rollout to a batch endpoint gives the model"
-    version = tags_of(clients.ml.models.get(model.name, model.version)).get(tags.DATASET_VERSION)
+    registered = find_version(clients, model.name, model.version)
+    if registered is None:
+        raise RolloutImpossible(f"model {model.name}:{model.version} was deleted")
+    version = tags_of(registered).get(tags.DATASET_VERSION)
     if version is None:
-        raise DeploymentRejected(
+        raise RolloutImpossible(
             f"model {model.name}:{model.version} has no tag {tags.DATASET_VERSION}: name data in "
             "deploy.smoke_data"
         )
     manifest = f"{manifest_folder(pipeline.name, version)}/{MANIFEST_FILE}"
-    head = clients.records.download_blob(manifest, offset=0, length=FIRST_BYTES).readall()
+    found = if_found(clients.records.download_blob, manifest, offset=0, length=FIRST_BYTES)
+    if found is None:
+        raise RolloutImpossible(f"record {manifest} was deleted: name data in deploy.smoke_data")
+    head = found.readall()
     path = f"{pipeline.source.prefix}{decode_line(head.splitlines()[0]).path}"
     return str(clients.blobs.get_blob_client(pipeline.source.container, path).url)

@@ -38,6 +38,8 @@ AlertKind = Literal[
     "alarm-over",
     "waiting-for-nodes",
     "budget-exhausted",
+    "rollout-held",
+    "rollout-broken",
 ]
 
 

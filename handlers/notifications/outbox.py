@@ -159,6 +159,8 @@ def _trace_rollout(clients: Clients, notification: Notification) -> None:
     if notification.kind == "deploying":
         record_step(clients, status.id, "deploying", status.since)
         return
+    if notification.kind == "deployed":
+        record_step(clients, status.id, status.step, status.since)
     began_at = asked_at(clients, status.id)
     if began_at is not None:
         clients.telemetry.send(

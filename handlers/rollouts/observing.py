@@ -1,4 +1,4 @@
-"""Activity `observe_rollout`, and the records of people's decisions, which it reads.
+"""Activities `observe_rollout` and `read_directions`, and the records of people's decisions.
 
 An event wakes the rollout up after a decision is recorded; if the event is lost, the next poll
 finds the record.
@@ -9,37 +9,50 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from handlers.azure_ml.batch_job_counts import count_jobs
+from handlers.azure_ml.deployments import check_deployment
 from handlers.azure_ml.endpoint_metrics import read_deployment_metrics
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
 from handlers.rollouts.endpoint_claims import superseding_rollout
 from handlers.rollouts.rollout_steps import record_step
-from orchestrations.contracts.rollouts import Decision, Observation, ObserveRollout
+from orchestrations.contracts.rollouts import (
+    Decision,
+    Directions,
+    Observation,
+    ObserveRollout,
+    ReadDirections,
+)
 
 
 @activity
 def observe_rollout(clients: Clients, request: ObserveRollout) -> Observation:
-    """Read the deployment's metrics since the step began, people's decisions, and newer rollouts.
+    """Read the deployment's metrics since the step began.
 
     A batch deployment has no metrics: its jobs are counted.
+
+    Raises:
+        RolloutImpossible: the deployment was deleted. Without requests, its step would not end.
     """
     record_step(clients, request.rollout, request.step, request.since)
+    check_deployment(clients, request.kind, request.endpoint, request.deployment)
     if request.kind == "batch":
-        measured = count_jobs(clients, request.endpoint, request.deployment)
-    else:
-        measured = read_deployment_metrics(
-            clients,
-            request.endpoint,
-            request.deployment,
-            since=request.since,
-            now=datetime.now(UTC),
-        )
-    return measured.model_copy(
-        update={
-            "decision": _read_decision(clients, request.rollout, request.step),
-            "superseded_by": superseding_rollout(clients, request.endpoint, request.rollout),
-        }
+        return count_jobs(clients, request.endpoint, request.deployment)
+    return read_deployment_metrics(
+        clients,
+        request.endpoint,
+        request.deployment,
+        since=request.since,
+        now=datetime.now(UTC),
+    )
+
+
+@activity
+def read_directions(clients: Clients, request: ReadDirections) -> Directions:
+    """Read people's decisions about a rollout, and whether a newer one supersedes it."""
+    return Directions(
+        decision=_read_decision(clients, request.rollout, request.step),
+        superseded_by=superseding_rollout(clients, request.endpoint, request.rollout),
     )
 
 

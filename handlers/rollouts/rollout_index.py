@@ -21,6 +21,7 @@ _ENDED: dict[RolloutOutcome, RolloutState] = {
     "live": "finished",
     "rolled_back": "rolled_back",
     "superseded": "superseded",
+    "failed": "failed",
 }
 
 

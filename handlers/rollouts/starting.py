@@ -18,18 +18,20 @@ from handlers.durable.instances import start_once, wake_up
 from handlers.messaging.dead_letter_queue import reject_message
 from handlers.messaging.message_outbox import send_in_background
 from handlers.messaging.service_bus import ROLLOUTS, Message, fit_message_id, parse_body, traced
-from handlers.rollouts.endpoint_claims import holder_of
+from handlers.rollouts.endpoint_claims import holder_of, register
+from handlers.rollouts.observing import record_decision
 from handlers.rollouts.rollout_index import index_rollout
 from handlers.telemetry.current_span import below
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.rollouts import (
+    Decision,
     RolloutInput,
     RolloutRequest,
     RolloutStatus,
     StartRollout,
 )
 from orchestrations.errors import InvalidRequest
-from orchestrations.names import deployment_name, rollout_id
+from orchestrations.names import deployment_name, is_rollout_of, rollout_id
 from orchestrations.retrying import describe
 from orchestrations.rollout import rollout
 
@@ -54,9 +56,11 @@ async def handle_rollout(
 ) -> str | None:
     """Start the rollout of a message, and return its id.
 
-    The rollout that holds the endpoint is woken up to see that there is a newer model. A malformed
-    message is dead-lettered (None). If the process dies before the message is completed, it is
-    delivered to this function again.
+    A rollout that a person started is the newest one of its endpoint from here on. If it belongs to
+    the rollback of a model whose rollout holds the endpoint, that rollout is rolled back. The
+    rollout that holds the endpoint is woken up to see it. A malformed message is dead-lettered
+    (None). If the process dies before the message is completed, it is delivered to this function
+    again.
     """
     try:
         request = parse_body(RolloutRequest, body, queue=ROLLOUTS)
@@ -66,7 +70,7 @@ async def handle_rollout(
         return None
     deploy = request.pipeline.deploy
     assert deploy is not None, "a rollout is asked for by pipelines with deploy alone"
-    instance = rollout_id(deploy.endpoint, request.model.version)
+    instance = rollout_id(deploy.endpoint, request.model.version, request.attempt)
     asked = RolloutStatus(
         id=instance,
         pipeline=request.pipeline.name,
@@ -78,8 +82,11 @@ async def handle_rollout(
         since=now,
         step=0,
         steps=len(deploy.steps),
+        at_once=request.at_once,
     )
     await asyncio.to_thread(index_rollout, clients, asked)
+    if request.attempt:
+        await asyncio.to_thread(_register, clients, request, instance)
     given = RolloutInput(request=request).to_dict()
     with below(request.traceparent):
         await start_once(starter, rollout.__name__, instance, given)
@@ -87,3 +94,29 @@ async def handle_rollout(
     if holder not in (None, instance):
         await wake_up(starter, holder)
     return instance
+
+
+def _register(clients: Clients, request: RolloutRequest, rollout: str) -> None:
+    """Record what a person's rollout does to the other rollouts of its endpoint.
+
+    The rollback of the holder is recorded first: as the newest one, this rollout would end it
+    without a rollback if its model is live already.
+    """
+    deploy, change = request.pipeline.deploy, request.champion
+    assert deploy is not None, "see handle_rollout"
+    holder = holder_of(clients, deploy.endpoint)
+    if (
+        holder is not None
+        and change is not None
+        and change.verb == "rollback"
+        and is_rollout_of(holder, deploy.endpoint, change.version)
+    ):
+        decision = Decision(verb="rollback", by=change.by, reason=change.reason, step=0)
+        record_decision(clients, holder, decision)
+    register(
+        clients,
+        deploy.endpoint,
+        rollout,
+        version=int(request.model.version),
+        attempt=request.attempt,
+    )

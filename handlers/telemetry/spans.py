@@ -197,7 +197,7 @@ def of_rollout(
     if parent is None:
         return []
     context = parent.child("rollout", status.id, status.state)
-    error = status.state if status.state == "rolled_back" else None
+    error = status.state if status.state in ("rolled_back", "failed") else None
     rollout = Span(
         context=context,
         parent=parent,

@@ -1,9 +1,10 @@
-"""/api/rollouts: list rollouts, show one, promote it or roll it back."""
+"""/api/rollouts: list rollouts, start one, show one, promote it or roll it back."""
 
 from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated
 
@@ -13,15 +14,18 @@ from pydantic import Field
 
 from handlers.api.actions import Asked, keep_action
 from handlers.api.documents.base import Accepted, Document
-from handlers.api.parameters import Parameters, next_url
+from handlers.api.models import find_model
+from handlers.api.parameters import Parameters, find_pipeline, next_url
 from handlers.configuration.clients import Clients
 from handlers.durable.instances import exists, is_broken, is_live, wake_up
 from handlers.durable.status_documents import parsed
 from handlers.rollouts.observing import record_decision
+from handlers.rollouts.requesting import request_rollout
 from handlers.rollouts.rollout_index import list_rollouts as read_page
 from handlers.rollouts.rollout_index import recorded_end
 from handlers.triggers.problem_details import Problem
 from orchestrations.contracts.rollouts import Decision, RolloutStatus, Verb
+from orchestrations.pipeline import Pipeline
 from orchestrations.rollout import rollout as rollout_orchestrator
 
 _INSTANCE = re.compile(r"rollout-[A-Za-z0-9][A-Za-z0-9_-]{0,240}")
@@ -52,6 +56,16 @@ class DecideRollout(Asked):
     """Body of POST /api/rollouts/{rollout}/promote and …/rollback; every key is optional."""
 
     reason: str = Field(default="no reason was given", min_length=1, max_length=300)
+
+
+class StartRolloutOfModel(Asked):
+    """Body of POST /api/rollouts."""
+
+    pipeline: str = Field(min_length=1, max_length=40)
+    version: str = Field(pattern=r"^[1-9]\d{0,8}$")
+    """A version of the pipeline's model."""
+    at_once: bool = False
+    """Whether the model gets all traffic after its smoke test, without steps and guards."""
 
 
 class RolloutFilter(Parameters):
@@ -92,6 +106,29 @@ async def _summary(
         is_over = end is None
         status = asked.model_copy(update={"state": end or asked.state})
     return RolloutSummary(**dict(status), broken=is_over, created_at=asked.since)
+
+
+async def start_rollout_of_model(
+    clients: Clients,
+    pipelines: Mapping[str, Pipeline],
+    starter: DurableOrchestrationClient,
+    asked: StartRolloutOfModel,
+) -> Accepted:
+    """Roll a version of a pipeline's model out to the pipeline's endpoint.
+
+    A rollout of another version that is not live yet is superseded. A repeated request gets the
+    rollout that is under way; after its end, there is a new one.
+    """
+    pipeline = find_pipeline(pipelines, asked.pipeline)
+    if pipeline.deploy is None:
+        raise Problem(
+            409, "no-endpoint", f"pipeline {asked.pipeline} has no deploy in its pipeline.yml"
+        )
+    model = await asyncio.to_thread(find_model, clients, pipeline, asked.version)
+    rollout = await request_rollout(clients, starter, pipeline, model, at_once=asked.at_once)
+    on = f"model {pipeline.model.name}:{asked.version}"
+    await asyncio.to_thread(keep_action, clients, "roll out", on, asked, outcome=rollout)
+    return Accepted(id=rollout, status_url=f"/api/rollouts/{rollout}")
 
 
 async def get_rollout(starter: DurableOrchestrationClient, *, rollout: str) -> RolloutDetail:

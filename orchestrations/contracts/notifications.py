@@ -20,7 +20,7 @@ RunNotificationKind = Literal[
     "retrying",
     "failed",
 ]
-RolloutNotificationKind = Literal["deploying", "deployed", "rolled_back", "superseded"]
+RolloutNotificationKind = Literal["deploying", "deployed", "rolled_back", "superseded", "failed"]
 NotificationKind = RunNotificationKind | RolloutNotificationKind
 
 

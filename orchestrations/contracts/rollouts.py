@@ -1,4 +1,7 @@
-"""A rollout: the traffic of an endpoint moves to one model version, or back."""
+"""A rollout: the traffic of an endpoint moves to one model version, or back.
+
+Most activities are `QUICK`: `orchestrations.rollout` repeats them itself, with growing delays.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,10 @@ RolloutState = Literal[
     "finished",
     "rolled_back",
     "superseded",
+    "failed",
 ]
-RolloutEnding = Literal["rolled_back", "superseded"]
-RolloutOutcome = Literal["live", "rolled_back", "superseded"]
+RolloutEnding = Literal["rolled_back", "superseded", "failed"]
+RolloutOutcome = Literal["live", "rolled_back", "superseded", "failed"]
 Verb = Literal["promote", "rollback"]
 Traffic = dict[str, int]
 """Percent of the live requests by deployment."""
@@ -38,6 +42,17 @@ Kind = Annotated[EndpointKind, Field(default="online", exclude_if=_is_online)]
 """Omitted for online endpoints, so that their histories do not change."""
 
 
+class ChampionChange(Contract):
+    """A person's change of the champion, which a rollout completes at its endpoint."""
+
+    verb: Verb
+    version: str
+    """The version that is promoted, or that is rolled back."""
+    at: datetime
+    by: str
+    reason: str
+
+
 class RolloutRequest(Contract):
     """The model to roll out: the body of a message on the queue `rollouts`."""
 
@@ -48,6 +63,14 @@ class RolloutRequest(Contract):
     """The run that registered the model."""
     traceparent: Traceparent = None
     """The span of that run."""
+    # Omitted for the rollouts that runs start, so that their histories do not change.
+    attempt: int = Field(default=0, ge=0, exclude_if=lambda it: it == 0)
+    """0 if the run started it; else its number among the endpoint's rollouts that people started.
+    """
+    at_once: bool = Field(default=False, exclude_if=lambda it: not it)
+    """Whether the model gets all traffic after its smoke test, without steps and guards."""
+    champion: ChampionChange | None = Field(default=None, exclude_if=lambda it: it is None)
+    """The change of the champion that the rollout belongs to."""
 
 
 class EndpointTraffic(Contract):
@@ -80,6 +103,14 @@ class RolloutProgress(Contract):
     """The rollout's outcome, set while the previous traffic is being restored."""
     reason: str | None = None
     """The reason for `ending`."""
+    announced: bool = False
+    """Whether people were told of the state, and its records were written."""
+    unknown_since: datetime | None = None
+    """When the current outage began."""
+    alerted: bool = False
+    """Whether operators were alerted to that outage."""
+    outage_seconds: float = 0
+    """The length of earlier outages in this state: its time limits are extended by it."""
 
 
 class RolloutInput(Contract):
@@ -87,6 +118,13 @@ class RolloutInput(Contract):
 
     request: RolloutRequest
     progress: RolloutProgress | None = None
+
+
+class Unknown(Contract):
+    """What a rollout cannot know at the moment."""
+
+    since: datetime
+    what: str
 
 
 class RolloutStatus(Contract):
@@ -115,6 +153,9 @@ class RolloutStatus(Contract):
     )
     """Metrics of the model's answers in the step, by their guards' labels."""
     reason: str | None = None
+    at_once: bool = Field(default=False, exclude_if=lambda it: not it)
+    unknown: Unknown | None = Field(default=None, exclude_if=lambda it: it is None)
+    """The outage that the rollout waits for; the endpoint's traffic stays as it is."""
 
 
 class EndpointClaim(Contract):
@@ -130,7 +171,6 @@ class EndpointClaim(Contract):
 class ClaimEndpoint(ActivityRequest[EndpointClaim]):
     """Input of `claim_endpoint`."""
 
-    # It is asked again and again; between two questions people are heard.
     PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
 
     rollout: str
@@ -140,14 +180,30 @@ class ClaimEndpoint(ActivityRequest[EndpointClaim]):
 
 
 class ReleaseEndpoint(ActivityRequest[Done]):
-    """Input of `release_endpoint`."""
+    """Input of `release_endpoint`: the rollout has ended, and its outcome is recorded."""
+
+    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
 
     rollout: str
     endpoint: str
+    outcome: RolloutOutcome
+
+
+class ChangeChampion(ActivityRequest[Done]):
+    """Input of `change_champion`."""
+
+    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
+
+    pipeline: Pipeline
+    change: ChampionChange
+    serving: str
+    """The version that is to be the champion."""
 
 
 class EnsureEndpoint(ActivityRequest[EndpointTraffic]):
     """Input of `ensure_endpoint`."""
+
+    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
 
     endpoint: str
     kind: Kind = "online"
@@ -165,6 +221,8 @@ class DeploymentState(Contract):
 class EnsureDeployment(ActivityRequest[DeploymentState]):
     """Input of `ensure_deployment`."""
 
+    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
+
     rollout: str
     deployment: str
     request: RolloutRequest
@@ -180,10 +238,8 @@ class SmokeTest(Contract):
 class TestDeployment(ActivityRequest[SmokeTest]):
     """Input of `test_deployment`: send a smoke request, or start a smoke job."""
 
-    # It is asked again and again; between two questions people are heard.
-    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
-
     __test__ = False  # pytest would collect a class of this name
+    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
 
     endpoint: str
     deployment: str
@@ -193,33 +249,51 @@ class TestDeployment(ActivityRequest[SmokeTest]):
     """Set for a batch deployment: a file of the model's dataset is scored."""
     deadline: datetime | None = Field(default=None, exclude_if=lambda it: it is None)
     """When a smoke job must have ended."""
+    smoke_job: str | None = Field(default=None, exclude_if=lambda it: it is None)
+    """The name of the smoke job."""
 
 
 class SetTraffic(ActivityRequest[Done]):
     """Input of `set_traffic`."""
+
+    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
 
     endpoint: str
     kind: Kind = "online"
     traffic: EndpointTraffic
 
 
+class Directions(Contract):
+    """What people and newer models ask of a rollout."""
+
+    decision: Decision | None = None
+    """A person's decision about `ReadDirections.step`, if there is one."""
+    superseded_by: str | None = None
+
+
+class ReadDirections(ActivityRequest[Directions]):
+    """Input of `read_directions`. It needs only the records, so that it works in most outages."""
+
+    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
+
+    rollout: str
+    endpoint: str
+    step: int
+
+
 class Observation(Contract):
-    """State of a rollout while it waits."""
+    """The requests of a deployment since its step began."""
 
     requests: float = 0
     """Requests since the step began, failed ones included; for a batch deployment, its jobs."""
     failures: float = 0
     latency_p95_ms: float | None = None
     """The value of the worst minute."""
-    decision: Decision | None = None
-    """A person's decision about `ObserveRollout.step`, if there is one."""
-    superseded_by: str | None = None
 
 
 class ObserveRollout(ActivityRequest[Observation]):
     """Input of `observe_rollout`."""
 
-    # It is asked again and again; between two questions people are heard.
     PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
 
     rollout: str
@@ -255,7 +329,6 @@ class AnswerMeasurements(Contract):
 class MeasureAnswers(ActivityRequest[AnswerMeasurements]):
     """Input of `measure_answers`."""
 
-    # It is asked again and again; between two questions people are heard.
     PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
 
     endpoint: str
@@ -272,13 +345,19 @@ class MeasureAnswers(ActivityRequest[AnswerMeasurements]):
 class DeleteDeployments(ActivityRequest[Done]):
     """Input of `delete_deployments`."""
 
+    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
+
     endpoint: str
     kind: Kind = "online"
     deployments: list[str]
+    smoke_job: str | None = Field(default=None, exclude_if=lambda it: it is None)
+    """The smoke job to cancel, unless it has ended."""
 
 
 class RecordRollout(ActivityRequest[Done]):
     """Input of `record_rollout`: tags the model, and the model in service."""
+
+    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
 
     rollout: str
     endpoint: str

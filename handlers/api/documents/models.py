@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from handlers.api.documents.base import Document
+from handlers.rollouts.requesting import EndpointEffect
 
 ModelStage = Literal["champion", "challenger", "former", "rolled-back", "archived"]
 """`former`: the version was promoted and later replaced by another one."""
@@ -41,6 +42,8 @@ class ModelList(Document):
     """The metric that the gate compares."""
     goal: Literal["maximize", "minimize"]
     floor: float
+    endpoint: str | None
+    """The endpoint of the pipeline's `deploy`, if it has one."""
     champion: str | None
     models: list[ModelSummary]
     next: str | None
@@ -62,6 +65,8 @@ class ModelDetail(ModelSummary):
     """Answer of `GET /api/pipelines/{name}/models/{version}`: one version with its lineage."""
 
     pipeline: str
+    endpoint: str | None
+    """The endpoint of the pipeline's `deploy`, if it has one."""
     path: str
     dataset: ModelDataset | None
     """Null if the claim of the dataset version is missing."""
@@ -102,3 +107,13 @@ class ChampionChanged(Document):
     """The version in service after the request."""
     changed: bool
     """False if the version was in service before."""
+    endpoint: EndpointEffect
+    """What happens at the pipeline's endpoint: `none` if it has no `deploy`; `serving` if the
+    version has all traffic already; otherwise the version gets the traffic, and its deployment
+    still exists or is created again."""
+    message: str
+    """The same, in a sentence."""
+    rollout: str | None
+    """The rollout that moves the traffic."""
+    status_url: str | None
+    """Where to watch it."""

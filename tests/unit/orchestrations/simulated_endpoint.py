@@ -9,13 +9,16 @@ from typing import Any
 import pytest
 
 from orchestrations.contracts.base import Contract, Done
+from orchestrations.contracts.landing import AlertOperators
 from orchestrations.contracts.models import Model
-from orchestrations.contracts.notifications import PublishNotification
+from orchestrations.contracts.notifications import Notification, PublishNotification
 from orchestrations.contracts.rollouts import (
     AnswerMeasurement,
     AnswerMeasurements,
+    ChampionChange,
     Decision,
     DeploymentState,
+    Directions,
     EndpointClaim,
     EndpointTraffic,
     MeasureAnswers,
@@ -28,7 +31,7 @@ from orchestrations.contracts.rollouts import (
     TestDeployment,
 )
 from orchestrations.deploy import BatchDeploy, OnlineDeploy
-from orchestrations.errors import LandfallError
+from orchestrations.errors import DeploymentRejected, LandfallError
 from orchestrations.interruptible_timer import WAKE_UP
 from orchestrations.rollout import rollout
 from tests.simulation.task_hub import HubInstance
@@ -78,6 +81,8 @@ class Endpoint:
     measured: list[MeasureAnswers] = field(default_factory=list[MeasureAnswers])
     deploy: OnlineDeploy | BatchDeploy = DEPLOY
     smoke_seconds: float = 0
+    at_once: bool = False
+    champion: ChampionChange | None = None
     traffic: EndpointTraffic = field(
         default_factory=lambda: EndpointTraffic(traffic={"model-1": 100})
     )
@@ -92,6 +97,10 @@ class Endpoint:
     released: bool = False
     outcomes: list[RecordRollout] = field(default_factory=list[RecordRollout])
     notified: list[str] = field(default_factory=list[str])
+    told: list[Notification] = field(default_factory=list[Notification])
+    alerts: list[AlertOperators] = field(default_factory=list[AlertOperators])
+    champion_changes: list[ChampionChange] = field(default_factory=list[ChampionChange])
+    calls: list[tuple[float, str]] = field(default_factory=list[tuple[float, str]])
     set_to: list[tuple[float, EndpointTraffic]] = field(
         default_factory=list[tuple[float, EndpointTraffic]]
     )
@@ -108,13 +117,15 @@ class Endpoint:
         return self.driver.seconds
 
     def _answer(self, name: str, request: Any) -> Contract:  # noqa: C901, PLR0912 - one case an activity
+        self.calls.append((self.seconds, name))
         first, last = self.outages.get(name, (0.0, 0.0))
         if first <= self.seconds < last:
             raise ConnectionError(f"{name} is unreachable")
         if name in self.refuse:
             raise self.refuse[name]
         superseded = self.superseded_at is not None and self.seconds >= self.superseded_at
-        assert getattr(request, "kind", self.deploy.kind) == self.deploy.kind
+        if not isinstance(request, AlertOperators):
+            assert getattr(request, "kind", self.deploy.kind) == self.deploy.kind
         match name:
             case "claim_endpoint":
                 if superseded:
@@ -134,7 +145,8 @@ class Endpoint:
                 self.traffic = request.traffic
                 self.set_to.append((self.seconds, request.traffic))
             case "observe_rollout":
-                measured = self.observe(self)
+                return self.observe(self)
+            case "read_directions":
                 made = [
                     decision
                     for at, decision in self.decisions
@@ -142,9 +154,7 @@ class Endpoint:
                     and (decision.verb == "rollback" or decision.step == request.step)
                 ]
                 by = "rollout-digits-live-3" if superseded else None
-                return measured.model_copy(
-                    update={"decision": made[0] if made else None, "superseded_by": by}
-                )
+                return Directions(decision=made[0] if made else None, superseded_by=by)
             case "measure_answers":
                 self.measured.append(request)
                 return AnswerMeasurements(guards=[self.measure(self, request)])
@@ -154,11 +164,16 @@ class Endpoint:
                     self.deployments.discard(each)
             case "record_rollout":
                 self.outcomes.append(request)
+            case "change_champion":
+                self.champion_changes.append(request.change)
+            case "alert_operators":
+                self.alerts.append(request)
             case "release_endpoint":
                 self.released = True
             case "publish_notification":
                 assert isinstance(request, PublishNotification)
                 self.notified.append(request.notification.kind)
+                self.told.append(request.notification)
             case _:
                 pass
         return Done()
@@ -181,7 +196,10 @@ class Endpoint:
             self.smoked_at = self.seconds
         assert request.deadline is not None
         left = (request.deadline - START).total_seconds() - self.smoked_at
-        assert left == pytest.approx(30 * 60, abs=DOWN_SECONDS + 1)
+        if "test_deployment" not in self.outages:  # they extend the limit
+            assert left == pytest.approx(30 * 60, abs=DOWN_SECONDS + 1)
+        if self.seconds > (request.deadline - START).total_seconds():
+            raise DeploymentRejected("the smoke job was not over in time")
         is_over = self.seconds >= self.smoked_at + self.smoke_seconds
         return SmokeTest(job=None if is_over else "smoke-digits-live-model-2")
 
@@ -197,6 +215,8 @@ class Endpoint:
             pipeline=PIPELINE.model_copy(update={"deploy": self.deploy}),
             model=MODEL,
             run="digits-0123456789abcdef-1",
+            at_once=self.at_once,
+            champion=self.champion,
         )
         return self.driver.start("rollout", ID, RolloutInput(request=request).to_dict())
 
