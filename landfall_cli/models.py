@@ -93,7 +93,7 @@ def promote(
     by: By = None,
     yes: Yes = False,
 ) -> None:
-    """Put a version in service: it becomes the champion that later runs are compared with."""
+    """Put a version in service: runs are compared with it, and its endpoint gets it in steps."""
     session.act(
         f"Put version {version} of {pipeline} in service?",
         f"/api/pipelines/{pipeline}/models/{version}/promote",
@@ -116,7 +116,7 @@ def rollback(
     by: By = None,
     yes: Yes = False,
 ) -> None:
-    """Take the champion out of service, and put the version before it in service again."""
+    """Put the version before the champion in service; its endpoint's traffic moves at once."""
     path = f"/api/pipelines/{pipeline}/models"
     goes = version or session.api.get(path, limit=1)["champion"]
     if goes is None:
@@ -133,7 +133,8 @@ def rollback(
 
 
 def _changed(shown: Any) -> str:
-    return f"version {shown['champion']} is in service" + ("" if shown["changed"] else " already")
+    already = "" if shown["changed"] else " already"
+    return f"version {shown['champion']} is in service{already}. {shown['message']}"
 
 
 def _stage(name: str) -> Text:

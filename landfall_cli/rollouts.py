@@ -1,4 +1,4 @@
-"""landfall rollouts list|get|promote|rollback."""
+"""landfall rollouts list|get|start|promote|rollback."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def list_rollouts(
                 each["id"],
                 _traffic(each["traffic"]),
                 output.ago(each["created_at"]),
-                output.sentence(each["reason"] or ""),
+                output.sentence(_why(each) or ""),
             )
             for each in document["rollouts"]
         ]
@@ -53,7 +53,7 @@ def get_rollout(session: Session, rollout: Rollout) -> None:
 
     def people(shown: Any) -> None:
         model, rate, latency = shown["model"], shown["error_rate"], shown["latency_p95_ms"]
-        why = shown["reason"]
+        why = _why(shown)
         session.output.facts(
             {
                 "rollout": shown["id"],
@@ -73,6 +73,34 @@ def get_rollout(session: Session, rollout: Rollout) -> None:
         )
 
     session.output.show(session.api.get(f"/api/rollouts/{rollout}"), people)
+
+
+@command(app)
+def start(
+    session: Session,
+    pipeline: Annotated[str, typer.Argument(help="The pipeline's name.")],
+    version: Annotated[str, typer.Argument(help="A version of its model.")],
+    *,
+    at_once: Annotated[
+        bool,
+        typer.Option(help="All traffic after the smoke test, without steps and guards."),
+    ] = False,
+    reason: Reason,
+    by: By = None,
+    yes: Yes = False,
+) -> None:
+    """Roll a version of a model out to its pipeline's endpoint."""
+    session.act(
+        f"Roll version {version} of {pipeline} out?",
+        "/api/rollouts",
+        lambda done: f"started: landfall rollouts get {done['id']}",
+        pipeline=pipeline,
+        version=version,
+        at_once=at_once,
+        reason=reason,
+        by=by,
+        yes=yes,
+    )
 
 
 @command(app)
@@ -102,6 +130,14 @@ def rollback(
         reason=reason,
         by=by,
         yes=yes,
+    )
+
+
+def _why(shown: Any) -> str | None:
+    """What the rollout waits for in an outage, or the reason of its state."""
+    unknown = shown.get("unknown")
+    return (
+        shown["reason"] if unknown is None else f"waits, because it cannot know: {unknown['what']}"
     )
 
 

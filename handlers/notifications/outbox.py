@@ -160,7 +160,7 @@ def _trace_rollout(clients: Clients, notification: Notification) -> None:
         record_step(clients, status.id, "deploying", status.since)
         return
     if notification.kind == "deployed":
-        record_step(clients, status.id, status.step, status.since)
+        record_step(clients, status.id, status.steps, status.since)
     began_at = asked_at(clients, status.id)
     if began_at is not None:
         clients.telemetry.send(

@@ -59,13 +59,14 @@ from handlers.messaging.service_bus import (
 from handlers.messaging.stuck_messages import alert_stuck
 from handlers.retention.kinds import COPIES
 from handlers.retention.removing import begin_pass, purge_instances, remove_old_records
-from handlers.rollouts.endpoint_claims import holders, release
+from handlers.rollouts.endpoint_claims import holders
 from handlers.runs.run_index import UNFINISHED_STATES, list_runs
 from handlers.triggers.blob_created import ensure_landing
 from handlers.triggers.broken_landings import is_broken_landing, report
 from handlers.triggers.persistent_faults import alert_persistent
 from handlers.triggers.rejected_events import alert_rejected
 from handlers.triggers.request_reconciliation import close_request, is_broken_request
+from handlers.triggers.rollout_reconciliation import close_rollout
 from handlers.triggers.run_reconciliation import complete_record, mend_run
 from handlers.triggers.zone_reconciliation import (
     ZoneRecords,
@@ -168,7 +169,8 @@ async def reconcile(
     8. Every run that is unfinished in the index, and whose instance has ended, is corrected there.
     9. Copies of blobs that no kept dataset version needs are deleted: for a minute per pipeline and
        round, until a pass over the copies is complete.
-    10. Every endpoint is released whose rollout has an ended instance.
+    10. Every endpoint is released whose rollout has an ended instance. Operators are alerted if the
+        instance failed or was terminated.
     11. Records and instances whose retention is over are deleted, for a minute per round, until the
         day's pass over all of them is complete.
 
@@ -229,8 +231,10 @@ class _Reconciler:
     async def check_endpoints(self) -> None:
         held = await asyncio.to_thread(lambda: list(holders(self.clients)))
         for endpoint, rollout in held:
-            if not is_live(await self.starter.get_status(rollout)):
-                await asyncio.to_thread(release, self.clients, endpoint, rollout)
+            what = f"rollout {rollout}"
+            if await self.attempt(
+                what, close_rollout, self.clients, self.starter, endpoint, rollout, now=self.now
+            ):
                 self.summary.endpoints_released.append(endpoint)
 
     async def each_pipeline(

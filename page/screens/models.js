@@ -3,6 +3,7 @@
 import { html } from "/api/ui/vendor/preact-htm.js";
 import { useResource } from "/api/ui/api.js";
 import { Action, Badge, href, Loaded, Metrics, number, PipelineLink, RunLink, Table } from "/api/ui/parts.js";
+import { StartRollout } from "/api/ui/screens/rollouts.js";
 import { Time } from "/api/ui/times.js";
 
 export const modelHref = (pipeline, version, parameters) =>
@@ -51,7 +52,7 @@ function Versions({ pipeline, filters }) {
         each.gain === null ? "–" : `${each.gain >= 0 ? "+" : ""}${number(each.gain)}`,
         html`<${Time} at=${each.registered_at} />`,
         html`<${RunLink} id=${each.run} />`,
-        html`<${ModelActions} pipeline=${pipeline} model=${each} />`,
+        html`<${ModelActions} pipeline=${pipeline} model=${each} endpoint=${data.endpoint} />`,
       ])} />
     <p class="pages">
       ${filters.after && html`<a href=${modelHref(pipeline)}>newest</a>`}
@@ -60,14 +61,18 @@ function Versions({ pipeline, filters }) {
   `}</>`;
 }
 
-function ModelActions({ pipeline, model }) {
+function ModelActions({ pipeline, model, endpoint }) {
   const path = `/api/pipelines/${encodeURIComponent(pipeline)}/models/${model.version}`;
+  const [back, forth] = endpoint
+    ? [` The traffic of ${endpoint} moves to that one at once.`, ` It is rolled out to ${endpoint}, step by step.`]
+    : [" Landfall manages no endpoint for it: no traffic moves.", " Landfall manages no endpoint for it: no traffic moves."];
   if (model.stage === "archived") return html`<span class="dim">restore it in Azure ML first</span>`;
   return html`<span class="actions">${model.stage === "champion"
     ? html`<${Action} label="Roll back" danger needsReason title=${`Roll ${model.name}:${model.version} back?`} path=${`${path}/rollback`}
-        explains="This version is taken out of service, and the previous one is in service again: runs are compared with that one. Nothing is deleted." />`
+        explains=${`This version is taken out of service, and the previous one is in service again: runs are compared with that one.${back}`} />`
     : html`<${Action} label="Promote" needsReason title=${`Put ${model.name}:${model.version} in service?`} path=${`${path}/promote`}
-        explains="Runs are compared with it from now on. A later version that beats it replaces it." />`}</span>`;
+        explains=${`Runs are compared with it from now on. A later version that beats it replaces it.${forth}`} />`}
+    ${endpoint && html`<${StartRollout} pipeline=${pipeline} model=${model} label="Roll out" />`}</span>`;
 }
 
 const WIDEST = 760;
@@ -108,7 +113,7 @@ function Version({ pipeline, version, filters }) {
   return html`<${Loaded} of=${model}>${(data) => html`
     <p class="path"><a href=${modelHref(pipeline)}>Models of ${pipeline}</a></p>
     <h1>${data.name}:${data.version} <${Badge} state=${data.stage} /></h1>
-    <p class="actions"><${ModelActions} pipeline=${pipeline} model=${data} /></p>
+    <p class="actions"><${ModelActions} pipeline=${pipeline} model=${data} endpoint=${data.endpoint} /></p>
     <${Lineage} model=${data} />
     <div class="columns">
       <section><h2>Facts</h2><dl class="facts">

@@ -6,7 +6,7 @@ import { Action, Badge, href, Loaded, number, PipelineLink, RunLink, Table } fro
 import { ModelLink } from "/api/ui/screens/models.js";
 import { Sentence, Time } from "/api/ui/times.js";
 
-const ENDED = ["finished", "rolled_back", "superseded"];
+const ENDED = ["finished", "rolled_back", "superseded", "failed"];
 const shares = (of) => Object.entries(of ?? {}).map(([name, share]) => `${name}\u00a0${share}\u00a0%`).join(", ") || "–";
 const percent = (rate) => (rate === null ? "–" : `${number(rate * 100)} %`);
 
@@ -22,7 +22,7 @@ export function RolloutsScreen({ filters }) {
           html`<${ModelLink} pipeline=${each.pipeline} version=${each.model.version} />`,
           shares(each.traffic),
           html`<${Time} at=${each.created_at} />`,
-          html`<${Sentence} text=${each.reason ?? ""} />`,
+          html`<${Sentence} text=${each.unknown?.what ?? each.reason ?? ""} />`,
         ])} />
       <p class="pages">
         ${filters.after && html`<a href=${href("rollouts")}>newest</a>`}
@@ -38,6 +38,7 @@ export function RolloutScreen({ id }) {
     <p class="path"><a href=${href("rollouts")}>Rollouts</a></p>
     <h1>${data.id} <${Badge} state=${data.broken ? "broken" : data.state} /></h1>
     ${data.reason && html`<p class="note"><${Sentence} text=${data.reason} /></p>`}
+    ${data.unknown && html`<p class="note bad">Waits since <${Time} at=${data.unknown.since} />, with the traffic as it is: <${Sentence} text=${data.unknown.what} /></p>`}
     <p class="actions"><${RolloutActions} rollout=${data} /></p>
     <dl class="facts">
       <dt>Pipeline</dt><dd><${PipelineLink} name=${data.pipeline} /></dd>
@@ -57,8 +58,16 @@ export function RolloutScreen({ id }) {
   `}</>`;
 }
 
+export function StartRollout({ pipeline, model, label }) {
+  const body = { pipeline, version: model.version };
+  return html`<${Action} label=${label} needsReason title=${`Roll ${model.name}:${model.version} out?`} path="/api/rollouts" body=${body}
+      explains="The version gets the endpoint's traffic, step by step, as a new model does. A rollout of another version that is not live yet is superseded." />`;
+}
+
 function RolloutActions({ rollout }) {
-  if (rollout.broken || ENDED.includes(rollout.state)) return null;
+  if (rollout.broken || ENDED.includes(rollout.state)) {
+    return html`<${StartRollout} pipeline=${rollout.pipeline} model=${rollout.model} label="Roll out again" />`;
+  }
   const path = `/api/rollouts/${encodeURIComponent(rollout.id)}`;
   return html`<${Action} label="Promote" needsReason disabled=${!["baking", "live"].includes(rollout.state) && "Only while a step is baking, or when the model is live."} title=${`End the step of ${rollout.id}?`} path=${`${path}/promote`}
       explains="The next step begins at once. If the model is live, the previous deployments are deleted." />

@@ -309,18 +309,30 @@ async def test_6_page_is_my_file_in_the_model(page: Page) -> None:
     await picture(page, "data", PICTURES)
 
 
+def moved(champion: str, *, changed: bool) -> dict[str, Any]:
+    """The answer to a change of the champion of a pipeline without an endpoint."""
+    return {
+        "champion": champion,
+        "changed": changed,
+        "endpoint": "none",
+        "message": "Landfall manages no endpoint for this pipeline: no traffic was moved.",
+        "rollout": None,
+        "status_url": None,
+    }
+
+
 async def test_7_command_roll_the_champion_back(laptop: Laptop) -> None:
     listing, rollback, promote = commands(7)
     listed = await run(laptop, listing, PIPELINE="batches")
     assert [each["stage"] for each in listed["models"]] == ["champion", "former"]
     back = await run(laptop, rollback, PIPELINE="batches")
-    assert (listed["champion"], back) == ("2", {"champion": "1", "changed": True})
+    assert (listed["champion"], back) == ("2", moved("1", changed=True))
     again = await run(laptop, f"{rollback} 2", PIPELINE="batches")
-    assert again == {"champion": "1", "changed": False}
+    assert again == moved("1", changed=False)
     await run(laptop, rollback, 5, PIPELINE="batches")  # there is no version before 1
     await run(laptop, promote, 4, PIPELINE="batches", VERSION="9")
     forward = await run(laptop, promote, PIPELINE="batches", VERSION="2")
-    assert forward == {"champion": "2", "changed": True}
+    assert forward == moved("2", changed=True)
     _, kept, _ = await laptop.get("/api/actions?limit=3")
     done = [(each["action"], each["on"]) for each in kept["actions"]]
     assert done == [(action, "model batches:2") for action in ("promote", "rollback", "rollback")]

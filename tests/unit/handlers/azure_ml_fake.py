@@ -188,12 +188,31 @@ class Computes(Resources):
         return Operation(None if self.is_stuck else lambda: self.create_or_update(cluster))
 
 
+def a_deployment(name: str, endpoint: str, model: str, state: str = "Succeeded") -> Any:
+    """A deployment that a rollout made for a model."""
+    tags = {"landfall.rollout": f"rollout-{endpoint}", "landfall.model": model}
+    return SimpleNamespace(
+        name=name,
+        endpoint_name=endpoint,
+        provisioning_state=state,
+        tags=tags,
+        model=f"/workspaces/w/models/{model.replace(':', '/versions/')}",
+    )
+
+
+def an_endpoint(name: str, **traffic: int) -> Any:
+    shares = {key.replace("_", "-"): share for key, share in traffic.items()}
+    return SimpleNamespace(name=name, traffic=shares, mirror_traffic={})
+
+
 class Workspace:
     def __init__(self) -> None:
         self.jobs = Jobs()
         self.data = Versions()
         self.models = Versions()
         self.compute = Computes()
+        self.online_endpoints = Resources(key=lambda endpoint: (endpoint.name,))
+        self.online_deployments = Resources(key=lambda it: (it.name, it.endpoint_name))
         self.asked_for_default = itertools.count()
         self.datastores = SimpleNamespace(get_default=self._default)
 

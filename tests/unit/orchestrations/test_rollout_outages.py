@@ -166,7 +166,7 @@ GONE = RolloutImpossible(REASON)
         {"set_traffic": GONE},
         {"observe_rollout": GONE, "set_traffic": GONE},
     ],
-    ids=lambda it: "+".join(it),
+    ids="+".join,
 )
 def test_an_endpoint_that_is_gone_ends_the_rollout_and_people_are_told_once(
     make: Callable[..., Endpoint], refused: dict[str, LandfallError]
