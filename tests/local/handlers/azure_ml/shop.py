@@ -24,7 +24,7 @@ from orchestrations.contracts.rollouts import (
     TestDeployment,
 )
 from orchestrations.deploy import EndpointKind
-from orchestrations.names import deployment_name, rollout_id
+from orchestrations.names import deployment_name, rollout_id, smoke_job
 from orchestrations.pipeline import Pipeline
 from tests.local.handlers.azure_ml.conftest import Cloud
 from tests.unit.orchestrations.examples import PIPELINE
@@ -104,7 +104,8 @@ class Shop:
             **PIPELINE.model_dump(),
             "deploy": {"endpoint": self.endpoint, **given, **(deploy or {})},
         }
-        self.pipeline = Pipeline.model_validate({**document, "name": self.name})
+        model = {**document["model"], "name": self.name}
+        self.pipeline = Pipeline.model_validate({**document, "name": self.name, "model": model})
         assert self.pipeline.deploy is not None
         self.kind: EndpointKind = self.pipeline.deploy.kind
 
@@ -150,6 +151,8 @@ class Shop:
         request = TestDeployment(
             endpoint=self.endpoint, deployment=deployment, pipeline=self.pipeline
         )
+        if self.kind == "batch":
+            given["smoke_job"] = smoke_job(self.endpoint, deployment)
         return test_deployment(self.clients, request.model_copy(update=given))
 
     def smoke_until_over(self, model: Model) -> None:

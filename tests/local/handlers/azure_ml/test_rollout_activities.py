@@ -23,7 +23,7 @@ from handlers.rollouts.endpoint_claims import (
     release_endpoint,
     superseding_rollout,
 )
-from handlers.rollouts.observing import observe_rollout, record_decision
+from handlers.rollouts.observing import read_directions, record_decision
 from harness.waiting import until
 from orchestrations.contracts.models import Model
 from orchestrations.contracts.rollouts import (
@@ -32,11 +32,11 @@ from orchestrations.contracts.rollouts import (
     DeleteDeployments,
     EndpointTraffic,
     Observation,
-    ObserveRollout,
+    ReadDirections,
     RecordRollout,
     ReleaseEndpoint,
 )
-from orchestrations.errors import DeploymentRejected
+from orchestrations.errors import DeploymentRejected, RolloutImpossible
 from orchestrations.manifest import encode_line
 from orchestrations.names import rollout_id
 from tests.local.handlers.azure_ml.conftest import Cloud
@@ -151,7 +151,9 @@ def test_models_become_the_default_of_a_batch_endpoint(cloud: Cloud) -> None:
         shop.smoke("model-3", model=late, deadline=now)
     until(lambda: ml.jobs.get(job).status == "Canceled", what="cancellation of the smoke job")
     names = ["model-2", "model-3", "model-9"]
-    request = DeleteDeployments(endpoint=shop.endpoint, kind="batch", deployments=names)
+    request = DeleteDeployments(
+        endpoint=shop.endpoint, kind="batch", deployments=names, smoke_job=job
+    )
     twice(lambda: delete_deployments(shop.clients, request))
     assert [each.name for each in ml.batch_deployments.list(shop.endpoint)] == ["model-1"]
     twice(lambda: shop.set({}))
@@ -173,7 +175,7 @@ def test_a_deployment_of_others_stands_in_the_way_and_is_not_deleted(shop: Shop)
     found = shop.clients.ml.online_deployments.get("model-1", shop.endpoint)
     found.tags = {}
     shop.clients.ml.online_deployments.begin_create_or_update(found).result()
-    with pytest.raises(DeploymentRejected, match="did not make"):
+    with pytest.raises(RolloutImpossible, match="no rollout of this model made"):
         shop.deploy(model)
     request = DeleteDeployments(endpoint=shop.endpoint, deployments=["model-1"])
     delete_deployments(shop.clients, request)
@@ -195,9 +197,15 @@ def test_one_rollout_has_an_endpoint_and_the_newest_is_next(shop: Shop) -> None:
     assert claim(3) == (False, first, None)
     assert claim(2) == (False, None, third), "a newer one is there"
     assert superseding_rollout(clients, endpoint, first) == third
-    release_endpoint(clients, ReleaseEndpoint(rollout=third, endpoint=endpoint))
+    release_endpoint(
+        clients, ReleaseEndpoint(rollout=third, endpoint=endpoint, outcome="superseded")
+    )
     assert (endpoint, first) in list(holders(clients)), "it was not the holder's release"
-    twice(lambda: release_endpoint(clients, ReleaseEndpoint(rollout=first, endpoint=endpoint)))
+    twice(
+        lambda: release_endpoint(
+            clients, ReleaseEndpoint(rollout=first, endpoint=endpoint, outcome="rolled_back")
+        )
+    )
     assert claim(3) == (True, None, None)
 
 
@@ -210,14 +218,8 @@ def test_the_first_decision_about_a_step_counts_and_a_rollback_before_all(shop: 
         record_decision(shop.clients, rollout, Decision.model_validate(decision))
 
     def decision(step: int) -> Decision | None:
-        request = ObserveRollout(
-            rollout=rollout,
-            endpoint=shop.endpoint,
-            deployment="model-1",
-            step=step,
-            since=datetime.now(UTC),
-        )
-        return observe_rollout(shop.clients, request).decision
+        request = ReadDirections(rollout=rollout, endpoint=shop.endpoint, step=step)
+        return read_directions(shop.clients, request).decision
 
     decide("promote", 0, "ada")
     decide("promote", 0, "grace")
