@@ -206,6 +206,15 @@ async def test_a_rollout_shows_its_traffic_and_is_rolled_back(page: Page) -> Non
     await close(await act(page, "Roll back", "it answers in another language"))
     path = f"/api/rollouts/{baking['id']}/rollback"
     assert asked == [(path, {"by": "ada", "reason": "it answers in another language"})]
+    finished = next(each for each in rollouts.values() if each["state"] == "finished")
+    await open_screen(page, f"rollouts/{finished['id']}")
+    await close(await act(page, "Roll out again", "the quota was raised"))
+    version = finished["model"]["version"]
+    body = {"pipeline": finished["pipeline"], "version": version}
+    assert asked[1:] == [("/api/rollouts", {**body, "by": "ada", "reason": "the quota was raised"})]
+    await open_screen(page, f"rollouts/{baking['id']}")
+    baking["unknown"] = {"since": baking["since"], "what": "the metrics are unreachable"}
+    await page.get_by_text("with the traffic as it is: the metrics are unreachable").wait_for()
     await page.set_viewport_size({"width": 390, "height": 844})
     assert await fits(page)
 
