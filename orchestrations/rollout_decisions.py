@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from orchestrations.contracts.rollouts import EndpointTraffic, Observation
+from orchestrations.contracts.rollouts import EndpointTraffic, Observation, RolloutState
 from orchestrations.deploy import BatchDeploy, Deploy, RolloutStep
 
 WHOLE_PERCENT = 100
+BEFORE_STEPS = -1
 FIRST_POLL_SECONDS = 5.0
 LAST_POLL_SECONDS = 300.0
 LAST_LATE_POLL_SECONDS = 900.0
@@ -36,6 +37,11 @@ class Broken:
 
 
 Verdict = Wait | Passed | Broken
+
+
+def decided_step(state: RolloutState, step: int) -> int:
+    """The step that a person's decision is about; `BEFORE_STEPS` before the first one."""
+    return step if state in ("baking", "live") else BEFORE_STEPS
 
 
 def steps_of(

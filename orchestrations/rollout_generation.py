@@ -41,7 +41,15 @@ from orchestrations.names import (
     smoke_job,
 )
 from orchestrations.replay_logger import ReplayLogger
-from orchestrations.rollout_decisions import Broken, Passed, Verdict, judge_step, steps_of, worst
+from orchestrations.rollout_decisions import (
+    Broken,
+    Passed,
+    Verdict,
+    decided_step,
+    judge_step,
+    steps_of,
+    worst,
+)
 from orchestrations.rollout_faults import ALERT_AFTER, growing_delay, kind_of
 
 POLLS_PER_GENERATION = 40
@@ -219,9 +227,8 @@ class RolloutGeneration:
 
     def read_directions(self) -> Step[Directions]:
         """Read what people and newer models ask of the rollout."""
-        request = ReadDirections(
-            rollout=self.id, endpoint=self.deploy.endpoint, step=self.progress.step
-        )
+        step = decided_step(self.progress.state, self.progress.step)
+        request = ReadDirections(rollout=self.id, endpoint=self.deploy.endpoint, step=step)
         return (yield from self.call(request))
 
     def judge(self, step: RolloutStep) -> Generator[Any, Any, Verdict]:

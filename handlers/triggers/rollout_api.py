@@ -27,6 +27,7 @@ from handlers.triggers.problem_details import Problem
 from orchestrations.contracts.rollouts import Decision, RolloutStatus, Verb
 from orchestrations.pipeline import Pipeline
 from orchestrations.rollout import rollout as rollout_orchestrator
+from orchestrations.rollout_decisions import decided_step
 
 _INSTANCE = re.compile(r"rollout-[A-Za-z0-9][A-Za-z0-9_-]{0,240}")
 
@@ -142,13 +143,14 @@ async def promote_rollout(
 ) -> Accepted:
     """End the baking time of the current step, so that the next step begins.
 
-    If the rollout is live, end the time for which the previous deployments are kept.
+    If the rollout is testing, leave out the smoke test. If it is live, end the time for which the
+    previous deployments are kept.
     """
     instance = await _find_live(starter, rollout)
     state = _status(instance).state
-    if state not in ("baking", "live"):
+    if state not in ("testing", "baking", "live"):
         raise Problem(
-            409, "rollout-not-baking", f"rollout {rollout} is {state}: wait until it bakes"
+            409, "rollout-not-baking", f"rollout {rollout} is {state}: wait until it is tested"
         )
     return await _decide(clients, starter, instance, "promote", asked)
 
@@ -170,7 +172,8 @@ async def _decide(
 ) -> Accepted:
     """Record a decision, and wake the rollout up."""
     status = _status(instance)
-    decision = Decision(verb=verb, by=asked.by, reason=asked.reason, step=status.step)
+    step = decided_step(status.state, status.step)
+    decision = Decision(verb=verb, by=asked.by, reason=asked.reason, step=step)
     await asyncio.to_thread(record_decision, clients, status.id, decision)
     on = f"rollout {status.id}"
     await asyncio.to_thread(keep_action, clients, verb, on, asked, outcome="requested")

@@ -87,7 +87,7 @@ class Decision(Contract):
     by: str
     reason: str
     step: int
-    """The rollout's step at that time: the decision holds for this step only."""
+    """The rollout's step at that time, -1 before the first one: the decision holds for it only."""
 
 
 class RolloutProgress(Contract):

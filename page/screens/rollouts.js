@@ -69,8 +69,8 @@ function RolloutActions({ rollout }) {
     return html`<${StartRollout} pipeline=${rollout.pipeline} model=${rollout.model} label="Roll out again" />`;
   }
   const path = `/api/rollouts/${encodeURIComponent(rollout.id)}`;
-  return html`<${Action} label="Promote" needsReason disabled=${!["baking", "live"].includes(rollout.state) && "Only while a step is baking, or when the model is live."} title=${`End the step of ${rollout.id}?`} path=${`${path}/promote`}
-      explains="The next step begins at once. If the model is live, the previous deployments are deleted." />
+  return html`<${Action} label="Promote" needsReason disabled=${!["testing", "baking", "live"].includes(rollout.state) && "Only while it is tested or a step is baking, or when the model is live."} title=${`End the step of ${rollout.id}?`} path=${`${path}/promote`}
+      explains="The next step begins at once. If the deployment is being tested, the test is left out. If the model is live, the previous deployments are deleted." />
     <${Action} label="Roll back" danger needsReason title=${`Roll ${rollout.id} back?`} path=${`${path}/rollback`}
       explains="The endpoint's previous traffic is restored, and the new deployment is deleted." />`;
 }

@@ -305,7 +305,7 @@ async def terminated(scene: Scene) -> None:
         "finished": _rollout("finished"),
         "superseded-while-baking": _rollout("superseded"),
         "rolled-back": _rollout("rolled_back"),
-        "at-once": Kept(orchestrator="rollout", holds=ended_as("finished"), number=2),
+        "restored": Kept(orchestrator="rollout", holds=ended_as("finished"), number=2),
     },
     deploy={
         "endpoint": "rolled-out",
@@ -321,7 +321,7 @@ async def terminated(scene: Scene) -> None:
 async def rolled_out(scene: Scene) -> None:
     """A model goes live; a second one is superseded while it bakes; a third one is rolled back.
 
-    Then a person rolls the second one out at once.
+    Then a person promotes the second one, and rolls it back when it is live.
     """
     await scene.land("1", accuracy=0.7)
     await scene.until("rollout", ended_as("finished"))
@@ -333,10 +333,12 @@ async def rolled_out(scene: Scene) -> None:
     body = json.dumps({"by": "ada", "reason": "it answers in another language"})
     await scene.post(f"api/rollouts/{baking.instance}/rollback", body=body)
     await scene.until("rollout", ended_as("rolled_back"))
-    again = {"pipeline": "rolled-out", "version": "2", "at_once": True, "reason": "it was the data"}
-    await scene.post("api/rollouts", body=json.dumps(again))
-    live = await scene.until("rollout", is_in("live"))
-    await scene.post(f"api/rollouts/{live.instance}/promote", body=body)
+    models = "api/pipelines/rolled-out/models"
+    await scene.post(f"{models}/2/promote", body=body)
+    promoted = await scene.until("rollout", is_in("baking"))
+    await scene.post(f"api/rollouts/{promoted.instance}/promote", body=body)
+    await scene.until("rollout", is_in("live"))
+    await scene.post(f"{models}/2/rollback", body=body)
     await scene.until("rollout", ended_as("finished"), number=2)
 
 

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
-from orchestrations.contracts.rollouts import Observation
+from orchestrations.contracts.rollouts import ChampionChange, Observation
 from orchestrations.deploy import OnlineDeploy
 from orchestrations.errors import DeploymentRejected
+from tests.unit.orchestrations.driver import START
 from tests.unit.orchestrations.simulated_endpoint import BATCH, Endpoint, batch_endpoint
 
+ROLLED_BACK = ChampionChange(verb="rollback", version="3", at=START, by="ada", reason="why")
 SMOKE_FAILED = DeploymentRejected("smoke job smoke-digits-live-model-2 is failed")
 WATCHED = BATCH.model_copy(update={"bake_minutes": 1})
 SHORT_STEPS = OnlineDeploy.model_validate(
@@ -53,6 +55,7 @@ def result_of(endpoint: Endpoint) -> dict[str, Any]:
         "traffic": traffic,
         "deployments": endpoint.deployments,
         "notified": list(dict.fromkeys(endpoint.notified)),
+        "champion": endpoint.champion_changes[:1],
         "outcomes": {(each.outcome, each.serving) for each in endpoint.outcomes},
     }
 
@@ -72,6 +75,7 @@ def result_of(endpoint: Endpoint) -> dict[str, Any]:
         ),
         (rolled_back_by_a_person, "rolled_back"),
         (ONLINE_ENDPOINT, "finished"),
+        (functools.partial(ONLINE_ENDPOINT, at_once=True, champion=ROLLED_BACK), "finished"),
         (
             functools.partial(ONLINE_ENDPOINT, observe=failing_when_it_gets_traffic),
             "rolled_back",

@@ -16,6 +16,7 @@ from orchestrations.contracts.rollouts import (
 )
 from orchestrations.deploy import OnlineDeploy
 from orchestrations.errors import LandfallError, RolloutImpossible
+from orchestrations.rollout_decisions import BEFORE_STEPS
 from tests.unit.orchestrations.driver import START
 from tests.unit.orchestrations.simulated_endpoint import (
     DEPLOY,
@@ -289,3 +290,10 @@ def test_whatever_fails_and_for_how_long_the_verdict_is_the_models(
     for _, each in endpoint.set_to:
         assert sum(each.traffic.values()) == 100
     assert len(endpoint.alerts) <= 2 * len(outages)
+
+
+def test_a_person_leaves_out_a_smoke_test_that_cannot_be_made() -> None:
+    endpoint = Endpoint(outages={"test_deployment": (0, 30 * DAY)})
+    endpoint.decide(HOUR, "promote", BEFORE_STEPS)
+    assert endpoint.roll_out().state == "finished"
+    assert [len(each.mirror) for _, each in endpoint.set_to] == [1, 0, 0], "no step was left out"
