@@ -315,6 +315,14 @@ class Blob:
         self.container.upload_blob(self.name, data, overwrite=overwrite)
 
 
+class Background:
+    """Background work that is done at once."""
+
+    def submit(self, work: Callable[[], None]) -> bool:
+        work()
+        return True
+
+
 @dataclass
 class World:
     """Clients of the handlers, and the fakes that they use."""

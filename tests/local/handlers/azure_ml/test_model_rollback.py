@@ -31,14 +31,16 @@ from orchestrations.rollout import rollout
 from tests.local.handlers.azure_ml.conftest import Cloud
 from tests.local.handlers.azure_ml.shop import Shop
 from tests.unit.handlers.asking import ask
+from tests.unit.handlers.azure_ml_fake import Background
 from tests.unit.orchestrations.driver import Driver
 
-AT_ONCE = {
-    "steps": [{"traffic": 100, "bake_minutes": 0}],
+LAST_STEP = {"traffic": 100, "bake_minutes": 0}
+AT_ONCE: dict[str, Any] = {
+    "steps": [LAST_STEP],
     "guards": {"minimum_requests": 0},
     "keep_previous_hours": 24,
 }
-BAKING = {**AT_ONCE, "steps": [{"mirror": 20, "bake_minutes": 60}, *AT_ONCE["steps"]]}
+BAKING = {**AT_ONCE, "steps": [{"mirror": 20, "bake_minutes": 60}, LAST_STEP]}
 
 
 def finish(coroutine: Coroutine[Any, Any, Any]) -> Any:
@@ -64,8 +66,7 @@ class Stage:
             activities={**activities, **changed}, orchestrators={"rollout": rollout}
         )
         monkeypatch.setattr(Clients, "message_queues", SimpleNamespace(send=self._send))
-        background = SimpleNamespace(submit=lambda work: work() or True)
-        monkeypatch.setitem(vars(cloud.clients), "background", background)
+        monkeypatch.setitem(vars(cloud.clients), "background", Background())
 
     def _send(self, queue: str, *messages: Message) -> None:
         assert queue == "rollouts"
@@ -120,7 +121,7 @@ class Stage:
     def run(self) -> None:
         self.driver.run()
 
-    def ask(self, function: Callable[..., Any], body: dict[str, Any], **path: str) -> Any:
+    def ask(self, function: Callable[..., Any], body: dict[str, Any], **path: Any) -> Any:
         """Ask the API, and deliver what it sends."""
         answer = finish(
             ask(

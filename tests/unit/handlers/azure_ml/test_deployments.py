@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock, patch
 
 import pytest
 
@@ -70,11 +71,9 @@ def test_a_deployment_of_people_or_of_another_model_is_not(world: World, change:
 
 def test_a_failed_deployment_of_an_earlier_rollout_is_made_again(world: World) -> None:
     put(world, state="Failed")
-    deleted: list[tuple[str, str]] = []
-    deployments: Any = world.workspace.online_deployments
-    deployments.begin_delete = lambda *name: deleted.append(name)
-    assert ensure(world) == "provisioning"
-    assert deleted == [("model-2", LIVE)]
+    with patch.object(world.workspace.online_deployments, "begin_delete", create=True) as delete:
+        assert ensure(world) == "provisioning"
+    delete.assert_called_once_with("model-2", LIVE)
     assert not is_deployed(world.clients, DEPLOY, MODEL)
 
 
@@ -102,8 +101,8 @@ def test_a_smoke_job_whose_model_is_gone_is_impossible(world: World) -> None:
 def test_smoke_jobs_of_every_attempt_are_left_out_of_the_count(world: World) -> None:
     names = [smoke_job(LIVE, "model-2", attempt) for attempt in (0, 1)]
     jobs = [a_job(name, "Failed") for name in names] + [a_job("scoring-1", "Completed")]
-    found: Any = SimpleNamespace(list_jobs=lambda *_, **__: iter(jobs))
-    vars(world.workspace).update(batch_deployments=found)
+    vars(world.workspace).update(batch_deployments=Mock())
+    vars(world.workspace)["batch_deployments"].list_jobs.return_value = iter(jobs)
     assert count_jobs(world.clients, LIVE, "model-2") == Observation(requests=1, failures=0)
 
 

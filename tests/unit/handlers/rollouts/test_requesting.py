@@ -30,7 +30,13 @@ from orchestrations.contracts.rollouts import (
 from orchestrations.deploy import OnlineDeploy
 from orchestrations.errors import RolloutImpossible
 from tests.unit.handlers.asking import ask, check_problem
-from tests.unit.handlers.azure_ml_fake import World, a_deployment, an_endpoint, make_world
+from tests.unit.handlers.azure_ml_fake import (
+    Background,
+    World,
+    a_deployment,
+    an_endpoint,
+    make_world,
+)
 from tests.unit.handlers.durable_fake import TaskHub
 from tests.unit.orchestrations.examples import PIPELINE
 
@@ -67,8 +73,7 @@ def bus(monkeypatch: pytest.MonkeyPatch) -> Bus:
 def world() -> World:
     """Version 3 has all traffic, and replaced version 2, whose deployment is gone."""
     made = make_world()
-    submitted: Any = SimpleNamespace(submit=lambda work: work() or True)
-    vars(made.clients).update(background=submitted)
+    vars(made.clients).update(background=Background())
     for version, compared_with in (("1", None), ("2", "1"), ("3", "2")):
         tags = {"landfall.dataset-version": f"v{version}", "landfall.run": f"run-{version}"}
         if compared_with is not None:
