@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from azure.durable_functions import DurableOrchestrationClient
 
@@ -17,14 +17,14 @@ from handlers.azure_ml.deployments import is_deployed
 from handlers.azure_ml.endpoints import read_traffic
 from handlers.azure_ml.tags import tags_of
 from handlers.configuration.clients import Clients
-from handlers.durable.instances import exists, is_live
+from handlers.durable.instances import is_live
 from handlers.durable.status_documents import parsed
 from handlers.rollouts.endpoint_claims import holder_of, newest_rollout
-from handlers.rollouts.rollout_index import recorded_end
 from handlers.rollouts.starting import start_rollout
 from orchestrations.contracts.models import Model
 from orchestrations.contracts.rollouts import (
     ChampionChange,
+    EndpointEffect,
     RolloutRequest,
     RolloutStatus,
     StartRollout,
@@ -36,10 +36,6 @@ from orchestrations.rollout_decisions import WHOLE_PERCENT
 
 if TYPE_CHECKING:
     from azure.ai.ml.entities import Model as AzureMLModel
-
-EndpointEffect = Literal["none", "serving", "kept-deployment", "new-deployment"]
-"""`none`: the pipeline has no endpoint. `serving`: the version has all traffic already. Otherwise
-it gets the traffic: its deployment exists, or it has to be created first."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +72,7 @@ async def request_rollout(
     if (
         newest is not None
         and is_rollout_of(newest, deploy.endpoint, version)
-        and await _does_it(clients, starter, newest, at_once=at_once)
+        and await _does_it(starter, newest, at_once=at_once)
     ):
         return newest
     request = RolloutRequest(
@@ -141,13 +137,9 @@ def _effect(
     return "kept-deployment" if is_deployed(clients, deploy, wanted) else "new-deployment"
 
 
-async def _does_it(
-    clients: Clients, starter: DurableOrchestrationClient, rollout: str, *, at_once: bool
-) -> bool:
+async def _does_it(starter: DurableOrchestrationClient, rollout: str, *, at_once: bool) -> bool:
     """Whether a rollout of the version is under way, and as fast as it is asked for."""
     instance = await starter.get_status(rollout)
-    if not exists(instance):  # it begins now, or was purged long after its end
-        return await asyncio.to_thread(recorded_end, clients, rollout) is None
     shown = parsed(instance.custom_status)
     if not is_live(instance) or not shown:
         return is_live(instance)

@@ -18,7 +18,7 @@ from handlers.durable.instances import start_once, wake_up
 from handlers.messaging.dead_letter_queue import reject_message
 from handlers.messaging.message_outbox import send_in_background
 from handlers.messaging.service_bus import ROLLOUTS, Message, fit_message_id, parse_body, traced
-from handlers.rollouts.endpoint_claims import holder_of, register
+from handlers.rollouts.endpoint_claims import holder_of, newest_rollout, register
 from handlers.rollouts.observing import record_decision
 from handlers.rollouts.rollout_index import index_rollout
 from handlers.telemetry.current_span import below
@@ -97,13 +97,16 @@ async def handle_rollout(
 
 
 def _register(clients: Clients, request: RolloutRequest, rollout: str) -> None:
-    """Record what a person's rollout does to the other rollouts of its endpoint.
+    """Record, once, what a person's rollout does to the other rollouts of its endpoint.
 
     The rollback of the holder is recorded first: as the newest one, this rollout would end it
     without a rollback if its model is live already.
     """
     deploy, change = request.pipeline.deploy, request.champion
     assert deploy is not None, "see handle_rollout"
+    _, registered = newest_rollout(clients, deploy.endpoint)
+    if registered >= request.attempt:
+        return  # the holder may be a later rollout by now, which the person did not mean
     holder = holder_of(clients, deploy.endpoint)
     if (
         holder is not None

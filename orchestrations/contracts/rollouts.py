@@ -30,6 +30,10 @@ RolloutState = Literal[
 RolloutEnding = Literal["rolled_back", "superseded", "failed"]
 RolloutOutcome = Literal["live", "rolled_back", "superseded", "failed"]
 Verb = Literal["promote", "rollback"]
+EndpointEffect = Literal["none", "serving", "kept-deployment", "new-deployment"]
+"""What a change of the champion does at the endpoint. `none`: the pipeline has no endpoint.
+`serving`: the version has all traffic already. Otherwise it gets the traffic: its deployment
+exists, or has to be created first."""
 Traffic = dict[str, int]
 """Percent of the live requests by deployment."""
 

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from handlers.api.documents.base import Document
-from handlers.rollouts.requesting import EndpointEffect
+from orchestrations.contracts.rollouts import EndpointEffect
 
 ModelStage = Literal["champion", "challenger", "former", "rolled-back", "archived"]
 """`former`: the version was promoted and later replaced by another one."""
@@ -108,9 +108,7 @@ class ChampionChanged(Document):
     changed: bool
     """False if the version was in service before."""
     endpoint: EndpointEffect
-    """What happens at the pipeline's endpoint: `none` if it has no `deploy`; `serving` if the
-    version has all traffic already; otherwise the version gets the traffic, and its deployment
-    still exists or is created again."""
+    """What happens at the pipeline's endpoint."""
     message: str
     """The same, in a sentence."""
     rollout: str | None

@@ -14,7 +14,13 @@ from handlers.api.champion_changes import promote_model, roll_back_model
 from handlers.azure_ml.champions import change_champion, find_champion
 from handlers.configuration.clients import Clients
 from handlers.messaging.service_bus import Message
-from handlers.rollouts.endpoint_claims import claim_endpoint, newest_rollout, superseding_rollout
+from handlers.rollouts.endpoint_claims import (
+    claim_endpoint,
+    newest_rollout,
+    register,
+    release,
+    superseding_rollout,
+)
 from handlers.rollouts.observing import read_directions
 from handlers.rollouts.rollout_index import record_outcome
 from handlers.rollouts.starting import handle_rollout
@@ -23,12 +29,14 @@ from handlers.triggers.rollout_api import start_rollout_of_model
 from orchestrations.contracts.rollouts import (
     ChangeChampion,
     ClaimEndpoint,
+    Directions,
     ReadDirections,
     RolloutRequest,
     RolloutStatus,
 )
 from orchestrations.deploy import OnlineDeploy
 from orchestrations.errors import RolloutImpossible
+from orchestrations.names import rollout_id
 from tests.unit.handlers.asking import ask, check_problem
 from tests.unit.handlers.azure_ml_fake import (
     Background,
@@ -262,6 +270,23 @@ async def test_the_rollout_of_the_bad_model_is_rolled_back_and_not_fought(
     assert (found.decision.verb, found.decision.by) == ("rollback", "ada")
     assert found.superseded_by == answer["rollout"]
     assert (bad, "wake_up") in hub.raised
+
+
+async def test_a_message_that_is_delivered_late_rolls_no_later_rollout_back(
+    world: World, bus: Bus
+) -> None:
+    hub = TaskHub()
+    await change(world, hub, "rollback", "3")
+    (late,) = bus.messages.values()
+    (request,) = await deliver(world, hub, bus)
+    first = rollout_id("digits-live", "2", request.attempt)
+    release(world.clients, "digits-live", first)
+    again = rollout_id("digits-live", "3", 2)
+    register(world.clients, "digits-live", again, version=3, attempt=2)
+    claim = ClaimEndpoint(rollout=again, endpoint="digits-live", version=3)
+    assert claim_endpoint(world.clients, claim).granted
+    await handle_rollout(world.clients, hub, late, now=NOW)  # pyright: ignore[reportArgumentType] - a fake
+    assert directions(world, again) == Directions()
 
 
 async def test_a_promotion_does_not_roll_back_and_has_steps(world: World, bus: Bus) -> None:

@@ -6,13 +6,16 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
+from handlers.rollouts.observing import read_directions
 from handlers.rollouts.rollout_index import record_outcome
 from handlers.rollouts.starting import handle_rollout
-from handlers.triggers.rollout_api import RolloutList, list_rollouts
+from handlers.triggers.rollout_api import RolloutList, list_rollouts, promote_rollout
 from orchestrations.contracts.models import Model
-from orchestrations.contracts.rollouts import RolloutRequest, RolloutStatus
+from orchestrations.contracts.rollouts import ReadDirections, RolloutRequest, RolloutStatus
 from orchestrations.deploy import OnlineDeploy
-from tests.unit.handlers.asking import ask
+from tests.unit.handlers.asking import ask, check_problem
 from tests.unit.handlers.azure_ml_fake import World
 from tests.unit.handlers.durable_fake import TaskHub
 from tests.unit.orchestrations.examples import PIPELINE
@@ -83,3 +86,24 @@ def test_a_rollout_is_shown_as_it_is_now_or_as_it_ended(world: World) -> None:
     hub.documents.clear()
     (shown,) = listed(world, hub).rollouts
     assert (shown.state, shown.broken) == ("rolled_back", False)
+
+
+@pytest.mark.parametrize(("state", "step"), [("testing", -1), ("baking", 0), ("deploying", None)])
+def test_a_promotion_is_about_the_test_or_a_step(
+    world: World, state: str, step: int | None
+) -> None:
+    hub = TaskHub()
+    rollout = request_rollout(world, hub, "digits", "1", minutes=0)
+    (asked,) = listed(world, hub).rollouts
+    now: dict[str, Any] = asked.model_dump(exclude={"broken", "created_at"}, mode="json")
+    status = RolloutStatus.from_dict({**now, "state": state})
+    hub.add(rollout, "rollout", custom_status=status.to_dict())
+    body = b'{"by": "ada", "reason": "the test cannot be made"}'
+    answer = asyncio.run(ask(promote_rollout, world.clients, hub, rollout=rollout, body=body))
+    if step is None:
+        check_problem(answer, 409, "rollout-not-baking")
+        return
+    assert answer.status == 202
+    for each in (-1, 0, 1):
+        request = ReadDirections(rollout=rollout, endpoint="digits-live", step=each)
+        assert (read_directions(world.clients, request).decision is not None) == (each == step)
