@@ -31,7 +31,9 @@ FAULTS: Mapping[type[errors.LandfallError], FaultKind] = {
     errors.TransientError: "unknown",
     # An app setting is wrong: when it is corrected, the rollout continues.
     errors.InvalidSetting: "unknown",
-    # Another release wrote or reads the document: a worker of that release continues.
+    # A worker of the other release continues.
+    errors.OfAnotherRelease: "unknown",
+    # The app calls its own activity wrongly: when it is corrected, the rollout continues.
     errors.InvalidRequest: "unknown",
 }
 

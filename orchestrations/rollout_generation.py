@@ -52,7 +52,7 @@ from orchestrations.rollout_decisions import (
 )
 from orchestrations.rollout_faults import ALERT_AFTER, growing_delay, kind_of
 
-POLLS_PER_GENERATION = 40
+POLLS_PER_GENERATION = 30
 
 
 class ContinuesAsNew(Exception):

@@ -29,6 +29,7 @@ ALL_ERRORS = [
         (errors.PermanentError, "impossible"),
         (errors.TransientError, "unknown"),
         (errors.JobFailed, "unknown"),
+        (errors.OfAnotherRelease, "unknown"),
         (errors.InvalidSetting, "unknown"),
         (errors.InvalidRequest, "unknown"),
     ],
