@@ -11,13 +11,13 @@ from azure.durable_functions import DurableOrchestrationContext
 from orchestrations.activities import Step, call
 from orchestrations.answer_guards import guards_of, judge_answers
 from orchestrations.contracts.base import ActivityRequest, Result
-from orchestrations.contracts.landing import AlertOperators
 from orchestrations.contracts.notifications import (
     Notification,
     PublishNotification,
     RolloutNotificationKind,
 )
 from orchestrations.contracts.rollouts import (
+    AlertRolloutHeld,
     Directions,
     EndpointTraffic,
     MeasureAnswers,
@@ -182,19 +182,16 @@ class RolloutGeneration:
                 self.note(alerted=True)
         yield from self.wait(growing_delay(now - since))
 
-    def _alert(self, what: str, since: datetime) -> AlertOperators:
-        return AlertOperators(
-            kind="rollout-held",
+    def _alert(self, what: str, since: datetime) -> AlertRolloutHeld:
+        return AlertRolloutHeld(
             alert_id=alert_id("rollout-held", self.id, since.isoformat()),
+            rollout=self.id,
             pipeline=self.request.pipeline.name,
+            endpoint=self.deploy.endpoint,
+            state=self.progress.state,
+            since=since,
+            message=what,
             at=self.context.current_utc_datetime,
-            details={
-                "rollout": self.id,
-                "endpoint": self.deploy.endpoint,
-                "state": self.progress.state,
-                "since": since.isoformat(),
-                "message": what,
-            },
             traceparent=self.request.traceparent,
         )
 

@@ -372,6 +372,21 @@ class RecordRollout(ActivityRequest[Done]):
     """The deployment with most of the traffic, if there is one."""
 
 
+class AlertRolloutHeld(ActivityRequest[Done]):
+    """Input of `alert_rollout_held`: a rollout waits, because it cannot know how to go on."""
+
+    alert_id: str
+    """The same for all of one outage."""
+    rollout: str
+    pipeline: str
+    endpoint: str
+    state: RolloutState
+    since: datetime
+    message: str
+    at: datetime
+    traceparent: Traceparent = None
+
+
 class StartRollout(ActivityRequest[Done]):
     """Input of `start_rollout`: put the request on the queue `rollouts`."""
 

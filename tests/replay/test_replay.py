@@ -41,12 +41,15 @@ def test_every_episode_replays_as_it_was_recorded(recording: Recording) -> None:
 
 # --- what the recordings cover -------------------------------------------------------------------
 
+UNRECORDED = {"alert_rollout_held"}
+"""Called after an outage of half an hour, which no recording waits for."""
+
 
 def test_every_activity_is_called_in_some_recording() -> None:
     called = {
         event["Name"] for event in _events() if event["EventType"] == EventType.TASK_SCHEDULED
     }
-    assert called == set(activities.ACTIVITIES)
+    assert called == set(activities.ACTIVITIES) - UNRECORDED
 
 
 def test_every_end_of_a_run_a_rollout_and_a_landing_is_recorded() -> None:

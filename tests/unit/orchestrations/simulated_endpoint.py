@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from orchestrations.contracts.base import Contract, Done
-from orchestrations.contracts.landing import AlertOperators
 from orchestrations.contracts.models import Model
 from orchestrations.contracts.notifications import Notification, PublishNotification
 from orchestrations.contracts.rollouts import (
+    AlertRolloutHeld,
     AnswerMeasurement,
     AnswerMeasurements,
     ChampionChange,
@@ -98,7 +98,7 @@ class Endpoint:
     outcomes: list[RecordRollout] = field(default_factory=list[RecordRollout])
     notified: list[str] = field(default_factory=list[str])
     told: list[Notification] = field(default_factory=list[Notification])
-    alerts: list[AlertOperators] = field(default_factory=list[AlertOperators])
+    alerts: list[AlertRolloutHeld] = field(default_factory=list[AlertRolloutHeld])
     champion_changes: list[ChampionChange] = field(default_factory=list[ChampionChange])
     calls: list[tuple[float, str]] = field(default_factory=list[tuple[float, str]])
     set_to: list[tuple[float, EndpointTraffic]] = field(
@@ -124,8 +124,7 @@ class Endpoint:
         if name in self.refuse:
             raise self.refuse[name]
         superseded = self.superseded_at is not None and self.seconds >= self.superseded_at
-        if name != "alert_operators":  # its kind is that of the alert
-            assert getattr(request, "kind", self.deploy.kind) == self.deploy.kind
+        assert getattr(request, "kind", self.deploy.kind) == self.deploy.kind
         match name:
             case "claim_endpoint":
                 if superseded:
@@ -166,7 +165,7 @@ class Endpoint:
                 self.outcomes.append(request)
             case "change_champion":
                 self.champion_changes.append(request.change)
-            case "alert_operators":
+            case "alert_rollout_held":
                 self.alerts.append(request)
             case "release_endpoint":
                 self.released = True

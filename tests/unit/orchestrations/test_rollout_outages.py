@@ -92,11 +92,10 @@ def test_while_nothing_is_known_the_traffic_stays_and_operators_are_alerted_once
     mirrored = EndpointTraffic(traffic={"model-1": 100}, mirror={NEW: 20})
     assert seen == [mirrored] * 71
     (alert,) = endpoint.alerts
-    assert alert.kind == "rollout-held"
     assert timedelta(minutes=30) <= alert.at - START - timedelta(seconds=BAKING)
     assert alert.at - START <= timedelta(seconds=BAKING, hours=1, minutes=5)
-    assert alert.details["rollout"] == ID
-    assert "observe_rollout is unreachable" in str(alert.details["message"])
+    assert alert.rollout == ID
+    assert "observe_rollout is unreachable" in alert.message
     shown = [
         RolloutStatus.from_dict(each).unknown for each in endpoint.driver.instances[ID].statuses
     ]
@@ -118,7 +117,7 @@ def test_a_second_outage_is_told_again() -> None:
 def test_an_alert_that_cannot_be_sent_is_sent_later() -> None:
     outage = (BAKING, BAKING + 6 * HOUR)
     alerts_too = (BAKING, BAKING + 3 * HOUR)
-    endpoint = Endpoint(outages={"observe_rollout": outage, "alert_operators": alerts_too})
+    endpoint = Endpoint(outages={"observe_rollout": outage, "alert_rollout_held": alerts_too})
     assert endpoint.roll_out().state == "finished"
     assert len(endpoint.alerts) == 1
 
