@@ -20,7 +20,6 @@ from handlers.configuration.pipeline_files import load_pipelines
 from handlers.configuration.settings import Settings
 from handlers.durable.activity_adapter import bodies
 from orchestrations.contracts.base import ActivityRequest, Result
-from orchestrations.contracts.configurations import ResolveConfiguration
 from orchestrations.contracts.datasets import FreezeManifest, RegisterDataset
 from orchestrations.contracts.jobs import CancelJob, EnsureCapacity, GetJob, SubmitJob
 from orchestrations.contracts.landing import ClaimDataset, CompareBatch
@@ -122,15 +121,13 @@ class _Bare:
         pipeline = load_pipelines(
             settings.pipelines_folder, records_container=settings.records_container
         )[PIPELINE]
-        # In the app it runs in parallel with compare_batch.
-        configuration = self.call(ResolveConfiguration(pipeline=PIPELINE))
         now = datetime.now(UTC)
         frozen = call(
             FreezeManifest(
-                pipeline=pipeline, partition=None, freeze=f"bare-{now:%H%M%S%f}", frozen_at=now
+                pipeline=PIPELINE, partition=None, freeze=f"bare-{now:%H%M%S%f}", frozen_at=now
             )
         )
-        dataset = frozen.dataset
+        dataset, configuration = frozen.dataset, frozen.configuration
         assert dataset is not None, "a small zone is frozen by one activity"
         call(CompareBatch(pipeline=PIPELINE, dataset=dataset))
         run = RunRequest(
@@ -139,7 +136,7 @@ class _Bare:
             attempt=1,
             configuration=configuration.hash,
         )
-        call(ClaimDataset(request=run, run=run.run, batch=f"bare@{now.isoformat()}"))
+        call(ClaimDataset(request=run, batch=f"bare@{now.isoformat()}"))
         asset = call(RegisterDataset(pipeline=pipeline, dataset=dataset))
         capacity = call(EnsureCapacity(options=list(pipeline.compute)))
         job = call(SubmitJob(run=run.run, request=run, capacity=capacity, asset=asset))

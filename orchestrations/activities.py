@@ -22,7 +22,6 @@ from azure.durable_functions import DurableOrchestrationContext
 
 from orchestrations.contracts import (
     capacity,
-    configurations,
     datasets,
     jobs,
     landing,
@@ -54,7 +53,6 @@ FAULT_MARK = "landfall-failure: "
 def _declared() -> Iterator[type[ActivityRequest[Any]]]:
     modules = (
         capacity,
-        configurations,
         datasets,
         jobs,
         landing,

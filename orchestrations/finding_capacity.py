@@ -18,7 +18,7 @@ from orchestrations.contracts.capacity import (
 )
 from orchestrations.contracts.jobs import Capacity, EnsureCapacity
 from orchestrations.contracts.retraining import AwaitingNodes, RunInput
-from orchestrations.contracts.runs import CancelRequest
+from orchestrations.contracts.runs import CancelRequest, ScheduleRetry
 from orchestrations.errors import DeadlineExceeded, LandfallError, QuotaExceeded, TransientError
 from orchestrations.interruptible_timer import InterruptibleTimer
 from orchestrations.pipeline import ComputeOption
@@ -46,7 +46,10 @@ def find_capacity(
     2. If admitted: scale the cluster. If Azure ML refuses because quota is short, go back to 1 and
        report the shortage, so that this option is skipped.
     3. If not admitted: show why, and wait for a minute or the external event `wake_up`. After
-       `POLLS_PER_GENERATION` turns, return None: the caller continues as new.
+       `POLLS_PER_GENERATION` turns, return None: the run continues as new. If a landing waits for
+       this instance, it ends instead, so that the landing is free for new data, and is started
+       again by a message on the queue `retries` with the same id and place. (A landing cannot
+       leave it behind: an orchestration with an open sub-orchestration does not end.)
 
     `wake_up` may be lost: the next turn reads the admission.
 
@@ -100,23 +103,38 @@ def find_capacity(
         yield from timer.wait(now + timedelta(seconds=NODES_POLL_SECONDS))
         if timer.restart_needed:
             break
-    awaiting = awaiting.model_copy(update={"reason": run.status.reason})
-    run.context.continue_as_new(RunInput(request=run.request, awaiting=awaiting).to_dict())
+    yield from _renew(run, awaiting)
     return None
 
 
 def return_nodes(run: RunProgress) -> Generator[Any, Any, None]:
     """Return the nodes that a run holds or has requested, and record their cost.
 
+    The run that supersedes it takes its place in the queue.
+
     If that fails, or if the job has not ended yet, reconciliation returns them.
     """
     if run.request.pipeline.queue is None or run.nodes_returned:
         return
     with contextlib.suppress(LandfallError):
-        returned = yield from call(run.context, ReturnNodes(run=run.id))
+        returned = yield from call(
+            run.context, ReturnNodes(run=run.id, heir=run.known.superseded_by)
+        )
         run.nodes_returned = returned.returned
         if returned.cost is not None:
             run.update(cost=returned.cost)
+
+
+def _renew(run: RunProgress, awaiting: AwaitingNodes) -> Generator[Any, Any, None]:
+    """Begin a new generation; if a landing waits for this one, as an instance of its own."""
+    if run.context.parent_instance_id:
+        again = ScheduleRetry(request=run.request, delay_seconds=NODES_POLL_SECONDS)
+        # If it cannot be scheduled, the landing waits for another generation.
+        with contextlib.suppress(LandfallError):
+            yield from call(run.context, again)
+            return
+    awaiting = awaiting.model_copy(update={"reason": run.status.reason})
+    run.context.continue_as_new(RunInput(request=run.request, awaiting=awaiting).to_dict())
 
 
 def _rank(run: RunProgress) -> Generator[Any, Any, RankedOptions | None]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeVar
 
 from azure.durable_functions import DurableOrchestrationContext
 
-from orchestrations.activities import Pending, call, wait_for_all
+from orchestrations.activities import Pending, call, parse_fault, wait_for_all
 from orchestrations.contracts.base import ActivityRequest
+from orchestrations.contracts.configurations import Configuration
 from orchestrations.contracts.datasets import (
     CommitManifest,
     CopyBlobs,
@@ -21,9 +23,14 @@ from orchestrations.contracts.datasets import (
     ListRange,
     Piece,
 )
-from orchestrations.errors import DataChanged, InvalidManifest, PermanentError, from_name
+from orchestrations.errors import (
+    DataChanged,
+    LandfallError,
+    PermanentError,
+    TransientError,
+    from_name,
+)
 from orchestrations.names import freeze_id, freezing_instance
-from orchestrations.pipeline import Pipeline
 from orchestrations.retrying import describe
 
 AnyPiece = TypeVar("AnyPiece", bound=Piece)
@@ -35,8 +42,8 @@ ROUNDS_PER_GENERATION = 50
 
 
 def freeze(
-    context: DurableOrchestrationContext, pipeline: Pipeline, partition: str | None = None
-) -> Generator[Any, Any, Dataset | None]:
+    context: DurableOrchestrationContext, pipeline: str, partition: str | None = None
+) -> Generator[Any, Any, tuple[Dataset | None, Configuration]]:
     """List and freeze a zone, for its landing.
 
     A small zone takes one activity. A large zone, or one whose blobs are copied, takes the
@@ -44,14 +51,18 @@ def freeze(
 
     Args:
         context: of the landing.
-        pipeline: the owner of the zone.
+        pipeline: name of the owner of the zone.
         partition: key of the partition that is the batch, where each is one.
 
     Returns:
-        The dataset; None if the zone was written to while it was being frozen.
+        The dataset (None if the zone was written to while it was being frozen), and the
+        configuration that was in force when the freeze began.
 
     Raises:
         InvalidManifest: the uploader's manifest breaks its rules.
+        InvalidPipeline: the pipeline is not deployed.
+        LandfallError: the zone could not be frozen. What was given up is no part of a later
+            freeze: `freezing` or reconciliation discards it.
     """
     frozen_at = context.current_utc_datetime
     name = freeze_id(context.instance_id, frozen_at)
@@ -59,25 +70,35 @@ def freeze(
         context,
         FreezeManifest(pipeline=pipeline, partition=partition, freeze=name, frozen_at=frozen_at),
     )
-    if start.dataset is not None:
-        return start.dataset
+    configuration = start.configuration
+    if start.dataset is not None or start.is_overtaken:
+        return start.dataset, configuration
     listed = CommitManifest(
         pipeline=pipeline,
+        configuration=configuration.hash,
         partition=partition,
         freeze=name,
         frozen_at=frozen_at,
         parts=[] if start.part is None else [start.part],
         quarantined=start.quarantined,
     )
-    outcome = yield context.call_sub_orchestrator(
-        freezing.__name__,
-        Freezing(commit=listed, ranges=Lanes(count=start.ranges)).to_dict(),
-        freezing_instance(pipeline.name, name),
+    given = Freezing(
+        commit=listed,
+        is_copied=configuration.pipeline.dataset.freeze == "copy",
+        ranges=Lanes(count=start.ranges),
     )
+    try:
+        outcome = yield context.call_sub_orchestrator(
+            freezing.__name__, given.to_dict(), freezing_instance(pipeline, name)
+        )
+    except Exception as error:  # the SDK raises plain Exception: it was terminated, for example
+        raise parse_fault(str(error)) from error
     frozen = Frozen.from_dict(outcome)
-    if frozen.failure is not None:
-        raise from_name(frozen.failure.type, frozen.failure.message, otherwise=PermanentError)
-    return frozen.dataset
+    failure = frozen.failure
+    if failure is not None:
+        kind = PermanentError if failure.permanent else TransientError
+        raise from_name(failure.type, failure.message, otherwise=kind)
+    return frozen.dataset, configuration
 
 
 def freezing(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[str, Any] | None]:
@@ -91,7 +112,10 @@ def freezing(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[s
        A blob that was written after it was listed ends the freeze without a manifest.
     3. Commit: the parts, ordered by path, are the manifest; its hash is the dataset version. It is
        hashed, then written, piece by piece; up to a million blobs are one piece.
-    4. Discard the parts, also if there is no manifest.
+    4. Discard the parts, also if there is no manifest. If that fails, or if this instance is
+       terminated, reconciliation discards them.
+
+    A step that fails for good ends the freeze; the output has the failure.
     """
     state = Freezing.from_dict(context.get_input())
     commit = state.commit
@@ -99,12 +123,13 @@ def freezing(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[s
         outcome = yield from _freeze(context, state)
     except DataChanged:
         outcome = Frozen()
-    except InvalidManifest as error:
+    except LandfallError as error:
         outcome = Frozen(failure=describe(error))
     if isinstance(outcome, Freezing):
         context.continue_as_new(outcome.to_dict())
         return None
-    yield from call(context, DiscardParts(pipeline=commit.pipeline.name, freeze=commit.freeze))
+    with contextlib.suppress(LandfallError):
+        yield from call(context, DiscardParts(pipeline=commit.pipeline, freeze=commit.freeze))
     return outcome.to_dict()
 
 
@@ -116,13 +141,13 @@ def _freeze(
     Raises:
         DataChanged: the zone was written to during the freeze.
         InvalidManifest: the uploader's manifest breaks its rules.
+        LandfallError: a step failed for another reason.
     """
-    is_copied = state.commit.pipeline.dataset.freeze == "copy"
     for _ in range(ROUNDS_PER_GENERATION):
         if not state.ranges.is_over:
             state = yield from _list_pieces(context, state)
             continue
-        copying = state.copying or Lanes(count=len(state.commit.parts) if is_copied else 0)
+        copying = state.copying or Lanes(count=len(state.commit.parts) if state.is_copied else 0)
         if copying.is_over:
             step = yield from call(context, state.commit)
             if step.dataset is not None:
@@ -142,20 +167,22 @@ def _list_pieces(
 
     def request_of(number: int, marker: str | None) -> ListRange:
         return ListRange(
-            pipeline=commit.pipeline, freeze=commit.freeze, range=number, marker=marker
+            pipeline=commit.pipeline,
+            configuration=commit.configuration,
+            freeze=commit.freeze,
+            range=number,
+            marker=marker,
         )
 
     ranges, listed = yield from _advance(context, state.ranges, request_of)
     parts = [each.part for each in listed if each.part is not None]
-    return Freezing(
-        commit=commit.model_copy(
-            update={
-                "parts": commit.parts + parts,
-                "quarantined": commit.quarantined + sum(each.quarantined for each in listed),
-            }
-        ),
-        ranges=ranges,
+    commit = commit.model_copy(
+        update={
+            "parts": commit.parts + parts,
+            "quarantined": commit.quarantined + sum(each.quarantined for each in listed),
+        }
     )
+    return state.model_copy(update={"commit": commit, "ranges": ranges})
 
 
 def _copy_pieces(
@@ -164,6 +191,7 @@ def _copy_pieces(
     def request_of(number: int, marker: str | None) -> CopyBlobs:
         return CopyBlobs(
             pipeline=commit.pipeline,
+            configuration=commit.configuration,
             partition=commit.partition,
             freeze=commit.freeze,
             part=commit.parts[number],
@@ -187,20 +215,18 @@ def _advance(
         request_of: makes the request for a lane's next piece from its number and its marker.
 
     Raises:
-        PermanentError: one of the pieces failed.
-        TransientError: likewise, at the last attempt.
+        LandfallError: a piece failed. All have ended by then, so that none of them still writes.
     """
     fresh = min(LANES_AT_ONCE - len(lanes.markers), lanes.count - lanes.begun)
     begun = lanes.begun + fresh
     numbers = [*lanes.markers, *range(lanes.begun, begun)]
     pieces = [Pending(context, request_of(number, lanes.markers.get(number))) for number in numbers]
     yield from wait_for_all(context, *pieces)
+    markers: dict[int, str] = {}
     done: list[AnyPiece] = []
-    for piece in pieces:
-        done.append((yield from piece.result()))  # noqa: PERF401 - a comprehension cannot yield
-    markers = {
-        number: each.marker
-        for number, each in zip(numbers, done, strict=True)
-        if each.marker is not None
-    }
+    for number, piece in zip(numbers, pieces, strict=True):
+        each = yield from piece.result()
+        done.append(each)
+        if each.marker is not None:
+            markers[number] = each.marker
     return Lanes(count=lanes.count, begun=begun, markers=markers), done

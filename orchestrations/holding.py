@@ -23,20 +23,22 @@ class Hold:
 
 
 def decide(
-    dataset: Dataset, comparison: BatchComparison, pipeline: Pipeline
+    dataset: Dataset, comparison: BatchComparison, pipeline: Pipeline, *, has_reason: bool = False
 ) -> Literal["train", "ignore"] | Hold:
     """Decide on a complete batch.
 
-    A batch that differs from the last one only by deletions is ignored.
+    A batch that differs from the last one only by deletions is ignored, unless training on what is
+    there was requested for a reason.
 
     Args:
         dataset: the batch as it was frozen.
         comparison: with the last trained batch of the same zone or partition.
         pipeline: with the rules.
+        has_reason: whether it was requested for a reason, such as a monitor's signal.
     """
     if comparison.released:
         return "train"
-    if comparison.only_deletions and pipeline.source.deletions == "ignore":
+    if comparison.only_deletions and pipeline.source.deletions == "ignore" and not has_reason:
         return "ignore"
     if comparison.paused is not None:
         return Hold("paused", f"the pipeline is {comparison.paused}")

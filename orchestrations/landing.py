@@ -10,7 +10,7 @@ from azure.durable_functions import DurableOrchestrationContext
 
 from orchestrations.activities import Pending, call, wait_for_all
 from orchestrations.contracts.base import Done
-from orchestrations.contracts.configurations import Configuration, ResolveConfiguration
+from orchestrations.contracts.configurations import Configuration
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.landing import (
     AlertOperators,
@@ -27,15 +27,16 @@ from orchestrations.contracts.landing import (
     LandingStatus,
     ReadZoneActivity,
     RecordBatch,
-    ZoneActivity,
+    SettlingRules,
+    SettlingZone,
 )
 from orchestrations.contracts.retraining import RunInput
 from orchestrations.contracts.runs import RunRequest, RunStatus
-from orchestrations.errors import DataRejected, InvalidManifest
+from orchestrations.errors import DataRejected, InvalidManifest, InvalidPipeline
 from orchestrations.freezing import freeze
 from orchestrations.holding import Hold, decide
 from orchestrations.interruptible_timer import InterruptibleTimer
-from orchestrations.names import alert_id, batch_id, run_id
+from orchestrations.names import alert_id, batch_id
 from orchestrations.settling import (
     Wait,
     before_listing,
@@ -58,34 +59,54 @@ _Settled = Dataset | Literal["overdue"] | InvalidManifest
 def landing(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[str, Any] | None]:
     """Land one batch after another until no new data arrives.
 
-    1. Wait until the batch may be complete (`settling.before_listing`). Triggers keep the newest
-       event's time in a small record, so that the cost of a wait does not grow with the zone. The
-       external event `wake_up` (the marker has landed) ends a wait early.
-    2. List the zone once and write the listing as a manifest; its hash is the dataset version. If
-       `dataset.freeze` is `copy`, and a blob is overwritten before it is copied, there is no
-       manifest: go back to 1.
-    3. Judge the listing (`settling.by_listing`). If the batch is not complete, go back to 1.
+    1. Wait until the batch may be complete (`settling.before_listing`), by the rules that are
+       deployed at each wake-up. Triggers keep the newest event's time in a small record, so that
+       the cost of a wait does not grow with the zone. The external event `wake_up` (the marker has
+       landed) ends a wait early.
+    2. List the zone once and write the listing as a manifest; its hash is the dataset version. The
+       deployed configuration is resolved first: the listing, the steps below and the run use this
+       one. If `dataset.freeze` is `copy`, and a blob is overwritten before it is copied, there is
+       no manifest: go back to 1.
+    3. Judge the listing (`settling.by_listing`). If the batch is not complete, or if other rules
+       were deployed since 1, go back to 1; the next listing resolves the configuration again.
     4. If the maximum wait is over without a marker, or without a finished freeze, or if the
        uploader's manifest is invalid: alert operators, train nothing, go to 9.
     5. Compare the batch with the last trained batch (`holding.decide`). Deletions alone are
        ignored. A batch that shrank too much, or whose data keeps changing while jobs train, is held
        until a person releases it; one of a paused pipeline, until the pipeline is resumed.
-       In parallel, resolve the configuration that every attempt uses.
-    6. Claim the dataset version. The first batch that claims it trains on it: the same content
-       never starts a second run, whether it lands again or a request names it.
+    6. Claim the dataset version. The first batch that claims it trains on it. The same content
+       starts another run only for a request with a new reason or other code, or after a cancelled
+       run (`rounds`), never because it lands again.
     7. Record how the batch ended.
     8. Train: the sub-orchestration `retraining`, whose instance id is the run's id. It begins
-       in parallel with 7, and continues if the record cannot be written.
+       in parallel with 7, and continues if the record cannot be written. What lands meanwhile is
+       one follow-up batch, so that a zone trains one run at a time. A run that has waited for
+       nodes for most of an hour goes on by itself (`finding_capacity`), and the landing continues
+       with 9: new data must not wait for nodes. A newer batch then takes that run's place in the
+       queue. If that run refuses files after all, reconciliation opens the follow-up; data that
+       was overwritten has events of its own.
     9. Announce phase `closing`, wait for a moment, and read the record of 1 once more; again after
        each `wake_up` during that time. Events that the listing did not see start one follow-up
        (`continue_as_new`), and so does a run whose data was refused or has changed. Triggers raise
        `wake_up` for events only in this phase: events of earlier phases are in the record before it
        is read.
 
-    A caller's own request (`settled`) begins with 2, skips 3 and ends after 8.
+    A caller's own request ends after 8; if it is `settled`, it begins with 2 and skips 3.
+
+    If the pipeline is not deployed any more: alert operators, and end.
     """
     request = LandingRequest.from_dict(context.get_input())
     batch = _Batch(context, request)
+    try:
+        return (yield from _land(context, request, batch))
+    except InvalidPipeline as error:
+        yield from batch.alert_not_deployed(error)
+        return batch.result("not-deployed").to_dict()
+
+
+def _land(
+    context: DurableOrchestrationContext, request: LandingRequest, batch: _Batch
+) -> Generator[Any, Any, dict[str, Any] | None]:
     batch.announce("settling")
     settled = yield from batch.settle()
     if settled is None:
@@ -100,7 +121,7 @@ def landing(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[st
     else:
         result = yield from batch.compare_and_claim(settled)
         retry = yield from batch.conclude(settled, result)
-    if request.settled:
+    if request.opened_by == "request":
         return result.to_dict()
     more = yield from batch.close(settled)
     if more or retry:
@@ -127,7 +148,10 @@ class _Batch:
         span = batch_context(self.id, request.trace)
         self.traceparent = None if span is None else span.header
         self.timer = InterruptibleTimer(context)
-        self.activity = ZoneActivity(newest_event_at=None, marker_at=None)
+        self.activity: SettlingZone | None = None
+        """As last read; None for a request that is settled."""
+        self.configuration: Configuration | None = None
+        """Of the last freeze."""
         self.overtaken = False
         self.data_changed_in_a_row = 0
         self.first_attempt: RunRequest | None = None
@@ -136,7 +160,7 @@ class _Batch:
         """Set the custom status."""
         status = LandingStatus(
             phase=phase,
-            pipeline=self.pipeline.name,
+            pipeline=self.pipeline,
             partition=self.request.partition,
             opened_at=self.opened_at,
             run=run,
@@ -145,14 +169,20 @@ class _Batch:
         self.context.set_custom_status(status.to_dict())
 
     def result(
-        self, outcome: BatchOutcome, *, dataset: Dataset | None = None, run: str | None = None
+        self,
+        outcome: BatchOutcome,
+        *,
+        dataset: Dataset | None = None,
+        run: str | None = None,
+        reason: str | None = None,
     ) -> LandingResult:
         """The result of this batch."""
         return LandingResult(
-            pipeline=self.pipeline.name,
+            pipeline=self.pipeline,
             outcome=outcome,
             run=run,
             dataset_version=None if dataset is None else dataset.version,
+            reason=reason,
         )
 
     def settle(self) -> Generator[Any, Any, _Settled | None]:
@@ -162,17 +192,20 @@ class _Batch:
             self.overtaken = False
             if not self.request.settled:
                 asked_at = self.context.current_utc_datetime
-                self.activity = yield from self.read_activity()
+                activity = self.activity = yield from self.read_activity()
                 decision = before_listing(
-                    self.activity, self.pipeline, opened_at=self.opened_at, now=asked_at
+                    activity, activity.rules, opened_at=self.opened_at, now=asked_at
                 )
             if decision == "list":
                 try:
                     partition = self.request.partition
-                    dataset = yield from freeze(self.context, self.pipeline, partition)
+                    dataset, configuration = yield from freeze(
+                        self.context, self.pipeline, partition
+                    )
                 except InvalidManifest as error:
                     return error
-                decision = self.judge_listing(dataset)
+                self.configuration = configuration
+                decision = self.judge_listing(dataset, SettlingRules.of(configuration.pipeline))
                 if decision in ("whole", "empty"):
                     assert dataset is not None, "what was not frozen cannot be whole"
                     return dataset
@@ -183,26 +216,35 @@ class _Batch:
                 break
         return None
 
-    def judge_listing(self, dataset: Dataset | None) -> Literal["empty", "whole", "overdue"] | Wait:
+    def judge_listing(
+        self, dataset: Dataset | None, rules: SettlingRules
+    ) -> Literal["empty", "whole", "overdue"] | Wait:
         """Step 3: whether the listing is a complete batch."""
+        now = self.context.current_utc_datetime
         if dataset is None:
             self.overtaken = True
-            return overtaken(
-                self.pipeline, opened_at=self.opened_at, now=self.context.current_utc_datetime
-            )
-        if self.request.settled:
+            return overtaken(rules, opened_at=self.opened_at, now=now)
+        if self.activity is None:
             return "whole"
-        return by_listing(dataset, self.activity.marker_at, self.pipeline, opened_at=self.opened_at)
+        if rules != self.activity.rules:
+            return Wait(now)
+        return by_listing(dataset, self.activity.marker_at, rules, opened_at=self.opened_at)
 
-    def read_activity(self) -> Generator[Any, Any, ZoneActivity]:
-        """Read the times of the newest event and of the marker."""
+    def read_activity(self) -> Generator[Any, Any, SettlingZone]:
+        """Read the times of the newest event and of the marker, and the deployed rules."""
         request = ReadZoneActivity(pipeline=self.pipeline, partition=self.request.partition)
         return (yield from call(self.context, request))
 
     def alert_overdue(self) -> Generator[Any, Any, None]:
         """Step 4. All openings since the last batch share one alert id, so they send one alert."""
-        since = self.activity.marker_at
-        newest = self.activity.newest_event_at
+        activity, since, newest = self.activity, None, None
+        if activity is not None:
+            since, newest = activity.marker_at, activity.newest_event_at
+        if self.overtaken or activity is None:
+            assert self.configuration is not None, "what was not listed cannot be overtaken"
+            rules = SettlingRules.of(self.configuration.pipeline)
+        else:
+            rules = activity.rules
         cause = "overwritten-while-copied" if self.overtaken else "no-marker"
         yield from self.alert(
             "landing-overdue",
@@ -211,13 +253,19 @@ class _Batch:
             "first" if since is None else since.isoformat(),
             details={
                 "cause": cause,
-                "message": overdue_message(self.pipeline, cause),
+                "message": overdue_message(rules, cause),
                 "opened_at": self.opened_at.isoformat(),
                 "newest_event_at": None if newest is None else newest.isoformat(),
-                "marker": self.pipeline.source.last_blob or "",
+                "marker": rules.last_blob or "",
                 "marker_at": None if since is None else since.isoformat(),
-                "maximum_wait_seconds": self.pipeline.settle.maximum_wait_seconds,
+                "maximum_wait_seconds": rules.settle.maximum_wait_seconds,
             },
+        )
+
+    def alert_not_deployed(self, error: InvalidPipeline) -> Generator[Any, Any, None]:
+        """Alert operators that the zone is not landed any more."""
+        yield from self.alert(
+            "pipeline-not-deployed", self.context.instance_id, details={"message": str(error)}
         )
 
     def alert_invalid(self, error: InvalidManifest) -> Generator[Any, Any, None]:
@@ -238,7 +286,7 @@ class _Batch:
             AlertOperators(
                 kind=kind,
                 alert_id=alert_id(kind, *name),
-                pipeline=self.pipeline.name,
+                pipeline=self.pipeline,
                 at=self.context.current_utc_datetime,
                 details={"landing": self.context.instance_id, **details},
                 traceparent=self.traceparent,
@@ -249,18 +297,19 @@ class _Batch:
         """Steps 5 and 6: compare, then claim."""
         if dataset.blobs == 0:
             return self.result("empty")
-        compared = Pending(self.context, CompareBatch(pipeline=self.pipeline.name, dataset=dataset))
-        resolved = Pending(self.context, ResolveConfiguration(pipeline=self.pipeline.name))
-        yield from wait_for_all(self.context, compared, resolved)
-        comparison = yield from compared.result()
+        assert self.configuration is not None, "a dataset is frozen by a configuration"
+        comparison = yield from call(
+            self.context, CompareBatch(pipeline=self.pipeline, dataset=dataset)
+        )
         self.data_changed_in_a_row = comparison.data_changed_in_a_row
-        decision = decide(dataset, comparison, self.pipeline)
+        has_reason = self.request.reason is not None
+        decision = decide(dataset, comparison, self.configuration.pipeline, has_reason=has_reason)
         if decision == "ignore":
             return self.result("only-deletions", dataset=dataset)
         if isinstance(decision, Hold):
             yield from self.hold(dataset, decision, comparison.last_trained_blobs)
             return self.result("held", dataset=dataset)
-        return (yield from self.claim(dataset, (yield from resolved.result())))
+        return (yield from self.claim(dataset, self.configuration))
 
     def conclude(self, dataset: Dataset, result: LandingResult) -> Generator[Any, Any, bool]:
         """Steps 7 and 8; True if a follow-up batch is needed, see `train`."""
@@ -289,7 +338,7 @@ class _Batch:
         yield from call(
             self.context,
             HoldBatch(
-                pipeline=self.pipeline.name,
+                pipeline=self.pipeline,
                 batch=self.id,
                 dataset=dataset,
                 reason=decision.reason,
@@ -315,7 +364,7 @@ class _Batch:
         self, dataset: Dataset, configuration: Configuration
     ) -> Generator[Any, Any, LandingResult]:
         """Step 6, with the configuration in force at the freeze."""
-        self.first_attempt = first_attempt = RunRequest(
+        request = RunRequest(
             pipeline=configuration.pipeline,
             dataset=dataset,
             attempt=1,
@@ -324,18 +373,20 @@ class _Batch:
             reason=self.request.reason,
             traceparent=self.traceparent,
         )
-        run = run_id(self.pipeline.name, dataset.version, first_attempt.attempt)
         claim = yield from call(
-            self.context, ClaimDataset(request=first_attempt, run=run, batch=self.id)
+            self.context,
+            ClaimDataset(request=request, batch=self.id, opened_by=self.request.opened_by),
         )
-        outcome = "started" if claim.batch == self.id else "duplicate"
-        return self.result(outcome, dataset=dataset, run=claim.run)
+        if claim.batch != self.id:
+            return self.result("duplicate", dataset=dataset, run=claim.run, reason=claim.why_not)
+        self.first_attempt = request.model_copy(update={"round": claim.round})
+        return self.result("started", dataset=dataset, run=claim.run)
 
     def train(self, dataset: Dataset, recorded: Pending[Done]) -> Generator[Any, Any, bool]:
         """Step 8, in parallel with 7; True if the run's data was refused or has changed."""
-        run = run_id(self.pipeline.name, dataset.version, attempt=1)
-        self.announce("training", run=run)
         assert self.first_attempt is not None, "a batch is claimed before it is trained on"
+        run = self.first_attempt.run
+        self.announce("training", run=run)
         document = RunInput(request=self.first_attempt).to_dict()
         training = self.context.call_sub_orchestrator(RETRAINING, document, run)
         yield from wait_for_all(self.context, recorded, training)
@@ -345,6 +396,8 @@ class _Batch:
         except Exception:  # noqa: BLE001 - the SDK raises a bare Exception
             # The run was terminated or failed: reconciliation closes it. The landing continues.
             return False
+        if output is None:  # it waits for nodes, and goes on by itself
+            return False
         status = RunStatus.from_dict(output)
         # No newer run can supersede a first attempt: only a change of its data does.
         data_changed = status.state == "superseded"
@@ -353,7 +406,7 @@ class _Batch:
             yield from call(
                 self.context,
                 CountDataChanged(
-                    pipeline=self.pipeline.name,
+                    pipeline=self.pipeline,
                     dataset=dataset,
                     in_a_row=self.data_changed_in_a_row + 1 if data_changed else 0,
                 ),
@@ -373,7 +426,7 @@ class _Batch:
             if not woken or self.timer.restart_needed:
                 return False
 
-    def more_landed(self, activity: ZoneActivity, settled: _Settled) -> bool:
+    def more_landed(self, activity: SettlingZone, settled: _Settled) -> bool:
         """Whether the record has events that this batch did not see."""
         if not isinstance(settled, Dataset):
             return activity != self.activity
@@ -381,5 +434,5 @@ class _Batch:
 
     def marker_of(self, dataset: Dataset) -> datetime | None:
         """When the marker that completes the batch was written; None if there is none."""
-        marker_at = self.activity.marker_at
+        marker_at = None if self.activity is None else self.activity.marker_at
         return marker_at if is_marked(dataset, marker_at) else None

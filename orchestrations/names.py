@@ -6,6 +6,7 @@ After a crash between an effect and its checkpoint, the retry finds the effect a
 from __future__ import annotations
 
 import hashlib
+import re
 from datetime import UTC, datetime
 
 VERSION_HEX_DIGITS = 16
@@ -53,9 +54,24 @@ def freezing_instance(pipeline: str, freeze: str) -> str:
     return f"freezing-{pipeline}-{freeze}"
 
 
-def run_id(pipeline: str, version: str, attempt: int) -> str:
-    """The `retraining` instance and the Azure ML job of one attempt at one dataset version."""
-    return f"{pipeline}-{version}-{attempt}"
+def landing_of(batch: str) -> str:
+    """The landing in a batch's id."""
+    return batch.rpartition("@")[0]
+
+
+def training_name(version: str, number: int) -> str:
+    """A round of training on a dataset version; the first has the version's own name."""
+    return version if number == 1 else f"{version}r{number}"
+
+
+def version_of(training: str) -> str:
+    """The dataset version in the name of a round."""
+    return re.sub(r"r\d+$", "", training)
+
+
+def run_id(pipeline: str, training: str, attempt: int) -> str:
+    """The `retraining` instance and the Azure ML job of one attempt in a round of training."""
+    return f"{pipeline}-{training}-{attempt}"
 
 
 def smoke_job(endpoint: str, deployment: str, attempt: int = 0) -> str:

@@ -16,8 +16,8 @@ from orchestrations.deploy import Deploy
 from orchestrations.partitions import Partition, PartitionPattern
 from orchestrations.section import ClusterName, Prefix, Section
 
-# Job names: at most 255 of [a-zA-Z0-9_-]; a run id adds 20 characters to the pipeline's name, and
-# instance ids, tags and message ids are derived from it in turn.
+# Job names: at most 255 of [a-zA-Z0-9_-]; a run id adds some 20 characters to the pipeline's
+# name, and instance ids, tags and message ids are derived from it in turn.
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,39}$")]
 # https://learn.microsoft.com/rest/api/storageservices/naming-and-referencing-containers--blobs--and-metadata
 Container = Annotated[str, StringConstraints(pattern=r"^[a-z0-9](-?[a-z0-9]){2,62}$")]

@@ -48,7 +48,8 @@ from orchestrations.supervising import end_job, wait_for_job
 def retraining(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[str, Any] | None]:
     """Run one attempt; the output is the last `RunStatus`.
 
-    1. A later attempt checks whether a newer dataset has been claimed: then it is superseded.
+    1. A later attempt checks whether a newer dataset has been claimed: then it is superseded. So
+       does every run that waits for nodes, in each further generation.
     2. Register the manifest as a data asset. The first record is written in parallel with the
        first of 1 and 2.
     3. Find capacity (`finding_capacity.find_capacity`), which can continue as new.
@@ -92,10 +93,9 @@ def _attempt(run: RunProgress, given: RunInput) -> Generator[Any, Any, bool]:
     """Steps 1 to 7; False if a wait continues as new."""
     waiting, awaiting = given.waiting, given.awaiting
     if waiting is None:
-        if awaiting is None:
-            if (yield from _is_superseded(run)):
-                return True
-            awaiting = yield from _register_dataset(run)
+        if (yield from _is_superseded(run, while_waiting=awaiting is not None)):
+            return True
+        awaiting = awaiting or (yield from _register_dataset(run))
         capacity = yield from find_capacity(run, awaiting)
         if capacity is None:
             return False
@@ -114,8 +114,8 @@ def _attempt(run: RunProgress, given: RunInput) -> Generator[Any, Any, bool]:
     return True
 
 
-def _is_superseded(run: RunProgress) -> Generator[Any, Any, bool]:
-    if run.request.attempt == 1:
+def _is_superseded(run: RunProgress, *, while_waiting: bool) -> Generator[Any, Any, bool]:
+    if run.request.attempt == 1 and not while_waiting:
         return False
     question = CheckSuperseded(pipeline=run.request.pipeline.name, dataset=run.request.dataset)
     newer = yield from run.record_beside(question)
@@ -123,6 +123,8 @@ def _is_superseded(run: RunProgress) -> Generator[Any, Any, bool]:
         return False
     run.note(superseded_by=newer.by)
     run.advance("newer_dataset_claimed", reason=f"a newer dataset has been claimed by {newer.by}")
+    if while_waiting:
+        yield from return_nodes(run)
     return True
 
 
@@ -232,6 +234,7 @@ def _register(run: RunProgress, job: Job, results: Results, verdict: Verdict) ->
                 run=run.id,
                 pipeline=request.pipeline,
                 dataset=request.dataset,
+                round=request.round,
                 results=results.record,
                 champion=job.champion,
                 gain=verdict.gain,

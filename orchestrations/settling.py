@@ -10,8 +10,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from orchestrations.contracts.datasets import Dataset
-from orchestrations.contracts.landing import ZoneActivity
-from orchestrations.pipeline import Pipeline
+from orchestrations.contracts.landing import SettlingRules, ZoneActivity
 
 # The largest difference between the storage service's and the orchestration's clocks. Last-Modified
 # has whole seconds, so that a marker can seem older than data that was written before it.
@@ -26,7 +25,7 @@ class Wait:
 
 
 def before_listing(
-    activity: ZoneActivity, pipeline: Pipeline, *, opened_at: datetime, now: datetime
+    activity: ZoneActivity, rules: SettlingRules, *, opened_at: datetime, now: datetime
 ) -> Literal["list", "overdue"] | Wait:
     """Decide by the newest event and the marker whether to list the zone.
 
@@ -37,15 +36,15 @@ def before_listing(
 
     Args:
         activity: as read at `now`.
-        pipeline: for its `settle` and its marker.
+        rules: of the pipeline.
         opened_at: of the batch.
         now: the orchestration's time, UTC.
     """
-    rules = pipeline.settle
-    deadline = opened_at + timedelta(seconds=rules.maximum_wait_seconds)
+    settle = rules.settle
+    deadline = opened_at + timedelta(seconds=settle.maximum_wait_seconds)
     newest = activity.newest_event_at
-    if pipeline.source.last_blob is None:
-        quiet_at = now if newest is None else newest + timedelta(seconds=rules.quiet_seconds)
+    if rules.last_blob is None:
+        quiet_at = now if newest is None else newest + timedelta(seconds=settle.quiet_seconds)
         until = min(quiet_at, deadline)
         return "list" if until <= now else Wait(until)
     marker_at = activity.marker_at
@@ -53,60 +52,60 @@ def before_listing(
         return "list"
     if now < deadline:
         return Wait(deadline)
-    return "list" if rules.without_marker == "train" else "overdue"
+    return "list" if settle.without_marker == "train" else "overdue"
 
 
 def by_listing(
-    dataset: Dataset, marker_at: datetime | None, pipeline: Pipeline, *, opened_at: datetime
+    dataset: Dataset, marker_at: datetime | None, rules: SettlingRules, *, opened_at: datetime
 ) -> Literal["empty", "whole", "overdue"] | Wait:
     """Decide by the listing itself, which includes blobs whose events were lost.
 
     Args:
         dataset: the listing.
         marker_at: when the marker was written, as known before the listing.
-        pipeline: for its `settle` and its marker.
+        rules: of the pipeline.
         opened_at: of the batch.
     """
-    rules = pipeline.settle
+    settle = rules.settle
     # The time before the listing: its duration is not quiet time.
     now = dataset.frozen_at
-    deadline = opened_at + timedelta(seconds=rules.maximum_wait_seconds)
+    deadline = opened_at + timedelta(seconds=settle.maximum_wait_seconds)
     if dataset.newest is None:
         return "empty"
-    if pipeline.source.last_blob is None:
-        until = min(dataset.newest + timedelta(seconds=rules.quiet_seconds), deadline)
+    if rules.last_blob is None:
+        until = min(dataset.newest + timedelta(seconds=settle.quiet_seconds), deadline)
         return "whole" if until <= now else Wait(until)
     if is_marked(dataset, marker_at):
         return "whole"
     if now < deadline:
         return Wait(deadline)
-    return "whole" if rules.without_marker == "train" else "overdue"
+    return "whole" if settle.without_marker == "train" else "overdue"
 
 
 def overtaken(
-    pipeline: Pipeline, *, opened_at: datetime, now: datetime
+    rules: SettlingRules, *, opened_at: datetime, now: datetime
 ) -> Literal["overdue"] | Wait:
     """Decide after a freeze without a manifest: blobs were overwritten before they were copied.
 
     Args:
-        pipeline: for its `settle`.
+        rules: of the pipeline.
         opened_at: of the batch.
         now: the orchestration's time, UTC.
     """
-    rules = pipeline.settle
-    if now >= opened_at + timedelta(seconds=rules.maximum_wait_seconds):
+    settle = rules.settle
+    if now >= opened_at + timedelta(seconds=settle.maximum_wait_seconds):
         return "overdue"
-    return Wait(now + timedelta(seconds=rules.quiet_seconds))
+    return Wait(now + timedelta(seconds=settle.quiet_seconds))
 
 
 def overdue_message(
-    pipeline: Pipeline, cause: Literal["no-marker", "overwritten-while-copied"]
+    rules: SettlingRules, cause: Literal["no-marker", "overwritten-while-copied"]
 ) -> str:
     """A sentence about a batch whose maximum wait is over: nothing is trained."""
-    wait = f"{pipeline.settle.maximum_wait_seconds:g} s"
+    wait = f"{rules.settle.maximum_wait_seconds:g} s"
     if cause == "no-marker":
         return (
-            f"no batch was complete within {wait}: {pipeline.source.last_blob} is missing, or "
+            f"no batch was complete within {wait}: {rules.last_blob} is missing, or "
             "older than the data"
         )
     return f"no batch could be copied within {wait}: its blobs were overwritten meanwhile"

@@ -62,7 +62,9 @@ _ACTIVE: tuple[RunState, ...] = get_args(UnfinishedRunState)
 
 FIRST_STATE: RunState = "registering"
 TRANSITIONS: tuple[Transition, ...] = (
-    Transition("registering", "newer_dataset_claimed", "superseded", "superseded"),
+    *_rows(
+        ("registering", "waiting_for_nodes"), "newer_dataset_claimed", "superseded", "superseded"
+    ),
     Transition("registering", "dataset_registered", "provisioning"),
     Transition("provisioning", "nodes_awaited", "waiting_for_nodes"),
     Transition("waiting_for_nodes", "nodes_admitted", "provisioning"),

@@ -173,7 +173,9 @@ async def _read_zone(
     instance, activity, last = await asyncio.gather(
         starter.get_status(landing_instance(pipeline.name, partition)),
         asyncio.to_thread(
-            read_zone_activity, clients, ReadZoneActivity(pipeline=pipeline, partition=partition)
+            read_zone_activity,
+            clients,
+            ReadZoneActivity(pipeline=pipeline.name, partition=partition),
         ),
         asyncio.to_thread(last_batch, clients, pipeline.name, partition),
     )

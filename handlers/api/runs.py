@@ -197,6 +197,7 @@ def _landing(instance: DurableOrchestrationStatus) -> LandingDetail:
         outcome=result.outcome if result else None,
         run=result.run if result else status.run if status else None,
         dataset_version=result.dataset_version if result else None,
+        reason=result.reason if result else None,
         created_at=utc(instance.created_time),
         updated_at=utc(instance.last_updated_time),
     )
@@ -208,7 +209,7 @@ def _detail(clients: Clients, record: RunRecord) -> RunDetail:
     results: Any = None
     if status.results is not None:
         results = record_store.read(clients.records, status.results)
-    stem = f"{status.pipeline}-{status.dataset_version}"
+    stem = status.id.rpartition("-")[0]
     redriven = read_redriven(clients, status.id)
     previous = f"{stem}-{status.attempt - 1}"
     came_from = read_redriven(clients, previous)

@@ -14,7 +14,12 @@ from handlers.landing_zone.pauses import Pause
 from handlers.landing_zone.zone_troubles import Trouble
 from orchestrations.capacity.reasons import clock
 from orchestrations.contracts.capacity import Admission
-from orchestrations.contracts.landing import LandingAlert, LastBatch, ZoneActivity
+from orchestrations.contracts.landing import (
+    LandingAlert,
+    LastBatch,
+    SettlingRules,
+    ZoneActivity,
+)
 from orchestrations.contracts.runs import RunStatus
 from orchestrations.pipeline import Pipeline
 from orchestrations.settling import Wait, before_listing
@@ -23,6 +28,7 @@ TROUBLES: Mapping[LandingAlert, str] = {
     "landing-failed": "the landing fails",
     "landing-overdue": "the data is incomplete",
     "manifest-invalid": "the uploader's manifest is invalid",
+    "pipeline-not-deployed": "its pipeline was not deployed",
     "batch-held": "the batch is held",
 }
 """The begin of the sentence about a trouble, for each kind."""
@@ -34,7 +40,8 @@ def of_settling(
     """Describe a batch that is not frozen yet."""
     newest, marker_at = activity.newest_event_at, activity.marker_at
     latest = opened_at + timedelta(seconds=pipeline.settle.maximum_wait_seconds)
-    decision = before_listing(activity, pipeline, opened_at=opened_at, now=now)
+    rules = SettlingRules.of(pipeline)
+    decision = before_listing(activity, rules, opened_at=opened_at, now=now)
     came = "no event is known" if newest is None else f"the newest data is of {clock(newest)}"
     if not isinstance(decision, Wait):
         return f"the batch may be complete ({came}): the zone is being listed and frozen"

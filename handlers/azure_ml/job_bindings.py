@@ -107,7 +107,7 @@ class Bindings:
         request = self.request.request
         folders = {
             "results": results_folder(request.pipeline.name, self.request.run),
-            "checkpoints": checkpoints_folder(request.pipeline.name, request.dataset.version),
+            "checkpoints": checkpoints_folder(request.pipeline.name, request.training),
         }
         root = f"azureml://datastores/{self.default_datastore}/paths/"
         return {
@@ -125,9 +125,13 @@ def _merged(theirs: Any, ours: Any, *, default_mode: str) -> Any:
     return {key: value for key, value in entry.items() if value is not None}
 
 
-def checkpoints_folder(pipeline: str, version: str) -> str:
-    """The folder of the checkpoints of all attempts at a dataset version."""
-    return f"landfall/{pipeline}/{version}/checkpoints/"
+def checkpoints_folder(pipeline: str, training: str) -> str:
+    """The folder of the checkpoints of all attempts in a round of training.
+
+    A further round begins without checkpoints: the finished ones would end its training at once,
+    other code may not be able to read them, and a person gave up those of a cancelled round.
+    """
+    return f"landfall/{pipeline}/{training}/checkpoints/"
 
 
 def step_clusters(document: Mapping[str, Any]) -> frozenset[str]:

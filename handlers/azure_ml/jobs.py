@@ -209,6 +209,8 @@ def _tags(
         tags.ATTEMPT: str(run.attempt),
         tags.RESULTS_CONTAINER: str(clients.default_datastore.container_name),
     }
+    if run.round > 1:
+        ours[tags.ROUND] = str(run.round)
     if configuration is not None:
         ours[tags.CONFIGURATION] = configuration
     if traceparent is not None:

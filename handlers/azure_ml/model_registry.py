@@ -28,30 +28,37 @@ VERSIONS_TRIED = 20
 def register_model(clients: Clients, request: RegisterModel) -> Model:
     """Register the model in the job's `results/model/`, with its lineage.
 
-    A dataset version registers at most one model version: a version with its tag (from this run
-    before a crash, or from another attempt) is adopted. Versions are numbered 1, 2, 3; a
-    registration whose number is taken tries the next one.
+    A round of training on a dataset version registers at most one model version: a version with its
+    tags (from this run before a crash, or from another attempt) is adopted. Versions are numbered
+    1, 2, 3; a registration whose number is taken tries the next one.
 
     Raises:
         JobRejected: the job does not exist, or Azure ML refuses the model.
     """
-    name, dataset = request.pipeline.model.name, request.dataset
+    name = request.pipeline.model.name
     metrics = read_metrics(clients, request.results)
     registered = all_versions(clients, name)
     for model in registered:
-        if tags_of(model).get(tags.DATASET_VERSION) == dataset.version:
+        if _is_of(model, request):
             return _reference(model)
     first = 1 + max((int(str(each.version)) for each in registered if is_counted(each)), default=0)
     for version in range(first, first + VERSIONS_TRIED):
         model = find_version(clients, name, str(version))
         if model is None:
             model = _register(clients, request, metrics, str(version))
-        if tags_of(model).get(tags.DATASET_VERSION) == dataset.version:
+        if _is_of(model, request):
             return _reference(model)
     raise JobRejected(
         f"models {name}:{first} to {name}:{first + VERSIONS_TRIED - 1} were all registered by "
         f"others while run {request.run} tried to: redrive it"
     )
+
+
+def _is_of(model: AzureMLModel, request: RegisterModel) -> bool:
+    """Whether a version is of the request's round of training."""
+    found = tags_of(model)
+    of_version = found.get(tags.DATASET_VERSION) == request.dataset.version
+    return of_version and found.get(tags.ROUND, "1") == str(request.round)
 
 
 def all_versions(clients: Clients, name: str) -> Sequence[AzureMLModel]:
@@ -126,6 +133,7 @@ def _describe(
     if request.reason is not None:
         lineage["landfall.reason"] = request.reason
     optional = {
+        tags.ROUND: None if request.round == 1 else str(request.round),
         tags.CHAMPION: request.champion,
         tags.GAIN: None if request.gain is None else repr(request.gain),
         tags.ROLE: tags.CHALLENGER if request.challenger else None,

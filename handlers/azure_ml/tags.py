@@ -7,6 +7,8 @@ from typing import Any
 RUN = "landfall.run"
 PIPELINE = "landfall.pipeline"
 DATASET_VERSION = "landfall.dataset-version"
+ROUND = "landfall.round"
+"""The round of training on the dataset version; the first has no tag."""
 ATTEMPT = "landfall.attempt"
 CHAMPION = "landfall.champion"
 CHAMPION_LEAD = "landfall.champion-lead"

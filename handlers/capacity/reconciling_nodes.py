@@ -12,7 +12,7 @@ from handlers.capacity.admission_record import find_admission
 from handlers.capacity.returning_nodes import return_nodes
 from handlers.configuration.clients import Clients
 from handlers.durable.instances import is_live, wake_up
-from handlers.durable.status_documents import last_status
+from handlers.durable.status_documents import is_handed_over, last_status
 from orchestrations.contracts.capacity import ReturnNodes
 
 
@@ -30,9 +30,12 @@ async def reconcile_nodes(
 ) -> bool:
     """Return the nodes of a run that has ended; the result is whether this call returned them.
 
-    A live run that was admitted, but still waits for nodes, is woken up.
+    A live run that was admitted, but still waits for nodes, is woken up. One that is about to be
+    started again keeps its place.
     """
     instance = await starter.get_status(run)
+    if is_handed_over(instance):
+        return False
     if not is_live(instance):
         request = ReturnNodes(run=run)
         return (await asyncio.to_thread(return_nodes, clients, request)).returned

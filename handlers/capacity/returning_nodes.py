@@ -33,7 +33,10 @@ def return_nodes(clients: Clients, request: ReturnNodes) -> NodesReturned:
     document = read_admission(clients.records, queues, now=now)
     if any(each.run == request.run for each in document.waiting):
         document = change_admission(
-            clients.records, queues, lambda given: withdraw(given, request.run), now=now
+            clients.records,
+            queues,
+            lambda given: withdraw(given, request.run, request.heir),
+            now=now,
         ).document
     # The run may have been admitted before it could be withdrawn.
     entry = next((each for each in document.admitted if each.run == request.run), None)

@@ -45,9 +45,14 @@ def create(
     return True
 
 
-def replace(records: ContainerClient, name: str, document: Any) -> None:
+def replace(
+    records: ContainerClient,
+    name: str,
+    document: Any,
+    metadata: Mapping[str, str] | None = None,
+) -> None:
     """Create or overwrite a document."""
-    records.upload_blob(name, json.dumps(document), overwrite=True)
+    records.upload_blob(name, json.dumps(document), overwrite=True, metadata=dict(metadata or {}))
 
 
 def update(

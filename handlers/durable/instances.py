@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -60,14 +60,22 @@ async def wake_up(starter: DurableOrchestrationClient, instance: str) -> bool:
 
 
 async def start_once(
-    starter: DurableOrchestrationClient, orchestrator: str, instance: str, document: dict[str, Any]
+    starter: DurableOrchestrationClient,
+    orchestrator: str,
+    instance: str,
+    document: dict[str, Any],
+    *,
+    again: Callable[[DurableOrchestrationStatus], bool] = lambda _: False,
 ) -> bool:
     """Start `instance` unless there was ever one with that id; return whether this call did.
+
+    An ended instance for which `again` is true is started again.
 
     The status is read first, because the durable extension restarts ended instances. If another
     caller starts it in between, the extension refuses with an error without a type.
     """
-    if exists(await starter.get_status(instance)):
+    status = await starter.get_status(instance)
+    if exists(status) and not again(status):
         return False
     try:
         await starter.start_new(orchestrator, instance, document)

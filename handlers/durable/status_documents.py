@@ -16,6 +16,7 @@ from orchestrations.activities import parse_fault
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.runs import RunStatus
 from orchestrations.errors import TransientError, shorten
+from orchestrations.names import version_of
 from orchestrations.transitions import TERMINAL_RUN_STATES
 
 # The text that the durable extension puts before an error's own.
@@ -53,12 +54,12 @@ def last_status(instance: DurableOrchestrationStatus) -> RunStatus:
             if not is_broken(instance):
                 raise
     # Without a custom status yet, the fields follow from the id and the creation time.
-    pipeline, version, attempt = str(instance.instance_id).rsplit("-", 2)
+    pipeline, training, attempt = str(instance.instance_id).rsplit("-", 2)
     return RunStatus(
         id=str(instance.instance_id),
         pipeline=pipeline,
         attempt=int(attempt),
-        dataset_version=version,
+        dataset_version=version_of(training),
         state="registering",
         since=utc(instance.created_time),
     )
@@ -76,6 +77,18 @@ def run_status(instance: DurableOrchestrationStatus) -> RunStatus:
             "since": max(last.since, utc(instance.last_updated_time)),
             "error": broken_failure(instance),
         }
+    )
+
+
+def is_handed_over(instance: DurableOrchestrationStatus | None) -> bool:
+    """Whether a run's instance has ended before the run, which is to be started again.
+
+    See `orchestrations.finding_capacity`.
+    """
+    return (
+        instance is not None
+        and instance.runtime_status == OrchestrationRuntimeStatus.Completed
+        and last_status(instance).state == "waiting_for_nodes"
     )
 
 

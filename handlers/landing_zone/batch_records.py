@@ -59,7 +59,7 @@ def record_batch(clients: Clients, request: RecordBatch) -> Done:
         )
 
     _update_last(clients, pipeline, dataset.partition, follow)
-    ended: list[LandingAlert] = ["landing-overdue", "manifest-invalid"]
+    ended: list[LandingAlert] = ["landing-overdue", "manifest-invalid", "pipeline-not-deployed"]
     if landing_of(name) == landing_instance(pipeline, dataset.partition):
         ended.append("landing-failed")
     if request.result.outcome != "held":

@@ -23,6 +23,7 @@ from azure.core.exceptions import (
 )
 
 from handlers.configuration.clients import Clients
+from handlers.configuration.configurations import read_pipeline
 from handlers.durable.activity_adapter import activity
 from handlers.landing_zone.batch_records import last_batch
 from handlers.landing_zone.manifest_parts import parts_folder, read_part
@@ -58,17 +59,18 @@ def copy_blobs(clients: Clients, request: CopyBlobs) -> Piece:
         InvalidManifest: the uploader's manifest names files that do not exist.
         TransientError: the service is still copying blobs, or a container is missing.
     """
-    folder = parts_folder(request.pipeline.name, request.freeze)
+    pipeline = read_pipeline(clients, request.pipeline, request.configuration)
+    folder = parts_folder(pipeline.name, request.freeze)
     lines = [decode_line(line) for line in read_part(clients.records, folder, request.part)]
     begin = int(request.marker or 0)
     missing = list(islice(_without_copy(clients, request, lines[begin:]), BLOBS_PER_PIECE))
-    copy = partial(_copy, clients, request.pipeline)
+    copy = partial(_copy, clients, pipeline)
     with ThreadPoolExecutor(COPIES_AT_ONCE) as pool:
         outcomes = list(pool.map(copy, (line for _, line in missing)))
     found: Mapping[str, _Outcome] = {
         line.path: outcome for (_, line), outcome in zip(missing, outcomes, strict=True)
     }
-    _check_there(request, found)
+    _check_there(pipeline, request.partition, found)
     pending = outcomes.count("pending")
     if pending:
         raise TransientError(f"the service is still copying {pending} of {len(outcomes)} blobs")
@@ -76,14 +78,13 @@ def copy_blobs(clients: Clients, request: CopyBlobs) -> Piece:
     return Piece(marker=None if is_over else str(begin + missing[-1][0] + 1))
 
 
-def _check_there(request: CopyBlobs, found: Mapping[str, _Outcome]) -> None:
+def _check_there(pipeline: Pipeline, partition: str | None, found: Mapping[str, _Outcome]) -> None:
     """Raise unless every blob exists and is unchanged since it was listed."""
-    pipeline = request.pipeline
     source = pipeline.source
     missing = [path for path, outcome in found.items() if outcome == "missing"]
     written = [path for path, outcome in found.items() if outcome == "overwritten"]
     if missing and source.manifest is not None:
-        own = None if request.partition is None else source.partition(request.partition)
+        own = None if partition is None else source.partition(partition)
         manifest = f"{source.container}/{source.prefix}{source.marker_path(own)}"
         raise InvalidManifest(
             f"{manifest} names {name_some(missing)}, which {source.container}/{source.prefix} does "
@@ -104,7 +105,7 @@ def _without_copy(
 
     Both are in order of path: the batch's manifest is read in step with the lines.
     """
-    last = last_batch(clients, request.pipeline.name, request.partition)
+    last = last_batch(clients, request.pipeline, request.partition)
     before: Iterator[ManifestLine] = iter(())
     if lines and last is not None and last.dataset.copies is not None:
         before = read_manifest_from(clients, last.dataset, lines[0].path)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
+from handlers.configuration.configurations import read_pipeline, resolve_configuration
 from handlers.durable.activity_adapter import activity
 from handlers.landing_zone import uploaded_manifest
 from handlers.landing_zone.copies import copies_folder
@@ -33,6 +34,7 @@ from handlers.landing_zone.partition_folders import prefixes_to_list
 from handlers.landing_zone.quarantine import read_quarantine
 from handlers.landing_zone.uploaded_manifest import UploadedManifest
 from orchestrations.contracts.base import Done
+from orchestrations.contracts.configurations import Configuration
 from orchestrations.contracts.datasets import (
     CommitManifest,
     CommitProgress,
@@ -44,7 +46,7 @@ from orchestrations.contracts.datasets import (
     ListedRange,
     ListRange,
 )
-from orchestrations.errors import TransientError
+from orchestrations.errors import DataChanged, TransientError
 from orchestrations.manifest import VERSION_HEX_DIGITS, DatasetVersion, with_copies
 from orchestrations.pipeline import Pipeline
 
@@ -63,19 +65,22 @@ PLAN_FILE = "plan.json"
 def freeze_manifest(clients: Clients, request: FreezeManifest) -> FreezeStart:
     """Freeze a small zone; list the beginning of a large one, and cut the rest into ranges.
 
+    The deployed configuration is resolved first; the listing and everything after it uses this one.
     The ranges are stored with the parts, so that a second execution uses the same ones. An
     uploader's manifest that is too long to be read at once is a single range.
 
     Raises:
         InvalidManifest: the uploader's manifest breaks its rules.
+        InvalidPipeline: the pipeline is not deployed.
     """
-    source = request.pipeline.source
-    if source.manifest is not None:
-        return _begin_uploaded(clients, request)
-    container = clients.blobs.get_container_client(source.container)
-    listing = _Listing(clients, request.pipeline)
+    configuration = resolve_configuration(clients, request.pipeline)
+    pipeline = configuration.pipeline
+    if pipeline.source.manifest is not None:
+        return _begin_uploaded(clients, request, configuration)
+    container = clients.blobs.get_container_client(pipeline.source.container)
+    listing = _Listing(clients, pipeline)
     ranges: Sequence[NameRange] = []
-    for prefix in prefixes_to_list(clients, request):
+    for prefix in prefixes_to_list(clients, pipeline, request.partition, now=request.frozen_at):
         if listing.is_long:
             ranges = [*ranges, NameRange(prefix)]
             continue
@@ -95,45 +100,66 @@ def freeze_manifest(clients: Clients, request: FreezeManifest) -> FreezeStart:
                 marker=marker,
                 is_hierarchical=page.is_hierarchical,
             )
-    return _begin(clients, request, listing, [each.to_dict() for each in ranges])
+    return _begin(clients, request, configuration, listing, [each.to_dict() for each in ranges])
 
 
-def _begin_uploaded(clients: Clients, request: FreezeManifest) -> FreezeStart:
-    listing = _Listing(clients, request.pipeline)
-    manifest = uploaded_manifest.find(clients, request.pipeline, request.partition)
+def _begin_uploaded(
+    clients: Clients, request: FreezeManifest, configuration: Configuration
+) -> FreezeStart:
+    pipeline = configuration.pipeline
+    listing = _Listing(clients, pipeline)
+    manifest = uploaded_manifest.find(clients, pipeline, request.partition)
     ranges: list[dict[str, Any]] = []
     if manifest is not None:
-        blobs, marker = uploaded_manifest.read_piece(clients, request.pipeline, manifest, None)
+        try:
+            blobs, marker = uploaded_manifest.read_piece(clients, pipeline, manifest, None)
+        except DataChanged:
+            return FreezeStart(configuration=configuration, is_overtaken=True)
         listing.take(blobs)
         if marker is not None:
             ranges.append({"manifest": asdict(manifest), "marker": marker})
-    return _begin(clients, request, listing, ranges)
+    return _begin(clients, request, configuration, listing, ranges)
 
 
 def _begin(
     clients: Clients,
     request: FreezeManifest,
+    configuration: Configuration,
     listing: _Listing,
     ranges: Sequence[dict[str, Any]],
 ) -> FreezeStart:
     """Freeze the listing if it is complete; otherwise store it as the first part."""
-    is_copied = request.pipeline.dataset.freeze == "copy"
+    is_copied = configuration.pipeline.dataset.freeze == "copy"
     if not ranges and not (is_copied and listing.collected.blobs):
         lines = [listing.collected.to_lines()]
         progress = hash_link(None, Link(lines))
         newest = listing.collected.newest
-        step = _write(clients, request, progress, Link(lines), newest, listing.quarantined)
-        return FreezeStart(dataset=step.dataset)
-    folder = parts_folder(request.pipeline.name, request.freeze)
+        step = _write(
+            clients,
+            request,
+            configuration.pipeline,
+            progress,
+            Link(lines),
+            newest,
+            listing.quarantined,
+        )
+        return FreezeStart(configuration=configuration, dataset=step.dataset)
+    folder = parts_folder(request.pipeline, request.freeze)
     plan: _Plan = {
+        "configuration": configuration.hash,
         "part": listing.write_part(folder),
         "quarantined": listing.quarantined,
         "ranges": [*ranges],
     }
     if not record_store.create(clients.records, folder + PLAN_FILE, plan):
         plan = _read_plan(clients, folder)
+        planned = read_pipeline(clients, request.pipeline, plan["configuration"])
+        configuration = Configuration(hash=plan["configuration"], pipeline=planned)
     return FreezeStart(
-        ranges=len(plan["ranges"]), part=plan["part"], quarantined=plan["quarantined"]
+        configuration=configuration,
+        ranges=len(plan["ranges"]),
+        part=plan["part"],
+        quarantined=plan["quarantined"],
     )
 
 
@@ -145,15 +171,16 @@ def list_range(clients: Clients, request: ListRange) -> ListedRange:
         PermanentError: the service does not list in order of name.
         DataChanged, InvalidManifest: see `uploaded_manifest.read_piece`.
     """
-    source = request.pipeline.source
+    pipeline = read_pipeline(clients, request.pipeline, request.configuration)
+    source = pipeline.source
     container = clients.blobs.get_container_client(source.container)
-    folder = parts_folder(request.pipeline.name, request.freeze)
+    folder = parts_folder(request.pipeline, request.freeze)
     planned = _read_plan(clients, folder)["ranges"][request.range]
-    listing = _Listing(clients, request.pipeline)
+    listing = _Listing(clients, pipeline)
     if source.manifest is not None:
         blobs, marker = uploaded_manifest.read_piece(
             clients,
-            request.pipeline,
+            pipeline,
             UploadedManifest(**planned["manifest"]),
             request.marker or planned["marker"],
         )
@@ -185,12 +212,13 @@ def commit_manifest(clients: Clients, request: CommitManifest) -> CommitStep:
     Raises:
         TransientError: a part is missing.
     """
-    folder = parts_folder(request.pipeline.name, request.freeze)
+    pipeline = read_pipeline(clients, request.pipeline, request.configuration)
+    folder = parts_folder(request.pipeline, request.freeze)
     parts = list_parts(clients.records, folder, request.parts)
 
     def link_after(path: str | None) -> Link:
         lines = read_in_order(clients.records, folder, parts, after=path)
-        return Link(_named(request.pipeline, lines), DatasetVersion.LINES_PER_LINK)
+        return Link(_named(pipeline, lines), DatasetVersion.LINES_PER_LINK)
 
     progress = request.progress
     if progress is None or not progress.is_hashed:
@@ -200,7 +228,7 @@ def commit_manifest(clients: Clients, request: CommitManifest) -> CommitStep:
             return CommitStep(progress=progress)
     newest = max((part.newest for part in parts), default=None)
     link = link_after(progress.after)
-    return _write(clients, request, progress, link, newest, request.quarantined)
+    return _write(clients, request, pipeline, progress, link, newest, request.quarantined)
 
 
 @activity
@@ -213,6 +241,7 @@ def discard_parts(clients: Clients, request: DiscardParts) -> Done:
 def _write(
     clients: Clients,
     request: FreezeManifest | CommitManifest,
+    pipeline: Pipeline,
     progress: CommitProgress,
     link: Link,
     newest: datetime | None,
@@ -220,7 +249,7 @@ def _write(
 ) -> CommitStep:
     """Write the next hashed link; after the last one, commit the manifest."""
     version = progress.link[:VERSION_HEX_DIGITS]
-    folder = manifest_folder(request.pipeline.name, version)
+    folder = manifest_folder(pipeline.name, version)
     writer = ManifestWriter(clients.records, folder, request.freeze)
     if not writer.adopt(at=request.frozen_at):
         blocks = writer.stage(link, blocks=progress.blocks)
@@ -228,7 +257,7 @@ def _write(
             update = {"blocks": blocks, "after": link.last_path}
             return CommitStep(progress=progress.model_copy(update=update))
         writer.commit(blocks)
-    is_copied = request.pipeline.dataset.freeze == "copy"
+    is_copied = pipeline.dataset.freeze == "copy"
     return CommitStep(
         dataset=Dataset(
             version=version,
@@ -239,7 +268,7 @@ def _write(
             frozen_at=request.frozen_at,
             newest=newest,
             manifest_path=folder,
-            copies=copies_folder(request.pipeline.name) if is_copied else None,
+            copies=copies_folder(pipeline.name) if is_copied else None,
         )
     )
 
@@ -250,6 +279,8 @@ def _named(pipeline: Pipeline, lines: Iterable[bytes]) -> Iterable[bytes]:
 
 
 class _Plan(TypedDict):
+    configuration: str
+    """Hash of the configuration by which the ranges were cut."""
     part: str | None
     """The part with the entries before the ranges."""
     quarantined: int

@@ -12,7 +12,7 @@ import hashlib
 import heapq
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from azure.storage.blob import ContainerClient
 
 NAME_HEX_DIGITS = 24
+_FOLDER = "freezing"
 PIECE_BYTES = 512 * 1024
 _SIZE = re.compile(rb', "size": (\d+), "md5": ')
 
@@ -88,7 +89,17 @@ class Part:
 
 def parts_folder(pipeline: str, freeze: str) -> str:
     """The folder of a freeze's parts, until its manifest is written."""
-    return f"freezing/{pipeline}/{freeze}/"
+    return f"{_FOLDER}/{pipeline}/{freeze}/"
+
+
+def list_freezes(records: ContainerClient) -> Mapping[tuple[str, str], datetime]:
+    """(pipeline, freeze) → when the newest of its parts was written, for all freezes with parts."""
+    found: dict[tuple[str, str], datetime] = {}
+    for blob in records.list_blobs(name_starts_with=f"{_FOLDER}/"):
+        _, pipeline, freeze, _ = blob.name.split("/", 3)
+        newest = found.get((pipeline, freeze), blob.last_modified)
+        found[pipeline, freeze] = max(newest, blob.last_modified)
+    return found
 
 
 def write_part(records: ContainerClient, folder: str, collected: Collected) -> str:

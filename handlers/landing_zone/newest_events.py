@@ -14,8 +14,9 @@ from azure.core.exceptions import ResourceNotFoundError
 
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
+from handlers.configuration.configurations import deployed_pipeline
 from handlers.durable.activity_adapter import activity
-from orchestrations.contracts.landing import ReadZoneActivity, ZoneActivity
+from orchestrations.contracts.landing import ReadZoneActivity, SettlingRules, SettlingZone
 from orchestrations.pipeline import Pipeline
 
 _FOLDER = "newest-events"
@@ -24,13 +25,18 @@ _FIELD = "newest_event_at"
 
 
 @activity
-def read_zone_activity(clients: Clients, request: ReadZoneActivity) -> ZoneActivity:
-    """The times of a zone's or partition's newest event and of its marker."""
-    name = _name(request.pipeline.name, request.partition)
-    document = record_store.read(clients.records, name)
-    return ZoneActivity(
+def read_zone_activity(clients: Clients, request: ReadZoneActivity) -> SettlingZone:
+    """The times of a zone's or partition's newest event and of its marker, and the deployed rules.
+
+    Raises:
+        InvalidPipeline: the pipeline is not deployed.
+    """
+    pipeline = deployed_pipeline(clients, request.pipeline)
+    document = record_store.read(clients.records, _name(request.pipeline, request.partition))
+    return SettlingZone(
         newest_event_at=None if document is None else datetime.fromisoformat(document[_FIELD]),
-        marker_at=marker_written_at(clients, request.pipeline, request.partition),
+        marker_at=marker_written_at(clients, pipeline, request.partition),
+        rules=SettlingRules.of(pipeline),
     )
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from handlers.configuration.clients import Clients
-from orchestrations.contracts.datasets import FreezeManifest
 from orchestrations.partitions import Partition, select
 from orchestrations.pipeline import Pipeline
 
@@ -14,20 +14,21 @@ if TYPE_CHECKING:
     from azure.storage.blob import ContainerClient
 
 
-def prefixes_to_list(clients: Clients, request: FreezeManifest) -> Sequence[str]:
+def prefixes_to_list(
+    clients: Clients, pipeline: Pipeline, partition: str | None, *, now: datetime
+) -> Sequence[str]:
     """The prefixes, in the container, of the blobs of a batch's dataset.
 
     Only the pipeline's prefix, if every blob belongs to the dataset.
     """
-    pipeline = request.pipeline
     source, section = pipeline.source, pipeline.dataset
-    own = None if request.partition is None else source.partition(request.partition)
+    own = None if partition is None else source.partition(partition)
     if section.newest_partitions is None and section.last_days is None:
         return [source.prefix + ("" if own is None else own.prefix)]
     taken = select(
         list_partitions(clients, pipeline),
         own=own,
-        now=request.frozen_at,
+        now=now,
         newest=section.newest_partitions,
         last_days=section.last_days,
     )

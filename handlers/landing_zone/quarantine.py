@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
+from datetime import datetime
+from urllib.parse import quote, unquote
 
 from handlers.azure_ml.job_outputs import read_bad_files
 from handlers.configuration import record_store
@@ -11,6 +14,9 @@ from handlers.durable.activity_adapter import activity
 from handlers.landing_zone.manifests import read_lines_of
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.datasets import Dataset, QuarantineFiles
+
+_FOLDER = "quarantine"
+_PARTITION = "partition"
 
 
 @activity
@@ -45,13 +51,31 @@ def keep_quarantine(
         }
         for line in read_lines_of(clients, dataset, reasons)
     ]
-    record_store.replace(clients.records, f"quarantine/{pipeline}/{record}.json", entries)
+    metadata = {} if dataset.partition is None else {_PARTITION: quote(dataset.partition)}
+    name = f"{_FOLDER}/{pipeline}/{record}.json"
+    record_store.replace(clients.records, name, entries, metadata)
 
 
 def read_quarantine(clients: Clients, pipeline: str) -> dict[tuple[str, str], str]:
     """(path, ETag) → reason for every file that is left out."""
     return {
         (entry["path"], entry["etag"]): f"{entry['reason']} (run {entry['run']})"
-        for entries in record_store.read_all(clients.records, f"quarantine/{pipeline}/")
+        for entries in record_store.read_all(clients.records, f"{_FOLDER}/{pipeline}/")
         for entry in entries
     }
+
+
+def list_quarantined(clients: Clients) -> Mapping[str, Mapping[str | None, datetime]]:
+    """Pipeline → partition → when files of it were last put into quarantine.
+
+    None stands for the whole zone.
+    """
+    found: dict[str, dict[str | None, datetime]] = defaultdict(dict)
+    blobs = clients.records.list_blobs(name_starts_with=f"{_FOLDER}/", include=["metadata"])
+    for blob in blobs:
+        pipeline = blob.name.split("/")[1]
+        kept = (blob.metadata or {}).get(_PARTITION)
+        partition = None if kept is None else unquote(kept)
+        times = found[pipeline]
+        times[partition] = max(blob.last_modified, times.get(partition, blob.last_modified))
+    return found

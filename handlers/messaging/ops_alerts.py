@@ -33,6 +33,7 @@ AlertKind = Literal[
     "batch-held",
     "landing-failed",
     "reconciliation-failed",
+    "pipeline-not-deployed",
     "request-failed",
     "alarm-began",
     "alarm-over",

@@ -215,7 +215,6 @@ def _claim(clients: Clients, redriven: RedrivenRun, run: str) -> None:
         clients,
         ClaimDataset(
             request=redriven.request,
-            run=redriven.following,
             batch=batch_id(f"redrive-{run}", redriven.at),
         ),
     )

@@ -11,7 +11,6 @@ from handlers.configuration.configurations import resolve_configuration
 from handlers.configuration.queue_files import load_queues
 from handlers.landing_zone.reduced_datasets import FilesUnknown, leave_out
 from orchestrations.capacity.queues import mismatch
-from orchestrations.contracts.configurations import ResolveConfiguration
 from orchestrations.contracts.lineage import Redrive
 from orchestrations.contracts.runs import RunRequest
 from orchestrations.errors import InvalidPipeline, PermanentError
@@ -108,6 +107,8 @@ def changed_request(
         update={
             "pipeline": pipeline,
             "dataset": dataset,
+            # The smaller dataset has not been trained on yet.
+            "round": request.round if changes.without_files is None else 1,
             "attempt": request.attempt + 1,
             "redrive": redrive.model_copy(update=lineage),
         }
@@ -124,6 +125,6 @@ def _check_queue(clients: Clients, pipeline: Pipeline) -> None:
 
 def _deployed_configuration(clients: Clients, pipeline: str) -> str:
     try:
-        return resolve_configuration(clients, ResolveConfiguration(pipeline=pipeline)).hash
+        return resolve_configuration(clients, pipeline).hash
     except InvalidPipeline as error:
         raise RedriveRefused(str(error), kind="invalid-request", where="changes.job") from error

@@ -9,7 +9,6 @@ from handlers.configuration.clients import Clients
 from handlers.messaging.redrive_changes import Changes
 from orchestrations.contracts.base import Contract
 from orchestrations.contracts.runs import RunRequest
-from orchestrations.names import run_id
 
 
 class RedrivenRun(Contract):
@@ -46,6 +45,6 @@ def sent_again_as(clients: Clients, request: RunRequest) -> RunRequest:
     """
     if request.attempt == 1:
         return request
-    previous = run_id(request.pipeline.name, request.dataset.version, request.attempt - 1)
-    redriven = read_redriven(clients, previous)
+    previous = request.model_copy(update={"attempt": request.attempt - 1})
+    redriven = read_redriven(clients, previous.run)
     return request if redriven is None else redriven.request

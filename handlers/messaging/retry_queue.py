@@ -11,6 +11,7 @@ from azure.durable_functions import DurableOrchestrationClient
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
 from handlers.durable.instances import start_once
+from handlers.durable.status_documents import is_handed_over
 from handlers.messaging.dead_letter_queue import reject_message
 from handlers.messaging.message_outbox import send_in_background
 from handlers.messaging.redriven_runs import sent_again_as
@@ -66,10 +67,15 @@ def parse_retry(body: bytes | str) -> RunRequest:
 
 
 async def start_attempt(starter: DurableOrchestrationClient, request: RunRequest) -> bool:
-    """Start the requested run, unless it was started before; return whether it was started now."""
+    """Start the requested run, unless it was started before; return whether it was started now.
+
+    A run whose instance was handed over while it waits for nodes is started again.
+    """
     given = RunInput(request=request).to_dict()
     with below(request.traceparent):
-        return await start_once(starter, retraining.__name__, request.run, given)
+        return await start_once(
+            starter, retraining.__name__, request.run, given, again=is_handed_over
+        )
 
 
 async def handle_retry(

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from orchestrations.names import version_of
+
 Place = Literal["records", "results"]
 """The records container, or the container of the workspace's default datastore."""
 
@@ -79,7 +81,8 @@ def _index_entry(in_use: InUse, parts: Sequence[str]) -> bool:
 
 def _checkpoints(in_use: InUse, parts: Sequence[str]) -> bool:
     _, pipeline, version, _ = parts
-    return (pipeline, version) in in_use.unfinished_versions or pipeline not in in_use.pipelines
+    known = (pipeline, version_of(version))  # the folder is that of a round of training
+    return known in in_use.unfinished_versions or pipeline not in in_use.pipelines
 
 
 def _released(in_use: InUse, parts: Sequence[str]) -> bool:

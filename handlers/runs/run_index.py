@@ -25,6 +25,7 @@ from handlers.configuration.newest_first import countdown, first_page, list_entr
 from orchestrations.contracts.run_records import RunRecord
 from orchestrations.contracts.runs import RunState, UnfinishedRunState
 from orchestrations.errors import shorten
+from orchestrations.names import version_of
 from orchestrations.transitions import TERMINAL_RUN_STATES
 
 if TYPE_CHECKING:
@@ -149,13 +150,24 @@ def list_unfinished_runs(records: ContainerClient) -> Mapping[str, Sequence[dict
 
 
 def runs_of_dataset(records: ContainerClient, version: str) -> list[str]:
-    """The ids of all runs on a dataset version, for all pipelines and attempts."""
+    """The ids of all runs on a dataset version, for all pipelines, rounds and attempts."""
     return [
-        name.split("/")[1]
+        run
         for pipeline in _pipelines(records)
-        for name in records.list_blob_names(name_starts_with=f"runs/{pipeline}-{version}-")
-        if name.endswith("/record.json")
+        for run in _recorded(records, f"{pipeline}-{version}")
+        if version_of(run.rsplit("-", 2)[1]) == version
     ]
+
+
+def runs_of_training(records: ContainerClient, pipeline: str, training: str) -> list[str]:
+    """The ids of the recorded attempts in one round of training on a dataset version."""
+    return list(_recorded(records, f"{pipeline}-{training}-"))
+
+
+def _recorded(records: ContainerClient, prefix: str) -> Iterator[str]:
+    for name in records.list_blob_names(name_starts_with=f"runs/{prefix}"):
+        if name.endswith("/record.json"):
+            yield name.split("/")[1]
 
 
 def runs_since(records: ContainerClient, pipeline: str, created_from: datetime) -> Iterator[str]:

@@ -282,7 +282,7 @@ async def ensure_landing(
         if is_broken_landing(status):
             await report(clients, status)
         request = LandingRequest(
-            pipeline=pipeline, partition=partition, opened_by=opened_by, trace=trace
+            pipeline=pipeline.name, partition=partition, opened_by=opened_by, trace=trace
         )
         try:
             with below(trace and trace.parent):

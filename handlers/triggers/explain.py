@@ -256,6 +256,8 @@ class _Inquiry:
             reason = (
                 f"the zone's content is dataset version {version}, which run {run} was started for"
             )
+            if batch.result.reason is not None:
+                reason = f"the zone's content is dataset version {version}; {batch.result.reason}"
             return _answer("duplicate", reason + found_by, batch)
         if outcome == "held":
             held = read_held(self._clients, self._pipeline.name, batch.dataset)

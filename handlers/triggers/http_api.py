@@ -103,7 +103,7 @@ async def start_run(
         _check_callback(asked.callback_url, settings)
     trace = _trace(settings, fields.get(HEADER))
     request = LandingRequest(
-        pipeline=pipeline,
+        pipeline=pipeline.name,
         opened_by="request",
         settled=True,
         callback_url=asked.callback_url,

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from azure.durable_functions import DurableOrchestrationClient
 
 from handlers.durable.instances import is_live, start_once
+from handlers.durable.status_documents import parsed
 from handlers.triggers.event_envelope import lower_keys
 from orchestrations.contracts.landing import BatchTrace, LandingRequest
 from orchestrations.contracts.runs import START_REASON_LIMIT_CHARACTERS
@@ -59,15 +60,22 @@ async def start_retraining(
 ) -> bool:
     """Freeze the zone and train on it, once per monitor run. Return whether this call started it.
 
-    Nothing starts while a landing of the zone is active: its training answers the signal. Content
-    that was trained on before is not trained on again.
+    Nothing starts while the zone's landing trains: its model answers the signal. An upload that is
+    under way is waited for. Content that was trained on before is trained on again, since the
+    reason is a new one (`orchestrations.rounds`).
     """
     zone = await starter.get_status(landing_instance(pipeline.name))
-    if is_live(zone):
-        logger.info("%s: a landing of %s is active: %s", signal.run, pipeline.name, signal.reason)
+    shown = parsed(zone.custom_status) if is_live(zone) else None
+    if shown and shown.get("phase") == "training":
+        logger.info("%s: %s is training: %s", signal.run, pipeline.name, signal.reason)
         return False
     request = LandingRequest(
-        pipeline=pipeline, opened_by="request", settled=True, reason=signal.reason, trace=trace
+        pipeline=pipeline.name,
+        opened_by="request",
+        # Where each partition settles by itself, the zone as a whole has nothing to wait for.
+        settled=pipeline.source.batch == "partition",
+        reason=signal.reason,
+        trace=trace,
     )
     instance = request_instance(pipeline.name, f"monitor {signal.run}")
     return await start_once(starter, landing.__name__, instance, request.to_dict())

@@ -63,6 +63,7 @@ from handlers.rollouts.endpoint_claims import holders
 from handlers.runs.run_index import UNFINISHED_STATES, list_runs
 from handlers.triggers.blob_created import ensure_landing
 from handlers.triggers.broken_landings import is_broken_landing, report
+from handlers.triggers.freeze_reconciliation import discard_abandoned_parts
 from handlers.triggers.persistent_faults import alert_persistent
 from handlers.triggers.rejected_events import alert_rejected
 from handlers.triggers.request_reconciliation import close_request, is_broken_request
@@ -76,7 +77,7 @@ from handlers.triggers.zone_reconciliation import (
 from orchestrations.contracts.jobs import GetJob
 from orchestrations.contracts.landing import LandingStatus
 from orchestrations.errors import JobFailed
-from orchestrations.names import batch_id, landing_instance
+from orchestrations.names import batch_id, landing_instance, landing_of
 from orchestrations.pipeline import Pipeline
 from orchestrations.retraining import retraining
 from orchestrations.retrying import describe
@@ -116,6 +117,8 @@ class Summary:
     """Ended runs that still held nodes, or a place in a queue."""
     runs_indexed: list[str] = field(default_factory=list[str])
     """Ended runs that were unfinished in the index."""
+    freezes_discarded: list[str] = field(default_factory=list[str])
+    """Freezes that were given up and had left parts behind."""
     endpoints_released: list[str] = field(default_factory=list[str])
     messages_sent: int = 0
     """Messages of the outbox, which Service Bus had not accepted in time."""
@@ -153,8 +156,8 @@ async def reconcile(
     1. Every claim of the last 30 days without a run gets its run, unless the landing that made the
        claim is about to start it.
     2. A landing is started for every zone with data that is newer than its last batch, that was not
-       listed for a day, whose landing failed, or whose batch was held by a pause that has ended.
-       Zones of paused pipelines are skipped.
+       listed for a day, of which a trainer refused files since, whose landing failed, or whose
+       batch was held by a pause that has ended. Zones of paused pipelines are skipped.
     3. Messages that callers moved only halfway to the dead-letter queue, or that Service Bus
        dead-lettered, are moved there. Dead-lettered events are sent again on their queues.
        Operators are alerted to the causes of rejected events.
@@ -166,13 +169,15 @@ async def reconcile(
     6. Operators are alerted to every landing that broke, once for each cause. Every request over
        the API whose landing broke is started again, or operators are alerted.
     7. The nodes of every ended run are returned to its queue.
-    8. Every run that is unfinished in the index, and whose instance has ended, is corrected there.
+    8. Every run that is unfinished in the index, and whose instance has ended, is corrected there;
+       or started again, if it waits for nodes.
     9. Copies of blobs that no kept dataset version needs are deleted: for a minute per pipeline and
        round, until a pass over the copies is complete.
     10. Every endpoint is released whose rollout has an ended instance. Operators are alerted if the
         instance failed or was terminated.
     11. Records and instances whose retention is over are deleted, for a minute per round, until the
         day's pass over all of them is complete.
+    12. The parts of freezes that were given up are deleted after a day.
 
     An error of one step is logged and returned; the other steps still run. Operators are alerted to
     a step that fails in two rounds in a row. No step begins after `BUDGET_SECONDS`. No step
@@ -192,6 +197,7 @@ async def reconcile(
     copied = [each for each in pipelines.values() if each.dataset.freeze == "copy"]
     await reconciler.each_pipeline("copies of", copied, reconciler.delete_copies)
     await reconciler.attempt("endpoints", reconciler.check_endpoints)
+    await reconciler.attempt("parts of freezes", reconciler.discard_parts)
     await reconciler.attempt("old instances", reconciler.purge_old_instances)
     await reconciler.attempt("old records", reconciler.delete_old_records, pipelines)
     await reconciler.attempt("faults", reconciler.alert_faults)
@@ -236,6 +242,11 @@ class _Reconciler:
                 what, close_rollout, self.clients, self.starter, endpoint, rollout, now=self.now
             ):
                 self.summary.endpoints_released.append(endpoint)
+
+    async def discard_parts(self) -> None:
+        self.summary.freezes_discarded += await discard_abandoned_parts(
+            self.clients, self.starter, now=self.now
+        )
 
     async def each_pipeline(
         self,
@@ -347,7 +358,7 @@ class _Reconciler:
 
     async def _is_in_hand(self, claimed: ClaimedRun) -> bool:
         """Whether the landing that made the claim is still active, in the same batch."""
-        landing = claimed.claim.batch.rpartition("@")[0]
+        landing = landing_of(claimed.claim.batch)
         instance = await self.starter.get_status(landing)
         if not is_live(instance):
             return False

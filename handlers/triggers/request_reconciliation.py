@@ -76,7 +76,7 @@ async def close_request(
         await asyncio.to_thread(record_store.replace, clients.records, name, counted.to_dict())
         await starter.start_new(landing.__name__, request_id, given)
         return "started again"
-    pipeline = None if request is None else request.pipeline.name
+    pipeline = None if request is None else request.pipeline
     alert = trouble(
         KIND,
         alert_id=alert_id(KIND, request_id),

@@ -20,8 +20,15 @@ from handlers.azure_ml.jobs import cancel_job, get_job
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.durable.instances import exists, is_live
-from handlers.durable.status_documents import broken_failure, last_status, parsed, run_status
+from handlers.durable.status_documents import (
+    broken_failure,
+    is_handed_over,
+    last_status,
+    parsed,
+    run_status,
+)
 from handlers.messaging.dead_letter_queue import dead_letter, reject_message
+from handlers.messaging.retry_queue import start_attempt
 from handlers.notifications.outbox import publish_notification
 from handlers.runs.run_records import add_to_record, read_run_record, record_of
 from orchestrations.contracts.base import Failure
@@ -137,10 +144,16 @@ async def complete_record(
 ) -> bool:
     """Write the end of a run into its record, if its instance has ended; return whether it has.
 
-    The end of a run whose instance was purged is `now`.
+    The end of a run whose instance was purged is `now`. A run that waits for nodes, and that no
+    message has started again, is started.
     """
-    instance = await starter.get_status(run)
+    instance = await starter.get_status(run, show_input=True)
     if is_live(instance):
+        return False
+    if is_handed_over(instance):
+        request = await asyncio.to_thread(_request_of, clients, instance)
+        if request is not None:
+            await start_attempt(starter, request)
         return False
     if exists(instance):
         record = record_of(instance)

@@ -1,6 +1,6 @@
 """Find zones that need a landing though no event opened one: a part of the timer `reconcile`.
 
-A round costs two listings of records for all zones, and one request per zone with a marker; the
+A round costs three listings of records for all zones, and one request per zone with a marker; the
 number of blobs does not matter. A full listing of each zone is due once a day: the landing does it,
 in parts.
 """
@@ -15,9 +15,10 @@ from handlers.configuration.clients import Clients
 from handlers.landing_zone.batch_records import LastListing, list_last_batches
 from handlers.landing_zone.newest_events import list_all_newest_events, marker_written_at
 from handlers.landing_zone.partition_folders import list_partitions
+from handlers.landing_zone.quarantine import list_quarantined
 from orchestrations.contracts.landing import ZoneActivity
 from orchestrations.pipeline import Pipeline
-from orchestrations.settling import has_more
+from orchestrations.settling import has_more, was_listed
 
 LISTING_INTERVAL = timedelta(days=1)
 """Events can be lost, so every zone is listed at this interval even without events."""
@@ -32,13 +33,15 @@ class ZoneRecords:
 
     newest_events: Mapping[str, Mapping[str | None, datetime]]
     last_batches: Mapping[str, Mapping[str | None, LastListing]]
+    quarantined: Mapping[str, Mapping[str | None, datetime]]
+    """When files were last put into quarantine."""
 
 
 def read_zone_records(clients: Clients) -> ZoneRecords:
-    """Read the records of all zones, with two listings."""
-    # Events first: a batch that is recorded between the two listings covers these events.
-    newest_events = list_all_newest_events(clients)
-    return ZoneRecords(newest_events, list_last_batches(clients))
+    """Read the records of all zones, with three listings."""
+    # Batches last: one that is recorded between the listings covers these events.
+    newest_events, quarantined = list_all_newest_events(clients), list_quarantined(clients)
+    return ZoneRecords(newest_events, list_last_batches(clients), quarantined)
 
 
 def partitions_to_land(
@@ -46,9 +49,11 @@ def partitions_to_land(
 ) -> Sequence[str | None]:
     """Partitions (None: the whole zone) that need a landing.
 
-    These are partitions with an event or marker after their last listing, partitions that were
-    never listed, and partitions that were not listed for a day.
+    These are partitions with an event or marker after their last listing, partitions of which files
+    were put into quarantine since, partitions that were never listed, and partitions that were not
+    listed for a day.
     """
+    quarantined = records.quarantined.get(pipeline.name, {})
     events = records.newest_events.get(pipeline.name, {})
     last_batches = records.last_batches.get(pipeline.name, {})
     watched: list[str | None] = [None]
@@ -65,6 +70,10 @@ def partitions_to_land(
             # A partition found by a listing has blobs.
             if partition is not None or event is not None or _has_blobs(clients, pipeline):
                 due.append(partition)
+            continue
+        refused_at = quarantined.get(partition)
+        if refused_at is not None and not was_listed(refused_at, listed_from=last.listed_from):
+            due.append(partition)
             continue
         is_watched = partition in watched
         if not is_watched and (event is None or event <= last.listed_from):

@@ -93,9 +93,18 @@ def ask(document: Admission, run: WaitingRun) -> Admission:
     )
 
 
-def withdraw(document: Admission, run: str) -> Admission:
-    """Remove a run from its queue, if it is still waiting."""
-    kept = tuple(each for each in document.waiting if each.run != run)
+def withdraw(document: Admission, run: str, heir: str | None = None) -> Admission:
+    """Remove a run from its queue, if it is still waiting; `heir` takes its place, if it waits."""
+    withdrawn = next((each for each in document.waiting if each.run == run), None)
+    if withdrawn is None:
+        return document
+    kept = tuple(
+        each.model_copy(update={"since": min(each.since, withdrawn.since)})
+        if each.run == heir
+        else each
+        for each in document.waiting
+        if each is not withdrawn
+    )
     return document.model_copy(update={"waiting": kept})
 
 

@@ -179,3 +179,5 @@ class ReturnNodes(ActivityRequest[NodesReturned]):
     PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
 
     run: str
+    heir: str | None = Field(default=None, exclude_if=lambda it: it is None)
+    """The run that takes its place in the queue, if both wait."""

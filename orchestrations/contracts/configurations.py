@@ -1,8 +1,8 @@
-"""The configuration of a run: `pipeline.yml` and `job.yml`, resolved when its batch is frozen."""
+"""The configuration of a batch and its run: resolved once, when the batch is frozen."""
 
 from __future__ import annotations
 
-from orchestrations.contracts.base import ActivityRequest, Contract
+from orchestrations.contracts.base import Contract
 from orchestrations.pipeline import Pipeline
 
 
@@ -10,11 +10,6 @@ class Configuration(Contract):
     """The configuration in force when it was resolved."""
 
     hash: str
-    """The hash of both files' text, which the records container keeps under this hash."""
+    """The hash of both files' text and of the code that the job names. The records container keeps
+    the text under this hash."""
     pipeline: Pipeline
-
-
-class ResolveConfiguration(ActivityRequest[Configuration]):
-    """Input of `resolve_configuration`."""
-
-    pipeline: str

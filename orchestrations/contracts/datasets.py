@@ -8,6 +8,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from orchestrations.contracts.base import ActivityRequest, Contract, Done, Failure
+from orchestrations.contracts.configurations import Configuration
 from orchestrations.pipeline import Pipeline
 
 
@@ -35,7 +36,11 @@ class Dataset(Contract):
 class FreezeStart(Contract):
     """The first step: a small zone is frozen; a large one is partly listed and cut into ranges."""
 
+    configuration: Configuration
+    """The one that the listing used, and that the rest of the batch uses."""
     dataset: Dataset | None = None
+    is_overtaken: bool = False
+    """Whether the uploader's manifest was written to while it was read: there is no dataset."""
     ranges: int = 0
     """How many ranges of names still have to be listed."""
     part: str | None = None
@@ -45,9 +50,9 @@ class FreezeStart(Contract):
 
 
 class FreezeManifest(ActivityRequest[FreezeStart]):
-    """Input of `freeze_manifest`."""
+    """Input of `freeze_manifest`, which resolves the pipeline's configuration."""
 
-    pipeline: Pipeline
+    pipeline: str
     partition: str | None = None
     """Key of the partition that is the batch, where each is one."""
     freeze: str
@@ -74,7 +79,9 @@ class ListedRange(Piece):
 class ListRange(ActivityRequest[ListedRange]):
     """Input of `list_range`: the next piece of one range of names."""
 
-    pipeline: Pipeline
+    pipeline: str
+    configuration: str
+    """Hash of the freeze's configuration."""
     freeze: str
     range: int
     """The number of the range, from 0."""
@@ -106,7 +113,8 @@ class CommitStep(Contract):
 class CommitManifest(ActivityRequest[CommitStep]):
     """Input of `commit_manifest`: the parts of the manifest, and the progress."""
 
-    pipeline: Pipeline
+    pipeline: str
+    configuration: str
     partition: str | None = None
     freeze: str
     frozen_at: datetime
@@ -121,7 +129,8 @@ class CopyBlobs(ActivityRequest[Piece]):
     # The service may copy large blobs in the background: wait for up to ten minutes.
     PAUSES_SECONDS: ClassVar[tuple[float, ...]] = (10.0,) * 59
 
-    pipeline: Pipeline
+    pipeline: str
+    configuration: str
     partition: str | None = None
     freeze: str
     part: str
@@ -149,6 +158,8 @@ class Freezing(Contract):
 
     commit: CommitManifest
     """The parts that were listed so far."""
+    is_copied: bool
+    """Whether the blobs of the parts are copied: `dataset.freeze: copy`."""
     ranges: Lanes
     copying: Lanes | None = None
     """One lane per part; None until all ranges are listed."""

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from orchestrations.contracts.base import ActivityRequest, Contract, Done, Traceparent
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.runs import START_REASON_LIMIT_CHARACTERS, RunRequest
-from orchestrations.pipeline import Pipeline
+from orchestrations.pipeline import Pipeline, Settle
 
 OpenedBy = Literal["event", "request", "reconciliation", "release"]
 LandingPhase = Literal["settling", "training", "closing"]
 BatchOutcome = Literal[
-    "started", "duplicate", "empty", "only-deletions", "held", "overdue", "invalid-manifest"
+    "started",
+    "duplicate",
+    "empty",
+    "only-deletions",
+    "held",
+    "overdue",
+    "invalid-manifest",
+    "not-deployed",
 ]
 HoldReason = Literal["shrunk", "data-changed", "paused"]
-LandingAlert = Literal["landing-overdue", "manifest-invalid", "batch-held", "landing-failed"]
+LandingAlert = Literal[
+    "landing-overdue", "manifest-invalid", "batch-held", "landing-failed", "pipeline-not-deployed"
+]
 
 
 class BatchTrace(Contract):
@@ -31,9 +40,13 @@ class BatchTrace(Contract):
 
 
 class LandingRequest(Contract):
-    """Input of the orchestrator `landing`."""
+    """Input of the orchestrator `landing`.
 
-    pipeline: Pipeline
+    It has the pipeline's name only: files that are deployed while it lives apply to what it freezes
+    afterwards.
+    """
+
+    pipeline: str
     partition: str | None = None
     """Key of the partition that is the batch, where each is one."""
     opened_by: OpenedBy
@@ -49,6 +62,12 @@ class LandingRequest(Contract):
     opened_at: datetime | None = None
     """Set when the landing continues as new before the batch has settled."""
     trace: BatchTrace | None = Field(default=None, exclude_if=lambda it: it is None)
+
+    @field_validator("pipeline", mode="before")
+    @classmethod
+    def _name_of(cls, value: Any) -> Any:
+        """The name; inputs of earlier releases have the whole pipeline."""
+        return value.get("name") if isinstance(value, dict) else value  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType] - not validated yet
 
 
 class LandingStatus(Contract):
@@ -70,6 +89,8 @@ class LandingResult(Contract):
     outcome: BatchOutcome
     run: str | None = None
     dataset_version: str | None = None
+    reason: str | None = Field(default=None, exclude_if=lambda it: it is None)
+    """Why a duplicate started nothing, and how to train on the same content again."""
 
 
 class ZoneActivity(Contract):
@@ -81,10 +102,29 @@ class ZoneActivity(Contract):
     """When the marker blob was last written, if the pipeline names one and it is there."""
 
 
-class ReadZoneActivity(ActivityRequest[ZoneActivity]):
+class SettlingRules(Contract):
+    """What decides whether a batch is complete."""
+
+    settle: Settle
+    last_blob: str | None
+    """Name of the marker, or of the uploader's manifest."""
+
+    @classmethod
+    def of(cls, pipeline: Pipeline) -> SettlingRules:
+        """The rules of a pipeline."""
+        return cls(settle=pipeline.settle, last_blob=pipeline.source.last_blob)
+
+
+class SettlingZone(ZoneActivity):
+    """A zone's activity, with the rules that are deployed when it is read."""
+
+    rules: SettlingRules
+
+
+class ReadZoneActivity(ActivityRequest[SettlingZone]):
     """Input of `read_zone_activity`."""
 
-    pipeline: Pipeline
+    pipeline: str
     partition: str | None
 
 
@@ -164,19 +204,23 @@ class AlertOperators(ActivityRequest[Done]):
 
 
 class DatasetClaim(Contract):
-    """The idempotency record of a dataset version: which batch trains on it, and as which run."""
+    """The idempotency record of a round of training: which batch has it, and as which run."""
 
     run: str
     batch: str
+    round: int = Field(default=1, ge=1, exclude_if=lambda it: it == 1)
+    why_not: str | None = Field(default=None, exclude_if=lambda it: it is None)
+    """Only in an answer: why a batch did not get a further round, and how to ask again."""
 
 
 class ClaimDataset(ActivityRequest[DatasetClaim]):
     """Input of `claim_dataset`: may this batch train on that version?"""
 
     request: RunRequest
-    """The first attempt: if the run was claimed but never started, this is its input."""
-    run: str
+    """The first attempt of the first round. The record has that of its own round: if the run was
+    claimed but never started, this is its input."""
     batch: str
+    opened_by: OpenedBy = "event"
 
 
 class RecordBatch(ActivityRequest[Done]):

@@ -24,6 +24,8 @@ class RegisterModel(ActivityRequest[Model]):
     run: str
     pipeline: Pipeline
     dataset: Dataset
+    round: int = Field(default=1, ge=1, exclude_if=lambda it: it == 1)
+    """The round of training on the dataset version."""
     results: str
     """Blob with all metrics, which become properties of the model."""
     champion: str | None = None

@@ -12,7 +12,7 @@ from orchestrations.contracts.costs import RunCost
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.lineage import Redrive
 from orchestrations.contracts.models import Model
-from orchestrations.names import run_id
+from orchestrations.names import run_id, training_name
 from orchestrations.pipeline import Pipeline, Retry
 
 UnfinishedRunState = Literal[
@@ -45,11 +45,13 @@ class RunRequest(Contract):
 
     pipeline: Pipeline
     dataset: Dataset
+    round: int = Field(default=1, ge=1, exclude_if=lambda it: it == 1)
+    """The round of training on the dataset version; see `orchestrations.rounds`."""
     attempt: int = Field(ge=1)
     callback_url: str | None = None
     configuration: str | None = None
-    """Hash of the `pipeline.yml` and `job.yml` that were in force when the batch was frozen; their
-    text is kept under it. None: `job.yml` as it is deployed."""
+    """Hash of the `pipeline.yml`, `job.yml` and code that were in force when the batch was frozen;
+    the text of the files is kept under it. None: `job.yml` as it is deployed."""
     reason: str | None = Field(
         default=None,
         max_length=START_REASON_LIMIT_CHARACTERS,
@@ -64,7 +66,12 @@ class RunRequest(Contract):
     @property
     def run(self) -> str:
         """The id of the requested run."""
-        return run_id(self.pipeline.name, self.dataset.version, self.attempt)
+        return run_id(self.pipeline.name, self.training, self.attempt)
+
+    @property
+    def training(self) -> str:
+        """The name of the dataset version's round."""
+        return training_name(self.dataset.version, self.round)
 
     @property
     def retry(self) -> Retry:

@@ -99,6 +99,7 @@ async def on_stage(options: Options, say: Callable[[str], None]) -> AsyncGenerat
                 blobs=blobs,
                 tape=Tape(Path(settings["TAPE"])),
                 secret=settings["INBOUND_WEBHOOK_SECRET"],
+                pipelines=Path(settings["PIPELINES_FOLDER"]),
             )
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -32,6 +34,12 @@ class Scene:
     blobs: BlobServiceClient
     tape: Tape
     secret: str
+    pipelines: Path
+    """The deployed pipelines."""
+
+    async def remove(self) -> None:
+        """Deploy the app without the pipeline."""
+        await asyncio.to_thread(shutil.rmtree, self.pipelines / self.pipeline)
 
     async def land(self, /, *names: str, **script: float) -> None:
         """Upload files, each with content of its own; `script` is what the training shall do."""
@@ -89,15 +97,16 @@ class Scene:
             await asyncio.gather(self.wake_up(generation), self.wake_up(generation))
             await eventually(moved, TIMEOUT_SECONDS, f"episode of {generation.instance}")
 
-    async def request(self, key: str) -> None:
+    async def request(self, key: str, **given: str) -> None:
         """Ask for a run over the HTTP API."""
+        body = json.dumps(given)
         now = datetime.now(UTC)
         headers = {
             "webhook-id": key,
             "webhook-timestamp": str(int(now.timestamp())),
-            "webhook-signature": Webhook(self.secret).sign(key, now, "{}"),
+            "webhook-signature": Webhook(self.secret).sign(key, now, body),
         }
-        await self.post(f"api/pipelines/{self.pipeline}/runs", body="{}", headers=headers)
+        await self.post(f"api/pipelines/{self.pipeline}/runs", body=body, headers=headers)
 
     async def post(
         self,

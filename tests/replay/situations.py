@@ -189,6 +189,15 @@ async def invalid_manifest(scene: Scene) -> None:
     await scene.landed()
 
 
+@situation("removed", {"not-deployed": _landing()}, settle={"quiet_seconds": 5})
+async def removed(scene: Scene) -> None:
+    """The pipeline is removed while its landing settles."""
+    await scene.land("1")
+    await scene.until("landing", is_in("settling"))
+    await scene.remove()
+    await scene.landed()
+
+
 @situation("followed-up", {"followed-up": _landing()})
 async def followed_up(scene: Scene) -> None:
     """More lands while the run is training."""
@@ -199,16 +208,24 @@ async def followed_up(scene: Scene) -> None:
 
 
 @situation(
-    "requested", {"requested": _landing(1), "requested-duplicate": _landing(2)}, settle=LONG_QUIET
+    "requested",
+    {
+        "requested": _landing(1),
+        "requested-duplicate": _landing(2),
+        "requested-again": _landing(3),
+    },
+    settle=LONG_QUIET,
 )
 async def requested(scene: Scene) -> None:
-    """Another system asks for a run, twice on the same data."""
+    """Another system asks for a run, three times on the same data, at last for a reason."""
     await scene.land("1", accuracy=0.9)
     await scene.until("landing", is_in("settling"))
     await scene.request("first")
     await scene.landed()
     await scene.request("second")
     await scene.landed(2)
+    await scene.request("third", reason="new labels are expected")
+    await scene.landed(3)
 
 
 @situation("late", {"activity-retried": _landing()}, source={"container": "late"})

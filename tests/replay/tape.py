@@ -135,7 +135,8 @@ def _pipeline(given: Any) -> str:
         given = json.loads(given)
     for holder in ("request", "commit"):  # inputs of `retraining` and `freezing`
         given = given.get(holder, given)
-    return given["pipeline"]["name"]
+    pipeline = given["pipeline"]
+    return pipeline if isinstance(pipeline, str) else pipeline["name"]
 
 
 def without_machine(text: str, places: Mapping[str, str]) -> str:

@@ -13,7 +13,7 @@ from orchestrations.run_progress import STATUS_LIMIT_BYTES
 from orchestrations.transitions import TERMINAL_RUN_STATES, notification_of
 from tests.simulation.acts import MORE_ATTEMPTS
 from tests.simulation.capacity_checker import INVARIANTS_OF_CAPACITY
-from tests.simulation.evidence import Evidence, Run
+from tests.simulation.evidence import Evidence, Run, training_of
 from tests.simulation.fakes.training import JobLife
 from tests.simulation.input_checker import INVARIANTS_OF_INPUTS
 from tests.simulation.outcome_checker import INVARIANTS_OF_OUTCOMES, SERVICE_ERRORS
@@ -62,7 +62,7 @@ def cost_is_bounded(evidence: Evidence) -> Iterator[str]:
     for instance in world.hub.instances.values():
         if instance.longest_history > HISTORY_LIMIT_EVENTS:
             yield f"{instance.id} has {instance.longest_history} history events"
-    attempts = Counter(life.dataset_version for life in world.cluster.lives.values())
+    attempts = Counter(life.name.rpartition("-")[0] for life in world.cluster.lives.values())
     more = sum(
         MORE_ATTEMPTS if change == "attempts" else 1 for change in world.acts.changed.values()
     )
@@ -185,13 +185,13 @@ def every_request_ends_or_is_alerted(evidence: Evidence) -> Iterator[str]:
 
 
 def no_effect_happens_twice(evidence: Evidence) -> Iterator[str]:
-    """One batch and one model per dataset version, one alert per id."""
+    """One batch and one model per round of a dataset version, one alert per id."""
     started = Counter(
-        batch.dataset.version for batch in evidence.batches if batch.result.outcome == "started"
+        batch.result.run for batch in evidence.batches if batch.result.outcome == "started"
     )
-    yield from (f"{version} was started by {n} batches" for version, n in started.items() if n > 1)
-    models = Counter(model.tags["landfall.dataset-version"] for model in evidence.models)
-    yield from (f"{version} has {n} models" for version, n in models.items() if n > 1)
+    yield from (f"{run} was started by {n} batches" for run, n in started.items() if n > 1)
+    models = Counter(map(training_of, evidence.models))
+    yield from (f"{training} has {n} models" for training, n in models.items() if n > 1)
     for name in {model.name for model in evidence.models}:
         versions = sorted(int(each.version) for each in evidence.models if each.name == name)
         if versions != list(range(1, len(versions) + 1)):
@@ -204,9 +204,9 @@ def no_effect_happens_twice(evidence: Evidence) -> Iterator[str]:
 
 def models_are_of_runs_that_succeeded(evidence: Evidence) -> Iterator[str]:
     """Each successful run has a model; a cancelled run has none."""
-    by_version = {model.tags["landfall.dataset-version"]: model for model in evidence.models}
+    trained = set(map(training_of, evidence.models))
     for run in evidence.runs.values():
-        if run.state == "succeeded" and run.version not in by_version:
+        if run.state == "succeeded" and run.version not in trained:
             yield f"{run.id} succeeded without a model"
     for model in evidence.models:
         run = evidence.runs.get(model.tags["landfall.run"])

@@ -14,6 +14,7 @@ from orchestrations.contracts.retraining import RunInput
 from orchestrations.contracts.runs import RunRequest
 from orchestrations.landing import landing
 from orchestrations.manifest import ManifestLine, copy_name
+from orchestrations.names import training_name
 from orchestrations.retraining import retraining
 from tests.simulation.fakes.blob_storage import Blob
 from tests.simulation.fakes.training import RECORDS_CONTAINER
@@ -31,6 +32,7 @@ class Run:
     instance: HubInstance
     id: str
     version: str
+    """The name of its round of training: the dataset version, for the first round."""
     attempt: int
     state: str | None
     """The state in its last custom status; None if it has set none."""
@@ -40,6 +42,13 @@ class Run:
     @property
     def is_broken(self) -> bool:
         return self.instance.status in (Status.FAILED, Status.TERMINATED)
+
+
+def training_of(model: Any) -> str:
+    """The round of a dataset version that a registered model was trained in."""
+    return training_name(
+        model.tags["landfall.dataset-version"], int(model.tags.get("landfall.round", "1"))
+    )
 
 
 def _given(instance: HubInstance) -> Any:
@@ -136,7 +145,7 @@ class Evidence:
 
     @cached_property
     def claims(self) -> dict[str, Any]:
-        """Dataset version → claim."""
+        """Round of training → claim."""
         prefix = f"dataset-claims/{self.world.pipeline.name}/"
         return {
             name.removeprefix(prefix).removesuffix(".json"): document["claim"]

@@ -15,7 +15,7 @@ from handlers.configuration import configurations
 from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
 from handlers.durable import activity_adapter
-from handlers.landing_zone import copies
+from handlers.landing_zone import copies, freezing
 from handlers.messaging import redrive, retry_queue
 from handlers.notifications import delivery
 from handlers.triggers import job_state_changed, reconciliation
@@ -25,7 +25,7 @@ from orchestrations.capacity.reasons import Reasons
 from orchestrations.capacity.room import Room
 from orchestrations.contracts.base import Contract, Done, Failure
 from orchestrations.contracts.capacity import NodesReturned, ReturnNodes
-from orchestrations.contracts.configurations import Configuration, ResolveConfiguration
+from orchestrations.contracts.configurations import Configuration
 from orchestrations.contracts.jobs import GetJob, Job, ReadResults, SubmitJob
 from orchestrations.contracts.landing import ClaimDataset, DatasetClaim
 from orchestrations.contracts.models import Model, RegisterModel
@@ -74,7 +74,7 @@ def _nothing(_clients: Clients, _request: Any) -> Done:
 
 
 def _claim_for_everybody(_clients: Clients, request: ClaimDataset) -> DatasetClaim:
-    return DatasetClaim(run=request.run, batch=request.batch)
+    return DatasetClaim(run=request.request.run, batch=request.batch)
 
 
 def _submit_without_looking(clients: Clients, request: SubmitJob) -> Job:
@@ -100,10 +100,10 @@ async def _never(*_: Any, **__: Any) -> None:
     """A trigger that takes its message and does nothing."""
 
 
-def _resolve_as_first_deployed(clients: Clients, request: ResolveConfiguration) -> Configuration:
+def _resolve_as_first_deployed(clients: Clients, name: str) -> Configuration:
     values = {**clients.settings.values, "PIPELINES_FOLDER": str(PIPELINES_FOLDER)}
     stale: Any = SimpleNamespace(settings=Settings(values), records=clients.records)
-    return configurations.resolve_configuration(stale, request)
+    return configurations.resolve_configuration(stale, name)
 
 
 def _read_deployed_job(clients: Clients, pipeline: str, _configuration: str) -> str:
@@ -153,8 +153,8 @@ MUTATIONS: Mapping[str, Mutation] = {
     ),
     "broken runs are not reconciled": _reconciler_without("check_runs"),
     "the outbox is not flushed": _reconciler_without("flush_outbox"),
-    "files of the first release are used": _body(
-        "resolve_configuration", _resolve_as_first_deployed
+    "files of the first release are used": lambda: mock.patch.object(
+        freezing, "resolve_configuration", _resolve_as_first_deployed
     ),
     "job.yml is read live": lambda: mock.patch.object(jobs, "read_job_file", _read_deployed_job),
     "changes of a redrive are dropped": lambda: mock.patch.object(

@@ -121,6 +121,8 @@ class LandingDetail(Document):
     outcome: BatchOutcome | None
     run: str | None
     dataset_version: str | None
+    reason: str | None
+    """Why a duplicate started nothing, and how to train on the same content again."""
     created_at: datetime
     updated_at: datetime
 

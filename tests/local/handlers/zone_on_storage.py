@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -39,7 +40,7 @@ from orchestrations.contracts.runs import RunRequest
 from orchestrations.names import batch_id, landing_instance, run_id
 from orchestrations.pipeline import Pipeline
 from tests.unit.handlers.asking import ask
-from tests.unit.orchestrations.examples import PIPELINE, with_rules
+from tests.unit.orchestrations.examples import PIPELINE, deploy, with_rules
 
 WORKSPACE_CONTAINER = "workspace"
 LAKE = "lake"
@@ -78,6 +79,11 @@ class Zone:
     clients: Clients
     pipeline: Pipeline
 
+    def deploy(self) -> str:
+        """Deploy the pipeline's files; returns its name."""
+        deploy(self.clients.settings.pipelines_folder, self.pipeline)
+        return self.pipeline.name
+
     def blob(self, path: str) -> str:
         return self.pipeline.source.prefix + path
 
@@ -92,7 +98,7 @@ class Zone:
 
     def freeze(self, at: datetime | None = None, *, partition: str | None = None) -> Dataset:
         request = FreezeManifest(
-            pipeline=self.pipeline,
+            pipeline=self.deploy(),
             partition=partition,
             freeze="freeze",
             frozen_at=at or datetime.now(UTC),
@@ -106,13 +112,13 @@ class Zone:
 
     def claim(self, dataset: Dataset, batch: str) -> LandingResult:
         request = RunRequest(pipeline=self.pipeline, dataset=dataset, attempt=1)
-        run = self.run_of(dataset)
-        claim = claim_dataset(self.clients, ClaimDataset(request=request, run=run, batch=batch))
+        claim = claim_dataset(self.clients, ClaimDataset(request=request, batch=batch))
         return LandingResult(
             pipeline=self.pipeline.name,
             outcome="started" if claim.batch == batch else "duplicate",
             run=claim.run,
             dataset_version=dataset.version,
+            reason=claim.why_not,
         )
 
     def close_batch(
@@ -241,9 +247,10 @@ def queued(body: str) -> ServiceBusMessage:
 
 
 @pytest.fixture
-def zone(storage: Settings) -> Iterator[Zone]:
+def zone(storage: Settings, tmp_path: Path) -> Iterator[Zone]:
     name = f"zone-{next(_NUMBERS)}"
-    clients = Clients(Settings({**storage.values, "RECORDS_CONTAINER": f"records-{name}"}))
+    settings = {"RECORDS_CONTAINER": f"records-{name}", "PIPELINES_FOLDER": str(tmp_path)}
+    clients = Clients(Settings({**storage.values, **settings}))
     vars(clients).update(workspace_blobs=clients.blobs)
     with clients.blobs:
         clients.records.create_container()

@@ -12,9 +12,10 @@ from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from orchestrations.activities import ACTIVITIES, FAILURE_KEY, RESULT_KEY
+from orchestrations.activities import ACTIVITIES, FAILURE_KEY, RESULT_KEY, fault_text
 from orchestrations.contracts.base import Contract, Failure
-from orchestrations.errors import PermanentError
+from orchestrations.errors import PermanentError, TransientError
+from orchestrations.retrying import describe
 from tests.simulation.durable_client import DurableClient
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.task_hub import ActivityCall, HubInstance, Orchestrator, TaskHub
@@ -33,6 +34,8 @@ def answered_by(answer: Callable[[str, Any], Contract]) -> Activities:
         except PermanentError as error:
             failure = Failure(type=type(error).__name__, message=str(error), permanent=True)
             return {FAILURE_KEY: failure.to_dict()}
+        except TransientError as error:
+            raise RuntimeError(fault_text(describe(error))) from error
         return {RESULT_KEY: result.to_dict()}
 
     return {name: functools.partial(run, name) for name in ACTIVITIES}
@@ -105,6 +108,11 @@ class Driver:
 
     def start(self, orchestrator: str, instance: str, given: Any) -> HubInstance:
         return self._hub.start(orchestrator, instance, given)
+
+    def terminate(self, prefix: str) -> None:
+        """Terminate the instances whose ids begin with a text."""
+        for name in [each for each in self.instances if each.startswith(prefix)]:
+            self._hub.terminate(name, "an operator terminated it")
 
     def raise_event_at(self, seconds: float, instance: str, name: str) -> None:
         """Schedule an external event, in seconds after the start."""

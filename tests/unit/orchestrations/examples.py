@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from orchestrations.contracts.datasets import Dataset
@@ -37,6 +39,15 @@ def with_rules(pipeline: Pipeline, **sections: dict[str, Any]) -> Pipeline:
         name: getattr(pipeline, name).model_copy(update=values) for name, values in sections.items()
     }
     return pipeline.model_copy(update=changed)
+
+
+def deploy(folder: Path, pipeline: Pipeline, job: str = "type: command\n") -> None:
+    """Write the files of a pipeline into a folder of pipelines."""
+    document = pipeline.model_dump(mode="json", exclude={"name"}, exclude_none=True)
+    own = folder / pipeline.name
+    own.mkdir(parents=True, exist_ok=True)
+    (own / "pipeline.yml").write_text(json.dumps(document), "utf-8")
+    (own / pipeline.job).write_text(job, "utf-8")
 
 
 DATASET = Dataset(

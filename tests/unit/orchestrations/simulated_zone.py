@@ -25,11 +25,13 @@ from orchestrations.contracts.datasets import (
 from orchestrations.contracts.landing import (
     AlertOperators,
     BatchComparison,
+    ClaimDataset,
     DatasetClaim,
     HoldBatch,
     LandingStatus,
     RecordBatch,
-    ZoneActivity,
+    SettlingRules,
+    SettlingZone,
 )
 from orchestrations.contracts.retraining import RunInput
 from orchestrations.contracts.runs import RunState
@@ -37,8 +39,9 @@ from orchestrations.errors import DataChanged, InvalidManifest, InvalidPipeline
 from orchestrations.freezing import freezing
 from orchestrations.landing import landing
 from orchestrations.manifest import ManifestLine
-from orchestrations.names import landing_instance
-from orchestrations.pipeline import Pipeline
+from orchestrations.names import landing_instance, training_name
+from orchestrations.pipeline import Gate, Pipeline
+from orchestrations.rounds import LastRound, why_no_further_round
 from orchestrations.settling import has_more, was_listed
 from tests.unit.orchestrations.driver import Driver, answered_by, finish
 from tests.unit.orchestrations.examples import PIPELINE, run_status, version_of, with_rules
@@ -60,10 +63,18 @@ class Zone:
 
     seed: int = 0
     pipeline: Pipeline = UNMARKED
+    """The deployed one."""
+    release: str = "c" * 16
+    """Hash of the deployed files."""
     blobs: dict[str, tuple[str, str, datetime]] = field(default_factory=dict)
     marker: datetime | None = None
     newest_event: datetime | None = None
     claims: dict[str, DatasetClaim] = field(default_factory=dict)
+    """By the name of the round."""
+    claimed_with: dict[str, str | None] = field(default_factory=dict)
+    """Round → the configuration that it was claimed with."""
+    run_states: dict[str, RunState] = field(default_factory=dict)
+    """Run → the state that its record has."""
     batches: list[RecordBatch] = field(default_factory=list)
     data_changed: int = 0
     released: set[str] = field(default_factory=set)
@@ -73,11 +84,14 @@ class Zone:
     reported: list[str] = field(default_factory=list[str])
     """Landings that had failed when they were opened again."""
     trained: list[str] = field(default_factory=list)
+    gates: list[Gate] = field(default_factory=list[Gate])
     reasons: list[str | None] = field(default_factory=list[str | None])
     configurations: list[str | None] = field(default_factory=list)
     ends_with: dict[str, str] = field(default_factory=dict)
     """Dataset version → type of the error that its run ends with."""
     listings: int = 0
+    listed: list[Pipeline] = field(default_factory=list)
+    """What each freeze was listed with."""
     overtaken: int = 0
     """Number of freezes that fail because blobs change while they are copied."""
     is_deployed: bool = True
@@ -170,13 +184,8 @@ class Zone:
                 self.held.append(request)
             case "alert_operators":
                 self.alerts.append(request)
-            case "resolve_configuration":
-                if not self.is_deployed:
-                    raise InvalidPipeline("pipelines/digits/pipeline.yml: cannot be read")
-                return Configuration(hash="c" * 16, pipeline=self.pipeline)
             case "claim_dataset":
-                ours = DatasetClaim(run=request.run, batch=request.batch)
-                return self.claims.setdefault(request.request.dataset.version, ours)
+                return self._claim(request)
             case "record_batch":
                 if self.records_are_out:
                     raise ConnectionError("no answer")
@@ -187,16 +196,49 @@ class Zone:
                 pass
         return Done()
 
-    def read_activity(self) -> ZoneActivity:
-        return ZoneActivity(newest_event_at=self.newest_event, marker_at=self.marker)
+    def read_activity(self) -> SettlingZone:
+        self._check_deployed()
+        return SettlingZone(
+            newest_event_at=self.newest_event,
+            marker_at=self.marker,
+            rules=SettlingRules.of(self.pipeline),
+        )
+
+    def _check_deployed(self) -> None:
+        if not self.is_deployed:
+            raise InvalidPipeline("pipelines/digits/pipeline.yml is not deployed")
 
     def _freeze(self, request: FreezeManifest) -> FreezeStart:
+        self._check_deployed()
         self.listings += 1
+        self.listed.append(self.pipeline)
+        configuration = Configuration(hash=self.release, pipeline=self.pipeline)
         if self.is_invalid:
             raise InvalidManifest("landing/digits/_SUCCESS, line 3: no size")
-        if request.pipeline.dataset.freeze == "copy":
-            return FreezeStart(part="all")
-        return FreezeStart(dataset=self.dataset(request.frozen_at))
+        if self.pipeline.dataset.freeze == "copy":
+            return FreezeStart(configuration=configuration, part="all")
+        return FreezeStart(configuration=configuration, dataset=self.dataset(request.frozen_at))
+
+    def _claim(self, request: ClaimDataset) -> DatasetClaim:
+        version, number, last = request.request.dataset.version, 1, None
+        while (name := training_name(version, number)) in self.claims:
+            last = self.claims[name]
+            if last.batch == request.batch:
+                return last
+            number += 1
+        if last is not None:
+            known = LastRound(
+                run=last.run,
+                state=self.run_states.get(last.run),
+                configuration=self.claimed_with[training_name(version, number - 1)],
+            )
+            why = why_no_further_round(request, known)
+            if why is not None:
+                return last.model_copy(update={"why_not": why})
+        run = request.request.model_copy(update={"round": number}).run
+        self.claims[name] = DatasetClaim(run=run, batch=request.batch, round=number)
+        self.claimed_with[name] = request.request.configuration
+        return self.claims[name]
 
     def dataset(self, frozen_at: datetime) -> Dataset:
         lines = self.lines()
@@ -231,10 +273,12 @@ class Zone:
         self.trained.append(version)
         self.configurations.append(request.configuration)
         self.reasons.append(request.reason)
+        self.gates.append(request.pipeline.gate)
         yield context.create_timer(
             context.current_utc_datetime + timedelta(seconds=TRAINING_SECONDS)
         )
         error = self.ends_with.get(version) or self.ends_with.get("*")
+        self.run_states[context.instance_id] = STATES[error]
         return run_status(
             context.instance_id,
             STATES[error],

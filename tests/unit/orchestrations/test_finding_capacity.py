@@ -5,15 +5,18 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from handlers.messaging.retry_queue import start_attempt
 from orchestrations.contracts.base import Contract
 from orchestrations.contracts.capacity import Admitted, NodesReturned, RankedOptions, RequestNodes
 from orchestrations.contracts.costs import RunCost
 from orchestrations.contracts.jobs import JobState
+from orchestrations.contracts.retraining import RunInput
 from orchestrations.contracts.runs import CancelRequest, RunStatus
 from orchestrations.errors import QuotaExceeded
+from orchestrations.retraining import retraining
 from orchestrations.waiting import NODES_POLL_SECONDS, POLLS_PER_GENERATION
-from tests.unit.orchestrations.driver import START
-from tests.unit.orchestrations.examples import PIPELINE, with_rules
+from tests.unit.orchestrations.driver import START, Driver, answered_by, finish
+from tests.unit.orchestrations.examples import PIPELINE, run_request, with_rules
 from tests.unit.orchestrations.simulated_workspace import FAILING, QUICK, Cluster, recorded
 
 IN_A_QUEUE = PIPELINE.model_copy(update={"queue": "vision"})
@@ -135,6 +138,64 @@ def test_a_long_wait_goes_on_in_new_generations_and_keeps_its_place() -> None:
     assert {each["reason"] for each in waits} == {"0 of 4 are free"}, "each generation says why"
     since = {RunStatus.from_dict(each).since for each in waits}
     assert max(since) - min(since) < timedelta(seconds=1), "the state began once"
+
+
+def landed(cluster: ClusterWithQueue) -> Any:
+    """Run the first attempt as a sub-orchestration; the instance of its parent."""
+
+    def landing(context: Any) -> Any:
+        given = RunInput(request=run_request().model_copy(update={"pipeline": IN_A_QUEUE}))
+        return (yield context.call_sub_orchestrator("retraining", given.to_dict(), RUN))
+
+    driver = Driver(
+        activities=answered_by(cluster._answer),  # pyright: ignore[reportPrivateUsage]
+        orchestrators={"landing": landing, "retraining": retraining},
+    )
+    cluster.driver = driver
+    parent = driver.start("landing", "landing-digits", None)
+    driver.run()
+    return parent
+
+
+def test_a_landing_does_not_wait_for_a_run_that_waits_for_nodes() -> None:
+    cluster = busy_for(86_400)
+    parent = landed(cluster)
+    assert (parent.is_live, parent.output) == (False, None)
+    first = cluster.driver.instances[RUN]
+    assert cluster.seconds < (POLLS_PER_GENERATION + 2) * NODES_POLL_SECONDS
+    (again,) = cluster.requests("schedule_retry")
+    assert (again.request.run, again.delay_seconds) == (RUN, NODES_POLL_SECONDS)
+    assert states(first)[-1] == "waiting_for_nodes"
+    assert cluster.told == [], "nothing has happened to the run"
+    for _ in range(2):  # the message is delivered twice
+        finish(start_attempt(cluster.driver.client, again.request))
+    cluster.driver.run()
+    run = cluster.driver.instances[RUN]
+    assert RunStatus.from_dict(run.output).state == "succeeded"
+    assert not finish(start_attempt(cluster.driver.client, again.request)), "it has ended"
+    assert len(cluster.requests("schedule_retry")) == 1, "now nothing waits for it"
+    assert cluster.told == ["started", "succeeded"]
+    assert recorded(cluster).status.state == "succeeded"
+
+
+def test_a_run_stays_with_its_landing_while_it_cannot_be_handed_over() -> None:
+    cluster = busy_for(2 * POLLS_PER_GENERATION * NODES_POLL_SECONDS)
+    cluster.broken.add("schedule_retry")
+    parent = landed(cluster)
+    assert RunStatus.from_dict(parent.output).state == "succeeded"
+    assert len(cluster.requests("register_dataset")) == 1
+
+
+def test_a_waiting_run_is_superseded_by_a_newer_dataset_which_takes_its_place() -> None:
+    cluster = busy_for(86_400, superseded_by="digits-ffffffffffffffff-1")
+    instance = cluster.start(pipeline=IN_A_QUEUE)
+    status = RunStatus.from_dict(instance.output)
+    assert status.state == "superseded"
+    assert "digits-ffffffffffffffff-1" in (status.reason or "")
+    (given,) = cluster.requests("return_nodes")
+    assert (given.run, given.heir) == (RUN, "digits-ffffffffffffffff-1")
+    assert cluster.told == ["superseded"]
+    assert not cluster.requests("submit_job")
 
 
 def test_a_run_is_cancelled_while_it_waits_and_gives_up_its_place() -> None:

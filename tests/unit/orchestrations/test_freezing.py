@@ -10,6 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from orchestrations.contracts.base import Contract, Done
+from orchestrations.contracts.configurations import Configuration
 from orchestrations.contracts.datasets import (
     CommitManifest,
     CommitProgress,
@@ -21,7 +22,7 @@ from orchestrations.contracts.datasets import (
     ListRange,
     Piece,
 )
-from orchestrations.errors import DataChanged, InvalidManifest
+from orchestrations.errors import DataChanged, InvalidManifest, LandfallError
 from orchestrations.freezing import LANES_AT_ONCE, ROUNDS_PER_GENERATION, freeze, freezing
 from orchestrations.pipeline import Pipeline
 from tests.unit.orchestrations.driver import Driver, answered_by
@@ -55,16 +56,22 @@ class LargeZone:
         )
 
     def landing(self, context: Any) -> Any:
-        dataset = yield from freeze(context, self.pipeline)
+        try:
+            dataset, _ = yield from freeze(context, self.pipeline.name)
+        except LandfallError as error:
+            raise RuntimeError(f"{type(error).__name__}: {error}") from error
         return None if dataset is None else dataset.to_dict()
 
     def _answer(self, name: str, request: Any) -> Contract:
         match name:
             case "freeze_manifest":
+                configuration = Configuration(hash="c" * 16, pipeline=self.pipeline)
                 is_small = not self.pieces and self.pipeline.dataset.freeze == "reference"
                 if is_small:
-                    return FreezeStart(dataset=DATASET)
-                return FreezeStart(ranges=len(self.pieces), part="first")
+                    return FreezeStart(configuration=configuration, dataset=DATASET)
+                return FreezeStart(
+                    configuration=configuration, ranges=len(self.pieces), part="first"
+                )
             case "list_range":
                 return self._list_range(request)
             case "copy_blobs":
@@ -130,6 +137,45 @@ def test_what_is_wrong_with_an_uploaders_manifest_reaches_the_landing() -> None:
         zone.freeze()
     assert zone.committed == []
     assert len(zone.discarded) == 1
+
+
+class OutOfReach(LargeZone):
+    """Storage does not answer where the second range is listed, or where parts are discarded."""
+
+    out: str = "list_range"
+
+    def _answer(self, name: str, request: Any) -> Contract:
+        is_late = name == "list_range" and request.range == 0
+        self.driver.latency = lambda: 40.0 if is_late else 0.1
+        if name == self.out and not is_late:
+            raise ConnectionError("storage does not answer")
+        return super()._answer(name, request)
+
+
+def test_a_freeze_that_fails_says_why_and_leaves_nothing_behind() -> None:
+    zone = OutOfReach([1, 1])
+    with pytest.raises(RuntimeError, match=r"TransientError: .*storage does not answer"):
+        zone.freeze()
+    (child,) = (
+        each for name, each in zone.driver.instances.items() if name.startswith("freezing-")
+    )
+    assert child.error is None
+    assert child.output["failure"]["permanent"] is False
+    assert len(zone.discarded) == 1
+    assert zone.listed == [(0, 0)], "the other range has ended before its part is discarded"
+
+
+def test_parts_that_cannot_be_discarded_do_not_cost_the_dataset() -> None:
+    zone = OutOfReach([1])
+    zone.out = "discard_parts"
+    assert zone.freeze() == DATASET.to_dict()
+
+
+def test_a_freeze_that_is_terminated_is_a_typed_failure_of_its_landing() -> None:
+    zone = LargeZone([200])
+    zone.driver.after(3.0, lambda: zone.driver.terminate("freezing-"))
+    with pytest.raises(RuntimeError, match="TransientError"):
+        zone.freeze()
 
 
 COPIED = with_rules(PIPELINE, dataset={"freeze": "copy"})

@@ -6,11 +6,10 @@ from collections.abc import Generator
 from datetime import datetime, timedelta
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrations.contracts.landing import LandingRequest, LandingResult, ZoneActivity
+from orchestrations.contracts.landing import LandingRequest, LandingResult, SettlingZone
 from orchestrations.landing import WAKE_UPS_PER_GENERATION
 from orchestrations.names import landing_instance
 from tests.unit.orchestrations.driver import START
@@ -158,7 +157,7 @@ def test_an_event_in_the_closing_phase_is_not_lost() -> None:
 class ReadWhileEventsCome(Zone):
     """A blob lands after the last read of the record, before the landing gets the answer."""
 
-    def read_activity(self) -> ZoneActivity:
+    def read_activity(self) -> SettlingZone:
         answer = super().read_activity()
         if self.phase == "closing" and len(self.blobs) == 1:
             self.driver.after(0.1, lambda: self.put("2.png"))
@@ -189,7 +188,7 @@ def test_a_requested_landing_freezes_at_once_and_looks_for_nothing_more() -> Non
     zone = Zone()
     zone.put("1.png", "x", event_after=None)
     request = LandingRequest(
-        pipeline=zone.pipeline, opened_by="request", settled=True, reason="digits_drift"
+        pipeline=zone.pipeline.name, opened_by="request", settled=True, reason="digits_drift"
     )
     instance = zone.driver.start("landing", "request-digits-1", request.to_dict())
     zone.driver.run()
@@ -197,6 +196,19 @@ def test_a_requested_landing_freezes_at_once_and_looks_for_nothing_more() -> Non
     assert zone.listings == 1
     assert len(zone.trained) == 1
     assert zone.reasons == ["digits_drift"]
+
+
+def test_a_request_for_a_reason_trains_on_a_zone_that_only_lost_blobs() -> None:
+    zone = Zone()
+    land(zone, *map(float, range(20)))
+    zone.delete("0000.00.png")
+    for number, reason in enumerate([None, "digits_drift"]):
+        request = LandingRequest(
+            pipeline="digits", opened_by="request", settled=True, reason=reason
+        )
+        zone.driver.start("landing", f"request-digits-{number}", request.to_dict())
+        zone.driver.run()
+    assert zone.outcomes == ["started", "only-deletions", "started"]
 
 
 def test_an_empty_zone_ends_without_a_claim() -> None:
@@ -218,8 +230,24 @@ def test_a_broken_run_does_not_stop_the_zone() -> None:
     assert zone.driver.instances[landing_instance("digits")].error is None
 
 
+def test_a_run_that_is_handed_over_while_it_waits_for_nodes_frees_the_zone() -> None:
+    waited: list[str] = []
+
+    def hand_over(context: Any) -> Generator[Any, Any, None]:
+        waited.append(context.instance_id)
+        yield context.create_timer(context.current_utc_datetime + timedelta(minutes=50))
+
+    zone = Zone(retraining=hand_over)
+    land(zone, 0.0, 100.0, 200.0)
+    assert [batch.dataset.blobs for batch in zone.batches] == [1, 3]
+    assert zone.outcomes == ["started", "started"]
+    assert len(set(waited)) == 2
+    assert zone.data_changed == 0
+    assert zone.driver.instances[landing_instance("digits")].error is None
+
+
 def test_three_activities_lie_between_the_settled_zone_and_its_run() -> None:
-    """Freeze; compare and resolve in parallel; claim. The batch is recorded beside its run."""
+    """Freeze, compare, claim. The batch is recorded beside its run."""
     started: list[datetime] = []
 
     def run(context: Any) -> Generator[Any, Any, None]:
@@ -231,21 +259,6 @@ def test_three_activities_lie_between_the_settled_zone_and_its_run() -> None:
     land(zone, 0.0)
     (batch,) = zone.batches
     assert started[0] - batch.dataset.frozen_at == 3 * ACTIVITY + timedelta(seconds=1)
-
-
-@pytest.mark.parametrize("rule", ["paused", "only-deletions"])
-def test_a_pipeline_that_is_not_deployed_any_more_can_hold_and_ignore_batches(rule: str) -> None:
-    zone = Zone()
-    land(zone, 0.0, 1.0)
-    zone.is_deployed = False
-    zone.driver.at(100.0, lambda: zone.delete("0000.00.png"))
-    if rule == "paused":
-        zone.paused = "paused by ada: the labels are wrong"
-        zone.driver.at(100.0, lambda: zone.put("new.png"))
-    zone.driver.at(101.0, zone.open_landing)
-    zone.driver.run()
-    assert zone.outcomes == ["started", "held" if rule == "paused" else rule]
-    assert zone.driver.instances[landing_instance("digits")].error is None
 
 
 def test_a_run_goes_on_whose_batch_cannot_be_recorded() -> None:

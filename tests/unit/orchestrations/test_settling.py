@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrations.contracts.datasets import Dataset
-from orchestrations.contracts.landing import ZoneActivity
-from orchestrations.pipeline import Pipeline
+from orchestrations.contracts.landing import SettlingRules, ZoneActivity
 from orchestrations.settling import (
     CLOCK_SKEW,
     Wait,
@@ -21,10 +20,10 @@ from tests.unit.orchestrations.examples import DATASET, PIPELINE, with_rules
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
-MARKED = PIPELINE
-UNMARKED = with_rules(PIPELINE, source={"marker": None})
-TRAINED_ANYWAY = with_rules(PIPELINE, settle={"without_marker": "train"})
-pipelines = st.sampled_from([MARKED, UNMARKED, TRAINED_ANYWAY])
+MARKED = SettlingRules.of(PIPELINE)
+UNMARKED = SettlingRules.of(with_rules(PIPELINE, source={"marker": None}))
+TRAINED_ANYWAY = SettlingRules.of(with_rules(PIPELINE, settle={"without_marker": "train"}))
+all_rules = st.sampled_from([MARKED, UNMARKED, TRAINED_ANYWAY])
 moments = st.floats(-500, 500).map(lambda seconds: NOW + timedelta(seconds=seconds))
 past = st.floats(-500, 0).map(lambda seconds: NOW + timedelta(seconds=seconds))
 
@@ -42,18 +41,18 @@ def test_an_empty_listing_is_empty() -> None:
 
 
 def test_a_zone_of_which_no_event_is_known_is_listed() -> None:
-    for pipeline in (MARKED, UNMARKED):
-        assert before_listing(activity(None), pipeline, opened_at=NOW, now=NOW) == "list"
+    for rules in (MARKED, UNMARKED):
+        assert before_listing(activity(None), rules, opened_at=NOW, now=NOW) == "list"
 
 
-@given(pipeline=pipelines, newest=st.none() | moments, marker=st.none() | moments, opened_at=past)
+@given(rules=all_rules, newest=st.none() | moments, marker=st.none() | moments, opened_at=past)
 def test_a_wait_ends_in_the_future_and_never_past_the_deadline(
-    pipeline: Pipeline, newest: datetime | None, marker: datetime | None, opened_at: datetime
+    rules: SettlingRules, newest: datetime | None, marker: datetime | None, opened_at: datetime
 ) -> None:
     deadline = opened_at + timedelta(seconds=100)
     for decision in (
-        before_listing(activity(newest, marker), pipeline, opened_at=opened_at, now=NOW),
-        by_listing(listed(newest), marker, pipeline, opened_at=opened_at),
+        before_listing(activity(newest, marker), rules, opened_at=opened_at, now=NOW),
+        by_listing(listed(newest), marker, rules, opened_at=opened_at),
     ):
         if isinstance(decision, Wait):
             assert NOW < decision.until <= deadline
@@ -67,17 +66,17 @@ def test_waiting_until_then_is_waiting_long_enough(newest: datetime, opened_at: 
         assert then == "whole"
 
 
-@given(pipeline=pipelines, newest=past, marker=st.none() | past, opened_at=past)
+@given(rules=all_rules, newest=past, marker=st.none() | past, opened_at=past)
 def test_what_the_listing_calls_whole_was_worth_listing(
-    pipeline: Pipeline, newest: datetime, marker: datetime | None, opened_at: datetime
+    rules: SettlingRules, newest: datetime, marker: datetime | None, opened_at: datetime
 ) -> None:
     """If no event was lost, the newest event has the newest blob's time, in whole seconds."""
     seconds = newest.replace(microsecond=0)
     whole_seconds = None if marker is None else marker.replace(microsecond=0)
-    decision = by_listing(listed(seconds), whole_seconds, pipeline, opened_at=opened_at)
+    decision = by_listing(listed(seconds), whole_seconds, rules, opened_at=opened_at)
     if decision == "whole":
         earlier = before_listing(
-            activity(seconds, whole_seconds), pipeline, opened_at=opened_at, now=NOW
+            activity(seconds, whole_seconds), rules, opened_at=opened_at, now=NOW
         )
         assert earlier == "list"
 
@@ -93,12 +92,12 @@ def test_with_a_marker_only_the_marker_makes_a_batch_whole(
         assert decision == "overdue" or isinstance(decision, Wait)
 
 
-@pytest.mark.parametrize("pipeline", [MARKED, TRAINED_ANYWAY])
-def test_what_happens_without_a_marker_is_the_pipelines_choice(pipeline: Pipeline) -> None:
+@pytest.mark.parametrize("rules", [MARKED, TRAINED_ANYWAY])
+def test_what_happens_without_a_marker_is_the_pipelines_choice(rules: SettlingRules) -> None:
     opened_at = NOW - timedelta(seconds=101)
-    before = before_listing(activity(NOW - SECOND), pipeline, opened_at=opened_at, now=NOW)
-    by = by_listing(listed(NOW - SECOND), None, pipeline, opened_at=opened_at)
-    assert (before, by) == (("overdue", "overdue") if pipeline is MARKED else ("list", "whole"))
+    before = before_listing(activity(NOW - SECOND), rules, opened_at=opened_at, now=NOW)
+    by = by_listing(listed(NOW - SECOND), None, rules, opened_at=opened_at)
+    assert (before, by) == (("overdue", "overdue") if rules is MARKED else ("list", "whole"))
 
 
 def test_what_was_written_while_the_zone_was_listed_may_be_unseen() -> None:

@@ -101,7 +101,7 @@ def traced_zone() -> tuple[Zone, list[RunRequest]]:
 
 def open_traced(zone: Zone, header: str) -> None:
     request = LandingRequest(
-        pipeline=UNMARKED, opened_by="event", trace=BatchTrace(parent=header)
+        pipeline=UNMARKED.name, opened_by="event", trace=BatchTrace(parent=header)
     ).to_dict()
     zone.driver.start(landing.__name__, landing_instance("digits"), request)
 

@@ -38,7 +38,7 @@ class Process:
         return run
 
     def _landing(self, context: Any) -> Any:
-        dataset = yield from freeze(context, self.zone.pipeline)
+        dataset, _ = yield from freeze(context, self.zone.pipeline.name)
         return None if dataset is None else dataset.to_dict()
 
     def freeze(self) -> Dataset:
@@ -47,6 +47,7 @@ class Process:
         return dataset
 
     def try_to_freeze(self) -> Dataset | None:
+        self.zone.deploy()
         instance = self.driver.start("landing", f"landing-{self.zone.pipeline.name}", None)
         self.driver.run()
         if instance.error is not None:

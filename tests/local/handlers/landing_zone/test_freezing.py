@@ -244,7 +244,8 @@ def test_one_path_is_found_in_a_large_manifest_without_reading_it(zone: Zone) ->
 
 def test_the_plan_of_the_first_execution_counts(zone: Zone) -> None:
     pipeline = pipeline_of(zone)
-    request = FreezeManifest(pipeline=pipeline, freeze="planned", frozen_at=AT)
+    zone.pipeline = pipeline
+    request = FreezeManifest(pipeline=zone.deploy(), freeze="planned", frozen_at=AT)
     with listed_from(zone, [f"{number:02}" for number in range(20)]) as clients:
         first = freezing.freeze_manifest(clients, request)
     with listed_from(zone, [f"{number:03}" for number in range(50)]) as clients:

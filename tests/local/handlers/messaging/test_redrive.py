@@ -210,8 +210,8 @@ def test_what_is_left_may_be_trained_on_already(world: World, namespace: Namespa
         send_again(world, f"{PREFIX}-80", without_files=["x"])
     smaller = DATASET.model_copy(update={"version": without("b")})
     other = run_request().model_copy(update={"dataset": smaller})
-    claim_dataset(world.clients, ClaimDataset(request=other, run="other-run", batch="b@t"))
-    with pytest.raises(RedriveRefused, match="run other-run has trained") as refused:
+    claim_dataset(world.clients, ClaimDataset(request=other, batch="b@t"))
+    with pytest.raises(RedriveRefused, match=f"run {other.run} has trained") as refused:
         send_again(world, f"{PREFIX}-80", without_files=["b"])
     assert (refused.value.kind, refused.value.where) == (
         "content-claimed",

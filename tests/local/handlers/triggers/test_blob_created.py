@@ -42,7 +42,7 @@ def kept(zone: Zone, path: str) -> list[Entry]:
 
 
 def newest_event(zone: Zone, partition: str | None = None) -> datetime | None:
-    request = ReadZoneActivity(pipeline=zone.pipeline, partition=partition)
+    request = ReadZoneActivity(pipeline=zone.deploy(), partition=partition)
     return read_zone_activity(zone.clients, request).newest_event_at
 
 
@@ -61,7 +61,7 @@ async def test_the_first_event_opens_a_landing_and_the_next_are_merged(zone: Zon
     assert await handle(zone, hub, zone.event("2.png", "0x2")) == {"merged": 1}
     assert hub.started == [instance(zone)]
     request = LandingRequest.from_dict(hub.documents[instance(zone)]["input"])
-    assert request == LandingRequest(pipeline=zone.pipeline, opened_by="event")
+    assert request == LandingRequest(pipeline=zone.pipeline.name, opened_by="event")
     assert hub.raised == []  # no wake-up: the landing has not read the newest event's time yet
 
     (entry,) = kept(zone, "1.png")

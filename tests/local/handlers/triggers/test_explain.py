@@ -80,6 +80,7 @@ async def test_content_that_was_trained_on_before_is_a_duplicate(zone: Zone) -> 
     zone.close_batch(soon())
     found = await zone.explain("1.png")
     assert (found["state"], found["run"]) == ("duplicate", zone.run_of(dataset))
+    assert f"request a run of {zone.pipeline.name} with a reason" in found["reason"]
 
 
 async def test_a_blob_that_no_pattern_takes_is_filtered(zone: Zone) -> None:

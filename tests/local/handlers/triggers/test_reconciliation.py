@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
 from handlers.landing_zone.newest_events import advance_newest_event
 from handlers.landing_zone.pauses import Pause, begin_resumption, pause
+from handlers.landing_zone.quarantine import keep_quarantine
 from handlers.messaging import dead_letter_queue
 from handlers.messaging.dead_letter_queue import Rejected
 from handlers.messaging.service_bus import NOTIFICATIONS, REJECTED_RUNS
@@ -83,10 +85,14 @@ class Scene(Zone):
 
 
 @pytest.fixture
-def scene(world: World) -> Iterator[Scene]:
+def scene(world: World, tmp_path: Path) -> Iterator[Scene]:
     number = next(_NUMBERS)
     name = f"scene-{number}"
-    settings = {**world.clients.settings.values, "RECORDS_CONTAINER": f"records-{number}"}
+    settings = {
+        **world.clients.settings.values,
+        "RECORDS_CONTAINER": f"records-{number}",
+        "PIPELINES_FOLDER": str(tmp_path),
+    }
     clients, workspace = Clients(Settings(settings)), Workspace()
     world.lend_to(clients)
     vars(clients).update(ml=workspace, workspace_blobs=clients.blobs)
@@ -143,6 +149,25 @@ async def test_a_marker_whose_event_was_lost_opens_a_landing(scene: Scene) -> No
     scene.close_batch(NOW, marker_at=NOW - timedelta(hours=1))
     scene.land("_SUCCESS")
     assert (await scene.reconcile()).landings_started == [scene.landing]
+
+
+@pytest.mark.parametrize("partition", [None, "2026-11-21"])
+async def test_a_zone_of_which_files_were_refused_later_is_listed_again(
+    scene: Scene, partition: str | None
+) -> None:
+    """No landing waited for that run: it went on by itself, or it was a later attempt."""
+    if partition is not None:
+        scene.rules("source", partitions="date=%Y-%m-%d", batch="partition")
+    scene.land("1.png" if partition is None else f"date={partition}/1.png")
+    before = datetime.now(UTC) - timedelta(seconds=5)
+    dataset = scene.close_batch(before, partition=partition)
+    assert (await scene.reconcile()).landings_started == []
+    keep_quarantine(scene.clients, scene.pipeline.name, "run", "run", dataset, {})
+    instance = landing_instance(scene.pipeline.name, partition)
+    assert (await scene.reconcile()).landings_started == [instance]
+    scene.hub.documents.clear()
+    scene.close_batch(datetime.now(UTC) + timedelta(seconds=5), partition=partition)
+    assert (await scene.reconcile()).landings_started == []
 
 
 async def test_unchanged_zones_are_not_listed_and_cost_no_read_each(scene: Scene) -> None:
@@ -302,7 +327,7 @@ async def test_a_round_ends_in_time_and_the_longest_silent_runs_come_first(scene
     by_silence = sorted(runs, key=lambda run: scene.hub.documents[run]["lastUpdatedTime"])
     assert summary.runs_woken == by_silence[: len(summary.runs_woken)]
     assert 0 < len(summary.runs_woken) < len(runs)
-    last = ("nodes", "index of runs", "endpoints", "instances", "records", "faults")
+    last = ("nodes", "index of runs", "endpoints", "parts", "instances", "records", "faults")
     after_the_runs = len(last)
     assert summary.left_for_later == len(runs) - len(summary.runs_woken) + after_the_runs
     assert summary.faults == []
@@ -470,6 +495,20 @@ async def test_a_run_that_was_terminated_within_a_second_of_its_last_change_ends
     assert record is not None
     assert [step.state for step in record.steps] == ["running", "failed"]
     assert record.steps[-1].began_at == changed_at, "no state ends before it began"
+
+
+async def test_a_run_that_was_handed_over_and_whose_message_was_lost_is_started_again(
+    scene: Scene,
+) -> None:
+    status = run_status(scene.run, "waiting_for_nodes", NOW - timedelta(minutes=5))
+    add_to_record(scene.clients, RunRecord(status=status, started_at=status.since))
+    given = RunInput(request=scene.request()).to_dict()
+    scene.add_run("Completed", "waiting_for_nodes", document=given)
+    assert (await scene.reconcile()).runs_indexed == []
+    assert scene.hub.started == [scene.run]
+    assert RunInput.from_dict(scene.hub.documents[scene.run]["input"]).request == scene.request()
+    await scene.reconcile()
+    assert scene.hub.started == [scene.run]
 
 
 @pytest.mark.parametrize(

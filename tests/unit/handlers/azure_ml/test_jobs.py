@@ -179,6 +179,16 @@ def test_what_the_user_wrote_stands(world: World, tmp_path: Path, kind: str, mor
     }
 
 
+def test_a_further_round_has_checkpoints_of_its_own(world: World) -> None:
+    request = run_request().model_copy(update={"round": 2})
+    assert request.run == f"digits-{DATASET.version}r2-1"
+    submit_job(world.clients, REQUEST.model_copy(update={"run": request.run, "request": request}))
+    sent = world.workspace.jobs.store[request.run,]
+    assert sent.tags["landfall.round"] == "2"
+    checkpoints = sent._to_dict()["outputs"]["checkpoints"]["path"]
+    assert checkpoints.endswith(f"/landfall/digits/{DATASET.version}r2/checkpoints/")
+
+
 def test_a_second_execution_adopts_with_the_champion_of_the_first(world: World) -> None:
     first = submit_job(world.clients, REQUEST)
     register_champion(world)

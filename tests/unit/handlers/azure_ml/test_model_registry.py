@@ -94,6 +94,17 @@ def test_a_redriven_runs_model_says_what_was_changed(world: World) -> None:
     }
 
 
+def test_another_round_registers_a_version_of_its_own_once(world: World) -> None:
+    first = register_model(world.clients, REQUEST)
+    second = REQUEST.model_copy(update={"round": 2})
+    model = register_model(world.clients, second)
+    assert int(model.version) == int(first.version) + 1
+    assert register_model(world.clients, second) == model
+    assert register_model(world.clients, REQUEST) == first
+    kept = world.workspace.models.get("digits", model.version)
+    assert kept.tags["landfall.round"] == "2"
+
+
 def test_another_attempt_at_the_same_dataset_adopts_too(world: World) -> None:
     first = register_model(world.clients, REQUEST)
     again = REQUEST.model_copy(update={"run": f"digits-{DATASET.version}-2"})

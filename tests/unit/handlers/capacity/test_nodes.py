@@ -312,6 +312,32 @@ def test_reconciliation_gives_back_what_a_dead_run_held(world: World) -> None:
     assert document(world).waiting == ()
 
 
+def test_a_run_that_is_about_to_be_started_again_keeps_its_place(world: World) -> None:
+    for run in ("a-v-1", "b-v-1"):
+        ask(world, run)
+    places = document(world).waiting
+    hub: Any = TaskHub()
+    status = run_status("b-v-1", "waiting_for_nodes", STARTED)
+    hub.add("b-v-1", "retraining", "Completed", custom_status=status.to_dict())
+    for run, holds in known_runs(world.clients, now=datetime.now(UTC)).items():
+        if run == "b-v-1":
+            assert not asyncio.run(reconcile_nodes(world.clients, hub, run, is_admitted=holds))
+    assert document(world).waiting == places
+
+
+def test_the_run_that_supersedes_a_waiting_one_takes_its_place(world: World) -> None:
+    for run in ("holds", "old", "other", "new"):
+        ask(world, run)
+    since = {each.run: each.since for each in document(world).waiting}
+    return_nodes(world.clients, ReturnNodes(run="old", heir="new"))
+    assert {each.run: each.since for each in document(world).waiting} == {
+        "other": since["other"],
+        "new": since["old"],
+    }
+    return_nodes(world.clients, ReturnNodes(run="other", heir="unknown"))
+    assert [each.run for each in document(world).waiting] == ["new"]
+
+
 def test_reconciliation_wakes_a_run_that_does_not_know_that_it_was_admitted(world: World) -> None:
     ask(world, "a-v-1")
     hub: Any = TaskHub()

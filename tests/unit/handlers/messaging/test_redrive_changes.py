@@ -122,7 +122,7 @@ def test_the_deployed_job_file_replaces_the_frozen_one_and_the_pipeline_stays(
 
 
 def test_a_pipeline_that_is_not_deployed_has_no_job_file(world: World) -> None:
-    with pytest.raises(RedriveRefused, match="cannot be read") as refused:
+    with pytest.raises(RedriveRefused, match="is not deployed") as refused:
         changed(world, job="deployed")
     assert (refused.value.kind, refused.value.where) == ("invalid-request", "changes.job")
 

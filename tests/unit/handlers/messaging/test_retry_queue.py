@@ -18,11 +18,11 @@ from handlers.messaging.retry_queue import (
 from handlers.runs.cancel_requests import request_cancel
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.retraining import RunInput
-from orchestrations.contracts.runs import CancelRequest, ScheduleRetry
+from orchestrations.contracts.runs import CancelRequest, RunState, ScheduleRetry
 from orchestrations.errors import InvalidRequest, OfAnotherRelease
 from tests.unit.handlers.azure_ml_fake import World
 from tests.unit.handlers.durable_fake import TaskHub
-from tests.unit.orchestrations.examples import DATASET, run_request
+from tests.unit.orchestrations.examples import DATASET, run_request, run_status
 
 RUN = f"digits-{DATASET.version}-2"
 
@@ -67,6 +67,24 @@ async def test_an_attempt_is_started_once() -> None:
     assert hub.started == [RUN]
     started = RunInput.from_dict(hub.documents[RUN]["input"])
     assert started == RunInput(request=run_request(2))
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "is_started"),
+    [
+        ("Completed", "waiting_for_nodes", True),
+        ("Completed", "succeeded", False),
+        ("Running", "waiting_for_nodes", False),
+        ("Terminated", "waiting_for_nodes", False),
+    ],
+)
+async def test_a_run_that_its_landing_did_not_wait_for_is_started_again(
+    status: str, state: RunState, *, is_started: bool
+) -> None:
+    hub: Any = TaskHub()
+    hub.add(RUN, "retraining", status, custom_status=run_status(RUN, state).to_dict())
+    for expected in (is_started, False):
+        assert await start_attempt(hub, run_request(2)) == expected
 
 
 async def test_a_run_that_was_started_meanwhile_is_no_error() -> None:

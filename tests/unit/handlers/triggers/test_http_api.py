@@ -54,7 +54,7 @@ async def test_a_signed_request_starts_a_landing_that_is_settled() -> None:
     assert answer.to_response().headers["Location"] == url
     assert hub.documents[instance]["name"] == "landing"
     assert LandingRequest.from_dict(hub.documents[instance]["input"]) == LandingRequest(
-        pipeline=PIPELINE,
+        pipeline=PIPELINE.name,
         opened_by="request",
         settled=True,
         callback_url="https://a.example/hook",

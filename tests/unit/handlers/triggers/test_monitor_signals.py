@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -12,9 +13,9 @@ from handlers.triggers.monitor_signals import (
     parse_signal,
     start_retraining,
 )
-from orchestrations.contracts.landing import LandingRequest
+from orchestrations.contracts.landing import LandingPhase, LandingRequest, LandingStatus
 from tests.unit.handlers.durable_fake import TaskHub
-from tests.unit.orchestrations.examples import PIPELINE
+from tests.unit.orchestrations.examples import PIPELINE, with_rules
 
 PIPELINES = ("digits", "digits-live", "shapes")
 FAILED = "has failed due to one or more features violating metric thresholds"
@@ -63,15 +64,27 @@ async def test_a_signal_starts_one_landing_with_its_reason() -> None:
     (instance,) = hub.started
     assert hub.documents[instance]["name"] == "landing"
     assert LandingRequest.from_dict(hub.documents[instance]["input"]) == LandingRequest(
-        pipeline=PIPELINE,
+        pipeline=PIPELINE.name,
         opened_by="request",
-        settled=True,
         reason=f"digits_data_drift {FAILED}",
     )
 
 
-async def test_no_landing_starts_while_a_batch_is_active() -> None:
+async def test_the_signal_of_a_zone_whose_partitions_are_batches_waits_for_none() -> None:
     hub: Any = TaskHub()
-    hub.add("landing-digits", "landing")
-    assert not await start_retraining(hub, PIPELINE, a_signal())
-    assert hub.started == []
+    daily = with_rules(PIPELINE, source={"partitions": "date=%Y-%m-%d", "batch": "partition"})
+    assert await start_retraining(hub, daily, a_signal())
+    assert LandingRequest.from_dict(hub.documents[hub.started[0]]["input"]).settled
+
+
+@pytest.mark.parametrize("phase", [None, "settling", "training", "closing"])
+async def test_nothing_starts_only_while_the_zone_trains(phase: LandingPhase | None) -> None:
+    """Another batch may end as a duplicate, or be held: then it would answer no signal."""
+    hub: Any = TaskHub()
+    status = None
+    if phase is not None:
+        shown = LandingStatus(phase=phase, pipeline="digits", opened_at=datetime.now(UTC))
+        status = shown.to_dict()
+    hub.add("landing-digits", "landing", custom_status=status)
+    assert await start_retraining(hub, PIPELINE, a_signal()) == (phase != "training")
+    assert len(hub.started) == (phase != "training")

@@ -18,7 +18,7 @@ from tests.unit.orchestrations.examples import PIPELINE
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 REQUEST = request_instance("digits", "a-key")
-DOCUMENT = LandingRequest(pipeline=PIPELINE, opened_by="request", settled=True).to_dict()
+DOCUMENT = LandingRequest(pipeline=PIPELINE.name, opened_by="request", settled=True).to_dict()
 
 
 @pytest.fixture
