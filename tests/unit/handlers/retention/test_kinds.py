@@ -69,7 +69,7 @@ def test_what_is_in_use_stays_and_the_rest_goes_as_a_whole(
         (kind("run-index/"), "run-index/all/gone/123_gone-v1-1"),
         (kind("run-index/"), "run-index/unfinished/digits/123_digits-v1-1"),
         (kind("manifests/"), "manifests/gone/v1"),
-        (kind("held/"), "held/gone/v1.json"),
+        (kind("released/"), "released/gone/v1.json"),
         (kind("rollouts/"), "rollouts/claims"),
         (kind("landfall/", "checkpoints"), "landfall/gone/v1/checkpoints"),
         (kind("landfall/", "checkpoints"), "landfall/digits/digits-v1-1/results"),
