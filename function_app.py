@@ -202,7 +202,7 @@ def serve(route: Route) -> None:
             headers=req.headers,
             body=req.get_body(),
         )
-        answer = await endpoint.answer(route.load(), request)
+        answer = await endpoint.answer(route.load(), request, service=route.service)
         if route.method == "GET":
             return answer.to_conditional_response(req.headers.get("if-none-match"))
         return answer.to_response()

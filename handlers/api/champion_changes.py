@@ -6,7 +6,6 @@ requested first, so that a process that dies in between leaves nothing half done
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -25,6 +24,7 @@ from handlers.azure_ml.champions import (
     find_rollback,
     rolled_back_at,
 )
+from handlers.configuration.bulkheads import AZURE_ML, STORAGE
 from handlers.configuration.clients import Clients
 from handlers.rollouts.requesting import Redirection, redirect
 from handlers.triggers.problem_details import Problem
@@ -98,21 +98,21 @@ async def _change(
 ) -> ChampionChanged:
     change = ChampionChange(verb=verb, version=version, at=now, by=asked.by, reason=asked.reason)
     with azure_ml_asked():
-        plan = await asyncio.to_thread(_plan, clients, pipeline, change)
+        plan = await AZURE_ML.ask(_plan, clients, pipeline, change)
         redirected = await redirect(
             clients, starter, pipeline, plan.target, change, is_repeated=plan.is_repeated
         )
         champion = str(plan.target.version)
         request = ChangeChampion(pipeline=pipeline, change=change, serving=champion)
         try:
-            await asyncio.to_thread(change_champion, clients, request)
+            await AZURE_ML.ask(change_champion, clients, request)
         except RolloutImpossible as error:  # another person was faster; the rollout ends, too
             raise Problem(409, "not-the-champion", str(error), where="version") from None
     message = _sentence(redirected, champion, verb)
     changed = champion != plan.champion
     outcome = f"version {champion} is in service{'' if changed else ' already'}. {message}"
     on = f"model {pipeline.model.name}:{version}"
-    await asyncio.to_thread(keep_action, clients, verb, on, asked, outcome=outcome)
+    await STORAGE.ask(keep_action, clients, verb, on, asked, outcome=outcome)
     rollout = redirected.rollout
     return ChampionChanged(
         champion=champion,

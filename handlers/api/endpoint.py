@@ -3,19 +3,22 @@
 The function declares its arguments. Bound by type: the parsed `Parameters`, the parsed body of an
 action (`Asked`, with the caller's name in `by`), and the `Pipeline` that `{name}` in the path
 names. Bound by name: the fields of `Request`, and the variables of the path. The function returns
-a document or raises `Problem`. A function that is not a coroutine runs in a thread.
+a document or raises `Problem`. A function that is not a coroutine runs in a thread of the service
+that it asks.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
+from azure.core.exceptions import AzureError
 from azure.durable_functions import DurableOrchestrationClient
 from pydantic import BaseModel
 
@@ -28,9 +31,12 @@ from handlers.api.parameters import (
     parse_body,
     parse_parameters,
 )
+from handlers.configuration.bulkheads import STORAGE, Bulkhead
 from handlers.configuration.clients import Clients
-from handlers.triggers.problem_details import Answer, Problem
+from handlers.triggers.problem_details import Answer, Problem, unavailable
 from orchestrations.pipeline import Pipeline
+
+logger = logging.getLogger("landfall")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,16 +84,32 @@ def interface(function: Callable[..., Any]) -> Interface:
     )
 
 
-async def answer(function: Callable[..., Any], request: Request) -> Answer:
-    """Call a function. Return its document, or the problem document if it raises `Problem`."""
+async def answer(
+    function: Callable[..., Any], request: Request, *, service: Bulkhead = STORAGE
+) -> Answer:
+    """Call a function. Return its document, or the problem document if it raises `Problem`.
+
+    The answer is a problem, too, if there is none within the limit of `service`, or if a service of
+    Azure fails. If the function is not a coroutine, it runs in a thread of `service`.
+    """
     try:
         given = _arguments(interface(function), request)
         if inspect.iscoroutinefunction(function):
-            found = await function(**given)
+            async with asyncio.timeout(service.limit_seconds):
+                found = await function(**given)
         else:
-            found = await asyncio.to_thread(function, **given)
+            found = await service.ask(function, **given)
     except Problem as problem:
         return problem.to_answer()
+    except TimeoutError as error:
+        return unavailable(
+            str(error) or f"no answer within {service.limit_seconds:g} s"
+        ).to_answer()
+    except AzureError as error:
+        # Without the error's text, which quotes the service's response.
+        kind = f"{type(error).__name__} {getattr(error, 'status_code', None) or ''}".rstrip()
+        logger.warning("%s could not ask a service of Azure: %s", function.__name__, kind)
+        return unavailable(f"a service of Azure could not be asked: {kind}").to_answer()
     if not isinstance(found, BaseModel):
         return Answer(200, found)
     document = found.model_dump(mode="json")

@@ -5,7 +5,6 @@ A pause does not stop active runs or their next attempts: cancel a run to end it
 
 from __future__ import annotations
 
-import asyncio
 from datetime import datetime
 
 from azure.durable_functions import DurableOrchestrationClient
@@ -13,6 +12,7 @@ from pydantic import Field
 
 from handlers.api.actions import Asked, keep_action
 from handlers.api.documents.pipelines import PauseChanged, Paused
+from handlers.configuration.bulkheads import STORAGE
 from handlers.configuration.clients import Clients
 from handlers.landing_zone.pauses import Pause, begin_resumption, pause, zones_to_resume
 from handlers.triggers.blob_created import ensure_landing
@@ -61,13 +61,13 @@ async def resume_pipeline(
     The end of the pause is recorded first; then each zone whose batch was held by the pause is
     listed again. If the process dies in between, reconciliation does the rest.
     """
-    ended = await asyncio.to_thread(begin_resumption, clients, pipeline.name, at=now)
+    ended = await STORAGE.ask(begin_resumption, clients, pipeline.name, at=now)
     landings = await land_held_zones(clients, starter, pipeline)
     outcome = "it was not paused"
     if ended is not None:
         outcome = f"resumed; landings opened: {', '.join(landings) or 'none was needed'}"
     on = f"pipeline {pipeline.name}"
-    await asyncio.to_thread(keep_action, clients, "resume", on, asked, outcome=outcome)
+    await STORAGE.ask(keep_action, clients, "resume", on, asked, outcome=outcome)
     return PauseChanged(paused=None, changed=ended is not None, landings=landings)
 
 
@@ -75,7 +75,7 @@ async def land_held_zones(
     clients: Clients, starter: DurableOrchestrationClient, pipeline: Pipeline
 ) -> list[str]:
     """Start or wake a landing for each zone whose batch was held by a pause that has ended."""
-    zones = await asyncio.to_thread(zones_to_resume, clients, pipeline.name)
+    zones = await STORAGE.ask(zones_to_resume, clients, pipeline.name)
     for partition in zones:
         trace = clients.telemetry.new_trace()
         await ensure_landing(

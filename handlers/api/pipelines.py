@@ -27,6 +27,7 @@ from handlers.api.missing_settings import missing_settings
 from handlers.api.pipeline_state import ZoneFacts, state_of, zones_to_show
 from handlers.api.queues import read_costs
 from handlers.azure_ml.champions import find_champion
+from handlers.configuration.bulkheads import AZURE_ML, PART_SECONDS, STORAGE, Unavailable
 from handlers.configuration.clients import Clients
 from handlers.durable.instances import is_live
 from handlers.durable.status_documents import parsed
@@ -60,10 +61,10 @@ async def list_pipelines(
     The number of requests does not grow with the number of past runs.
     """
     costs, pauses, unfinished, zones = await asyncio.gather(
-        asyncio.to_thread(read_costs, clients, now),
-        asyncio.to_thread(read_pauses, clients),
-        asyncio.to_thread(list_unfinished_runs, clients.records),
-        asyncio.to_thread(_Zones.read, clients),
+        STORAGE.ask(read_costs, clients, now),
+        STORAGE.ask(read_pauses, clients),
+        STORAGE.ask(list_unfinished_runs, clients.records),
+        STORAGE.ask(_Zones.read, clients),
     )
     found = await asyncio.gather(
         *(
@@ -91,10 +92,10 @@ async def get_pipeline(
 ) -> PipelineDetail:
     """Return one pipeline with its zones and its champion."""
     zones, costs, pause, running = await asyncio.gather(
-        asyncio.to_thread(_Zones.read, clients),
-        asyncio.to_thread(read_costs, clients, now),
-        asyncio.to_thread(read_pause, clients, pipeline.name),
-        asyncio.to_thread(_runs, clients, pipeline, limit=RUNNING_LIMIT, states=UNFINISHED_STATES),
+        STORAGE.ask(_Zones.read, clients),
+        STORAGE.ask(read_costs, clients, now),
+        STORAGE.ask(read_pause, clients, pipeline.name),
+        STORAGE.ask(_runs, clients, pipeline, limit=RUNNING_LIMIT, states=UNFINISHED_STATES),
     )
     (summary, facts), (champion, problem) = await asyncio.gather(
         _summarise(
@@ -107,7 +108,7 @@ async def get_pipeline(
             shown=zones.to_show(pipeline),
             now=now,
         ),
-        asyncio.to_thread(_champion, clients, pipeline),
+        _champion(clients, pipeline),
     )
     return PipelineDetail(
         **dict(summary),
@@ -132,7 +133,7 @@ async def _summarise(
     now: datetime,
 ) -> tuple[PipelineSummary, Sequence[ZoneFacts]]:
     (newest, success), zones = await asyncio.gather(
-        asyncio.to_thread(_last_runs, clients, pipeline),
+        STORAGE.ask(_last_runs, clients, pipeline),
         asyncio.gather(
             *(
                 _read_zone(clients, pipeline, starter, partition, pause, troubles)
@@ -172,17 +173,17 @@ async def _read_zone(
 ) -> ZoneFacts:
     instance, activity, last = await asyncio.gather(
         starter.get_status(landing_instance(pipeline.name, partition)),
-        asyncio.to_thread(
+        STORAGE.ask(
             read_zone_activity,
             clients,
             ReadZoneActivity(pipeline=pipeline.name, partition=partition),
         ),
-        asyncio.to_thread(last_batch, clients, pipeline.name, partition),
+        STORAGE.ask(last_batch, clients, pipeline.name, partition),
     )
     status = parsed(instance.custom_status) if is_live(instance) else None
     held = None
     if last is not None and last.dataset != last.last_trained:
-        held = await asyncio.to_thread(_held, clients, pipeline, last, pause)
+        held = await STORAGE.ask(_held, clients, pipeline, last, pause)
     return ZoneFacts(
         partition=partition,
         activity=activity,
@@ -268,10 +269,10 @@ class _Zones:
         return {key: troubles.get(key, ()) for key in shown}
 
 
-def _champion(clients: Clients, pipeline: Pipeline) -> tuple[Champion | None, str | None]:
+async def _champion(clients: Clients, pipeline: Pipeline) -> tuple[Champion | None, str | None]:
     try:
-        found = find_champion(clients, pipeline)
-    except (AzureError, LandfallError) as error:
+        found = await AZURE_ML.ask_within(PART_SECONDS, find_champion, clients, pipeline)
+    except (AzureError, LandfallError, Unavailable) as error:
         return None, f"Azure ML could not be asked: {type(error).__name__}"
     if found is None:
         return None, None

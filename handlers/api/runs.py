@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -31,6 +30,7 @@ from handlers.azure_ml import tags
 from handlers.azure_ml.model_registry import find_version
 from handlers.capacity.admission_record import find_admission
 from handlers.configuration import record_store
+from handlers.configuration.bulkheads import AZURE_ML, PART_SECONDS, STORAGE
 from handlers.configuration.clients import Clients
 from handlers.configuration.newest_first import first_page
 from handlers.durable.instances import exists, is_broken
@@ -98,19 +98,25 @@ class RunFilter(Parameters):
         return list(dict.fromkeys(found))
 
 
-def list_runs(clients: Clients, asked: RunFilter) -> RunList:
+async def list_runs(clients: Clients, asked: RunFilter) -> RunList:
     """List the runs, newest first.
 
     Without `data` and `model`, the page is a range of the index of runs.
     """
-    page = _page(clients, asked, asked.states())
+    states, run = asked.states(), None
+    if asked.model is not None:
+        run = await AZURE_ML.ask_within(PART_SECONDS, _run_of_model, clients, asked.model)
+    page = await STORAGE.ask(_page, clients, asked, states, run)
     return RunList(
         runs=[RunSummary.model_validate(each) for each in page.runs],
         next=next_url("/api/runs", asked, page.following),
     )
 
 
-def _page(clients: Clients, asked: RunFilter, states: Sequence[RunState]) -> RunPage:
+def _page(
+    clients: Clients, asked: RunFilter, states: Sequence[RunState], run: str | None
+) -> RunPage:
+    """A page of the runs; `run` is the one that registered the model of the filter."""
     if asked.data is None and asked.model is None:
         return read_page(
             clients.records,
@@ -125,7 +131,6 @@ def _page(clients: Clients, asked: RunFilter, states: Sequence[RunState]) -> Run
         {} if asked.data is None else dict.fromkeys(runs_of_dataset(clients.records, asked.data))
     )
     if asked.model is not None:
-        run = _run_of_model(clients, asked.model)
         named = {run: None} if run is not None and (asked.data is None or run in named) else {}
     records = filter(None, (read_run_record(clients, run) for run in named))
     entries = sorted(
@@ -174,14 +179,14 @@ async def get_run(
     try:
         if instance is not None and instance.name != retraining.__name__:
             return RunOrLanding(_landing(instance))
-        known = await asyncio.to_thread(read_run_record, clients, run)
+        known = await STORAGE.ask(read_run_record, clients, run)
         if instance is not None:
             known = merge(known, record_of(instance))
     except ValidationError:
         known = None
     if known is None:
         raise unknown_run(run)
-    return RunOrLanding(await asyncio.to_thread(_detail, clients, known))
+    return RunOrLanding(await STORAGE.ask(_detail, clients, known))
 
 
 def _landing(instance: DurableOrchestrationStatus) -> LandingDetail:

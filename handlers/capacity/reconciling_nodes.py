@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from datetime import datetime
 
@@ -10,6 +9,7 @@ from azure.durable_functions import DurableOrchestrationClient
 
 from handlers.capacity.admission_record import find_admission
 from handlers.capacity.returning_nodes import return_nodes
+from handlers.configuration.bulkheads import BACKGROUND
 from handlers.configuration.clients import Clients
 from handlers.durable.instances import is_live, wake_up
 from handlers.durable.status_documents import is_handed_over, last_status
@@ -38,7 +38,7 @@ async def reconcile_nodes(
         return False
     if not is_live(instance):
         request = ReturnNodes(run=run)
-        return (await asyncio.to_thread(return_nodes, clients, request)).returned
+        return (await BACKGROUND.ask(return_nodes, clients, request)).returned
     if is_admitted and last_status(instance).state == "waiting_for_nodes":
         await wake_up(starter, run)
     return False

@@ -34,7 +34,10 @@ AZURE_ML_LIMITS_SECONDS: dict[str, Any] = {
 
 # Requests to storage are retried after 1, 3, 5 and 9 s, so that four failures in a row fit into the
 # 30 s of an activity. The SDK's default backoff begins with 15 s: two failures would not fit.
-STORAGE_RETRIES: dict[str, Any] = {
+STORAGE_OPTIONS: dict[str, Any] = {
+    # The SDK's defaults are 20 s and 60 s for each of the five tries.
+    "connection_timeout": 5,
+    "read_timeout": 20,
     "initial_backoff": 1,
     "increment_base": 2,
     "random_jitter_range": 1,
@@ -146,7 +149,7 @@ class Clients:
     def _blob_service(self, connection: Connection) -> BlobServiceClient:
         from azure.storage.blob import BlobServiceClient  # noqa: PLC0415 - see the module
 
-        options: dict[str, Any] = {"raw_response_hook": _read_empty_body, **STORAGE_RETRIES}
+        options: dict[str, Any] = {"raw_response_hook": _read_empty_body, **STORAGE_OPTIONS}
         if connection.connection_string is not None:
             return BlobServiceClient.from_connection_string(connection.connection_string, **options)
         assert connection.endpoint is not None

@@ -19,8 +19,8 @@ from azure.core.exceptions import AzureError, ResourceNotFoundError
 from pydantic import TypeAdapter
 
 from handlers.configuration import record_store
+from handlers.configuration.bulkheads import SERVICE_BUS
 from handlers.configuration.clients import Clients
-from handlers.durable.bounded_call import within
 from handlers.messaging.service_bus import Message
 
 logger = logging.getLogger("landfall")
@@ -50,7 +50,7 @@ def send_in_background(
             if send is None:
                 clients.message_queues.send(entity, *messages)
             else:
-                send()
+                SERVICE_BUS.call_within(SERVICE_BUS.limit_seconds, send)
         except (AzureError, OSError) as error:
             logger.warning(
                 "Service Bus did not take %d messages for %s, reconciliation sends them: %s",
@@ -113,7 +113,7 @@ def _send_stored(clients: Clients, entity: str, name: str) -> int:
     if document is None:  # another process has sent it
         return 0
     message = _MESSAGE.validate_python(document)
-    within(SEND_LIMIT_SECONDS, lambda: clients.message_queues.send(entity, message))
+    clients.message_queues.send(entity, message, limit_seconds=SEND_LIMIT_SECONDS)
     _delete(clients, name)
     return 1
 

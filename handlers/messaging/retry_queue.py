@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from datetime import UTC, datetime, timedelta
 
 from azure.durable_functions import DurableOrchestrationClient
 
+from handlers.configuration.bulkheads import BACKGROUND, SERVICE_BUS
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
 from handlers.durable.instances import start_once
@@ -91,8 +91,8 @@ async def handle_retry(
         request = parse_retry(body)
     except InvalidRequest as error:
         logger.warning("message rejected: %s", error)
-        await asyncio.to_thread(reject_message, clients, body, describe(error))
+        await SERVICE_BUS.ask(reject_message, clients, body, describe(error))
         return None
-    request = await asyncio.to_thread(sent_again_as, clients, request)
+    request = await BACKGROUND.ask(sent_again_as, clients, request)
     await start_attempt(starter, request)
     return request.run

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import ValidationError
 
+from handlers.configuration.bulkheads import SENDING
 from orchestrations.contracts.base import Contract, unreadable
 from orchestrations.trace_context import HEADER
 
@@ -32,7 +33,8 @@ OPS_ALERTS = "ops-alerts"
 TOPICS = frozenset({OPS_ALERTS})
 """The topics; all other entities are queues."""
 
-# Long enough for the SDK's own three tries over a lost connection, but bounded.
+# Long enough for the SDK's own three tries over a lost connection. It bounds a part of a send only:
+# with a broker that accepts connections and never answers, the SDK does not return for minutes.
 SEND_TIMEOUT_SECONDS = 30.0
 # https://learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas (message ID)
 MESSAGE_ID_LIMIT_CHARACTERS = 128
@@ -109,16 +111,19 @@ class MessageQueues:
         self._senders: dict[str, _LockedSender] = {}
         self._lock = threading.Lock()
 
-    def send(self, entity: str, *messages: Message) -> None:
+    def send(
+        self, entity: str, *messages: Message, limit_seconds: float = SEND_TIMEOUT_SECONDS
+    ) -> None:
         """Send to a queue or topic; return when the broker has accepted every message.
 
         Raises:
+            Unavailable: the broker did not answer in time. It may accept them later.
             azure.servicebus.exceptions.ServiceBusError: the broker did not accept them, or may not
             have. Some may have been accepted; send all again.
         """
         with self._lock:
             sender = self._senders.setdefault(entity, _LockedSender(self._client, entity))
-        sender.send(messages)
+        SENDING.call_within(limit_seconds, sender.send, messages)
 
 
 class _LockedSender:

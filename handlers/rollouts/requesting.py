@@ -6,7 +6,6 @@ rest.
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from handlers.azure_ml import tags
 from handlers.azure_ml.deployments import is_deployed
 from handlers.azure_ml.endpoints import read_traffic
 from handlers.azure_ml.tags import tags_of
+from handlers.configuration.bulkheads import AZURE_ML, STORAGE
 from handlers.configuration.clients import Clients
 from handlers.durable.instances import is_live
 from handlers.durable.status_documents import parsed
@@ -68,7 +68,7 @@ async def request_rollout(
     """
     deploy = _deploy_of(pipeline)
     version = str(model.version)
-    newest, requests = await asyncio.to_thread(newest_rollout, clients, deploy.endpoint)
+    newest, requests = await STORAGE.ask(newest_rollout, clients, deploy.endpoint)
     if (
         newest is not None
         and is_rollout_of(newest, deploy.endpoint, version)
@@ -85,7 +85,7 @@ async def request_rollout(
     )
     rollout = rollout_id(deploy.endpoint, version, request.attempt)
     message = StartRollout(rollout=rollout, request=request)
-    await asyncio.to_thread(start_rollout, clients, message)
+    await STORAGE.ask(start_rollout, clients, message)
     return rollout
 
 
@@ -113,9 +113,7 @@ async def redirect(
     """
     if pipeline.deploy is None:
         return Redirection("none")
-    effect = await asyncio.to_thread(
-        _effect, clients, pipeline.deploy, model, is_repeated=is_repeated
-    )
+    effect = await AZURE_ML.ask(_effect, clients, pipeline.deploy, model, is_repeated=is_repeated)
     if effect == "serving":
         return Redirection("serving")
     at_once = change.verb == "rollback"

@@ -6,12 +6,12 @@ until the rollout has begun.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from datetime import datetime
 
 from azure.durable_functions import DurableOrchestrationClient
 
+from handlers.configuration.bulkheads import BACKGROUND, SERVICE_BUS
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
 from handlers.durable.instances import start_once, wake_up
@@ -66,7 +66,7 @@ async def handle_rollout(
         request = parse_body(RolloutRequest, body, queue=ROLLOUTS)
     except InvalidRequest as error:
         logger.warning("message rejected: %s", error)
-        await asyncio.to_thread(reject_message, clients, body, describe(error))
+        await SERVICE_BUS.ask(reject_message, clients, body, describe(error))
         return None
     deploy = request.pipeline.deploy
     assert deploy is not None, "a rollout is asked for by pipelines with deploy alone"
@@ -84,13 +84,13 @@ async def handle_rollout(
         steps=len(deploy.steps),
         at_once=request.at_once,
     )
-    await asyncio.to_thread(index_rollout, clients, asked)
+    await BACKGROUND.ask(index_rollout, clients, asked)
     if request.attempt:
-        await asyncio.to_thread(_register, clients, request, instance)
+        await BACKGROUND.ask(_register, clients, request, instance)
     given = RolloutInput(request=request).to_dict()
     with below(request.traceparent):
         await start_once(starter, rollout.__name__, instance, given)
-    holder = await asyncio.to_thread(holder_of, clients, deploy.endpoint)
+    holder = await BACKGROUND.ask(holder_of, clients, deploy.endpoint)
     if holder not in (None, instance):
         await wake_up(starter, holder)
     return instance

@@ -13,6 +13,7 @@ from azure.core.exceptions import AzureError
 from handlers.alarms.evaluation import AlarmKind
 from handlers.alarms.raising import read_alarms
 from handlers.api.dead_letters import peek
+from handlers.configuration.bulkheads import PEEKS, Unavailable
 from handlers.configuration.clients import Clients
 from handlers.runs.run_index import UNFINISHED_STATES, list_runs
 from handlers.telemetry.metrics import Measurement, of_unfinished
@@ -25,12 +26,12 @@ LETTERS_LIMIT = 1_000
 
 
 def measure(clients: Clients, pipelines: Iterable[str], *, now: datetime) -> None:
-    """Measure all gauges once, if metrics are sent; if storage or Service Bus fails, none."""
+    """Measure all gauges once, if metrics are sent; those of a service that fails are left out."""
     if not clients.telemetry.is_on:
         return
     try:
         page = list_runs(clients.records, states=UNFINISHED_STATES, limit=RUNS_LIMIT)
-        letters = len(peek(clients, 1, LETTERS_LIMIT))
+        letters = _letters(clients)
         alarms = Counter(alarm.kind for alarm in read_alarms(clients))
     except AzureError as error:
         # Without the error's text, which quotes the service's response.
@@ -39,7 +40,7 @@ def measure(clients: Clients, pipelines: Iterable[str], *, now: datetime) -> Non
     clients.telemetry.record(
         [
             *of_unfinished(page.runs, pipelines, now=now),
-            Measurement("landfall.dead_letter.count", letters, {}),
+            *letters,
             *(
                 # Zeros, too: otherwise the gauge would keep its last value after the alarm.
                 Measurement("landfall.alarm.active", alarms[kind], {"landfall.alarm.kind": kind})
@@ -47,3 +48,13 @@ def measure(clients: Clients, pipelines: Iterable[str], *, now: datetime) -> Non
             ),
         ]
     )
+
+
+def _letters(clients: Clients) -> list[Measurement]:
+    """The number of dead letters; nothing if Service Bus fails or hangs."""
+    try:
+        letters = PEEKS.call_within(PEEKS.limit_seconds, peek, clients, 1, LETTERS_LIMIT)
+    except (AzureError, Unavailable) as error:
+        logger.warning("dead letters were not counted: %s", type(error).__name__)
+        return []
+    return [Measurement("landfall.dead_letter.count", len(letters), {})]

@@ -14,6 +14,7 @@ from typing import Any
 from azure.durable_functions import DurableOrchestrationClient
 from pydantic import ValidationError
 
+from handlers.configuration.bulkheads import BACKGROUND
 from handlers.configuration.clients import Clients
 from handlers.durable.instances import is_live, wake_up
 from handlers.durable.status_documents import parsed
@@ -123,16 +124,14 @@ class _Intake:
         )
         await asyncio.gather(
             *(
-                asyncio.to_thread(
+                BACKGROUND.ask(
                     event_log.append, self._clients.records, pipeline, entries, at=self._now
                 )
                 for pipeline, entries in self._entries.items()
             )
         )
         if self._rejected:
-            await asyncio.to_thread(
-                keep_rejected, self._clients.records, self._rejected, at=self._now
-            )
+            await BACKGROUND.ask(keep_rejected, self._clients.records, self._rejected, at=self._now)
         kept: Decisions = Counter(
             entry.decision for entries in self._entries.values() for entry in entries
         )
@@ -148,7 +147,7 @@ class _Intake:
         events: Sequence[BlobEvent],
     ) -> None:
         pipeline = self._pipelines[name]
-        last = await asyncio.to_thread(last_batch, self._clients, name, partition)
+        last = await BACKGROUND.ask(last_batch, self._clients, name, partition)
         news: list[BlobEvent] = []
         for event in events:
             if last is not None and was_listed(event.time, listed_from=last.dataset.frozen_at):
@@ -159,7 +158,7 @@ class _Intake:
         if not news:
             return
         newest = max(event.time for event in news)
-        await asyncio.to_thread(advance_newest_event, self._clients, name, partition, newest)
+        await BACKGROUND.ask(advance_newest_event, self._clients, name, partition, newest)
         began = time.monotonic()
         instance = landing_instance(name, partition)
         traced = self._traced(news)
@@ -186,7 +185,7 @@ class _Intake:
                 began_at=self._now,
                 ended_at=self._now + timedelta(seconds=time.monotonic() - began),
             )
-            await asyncio.to_thread(self._clients.telemetry.send, [accepted])
+            await BACKGROUND.ask(self._clients.telemetry.send, [accepted])
         for number, event in enumerate(news):
             is_first = landing.opened and number == 0
             why = f"opened {instance}" if is_first else f"{instance} was under way"

@@ -6,11 +6,11 @@ one. Reconciliation reports those that nobody starts.
 
 from __future__ import annotations
 
-import asyncio
 import re
 
 from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 
+from handlers.configuration.bulkheads import BACKGROUND
 from handlers.configuration.clients import Clients
 from handlers.durable.instances import is_broken
 from handlers.durable.status_documents import failure_sentence, utc
@@ -42,4 +42,4 @@ async def report(clients: Clients, instance: DurableOrchestrationStatus) -> None
         at=utc(instance.last_updated_time),
         details={"landing": name, "message": sentence},
     )
-    await asyncio.to_thread(alert_operators, clients, request)
+    await BACKGROUND.ask(alert_operators, clients, request)

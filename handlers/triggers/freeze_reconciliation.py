@@ -6,11 +6,11 @@ process dies before there is one, or if storage is out at its end.
 
 from __future__ import annotations
 
-import asyncio
 from datetime import datetime, timedelta
 
 from azure.durable_functions import DurableOrchestrationClient
 
+from handlers.configuration.bulkheads import BACKGROUND
 from handlers.configuration.clients import Clients
 from handlers.durable.instances import is_live
 from handlers.landing_zone.manifest_parts import discard, list_freezes, parts_folder
@@ -26,12 +26,12 @@ async def discard_abandoned_parts(
 ) -> list[str]:
     """Discard the parts of freezes without a live instance; return the instances' names."""
     discarded: list[str] = []
-    freezes = await asyncio.to_thread(list_freezes, clients.records)
+    freezes = await BACKGROUND.ask(list_freezes, clients.records)
     for (pipeline, freeze), written_at in freezes.items():
         instance = freezing_instance(pipeline, freeze)
         if now - written_at < GRACE or is_live(await starter.get_status(instance)):
             continue
         folder = parts_folder(pipeline, freeze)
-        await asyncio.to_thread(discard, clients.records, folder)
+        await BACKGROUND.ask(discard, clients.records, folder)
         discarded.append(instance)
     return discarded

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Mapping
 from typing import Annotated
 
+from azure.core.exceptions import AzureError
 from azure.durable_functions import DurableOrchestrationClient
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -14,6 +14,7 @@ from handlers.api.actions import Asked, keep_action
 from handlers.api.documents.base import Accepted
 from handlers.api.parameters import check_length, find_pipeline, parse_body
 from handlers.api.runs import INSTANCE_ID, unknown_run
+from handlers.configuration.bulkheads import CANCELLATIONS, PART_SECONDS
 from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
 from handlers.durable.instances import exists, is_live, start_once, wake_up
@@ -130,7 +131,9 @@ async def cancel_run(
     """Request that a run cancels its job.
 
     The request is recorded before the run is woken up: a run that misses the event, or has not
-    submitted its job yet, finds the record at its next poll.
+    submitted its job yet, finds the record at its next poll. Only the task hub and this one record
+    are needed: neither Service Bus nor other requests to storage can delay it. The action is
+    recorded last; if that fails, it is logged.
     """
     if INSTANCE_ID.fullmatch(run) is None:
         raise unknown_run(run)
@@ -141,11 +144,14 @@ async def cancel_run(
         state = run_status(status).state
         raise Problem(409, "run-has-ended", f"run {run} has ended as {state}")
     cancel = CancelRequest(by=asked.by, reason=asked.reason)
-    await asyncio.to_thread(request_cancel, clients, run, cancel)
-    await asyncio.to_thread(
-        keep_action, clients, "cancel", f"run {run}", asked, outcome="requested"
-    )
+    await CANCELLATIONS.ask(request_cancel, clients, run, cancel)
     await wake_up(starter, run)
+    try:
+        await CANCELLATIONS.ask_within(
+            PART_SECONDS, keep_action, clients, "cancel", f"run {run}", asked, outcome="requested"
+        )
+    except (AzureError, TimeoutError) as error:
+        logger.warning("action cancel of run %s was not recorded: %s", run, type(error).__name__)
     return Accepted(id=run, status_url=f"/api/runs/{run}")
 
 

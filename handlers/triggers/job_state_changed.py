@@ -5,13 +5,13 @@ Events of Key Vault come through the same queue, and are recorded for the alarms
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from azure.durable_functions import DurableOrchestrationClient
 
 from handlers.alarms import vault_events
+from handlers.configuration.bulkheads import BACKGROUND
 from handlers.configuration.clients import Clients
 from handlers.durable.instances import is_live, wake_up
 from handlers.triggers.event_envelope import Delivered, delivery_id, parse_event
@@ -48,7 +48,7 @@ async def handle_job_events(
             subject = envelope.subject
             if envelope.type.lower().startswith(vault_events.PREFIX):
                 found = vault_events.parse_vault_event(envelope)
-                await asyncio.to_thread(vault_events.keep_vault_object, clients, found)
+                await BACKGROUND.ask(vault_events.keep_vault_object, clients, found)
                 continue
             check_workspace(envelope, clients.settings)
             run = parse_job_event(envelope)
@@ -62,7 +62,7 @@ async def handle_job_events(
         await start_retraining(starter, pipelines[signal.pipeline], signal, trace)
     woken = sum([await _wake(starter, run) for run in sorted(runs)])
     if rejected:
-        await asyncio.to_thread(keep_rejected, clients.records, rejected, at=now)
+        await BACKGROUND.ask(keep_rejected, clients.records, rejected, at=now)
     return woken
 
 

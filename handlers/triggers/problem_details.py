@@ -83,3 +83,8 @@ class Problem(Exception):
 def invalid_request(detail: str, *, where: str) -> Problem:
     """A problem with status 400; `where` names the wrong header, parameter or key."""
     return Problem(400, "invalid-request", detail, where=where)
+
+
+def unavailable(detail: str) -> Problem:
+    """A problem with status 503: what was asked for is not known now."""
+    return Problem(503, "unavailable", detail)

@@ -22,6 +22,7 @@ from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrc
 from handlers.api.pausing import land_held_zones
 from handlers.azure_ml.jobs import get_job
 from handlers.capacity.reconciling_nodes import known_runs, reconcile_nodes
+from handlers.configuration.bulkheads import AZURE_ML, BACKGROUND, SERVICE_BUS
 from handlers.configuration.clients import Clients
 from handlers.durable.instances import (
     BROKEN,
@@ -228,14 +229,12 @@ class _Reconciler:
             return None
         try:
             return await step(*given, **named)
-        except Exception as error:
-            logger.exception("could not reconcile %s", what)
-            self.summary.faults.append(f"{what}: {type(error).__name__}")
-            self.failed[what] = describe(error).message
+        except Exception as error:  # noqa: BLE001 - it is logged, and the other steps go on
+            self._note_fault(what, error)
             return None
 
     async def check_endpoints(self) -> None:
-        held = await asyncio.to_thread(lambda: list(holders(self.clients)))
+        held = await BACKGROUND.ask(lambda: list(holders(self.clients)))
         for endpoint, rollout in held:
             what = f"rollout {rollout}"
             if await self.attempt(
@@ -264,15 +263,15 @@ class _Reconciler:
         await asyncio.gather(*map(one, pipelines))
 
     async def check_zones(self, pipelines: Iterable[Pipeline]) -> None:
-        records = await asyncio.to_thread(read_zone_records, self.clients)
+        records = await BACKGROUND.ask(read_zone_records, self.clients)
         await self.each_pipeline("zone of", pipelines, partial(self._check_zone, records))
 
     async def _check_zone(self, records: ZoneRecords, pipeline: Pipeline) -> None:
-        if await asyncio.to_thread(read_pause, self.clients, pipeline.name) is not None:
+        if await BACKGROUND.ask(read_pause, self.clients, pipeline.name) is not None:
             return
         resumed = await land_held_zones(self.clients, self.starter, pipeline)
         self.summary.landings_started += resumed
-        due = await asyncio.to_thread(
+        due = await BACKGROUND.ask(
             partitions_to_land, self.clients, pipeline, records, now=self.now
         )
         for partition in dict.fromkeys((*due, *await self._failing_zones(pipeline))):
@@ -290,7 +289,7 @@ class _Reconciler:
     async def _failing_zones(self, pipeline: Pipeline) -> list[str | None]:
         """The zones whose landing failed, and has frozen no batch since."""
         failing: list[str | None] = []
-        troubles = await asyncio.to_thread(read_troubles, self.clients, pipeline.name)
+        troubles = await BACKGROUND.ask(read_troubles, self.clients, pipeline.name)
         for partition, opened in troubles.get(pipeline.name, {}).items():
             if not any(each.kind == "landing-failed" for each in opened):
                 continue
@@ -299,7 +298,7 @@ class _Reconciler:
                 failing.append(partition)
             elif not is_live(instance):
                 # It has ended without a batch, as an overdue one does; or there is no such zone.
-                await asyncio.to_thread(
+                await BACKGROUND.ask(
                     close_troubles,
                     self.clients,
                     pipeline.name,
@@ -311,14 +310,14 @@ class _Reconciler:
 
     async def check_claims(self, pipeline: Pipeline) -> None:
         frozen_after = self.now - CLAIM_AGE_LIMIT
-        names = await asyncio.to_thread(
+        names = await BACKGROUND.ask(
             list_claims_without_run, self.clients, pipeline.name, frozen_after=frozen_after
         )
         for name in names:
             await self.attempt(name, self._check_claim, name)
 
     async def delete_copies(self, pipeline: Pipeline) -> None:
-        deleted = await asyncio.to_thread(
+        deleted = await BACKGROUND.ask(
             delete_unneeded_copies,
             self.clients,
             pipeline,
@@ -329,13 +328,13 @@ class _Reconciler:
         self.summary.copies_deleted += deleted
 
     async def purge_old_instances(self) -> None:
-        if await asyncio.to_thread(begin_pass, self.clients, now=self.now):
+        if await BACKGROUND.ask(begin_pass, self.clients, now=self.now):
             self.summary.instances_purged += await purge_instances(
                 self.clients, self.starter, now=self.now
             )
 
     async def delete_old_records(self, pipelines: Mapping[str, Pipeline]) -> None:
-        self.summary.records_deleted += await asyncio.to_thread(
+        self.summary.records_deleted += await BACKGROUND.ask(
             remove_old_records,
             self.clients,
             pipelines,
@@ -344,14 +343,14 @@ class _Reconciler:
         )
 
     async def _check_claim(self, name: str) -> None:
-        claimed = await asyncio.to_thread(read_claim, self.clients, name)
+        claimed = await BACKGROUND.ask(read_claim, self.clients, name)
         if claimed is None or claimed.request.dataset.frozen_at <= self.now - CLAIM_AGE_LIMIT:
             return
         run = claimed.claim.run
         if exists(await self.starter.get_status(run)) or await self._is_in_hand(claimed):
             return
         try:
-            await asyncio.to_thread(get_job, self.clients, GetJob(job=run))
+            await AZURE_ML.ask(get_job, self.clients, GetJob(job=run))
         except JobFailed:  # there is no job: the run was never started
             if await start_attempt(self.starter, claimed.request):
                 self.summary.runs_started.append(run)
@@ -400,7 +399,7 @@ class _Reconciler:
 
     async def check_nodes(self) -> None:
         clients, starter = self.clients, self.starter
-        known = await asyncio.to_thread(known_runs, clients, now=self.now)
+        known = await BACKGROUND.ask(known_runs, clients, now=self.now)
         for run, holds in known.items():
             what = f"nodes of run {run}"
             if await self.attempt(what, reconcile_nodes, clients, starter, run, is_admitted=holds):
@@ -408,7 +407,7 @@ class _Reconciler:
 
     async def check_index(self) -> None:
         clients, starter = self.clients, self.starter
-        page = await asyncio.to_thread(
+        page = await BACKGROUND.ask(
             list_runs, clients.records, states=UNFINISHED_STATES, limit=INDEXED_LIMIT
         )
         for run in (str(each["id"]) for each in page.runs):
@@ -420,26 +419,26 @@ class _Reconciler:
         run, last = str(instance.instance_id), last_status(instance)
         if last.job is None or last.state not in ("queued", "running"):
             return
-        job = await asyncio.to_thread(get_job, self.clients, GetJob(job=last.job))
+        job = await AZURE_ML.ask(get_job, self.clients, GetJob(job=last.job))
         if job.state in ENDED and await wake_up(self.starter, run):
             self.summary.runs_woken.append(run)
 
     async def flush_outbox(self) -> None:
-        flushed = await asyncio.to_thread(flush, self.clients)
+        flushed = await BACKGROUND.ask(flush, self.clients)
         self.summary.messages_sent += flushed.sent
         self.summary.messages_stuck += sum(map(len, flushed.refused.values()))
         self.summary.faults += [
             f"outbox of {entity}: {error}" for entity, error in flushed.unreached.items()
         ]
-        await asyncio.to_thread(alert_stuck, self.clients, flushed, now=self.now)
+        await BACKGROUND.ask(alert_stuck, self.clients, flushed, now=self.now)
 
     async def alert_rejected_events(self) -> None:
-        self.summary.causes_alerted += await asyncio.to_thread(
+        self.summary.causes_alerted += await BACKGROUND.ask(
             alert_rejected, self.clients, now=self.now
         )
 
     async def alert_faults(self) -> None:
-        self.summary.causes_alerted += await asyncio.to_thread(
+        self.summary.causes_alerted += await BACKGROUND.ask(
             alert_persistent,
             self.clients,
             self.failed,
@@ -448,14 +447,25 @@ class _Reconciler:
         )
 
     async def check_messages(self) -> None:
+        steps: list[tuple[Callable[..., int], tuple[str, ...]]] = [
+            (sweep, ()),
+            *((collect, each) for each in REDELIVERED.items()),
+            *((give_back, (queue,)) for queue in EVENT_QUEUES),
+        ]
         # In parallel: each one waits some seconds for messages if its queue is empty.
-        swept, *counts = await asyncio.gather(
-            asyncio.to_thread(sweep, self.clients),
-            *(
-                asyncio.to_thread(collect, self.clients, queue, kind)
-                for queue, kind in REDELIVERED.items()
-            ),
-            *(asyncio.to_thread(give_back, self.clients, queue) for queue in EVENT_QUEUES),
+        counts = await asyncio.gather(
+            *(SERVICE_BUS.ask(step, self.clients, *given) for step, given in steps),
+            return_exceptions=True,
         )
-        self.summary.messages_dead_lettered += swept + sum(counts[: len(REDELIVERED)])
-        self.summary.events_given_back += sum(counts[len(REDELIVERED) :])
+        for (step, given), count in zip(steps, counts, strict=True):
+            if isinstance(count, BaseException):
+                self._note_fault(" ".join(("dead letters:", step.__name__, *given)), count)
+            elif step is give_back:
+                self.summary.events_given_back += count
+            else:
+                self.summary.messages_dead_lettered += count
+
+    def _note_fault(self, what: str, error: BaseException) -> None:
+        logger.error("could not reconcile %s", what, exc_info=error)
+        self.summary.faults.append(f"{what}: {type(error).__name__}")
+        self.failed[what] = describe(error).message if isinstance(error, Exception) else str(error)

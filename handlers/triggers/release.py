@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 
 from azure.durable_functions import DurableOrchestrationClient
@@ -10,6 +9,7 @@ from pydantic import Field
 
 from handlers.api.actions import Asked, keep_action
 from handlers.api.documents.pipelines import Released
+from handlers.configuration.bulkheads import STORAGE
 from handlers.configuration.clients import Clients
 from handlers.landing_zone.held_batches import release_held_batch
 from handlers.triggers.blob_created import ensure_landing
@@ -40,7 +40,7 @@ async def release(
     dataset version. If it is another version, the checks that hold batches apply to it again.
     """
     name, wanted = pipeline.name, asked.dataset_version
-    held = await asyncio.to_thread(release_held_batch, clients, name, wanted, asked.reason)
+    held = await STORAGE.ask(release_held_batch, clients, name, wanted, asked.reason)
     if held is None:
         raise Problem(
             404,
@@ -52,7 +52,7 @@ async def release(
     version = held.dataset.version
     outcome = f"dataset version {version} is released"
     on = f"pipeline {name}"
-    await asyncio.to_thread(keep_action, clients, "release", on, asked, outcome=outcome)
+    await STORAGE.ask(keep_action, clients, "release", on, asked, outcome=outcome)
     partition = held.dataset.partition
     trace = clients.telemetry.new_trace()
     await ensure_landing(

@@ -8,7 +8,6 @@ request that fails each time, or that a person terminated.
 
 from __future__ import annotations
 
-import asyncio
 from datetime import datetime
 from typing import Literal
 
@@ -17,6 +16,7 @@ from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrc
 from pydantic import ValidationError
 
 from handlers.configuration import record_store
+from handlers.configuration.bulkheads import BACKGROUND
 from handlers.configuration.clients import Clients
 from handlers.durable.instances import is_broken
 from handlers.durable.status_documents import broken_failure, parsed
@@ -62,7 +62,7 @@ async def close_request(
     """
     request_id = str(instance.instance_id)
     name = f"requests/{request_id}.json"
-    document = await asyncio.to_thread(record_store.read, clients.records, name)
+    document = await BACKGROUND.ask(record_store.read, clients.records, name)
     known = _Broken() if document is None else _Broken.from_dict(document)
     if known.is_alerted:
         return None
@@ -73,7 +73,7 @@ async def close_request(
     has_failed = instance.runtime_status == OrchestrationRuntimeStatus.Failed
     if has_failed and given is not None and known.restarts < RESTARTS:
         counted = _Broken(restarts=known.restarts + 1)
-        await asyncio.to_thread(record_store.replace, clients.records, name, counted.to_dict())
+        await BACKGROUND.ask(record_store.replace, clients.records, name, counted.to_dict())
         await starter.start_new(landing.__name__, request_id, given)
         return "started again"
     pipeline = None if request is None else request.pipeline
@@ -90,9 +90,9 @@ async def close_request(
         },
         pipeline=pipeline,
     )
-    await asyncio.to_thread(publish_alert, clients, alert)
+    await BACKGROUND.ask(publish_alert, clients, alert)
     alerted = known.model_copy(update={"is_alerted": True})
-    await asyncio.to_thread(record_store.replace, clients.records, name, alerted.to_dict())
+    await BACKGROUND.ask(record_store.replace, clients.records, name, alerted.to_dict())
     return "alerted"
 
 

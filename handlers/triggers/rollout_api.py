@@ -16,6 +16,7 @@ from handlers.api.actions import Asked, keep_action
 from handlers.api.documents.base import Accepted, Document
 from handlers.api.models import find_model
 from handlers.api.parameters import Parameters, find_pipeline, next_url
+from handlers.configuration.bulkheads import AZURE_ML, STORAGE
 from handlers.configuration.clients import Clients
 from handlers.durable.instances import exists, is_broken, is_live, wake_up
 from handlers.durable.status_documents import parsed
@@ -81,7 +82,7 @@ async def list_rollouts(
     clients: Clients, starter: DurableOrchestrationClient, asked: RolloutFilter
 ) -> RolloutList:
     """List the rollouts, newest first."""
-    page = await asyncio.to_thread(
+    page = await STORAGE.ask(
         read_page, clients, pipeline=asked.pipeline, after=asked.after, limit=asked.limit
     )
     return RolloutList(
@@ -103,7 +104,7 @@ async def _summary(
         shown = parsed(instance.custom_status)
         status = RolloutStatus.from_dict(shown) if shown else asked
     else:
-        end = await asyncio.to_thread(recorded_end, clients, asked.id)
+        end = await STORAGE.ask(recorded_end, clients, asked.id)
         is_over = end is None
         status = asked.model_copy(update={"state": end or asked.state})
     return RolloutSummary(**dict(status), broken=is_over, created_at=asked.since)
@@ -125,10 +126,10 @@ async def start_rollout_of_model(
         raise Problem(
             409, "no-endpoint", f"pipeline {asked.pipeline} has no deploy in its pipeline.yml"
         )
-    model = await asyncio.to_thread(find_model, clients, pipeline, asked.version)
+    model = await AZURE_ML.ask(find_model, clients, pipeline, asked.version)
     rollout = await request_rollout(clients, starter, pipeline, model, at_once=asked.at_once)
     on = f"model {pipeline.model.name}:{asked.version}"
-    await asyncio.to_thread(keep_action, clients, "roll out", on, asked, outcome=rollout)
+    await STORAGE.ask(keep_action, clients, "roll out", on, asked, outcome=rollout)
     return Accepted(id=rollout, status_url=f"/api/rollouts/{rollout}")
 
 
@@ -174,9 +175,9 @@ async def _decide(
     status = _status(instance)
     step = decided_step(status.state, status.step)
     decision = Decision(verb=verb, by=asked.by, reason=asked.reason, step=step)
-    await asyncio.to_thread(record_decision, clients, status.id, decision)
+    await STORAGE.ask(record_decision, clients, status.id, decision)
     on = f"rollout {status.id}"
-    await asyncio.to_thread(keep_action, clients, verb, on, asked, outcome="requested")
+    await STORAGE.ask(keep_action, clients, verb, on, asked, outcome="requested")
     await wake_up(starter, status.id)
     return Accepted(id=status.id, status_url=f"/api/rollouts/{status.id}")
 

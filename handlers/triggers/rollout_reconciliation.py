@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import datetime
 
 from azure.durable_functions import DurableOrchestrationClient
 
+from handlers.configuration.bulkheads import BACKGROUND, SERVICE_BUS
 from handlers.configuration.clients import Clients
 from handlers.durable.instances import exists, is_broken, is_live
 from handlers.durable.status_documents import parsed
@@ -34,7 +34,7 @@ async def close_rollout(
     instance = await starter.get_status(rollout)
     if is_live(instance):
         return False
-    holds = await asyncio.to_thread(holder_of, clients, endpoint) == rollout
+    holds = await BACKGROUND.ask(holder_of, clients, endpoint) == rollout
     if not exists(instance) and not holds:
         return False  # a person's rollout, which is about to begin
     if exists(instance) and is_broken(instance):
@@ -55,6 +55,6 @@ async def close_rollout(
             },
             pipeline=None if status is None else status.pipeline,
         )
-        await asyncio.to_thread(publish_alert, clients, alert)
-    await asyncio.to_thread(release, clients, endpoint, rollout)
+        await SERVICE_BUS.ask(publish_alert, clients, alert)
+    await BACKGROUND.ask(release, clients, endpoint, rollout)
     return True

@@ -7,7 +7,6 @@ so the run is started again under its name and goes on with that job.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from datetime import datetime, timedelta
 from typing import Any, Literal
@@ -18,6 +17,7 @@ from pydantic import ValidationError
 
 from handlers.azure_ml.jobs import cancel_job, get_job
 from handlers.configuration import record_store
+from handlers.configuration.bulkheads import AZURE_ML, BACKGROUND
 from handlers.configuration.clients import Clients
 from handlers.durable.instances import exists, is_live
 from handlers.durable.status_documents import (
@@ -65,25 +65,25 @@ async def mend_run(
     3. Record the end.
     """
     closed = f"runs/{run}/reconciled"
-    if await asyncio.to_thread(record_store.read, clients.records, closed) is not None:
+    if await BACKGROUND.ask(record_store.read, clients.records, closed) is not None:
         return None
     instance = await starter.get_status(run, show_input=True)
     is_decided = last_status(instance).state in TERMINAL_RUN_STATES
     if not is_decided:
         if await _start_again(clients, starter, instance, now=now):
             return "started again"
-        await asyncio.to_thread(cancel_job, clients, CancelJob(job=run))
-    request = await asyncio.to_thread(_request_of, clients, instance)
+        await AZURE_ML.ask(cancel_job, clients, CancelJob(job=run))
+    request = await BACKGROUND.ask(_request_of, clients, instance)
     if request is not None:
         if not is_decided:
             failed = DeadLetter(run=run, request=request, failure=broken_failure(instance))
-            await asyncio.to_thread(dead_letter, clients, failed)
-        await asyncio.to_thread(_notify_end, clients, instance, request, now)
+            await BACKGROUND.ask(dead_letter, clients, failed)
+        await BACKGROUND.ask(_notify_end, clients, instance, request, now)
     # The instance may have failed before it wrote a record.
-    await asyncio.to_thread(add_to_record, clients, record_of(instance))
+    await BACKGROUND.ask(add_to_record, clients, record_of(instance))
     # Last: if the process dies before this, all steps are repeated with the same ids.
     document = {"at": now.isoformat(), "status": str(instance.runtime_status)}
-    await asyncio.to_thread(record_store.create, clients.records, closed, document)
+    await BACKGROUND.ask(record_store.create, clients.records, closed, document)
     return "closed"
 
 
@@ -102,14 +102,12 @@ async def _start_again(
     if instance.runtime_status != OrchestrationRuntimeStatus.Failed or document is None:
         return False
     record = f"runs/{run}/restarts.json"
-    known: list[str] = await asyncio.to_thread(record_store.read, clients.records, record) or []
+    known: list[str] = await BACKGROUND.ask(record_store.read, clients.records, record) or []
     recent = [each for each in known if datetime.fromisoformat(each) > now - RESTARTS_PERIOD]
     if len(recent) >= RESTARTS:
         return False
-    document = await asyncio.to_thread(_input_to_go_on, clients, instance, document, now)
-    await asyncio.to_thread(
-        record_store.replace, clients.records, record, [*recent, now.isoformat()]
-    )
+    document = await BACKGROUND.ask(_input_to_go_on, clients, instance, document, now)
+    await BACKGROUND.ask(record_store.replace, clients.records, record, [*recent, now.isoformat()])
     logger.warning("%s is started again: %s", run, broken_failure(instance).message)
     await starter.start_new(retraining.__name__, run, document)
     return True
@@ -151,18 +149,18 @@ async def complete_record(
     if is_live(instance):
         return False
     if is_handed_over(instance):
-        request = await asyncio.to_thread(_request_of, clients, instance)
+        request = await BACKGROUND.ask(_request_of, clients, instance)
         if request is not None:
             await start_attempt(starter, request)
         return False
     if exists(instance):
         record = record_of(instance)
     else:
-        known = await asyncio.to_thread(read_run_record, clients, run)
+        known = await BACKGROUND.ask(read_run_record, clients, run)
         if known is None:
             return False
         record = _end_of_purged(known, now)
-    await asyncio.to_thread(add_to_record, clients, record)
+    await BACKGROUND.ask(add_to_record, clients, record)
     return True
 
 

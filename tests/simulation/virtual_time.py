@@ -15,9 +15,10 @@ from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrc
 
 from handlers.capacity import admission_record, requesting_nodes, returning_nodes
 from handlers.configuration import configurations, pipeline_files, queue_files
+from handlers.configuration.bulkheads import Bulkhead
 from handlers.durable import activity_adapter
 from handlers.landing_zone import copies, copy_retention
-from handlers.messaging import dead_letter_queue, message_outbox, retry_queue, service_bus
+from handlers.messaging import dead_letter_queue, retry_queue, service_bus
 from handlers.notifications import delivery
 from handlers.retention import removing
 from handlers.runs import run_index
@@ -53,6 +54,19 @@ class _InlinePool:
 @contextmanager
 def installed(scheduler: Scheduler, receiver: WebhookReceiver) -> Generator[None]:
     """Have the handlers live on a scheduler while the block lasts."""
+
+    async def ask_within(
+        _: Bulkhead, seconds: float, function: Callable[..., Any], *given: Any, **named: Any
+    ) -> Any:
+        call = functools.partial(function, *given, **named)
+        bounded = functools.partial(scheduler.within, seconds, call)
+        return await scheduler.run_in_executor(None, bounded)
+
+    def call_within(
+        _: Bulkhead, seconds: float, function: Callable[..., Any], *given: Any, **named: Any
+    ) -> Any:
+        return scheduler.within(seconds, functools.partial(function, *given, **named))
+
     clock = SimpleNamespace(now=lambda tz: scheduler.now.astimezone(tz))  # noqa: PLW0108 - the time moves # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     time = SimpleNamespace(monotonic=scheduler.time)
     threads = SimpleNamespace(Lock=lambda: VirtualLock(scheduler))
@@ -64,7 +78,8 @@ def installed(scheduler: Scheduler, receiver: WebhookReceiver) -> Generator[None
             (dead_letter_queue, "datetime", clock),
             (dead_letter_queue, "time", time),
             (activity_adapter, "within", scheduler.within),
-            (message_outbox, "within", scheduler.within),
+            (Bulkhead, "ask_within", ask_within),
+            (Bulkhead, "call_within", call_within),
             (service_bus, "threading", threads),
             (delivery, "post", receiver.post),
             (configurations, "parse_pipeline", _parse_pipeline),

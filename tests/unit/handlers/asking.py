@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from handlers.api.endpoint import Request, answer
+from handlers.configuration.bulkheads import STORAGE, Bulkhead
 from handlers.configuration.clients import Clients
 from handlers.triggers.problem_details import PROBLEM_TYPE, Answer
 from orchestrations.pipeline import Pipeline
@@ -22,6 +23,7 @@ async def ask(
     headers: Mapping[str, str] | None = None,
     body: bytes = b"",
     now: datetime | None = None,
+    service: Bulkhead = STORAGE,
     **path: str,
 ) -> Answer:
     """Call a route's function and return its answer; `path` has the variables of the path."""
@@ -35,7 +37,7 @@ async def ask(
         headers=headers or {},
         body=body,
     )
-    return await answer(function, request)
+    return await answer(function, request, service=service)
 
 
 def check_problem(answer: Answer, status: int, kind: str, *words: str) -> None:

@@ -13,19 +13,26 @@ import pytest
 from azure.storage.blob import ContainerClient
 
 from handlers.configuration import record_store
+from handlers.configuration.bulkheads import Bulkhead
 from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
 from handlers.landing_zone.newest_events import advance_newest_event
 from handlers.landing_zone.pauses import Pause, begin_resumption, pause
 from handlers.landing_zone.quarantine import keep_quarantine
-from handlers.messaging import dead_letter_queue
+from handlers.messaging import dead_letter_queue, message_outbox
 from handlers.messaging.dead_letter_queue import Rejected
 from handlers.messaging.service_bus import NOTIFICATIONS, REJECTED_RUNS
 from handlers.notifications.outbox import parse_delivery
 from handlers.runs.run_index import list_runs
 from handlers.runs.run_records import add_to_record, read_run_record
 from handlers.triggers import reconciliation, zone_reconciliation
-from handlers.triggers.reconciliation import BUDGET_SECONDS, PIPELINES_AT_ONCE, Summary, reconcile
+from handlers.triggers.reconciliation import (
+    BUDGET_SECONDS,
+    EVENT_QUEUES,
+    PIPELINES_AT_ONCE,
+    Summary,
+    reconcile,
+)
 from handlers.triggers.run_reconciliation import RESTARTS
 from handlers.triggers.zone_reconciliation import partitions_to_land
 from orchestrations.contracts.base import Failure
@@ -528,3 +535,30 @@ async def test_an_end_that_is_missing_in_the_index_is_added(
     if state is not None:
         (run,) = list_runs(scene.clients.records, states=[state], limit=9).runs
         assert run["id"] == scene.run
+
+
+async def test_a_service_bus_that_hangs_costs_its_steps_and_no_others(
+    scene: Scene, hung_bus: Clients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in OF_QUEUES:
+        monkeypatch.setattr(reconciliation, name, getattr(dead_letter_queue, name))
+    bus = Bulkhead("Service Bus", threads=12, limit_seconds=0.2)
+    monkeypatch.setattr(reconciliation, "SERVICE_BUS", bus)
+    monkeypatch.setattr(message_outbox, "SEND_LIMIT_SECONDS", 0.2)
+    vars(scene.clients).update(
+        service_bus=hung_bus.service_bus, message_queues=hung_bus.message_queues
+    )
+    scene.clients.records.upload_blob(
+        "outbox/ops-alerts/m.json", '{"message_id": "m", "body": "{}"}'
+    )
+    scene.add_run("Running", "running")
+    scene.add_job("Completed")
+    summary = await scene.reconcile()
+    assert summary.runs_woken == [scene.run]
+    assert summary.faults == [
+        "outbox of ops-alerts: Unavailable",
+        "dead letters: sweep: Unavailable",
+        "dead letters: collect retries run: Unavailable",
+        "dead letters: collect notifications delivery: Unavailable",
+        *(f"dead letters: give_back {queue}: Unavailable" for queue in EVENT_QUEUES),
+    ]

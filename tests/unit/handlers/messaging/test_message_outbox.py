@@ -16,6 +16,7 @@ from azure.servicebus.exceptions import (
 )
 
 from handlers.configuration import record_store
+from handlers.configuration.bulkheads import Unavailable
 from handlers.configuration.clients import Clients
 from handlers.landing_zone.zone_troubles import alert_operators
 from handlers.messaging import message_outbox
@@ -47,9 +48,10 @@ class Broker:
     bodies: list[str] = field(default_factory=list[str])
     asked: int = 0
 
-    def send(self, entity: str, *messages: Message) -> None:
+    def send(self, entity: str, *messages: Message, limit_seconds: float = 30) -> None:
         self.asked += 1
-        assert self.open.wait(30)
+        if not self.open.wait(limit_seconds):
+            raise Unavailable
         if self.refuses:
             raise ServiceBusConnectionError(message="key=secret")
         for each in messages:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, get_args
@@ -12,8 +13,10 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from handlers.alarms.evaluation import Alarm, AlarmKind
 from handlers.alarms.raising import RECORD, AlarmRecord
+from handlers.configuration.bulkheads import Bulkhead
 from handlers.configuration.settings import Settings
 from handlers.runs.run_index import index_run
+from handlers.telemetry import measuring
 from handlers.telemetry.exporting import Telemetry
 from handlers.telemetry.measuring import LETTERS_LIMIT, measure
 from tests.unit.handlers.azure_ml_fake import World, make_world
@@ -96,17 +99,37 @@ def test_waiting_runs_dead_letters_and_alarms_are_measured_until_they_end(
     assert found["landfall.run.wait.age", "digits"] == 0
 
 
-def test_a_service_that_is_out_of_reach_costs_one_round(
+def test_a_service_bus_that_fails_costs_one_measurement(
     world: World, reader: InMemoryMetricReader, caplog: pytest.LogCaptureFixture
 ) -> None:
     letters: Any = world.clients.service_bus
     letters.fault = ServiceBusConnectionError(message="Endpoint=sb://secret")
     with caplog.at_level(logging.WARNING, logger="landfall"):
-        assert measured(world, reader) == {}
-    assert caplog.messages[0] == "metrics were not measured: ServiceBusConnectionError"
+        found = measured(world, reader)
+    assert ("landfall.dead_letter.count",) not in found
+    assert found["landfall.alarm.active", "no-data"] == 0
+    assert caplog.messages[0] == "dead letters were not counted: ServiceBusConnectionError"
     assert "secret" not in caplog.text
     letters.fault = None
     assert measured(world, reader)["landfall.dead_letter.count",] == 3
+
+
+def test_a_service_bus_that_hangs_costs_one_measurement(
+    world: World,
+    reader: InMemoryMetricReader,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(measuring, "PEEKS", Bulkhead("Service Bus", threads=1, limit_seconds=0.05))
+    returns = threading.Event()
+    letters: Any = world.clients.service_bus
+    letters.peek_messages = lambda *_, **__: returns.wait(30)
+    with caplog.at_level(logging.WARNING, logger="landfall"):
+        found = measured(world, reader)
+    returns.set()
+    assert ("landfall.dead_letter.count",) not in found
+    assert found["landfall.alarm.active", "no-data"] == 0
+    assert caplog.messages == ["dead letters were not counted: Unavailable"]
 
 
 def test_without_telemetry_nothing_is_read(reader: InMemoryMetricReader) -> None:

@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+import asyncio
 import base64
 import ipaddress
 import json
+import logging
+import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
+from handlers.configuration.bulkheads import Bulkhead
 from handlers.configuration.settings import Settings
 from handlers.notifications.webhook_signature import parse_secrets, sign
 from handlers.triggers import http_api
@@ -164,6 +169,34 @@ async def test_cancel_keeps_the_request_and_wakes_the_run_up(world: World) -> No
     (action,) = [json.loads(text) for name, text in world.records.blobs.items() if "act" in name]
     assert (action["action"], action["on"]) == ("cancel", "run digits-aa-2")
     assert (action["by"], action["reason"]) == ("ada@example.com", "wrong data")
+
+
+async def test_a_cancellation_does_not_wait_for_its_own_record_of_actions(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    few = Bulkhead("storage", threads=2, limit_seconds=30)
+    monkeypatch.setattr(http_api, "CANCELLATIONS", few)
+    monkeypatch.setattr(http_api, "PART_SECONDS", 0.05)
+    returns = threading.Event()
+    monkeypatch.setattr(http_api, "keep_action", lambda *_, **__: returns.wait(30))
+    hub = TaskHub()
+    hub.add("digits-aa-2", "retraining")
+    with caplog.at_level(logging.WARNING):
+        answer = await ask(http_api.cancel_run, world.clients, hub, run="digits-aa-2")
+    returns.set()
+    assert answer.status == 202
+    assert hub.raised == [("digits-aa-2", "wake_up")]
+    assert caplog.messages == ["action cancel of run digits-aa-2 was not recorded: Unavailable"]
+
+
+async def test_a_task_hub_that_hangs_is_told(world: World) -> None:
+    class Hung(TaskHub):
+        async def get_status(self, *_: object, **__: object) -> Any:
+            await asyncio.Event().wait()
+
+    brief = Bulkhead("storage", threads=1, limit_seconds=0.05)
+    answer = await ask(http_api.cancel_run, world.clients, Hung(), run="digits-aa-2", service=brief)
+    check_problem(answer, 503, "unavailable", "no answer within 0.05 s")
 
 
 async def test_what_has_ended_or_is_no_run_cannot_be_cancelled(world: World) -> None:
