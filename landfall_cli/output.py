@@ -1,4 +1,9 @@
-"""Output of the command line: JSON documents, or tables for people."""
+"""Output of the command line: JSON documents, or tables for people.
+
+Texts come from training programs, people and services. A terminal would obey their control
+characters, and mirror what follows bidirectional ones: `visible` escapes both. Every line is
+printed by `Output.line` or `complain`.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +15,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from rich.console import Console
+from rich.highlighter import JSONHighlighter
 from rich.text import Text
 
 COLOURS = {
@@ -24,6 +30,13 @@ COLOURS = {
 GAP = "  "
 TEXT_COLUMN_MINIMUM = 40
 """If the last column of a table would be narrower than this, it is printed below its row."""
+# C0 and C1 controls without tab and line feed, surrogates, separators of lines and paragraphs;
+# marks, embeddings, overrides and isolates of the bidirectional algorithm.
+# https://www.unicode.org/reports/tr9/#Directional_Formatting_Characters
+_OBEYED = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029"
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
@@ -38,7 +51,8 @@ class Output:
     def show(self, document: Any, people: Callable[[Any], None]) -> None:
         """Print the API's document as JSON with `--json`, otherwise by `people`."""
         if self.as_json:
-            self.console.print_json(json.dumps(document))
+            text = json.dumps(document, indent=2).replace("\x7f", r"\u007f")
+            self.line(JSONHighlighter()(Text(text)))
         else:
             people(document)
 
@@ -75,7 +89,12 @@ class Output:
 
     def line(self, text: str | Text) -> None:
         """Print one line."""
-        self.console.print(text, soft_wrap=True, markup=False, highlight=False)
+        if isinstance(text, str):
+            shown = Text(visible(text))
+        else:
+            parts = text.render(self.console)
+            shown = Text.assemble(*((visible(part.text), part.style or "") for part in parts))
+        self.console.print(shown, soft_wrap=True, highlight=False)
 
     def further(self, url: str | None) -> None:
         """Print the option for the next page, if there is one; `url` is `next` of a list."""
@@ -110,8 +129,19 @@ def exact(iso: str) -> str:
     return f"{datetime.fromisoformat(iso).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
+def visible(text: str) -> str:
+    r"""The text with an escape such as `\x1b` for each character that a terminal would obey."""
+    return _OBEYED.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def complain(text: str) -> None:
+    """Print to stderr."""
+    console = Console(stderr=True)
+    console.print(Text(visible(text), style="red"), highlight=False, soft_wrap=True)
+
+
 def _one_line(cell: str | Text) -> Text:
-    return cell if isinstance(cell, Text) else Text(" ".join(cell.split()))
+    return cell if isinstance(cell, Text) else Text(visible(" ".join(cell.split())))
 
 
 def relative(moment: datetime, now: datetime) -> str:

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from landfall_cli.api import Api, Refused, Unreachable
 from landfall_cli.connection import Connection, NotConfigured
-from landfall_cli.output import Output
+from landfall_cli.output import Output, complain, visible
 
 Given = ParamSpec("Given")
 
@@ -82,14 +82,9 @@ class Session:
         if not sys.stdin.isatty():
             complain(f"{what} There is no terminal to ask on: give --yes.")
             raise typer.Exit(Exit.USAGE)
-        if not typer.confirm(what, err=True):
+        if not typer.confirm(visible(what), err=True):
             complain("Nothing was done.")
             raise typer.Exit(Exit.FAILED)
-
-
-def complain(text: str) -> None:
-    """Print to stderr."""
-    Console(stderr=True).print(text, style="red", markup=False, highlight=False, soft_wrap=True)
 
 
 def command(
