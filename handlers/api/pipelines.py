@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Self
 
 from azure.core.exceptions import AzureError
@@ -24,6 +25,7 @@ from handlers.api.documents.pipelines import (
 from handlers.api.documents.queues import CostState
 from handlers.api.documents.runs import RunSummary
 from handlers.api.missing_settings import missing_settings
+from handlers.api.pipeline_changes import describe_once
 from handlers.api.pipeline_state import ZoneFacts, state_of, zones_to_show
 from handlers.api.queues import read_costs
 from handlers.azure_ml.champions import find_champion
@@ -58,8 +60,20 @@ async def list_pipelines(
 ) -> PipelineList:
     """List all pipelines, with their states and reasons.
 
-    The number of requests does not grow with the number of past runs.
+    The number of requests does not grow with the number of past runs and, while nothing changes,
+    with the number of pipelines.
     """
+    describe = partial(_describe_all, clients, pipelines, starter, now=now)
+    return await describe_once(clients, starter, pipelines, describe)
+
+
+async def _describe_all(
+    clients: Clients,
+    pipelines: Mapping[str, Pipeline],
+    starter: DurableOrchestrationClient,
+    *,
+    now: datetime,
+) -> PipelineList:
     costs, pauses, unfinished, zones = await asyncio.gather(
         STORAGE.ask(read_costs, clients, now),
         STORAGE.ask(read_pauses, clients),

@@ -1,5 +1,7 @@
 """The index of runs: two empty blobs for each run, with the run's summary in their metadata.
 
+In addition, `run-index/written/<pipeline>` is written whenever an entry of the pipeline was.
+
 The names are `run-index/<group>/<pipeline>/<time>_<run>`. The groups of a run are `all`, and
 `unfinished` or its final state. The time counts down, so that listings are newest first. A page
 takes one listing per group and pipeline, which begins at the end of the page before: its cost does
@@ -54,7 +56,10 @@ class RunPage:
 
 
 def index_run(records: ContainerClient, record: RunRecord) -> None:
-    """Write a run's two entries; if the run has ended, delete its entry in `unfinished`."""
+    """Write a run's two entries; if the run has ended, delete its entry in `unfinished`.
+
+    If the process dies in between, the caller runs again.
+    """
     status, key = record.status, run_key(record)
     shown = {_SUMMARY: json.dumps(summary(record))}
     group = _group(status.state)
@@ -64,6 +69,7 @@ def index_run(records: ContainerClient, record: RunRecord) -> None:
     if group != _UNFINISHED:
         with contextlib.suppress(ResourceNotFoundError):
             records.delete_blob(_folder(_UNFINISHED, status.pipeline) + key)
+    records.upload_blob(f"{_FOLDER}/written/{status.pipeline}", b"", overwrite=True)
 
 
 def summary(record: RunRecord) -> dict[str, Any]:

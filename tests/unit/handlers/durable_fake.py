@@ -12,6 +12,7 @@ from azure.durable_functions.models.PurgeHistoryResult import PurgeHistoryResult
 from handlers.durable.instances import is_live
 
 STARTED_AT = datetime(2026, 11, 21, 10, tzinfo=UTC)
+ALWAYS_FROM, ALWAYS_TO = datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
 PAGE_INSTANCES = 100
 
 
@@ -64,8 +65,8 @@ class TaskHub:
     async def get_status_by(
         self,
         *,
-        created_time_from: datetime,
-        created_time_to: datetime,
+        created_time_from: datetime = ALWAYS_FROM,
+        created_time_to: datetime = ALWAYS_TO,
         runtime_status: list[OrchestrationRuntimeStatus],
         instance_id_prefix: str,
     ) -> list[DurableOrchestrationStatus]:
