@@ -1,10 +1,17 @@
 // The client of the HTTP API: the key, polling with ETags, and actions.
 
 import { useEffect, useState } from "/api/ui/vendor/preact-htm.js";
+import { decoded, parse } from "/api/ui/texts.js";
 
 const KEY = "landfall.key";
 const POLL_MS = 3000;
+// While nothing changes, each pause is longer than the one before.
+const REST_FACTOR = 1.5;
+const REST_MS = 10000;
 const OUTAGE_POLL_MS = 10000;
+// Until then, a request is only slow. The API gives up after 20 s, some requests after 45 s.
+const SILENCE_MS = 6000;
+const TIMEOUT_MS = 50000;
 
 export class Refused extends Error {
   constructor(status, problem) {
@@ -25,8 +32,8 @@ export const key = {
   takeFromAddress: () => {
     const match = location.hash.match(/^#key=([^&]+)(?:&screen=([^&]+))?/);
     if (match) {
-      sessionStorage.setItem(KEY, decodeURIComponent(match[1]));
-      history.replaceState(null, "", `${location.pathname}#/${decodeURIComponent(match[2] ?? "now")}`);
+      sessionStorage.setItem(KEY, decoded(match[1]));
+      history.replaceState(null, "", `${location.pathname}#/${decoded(match[2] ?? "now")}`);
     }
   },
 };
@@ -34,12 +41,13 @@ export const key = {
 async function call(path, options = {}) {
   const headers = { ...options.headers };
   if (key.get()) headers["x-functions-key"] = key.get();
-  const response = await fetch(path, { ...options, headers, cache: "no-store" });
+  const signal = AbortSignal.timeout(TIMEOUT_MS);
+  const response = await fetch(path, { ...options, headers, signal, cache: "no-store" });
   if (response.status === 304) return { unchanged: true };
   const text = await response.text();
   let document = null;
   try {
-    document = text ? JSON.parse(text) : null;
+    document = text ? parse(text) : null;
   } catch {
     // The host itself answers some errors with plain text.
   }
@@ -48,16 +56,22 @@ async function call(path, options = {}) {
 }
 
 export async function post(path, body) {
-  const answer = await call(path, {
-    method: "POST",
-    body: JSON.stringify(body),
-    headers: { "content-type": "application/json" },
-  });
-  return answer.document;
+  try {
+    const answer = await call(path, {
+      method: "POST",
+      body: JSON.stringify(body),
+      headers: { "content-type": "application/json" },
+    });
+    return answer.document;
+  } catch (error) {
+    if (error instanceof Refused) throw error;
+    throw new Error(`There is no answer (${error.message}). It may have been done: look, before you try again.`);
+  }
 }
 
 // A resource that is asked for again and again, as long as the page is seen. What a dialog is about stays
 // as it is until the dialog is closed (`acted`). While another path loads, nothing of the one before is shown.
+// `error` is also set while a request is under way that has taken long.
 export function useResource(path) {
   const [state, setState] = useState({ path: null, data: null, error: null, at: null });
   useEffect(() => {
@@ -66,31 +80,39 @@ export function useResource(path) {
     let timer;
     let etag = null;
     let asking = false;
-    const poll = async () => {
+    let rest = POLL_MS;
+    const fail = (error) => setState((before) => ({
+      path,
+      data: before.path === path ? before.data : null,
+      error,
+      at: before.at,
+    }));
+    const poll = async (event) => {
       clearTimeout(timer);
       if (ended || asking || document.hidden || document.querySelector("dialog:modal")) return;
       asking = true;
+      if (event) rest = POLL_MS;
       let pause = POLL_MS;
+      const silence = setTimeout(() => ended || fail(new Error("it has not answered yet")), SILENCE_MS);
       try {
         const answer = await call(path, { headers: etag ? { "if-none-match": etag } : {} });
         if (ended) return;
         if (answer.unchanged) {
           setState((before) => ({ ...before, error: null, at: Date.now() }));
+          pause = rest;
+          rest = Math.min(rest * REST_FACTOR, REST_MS);
         } else {
+          rest = POLL_MS;
           etag = answer.etag;
           setState({ path, data: answer.document, error: null, at: Date.now() });
         }
       } catch (error) {
         if (ended) return;
         if (error.status === 401) dispatchEvent(new CustomEvent("unauthorized", { detail: error.type }));
-        setState((before) => ({
-          path,
-          data: before.path === path ? before.data : null,
-          error,
-          at: before.at,
-        }));
+        fail(error.name === "TimeoutError" ? new Error("it did not answer in time") : error);
         pause = OUTAGE_POLL_MS;
       } finally {
+        clearTimeout(silence);
         asking = false;
       }
       timer = setTimeout(poll, pause);

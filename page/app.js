@@ -3,6 +3,7 @@
 import { html, render, useEffect, useRef, useState } from "/api/ui/vendor/preact-htm.js";
 import { key } from "/api/ui/api.js";
 import { href } from "/api/ui/parts.js";
+import { decoded, visible } from "/api/ui/texts.js";
 import { ActionsScreen } from "/api/ui/screens/actions.js";
 import { DataScreen } from "/api/ui/screens/data.js";
 import { DeadLetterScreen, DeadLettersScreen } from "/api/ui/screens/dead_letters.js";
@@ -32,7 +33,7 @@ function readAddress() {
   const [name, id] = path.split("/");
   return {
     screen: SCREENS.find((screen) => screen.name === name) ?? SCREENS[0],
-    id: id && decodeURIComponent(id),
+    id: id && visible(decoded(id)),
     filters: Object.fromEntries(new URLSearchParams(query ?? "")),
   };
 }

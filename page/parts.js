@@ -1,8 +1,8 @@
 // Elements of the screens.
 
-import { html, useEffect, useRef, useState } from "/api/ui/vendor/preact-htm.js";
+import { html, useContext, useEffect, useRef, useState } from "/api/ui/vendor/preact-htm.js";
 import { post } from "/api/ui/api.js";
-import { Sentence, Time } from "/api/ui/times.js";
+import { exact, Sentence, Time, TimeOfData } from "/api/ui/times.js";
 
 const KINDS = {
   good: ["succeeded", "champion", "live", "finished"],
@@ -22,19 +22,24 @@ export const href = (screen, parameters = {}) => {
 };
 
 export const RunLink = ({ id }) => html`<a class="mono" href=${href(`runs/${id}`)}>${id}</a>`;
-export const PipelineLink = ({ name }) => html`<a class="nowrap" href=${href(`pipelines/${name}`)}>${name}</a>`;
+export const PipelineLink = ({ name }) => html`<a class="name" href=${href(`pipelines/${name}`)}>${name}</a>`;
 
-// Until something is known: that it loads, or why it does not. After that, whether it is fresh.
-export function Loaded({ of, children }) {
-  if (of.data) {
-    const isGone = of.error?.status === 404;
-    const stale = isGone ? html`<p class="note" role="status">It is no longer there. This is its last known state.</p>` : of.error && html`<p class="note bad" role="alert">
-      The API does not answer (${of.error.message}). This is as it was <${Time} at=${new Date(of.at).toISOString()} />.
-    </p>`;
-    return html`${stale}${children(of.data)}`;
+// Until something is known: that it loads, or why it does not. After that, whether it is fresh: what is not
+// stays, in grey, with its times as they were. `what` is the subject of "not known".
+export function Loaded({ of, what, children }) {
+  const { data, error } = of;
+  const isTold = useContext(TimeOfData) !== null;
+  const subject = what ? `${what} are not known: ` : "";
+  if (!data) {
+    if (error) return html`<p class="note bad" role="alert">${subject}${error.message}</p>`;
+    return html`<p class="note" aria-busy="true">loading …</p>`;
   }
-  if (of.error) return html`<p class="note bad" role="alert">${of.error.message}</p>`;
-  return html`<p class="note" aria-busy="true">loading …</p>`;
+  if (!error || isTold) return children(data);
+  const iso = new Date(of.at).toISOString();
+  const stale = error.status === 404
+    ? html`<p class="note" role="status">It is no longer there. This is its last known state.</p>`
+    : html`<p class="note bad" role="alert">No answer since ${exact(iso)}, <${Time} at=${iso} /> (${subject}${error.message}). This is as it was then.</p>`;
+  return html`${stale}<${TimeOfData.Provider} value=${of.at}><div class="stale">${children(data)}</div></>`;
 }
 
 export function Table({ caption, columns, rows, empty }) {

@@ -1,6 +1,6 @@
 // Times, relative and exact.
 
-import { html, useEffect, useState } from "/api/ui/vendor/preact-htm.js";
+import { createContext, html, useContext, useEffect, useState } from "/api/ui/vendor/preact-htm.js";
 
 const UNITS = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
 
@@ -22,13 +22,17 @@ export function duration(milliseconds) {
 // As `duration`, but with decimals while they tell steps apart.
 export const precise = (milliseconds) => (milliseconds < 10000 ? `${(milliseconds / 1000).toFixed(2)} s` : duration(milliseconds));
 
+// The time of what is shown, if it is not kept up to date: then relative times do not go on.
+export const TimeOfData = createContext(null);
+
 export function useNow(everyMs = 1000) {
+  const of = useContext(TimeOfData);
   const [now, setNow] = useState(Date.now());
   useEffect(() => {
     const timer = setInterval(() => document.hidden || setNow(Date.now()), everyMs);
     return () => clearInterval(timer);
   }, [everyMs]);
-  return now;
+  return of ?? now;
 }
 
 export const relative = (moment, now) =>

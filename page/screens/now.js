@@ -24,7 +24,8 @@ export function NowScreen() {
 function NeedsHuman({ pipelines, letters, alarms }) {
   const found = letters.data?.dead_letters ?? [];
   const silent = alarms.data?.alarms ?? [];
-  const isQuiet = letters.data && alarms.data && !found.length && !pipelines.length && !silent.length;
+  const isKnown = letters.data && alarms.data && !letters.error && !alarms.error;
+  const isQuiet = isKnown && !found.length && !pipelines.length && !silent.length;
   // Dead letters stand in the table below, with their actions.
   const others = pipelines.filter((each) => !found.some((letter) => letter.run === each.last_run?.id));
   const count = found.length + others.length + silent.length;
@@ -40,7 +41,8 @@ function NeedsHuman({ pipelines, letters, alarms }) {
       <h3>${each.pipeline ? html`<${PipelineLink} name=${each.pipeline} />` : each.about} <${Badge} state=${each.kind} /></h3>
       <p><${Sentence} text=${each.message} /></p>
     </article>`)}
-    <${Loaded} of=${letters}>${(data) => found.length > 0 && html`
+    <${Loaded} of=${alarms} what="Silence alarms">${() => null}</>
+    <${Loaded} of=${letters} what="Dead letters">${(data) => found.length > 0 && html`
       <${Table} caption="Dead letters" columns=${["Error, and what to do", "Of", "Since", "Actions"]} rows=${found.map((letter) => [
         html`<${LetterError} letter=${letter} />`,
         letter.run ? html`<${RunLink} id=${letter.run} />` : letter.kind,

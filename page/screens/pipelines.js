@@ -6,11 +6,14 @@ import { Action, Badge, href, Loaded, Metrics, money, number, PipelineLink, RunL
 import { ModelLink, modelHref } from "/api/ui/screens/models.js";
 import { Sentence, Time } from "/api/ui/times.js";
 
+// What needs a person comes first, what needs nobody last.
+const ORDER = ["needs-a-human", "retrying", "paused", "training", "settling", "idle"];
+
 export function PipelinesScreen() {
   const pipelines = useResource("/api/pipelines");
   return html`
     <h1>Pipelines</h1>
-    <${Loaded} of=${pipelines}>${(data) => html`<div class="cards">${data.pipelines.map((each) => html`<article class="card" data-row tabindex="-1">
+    <${Loaded} of=${pipelines}>${(data) => html`<div class="cards">${byNeed(data.pipelines).map((each) => html`<article class=${`card ${each.state === "needs-a-human" ? "bad" : ""}`} data-row tabindex="-1">
       <h2><${PipelineLink} name=${each.name} /> <${Badge} state=${each.state} /></h2>
       <p><${Sentence} text=${each.sentence} /></p>
       <${Settings} pipeline=${each} />
@@ -21,6 +24,8 @@ export function PipelinesScreen() {
     </article>`)}</div>`}</>
   `;
 }
+
+const byNeed = (pipelines) => [...pipelines].sort((a, b) => ORDER.indexOf(a.state) - ORDER.indexOf(b.state));
 
 export function PipelineScreen({ id }) {
   const pipeline = useResource(`/api/pipelines/${encodeURIComponent(id)}`);

@@ -1,6 +1,6 @@
 // Runs: the list with its filters, and one run with its timeline.
 
-import { html } from "/api/ui/vendor/preact-htm.js";
+import { html, useEffect, useRef } from "/api/ui/vendor/preact-htm.js";
 import { useResource } from "/api/ui/api.js";
 import { Action, Badge, href, kindOf, Loaded, messageOf, money, number, PipelineLink, RunLink, RunTable } from "/api/ui/parts.js";
 import { ModelLink } from "/api/ui/screens/models.js";
@@ -82,14 +82,21 @@ function Run({ run }) {
       ${run.remedy && html`<p><b>What to do:</b> ${run.remedy}</p>`}
     </article>`}
     ${run.reason && html`<p class="note"><${Sentence} text=${run.reason} /></p>`}
+    ${run.log.length > 0 && html`<${Log} lines=${run.log} />`}
     <h2>Timeline</h2>
     <${Gantt} run=${run} hasEnded=${hasEnded} />
     <div class="columns">
       <section><h2>Facts</h2><${Facts} run=${run} /></section>
       <section><h2>Metrics</h2><${MetricTable} run=${run} /></section>
     </div>
-    ${run.log.length > 0 && html`<h2>End of the log</h2><pre class="log" tabindex="0">${run.log.join("\n")}</pre>`}
   `;
+}
+
+// The end of a log is what counts: it is in sight.
+function Log({ lines }) {
+  const box = useRef(null);
+  useEffect(() => box.current.scrollTo(0, box.current.scrollHeight), []);
+  return html`<h2>End of the log</h2><pre ref=${box} class="log tail" tabindex="0">${lines.join("\n")}</pre>`;
 }
 
 function Facts({ run }) {

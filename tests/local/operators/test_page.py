@@ -281,6 +281,6 @@ async def test_an_outage_is_shown_and_what_was_known_stays(page: Page) -> None:
     await page.route("**/api/pipelines", lambda route: route.fulfill(status=503, body="{}"))
     alert = page.get_by_role("alert").first
     await alert.wait_for()
-    assert "does not answer" in str(await alert.text_content())
+    assert "No answer since" in str(await alert.text_content())
     await page.get_by_role("region", name="Waiting, and why").wait_for()
     await page.unroute("**/api/pipelines")

@@ -1,0 +1,266 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import pytest
+
+from handlers.api.actions import Action, ActionList
+from handlers.api.alarms import AlarmList
+from handlers.api.dead_letters import DeadLetterList
+from handlers.api.documents.pipelines import PipelineList, PipelineState, PipelineSummary
+from handlers.api.documents.runs import (
+    RunDetail,
+    RunLinks,
+    RunList,
+    RunOrLanding,
+    RunSummary,
+    TimelineEntry,
+)
+from orchestrations.contracts.base import Failure
+from tests.local.operators.page_steps import PICTURES, fits, picture
+from tests.local.page.page_server import PageServer
+from tests.unit.orchestrations.examples import run_status
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page
+
+NOW = datetime.now(UTC)
+LONGEST = "a-pipeline-for-images-of-handwritten-abc"
+UNBROKEN = "x" * 40
+MESSAGE = "the trainer left a file that is " + "very " * 40 + "long"
+
+pytestmark = pytest.mark.asyncio(loop_scope="package")
+
+
+def run(pipeline: str, **changes: object) -> RunSummary:
+    status = run_status(
+        f"{pipeline}-0123456789abcdef-1",
+        "failed",
+        NOW,
+        error=Failure(type="InvalidResults", message=MESSAGE, permanent=True),
+    )
+    return RunSummary.model_validate(
+        status.to_dict()
+        | {"pipeline": pipeline, "created_at": NOW - timedelta(hours=1), "ended_at": NOW}
+        | dict.fromkeys(("compute", "speed", "superseded_by", "next_attempt_at"))
+        | changes
+    )
+
+
+def detail(log: list[str], pipeline: str = LONGEST) -> RunOrLanding:
+    return RunOrLanding(
+        RunDetail.model_validate(
+            run(pipeline).to_dict()
+            | dict.fromkeys(
+                ("job_url", "blobs", "bytes", "ranking", "champion", "diagnosis", "trace_id")
+            )
+            | {
+                "created_at": NOW - timedelta(hours=1),
+                "ended_at": NOW,
+                "compute": None,
+                "speed": None,
+                "superseded_by": None,
+                "next_attempt_at": None,
+                "updated_at": NOW,
+                "no_cost": "not known",
+                "all_metrics": {},
+                "log": log,
+                "remedy": "Fix the trainer, redrive.",
+                "links": RunLinks(
+                    previous_attempt=None,
+                    next_attempt=None,
+                    redriven_as=None,
+                    redriven_from=None,
+                    superseded_by=None,
+                ),
+                "timeline": [
+                    TimelineEntry(state=state, began_at=NOW, ended_at=NOW)
+                    for state in ("registering", "provisioning", "submitting", "queued", "running")
+                ]
+                + [TimelineEntry(state="failed", began_at=NOW, ended_at=None)],
+            }
+        )
+    )
+
+
+def pipeline(name: str, state: PipelineState) -> PipelineSummary:
+    return PipelineSummary(
+        name=name,
+        state=state,
+        sentence=f"it is {state} since {NOW:%Y-%m-%d %H:%M:%S} UTC",
+        paused=None,
+        last_run=None,
+        last_success=None,
+        running=[],
+        next_attempt_at=None,
+        costs=[],
+        currency=None,
+        no_cost="not known",
+        missing_settings=[],
+    )
+
+
+def give_now(server: PageServer) -> None:
+    """The documents of the screen "now"."""
+    server.documents |= {
+        "/api/pipelines": PipelineList(pipelines=[pipeline("digits", "idle")]),
+        "/api/dead-letters": DeadLetterList(dead_letters=[], next=None),
+        "/api/alarms": AlarmList(alarms=[]),
+    }
+
+
+async def test_long_names_are_not_cut_off(server: PageServer, page: Page) -> None:
+    action = Action(
+        at=NOW, action="cancel", on=f"run {UNBROKEN}-0123456789abcdef-1", by="a" * 60,
+        reason="b" * 300, outcome="c" * 200,
+    )  # fmt: skip
+    names = (LONGEST, UNBROKEN, "digits")
+    server.documents |= {
+        "/api/runs": RunList(runs=[run(name) for name in names], next=None),
+        "/api/actions": ActionList(actions=[action] * 3, next=None),
+        "/api/pipelines": PipelineList(
+            pipelines=[
+                pipeline(name, "training").model_copy(update={"running": [run(name)]})
+                for name in names
+            ]
+        ),
+        "/api/dead-letters": DeadLetterList(dead_letters=[], next=None),
+        "/api/alarms": AlarmList(alarms=[]),
+    }
+    for screen in ("runs", "actions", "now", "models"):
+        await page.goto(f"{server.url}/api/ui#/{screen}")
+        await page.locator("tbody tr").first.wait_for()
+        await picture(page, f"long-{screen}", PICTURES)
+        assert await fits(page), screen
+
+
+@pytest.mark.parametrize(
+    "address", ["#/runs/%", "#/runs/%E0%A4%A", "#/pipelines/%", "#/models/%:%"]
+)
+async def test_a_broken_address_is_told(server: PageServer, page: Page, address: str) -> None:
+    await page.goto(f"{server.url}/api/ui{address}")
+    assert "there is nothing at" in str(await page.get_by_role("alert").first.text_content())
+
+
+async def test_a_broken_key_is_taken_as_it_is(server: PageServer, page: Page) -> None:
+    give_now(server)
+    await page.goto(f"{server.url}/api/ui#key=%&screen=%")
+    await page.get_by_role("heading", name="Now", exact=True).wait_for()
+    assert await page.evaluate("sessionStorage.getItem('landfall.key')") == "%"
+
+
+async def test_the_end_of_a_failed_runs_log_is_in_sight(server: PageServer, page: Page) -> None:
+    found = detail([f"line {number}" for number in range(60)])
+    server.documents[f"/api/runs/{found.root.id}"] = found
+    await page.goto(f"{server.url}/api/ui#/runs/{found.root.id}")
+    log = page.locator("pre.log")
+    await log.wait_for()
+    await picture(page, "failed-run", PICTURES)
+    box = await log.bounding_box()
+    assert box is not None
+    assert box["y"] + box["height"] < 768
+    below = "log => log.scrollHeight - log.scrollTop - log.clientHeight"
+    assert await log.evaluate(below) < 2
+
+
+async def test_what_needs_a_person_comes_first(server: PageServer, page: Page) -> None:
+    server.documents["/api/pipelines"] = PipelineList(
+        pipelines=[
+            pipeline("a", "idle"),
+            pipeline("b", "training"),
+            pipeline("c", "needs-a-human"),
+            pipeline("d", "retrying"),
+            pipeline("e", "needs-a-human"),
+        ]
+    )
+    await page.goto(f"{server.url}/api/ui#/pipelines")
+    cards = page.locator("article h2 a")
+    await cards.first.wait_for()
+    assert await cards.all_text_contents() == ["c", "e", "d", "b", "a"]
+    await picture(page, "pipelines-by-need", PICTURES)
+
+
+async def test_a_silent_api_is_told_and_what_is_known_stays_grey(
+    server: PageServer, page: Page
+) -> None:
+    give_now(server)
+    await page.clock.install()
+    await page.goto(f"{server.url}/api/ui#/now")
+    waiting = page.get_by_role("region", name="Waiting, and why")
+    await waiting.wait_for()
+    await page.get_by_text("Nothing: no dead letter").wait_for()
+    server.hang()
+    sentence = waiting.locator("tbody time").first.locator("..")
+    before = await sentence.text_content()
+    # The next polls are asked, and not answered.
+    for _ in range(12):
+        await page.clock.run_for(1_000)
+    alert = page.get_by_role("alert").first
+    await alert.wait_for()
+    assert "No answer since 20" in str(await alert.text_content())
+    assert await page.get_by_text("Nothing: no dead letter").count() == 0
+    assert await page.get_by_role("alert").count() == 1
+    # Relative times do not go on, the silence does.
+    known, told = await sentence.text_content(), await alert.text_content()
+    await page.clock.run_for(60_000)
+    assert await sentence.text_content() == known
+    assert await alert.text_content() != told
+    assert before is not None
+    await picture(page, "silent", PICTURES)
+    colors = "element => [getComputedStyle(element).color, getComputedStyle(document.body).color]"
+    grey, ink = await waiting.locator("a").first.evaluate(colors)
+    assert grey != ink
+    server.go_on()
+    for _ in range(12):
+        await page.clock.run_for(1_000)
+    await page.get_by_text("Nothing: no dead letter").wait_for()
+    assert await page.get_by_role("alert").count() == 0
+
+
+async def test_a_hung_service_bus_costs_the_dead_letters_only(
+    server: PageServer, page: Page
+) -> None:
+    give_now(server)
+    why = "Service Bus did not answer within 8 s"
+    server.problems["/api/dead-letters"] = (503, {"status": 503, "detail": why})
+    await page.goto(f"{server.url}/api/ui#/now")
+    await page.get_by_text(f"Dead letters are not known: {why}").wait_for()
+    await page.get_by_role("region", name="Waiting, and why").wait_for()
+    assert await page.get_by_text("Nothing: no dead letter").count() == 0
+    await picture(page, "hung-bus", PICTURES)
+
+
+async def test_controls_of_terminals_and_of_writing_direction_are_shown(
+    server: PageServer, page: Page
+) -> None:
+    reason = "\u202efdp.exe\x1b[2J\x9b1m\u2066"
+    action = Action(
+        at=NOW, action="pause", on="pipeline digits", by="ada", reason=reason, outcome=""
+    )
+    server.documents["/api/actions"] = ActionList(actions=[action], next=None)
+    await page.goto(f"{server.url}/api/ui#/actions")
+    cell = page.get_by_role("cell", name="fdp.exe")
+    assert await cell.text_content() == r"\u202efdp.exe\x1b[2J\x9b1m\u2066"
+    await page.goto(f"{server.url}/api/ui#/runs/%E2%80%AEfdp.exe")
+    await page.get_by_role("alert").first.wait_for()
+    assert "\u202e" not in await page.title()
+    assert "\u202e" not in await page.content()
+
+
+async def test_a_page_asks_less_often_while_nothing_changes(server: PageServer, page: Page) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(urlsplit(request.url).path))
+    give_now(server)
+    await page.clock.install()
+    await page.goto(f"{server.url}/api/ui#/pipelines")
+    await page.locator("article").wait_for()
+    for _ in range(60):
+        await page.clock.run_for(1_000)
+    # After 3, 3, 4.5, 6.75 s, and then after every 10 s.
+    assert 5 <= asked.count("/api/pipelines") <= 9
+    server.documents["/api/pipelines"] = PipelineList(pipelines=[pipeline("digits", "training")])
+    for _ in range(11):
+        await page.clock.run_for(1_000)
+    await page.get_by_text("training", exact=True).wait_for()
