@@ -32,6 +32,7 @@ function NeedsHuman({ pipelines, letters, alarms }) {
   return html`<section aria-label="Needs a human">
     <h2>Needs a human ${count > 0 && html`<span class="bad">${count}${letters.data?.next ? " or more" : ""}</span>`}</h2>
     ${isQuiet && html`<p class="note good">Nothing: no dead letter, no held batch, no pipeline that gave up, no silence alarm.</p>`}
+    ${!isKnown && letters.data && alarms.data && !count && html`<p class="note">Nothing was known then.</p>`}
     ${others.map((each) => html`<article class="card bad">
       <h3><${PipelineLink} name=${each.name} /></h3>
       <p><${Sentence} text=${each.sentence} /></p>
