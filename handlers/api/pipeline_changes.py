@@ -85,12 +85,12 @@ async def _marker(
     clients: Clients, starter: DurableOrchestrationClient, pipelines: Mapping[str, object]
 ) -> str | None:
     """A hash of all that the description depends on; None if that is not known."""
-    landings, *folders = await asyncio.gather(
+    landings, folders = await asyncio.gather(
         starter.get_status_by(
             runtime_status=sorted(LIVE, key=lambda status: str(status.value)),
             instance_id_prefix=landing_instance(""),
         ),
-        *(STORAGE.ask(_written, clients, folder) for folder in FOLDERS),
+        asyncio.gather(*(STORAGE.ask(_written, clients, folder) for folder in FOLDERS)),
     )
     if len(landings) >= PAGE_LIMIT_INSTANCES:
         return None  # the SDK returns one page only

@@ -6,7 +6,7 @@ import asyncio
 import json
 import signal
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +58,7 @@ async def laptop(tmp_path: Path) -> AsyncGenerator[Laptop]:
     state = tmp_path / "state"
     options = make_app(state, [SITUATION], {"OTEL_EXPORTER_OTLP_ENDPOINT": ""})
     async with on_stage(options, lambda _: None) as any_scene:
-        scene = Scene(**(vars(any_scene) | {"pipeline": SITUATION}))
-        laptop = Laptop(scene, state)
+        laptop = Laptop(replace(any_scene, pipeline=SITUATION), state)
         try:
             yield laptop
         finally:

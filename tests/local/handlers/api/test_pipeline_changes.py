@@ -65,7 +65,7 @@ def page(zone: Zone) -> Iterator[Page]:
     page = Page(zone)
     send = RequestsTransport.send
 
-    def noted(self: RequestsTransport, request: Any, **options: Any) -> Any:
+    def noted(self: Any, request: Any, **options: Any) -> Any:
         address = urlsplit(request.url)
         prefix = parse_qs(address.query).get("prefix")
         page.requests.append(prefix[0] if prefix else unquote(address.path.split("/", 3)[3]))

@@ -9,6 +9,7 @@ import pytest
 
 from handlers.configuration.bulkheads import Bulkhead, Unavailable
 
+NAME = "the service"
 SOON = 0.05
 DEADLINE_SECONDS = 30.0
 
@@ -32,8 +33,9 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
-def is_idle(bulkhead: Bulkhead) -> bool:
-    return (bulkhead._threads, len(bulkhead._abandoned)) == (0, 0)
+def is_idle() -> bool:
+    """Whether no call is under way."""
+    return all(thread.name != NAME for thread in threading.enumerate())
 
 
 @pytest.fixture
@@ -43,7 +45,7 @@ def service() -> Service:
 
 @pytest.fixture
 def bulkhead() -> Bulkhead:
-    return Bulkhead("the service", threads=2, limit_seconds=DEADLINE_SECONDS)
+    return Bulkhead(NAME, threads=2, limit_seconds=DEADLINE_SECONDS)
 
 
 async def test_more_calls_than_threads_wait_for_their_turn(
@@ -54,7 +56,7 @@ async def test_more_calls_than_threads_wait_for_their_turn(
     found = await asyncio.gather(*(bulkhead.ask(service.answer, name) for name in names))
     assert found == list("ABCDEFGH")
     assert bulkhead.call_within(DEADLINE_SECONDS, service.answer, "i") == "I"
-    await until(lambda: is_idle(bulkhead))
+    await until(is_idle)
 
 
 async def test_an_error_is_the_callers_and_the_context_is_the_threads(bulkhead: Bulkhead) -> None:
@@ -81,7 +83,7 @@ async def test_a_service_that_hangs_is_told_at_once_until_it_answers_again(
     with pytest.raises(Unavailable, match="the service does not answer: 2 calls"):
         bulkhead.call_within(DEADLINE_SECONDS, service.answer, "c")
     service.open.set()
-    await until(lambda: is_idle(bulkhead))
+    await until(is_idle)
     assert await bulkhead.ask(service.answer, "d") == "D"
     assert service.asked == ["a", "b", "d"]
 
@@ -99,7 +101,7 @@ async def test_a_call_whose_caller_has_gone_does_not_begin(
         await waiting
     service.open.set()
     assert await asyncio.gather(*busy) == ["A", "B"]
-    await until(lambda: is_idle(bulkhead))
+    await until(is_idle)
     assert sorted(service.asked) == ["a", "b"]
 
 
@@ -115,4 +117,4 @@ async def test_a_caller_that_is_cancelled_leaves_a_thread_that_counts(
     with pytest.raises(Unavailable, match="2 calls"):
         await bulkhead.ask(service.answer, "c")
     service.open.set()
-    await until(lambda: is_idle(bulkhead))
+    await until(is_idle)

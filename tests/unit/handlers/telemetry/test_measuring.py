@@ -123,7 +123,11 @@ def test_a_service_bus_that_hangs_costs_one_measurement(
     monkeypatch.setattr(measuring, "PEEKS", Bulkhead("Service Bus", threads=1, limit_seconds=0.05))
     returns = threading.Event()
     letters: Any = world.clients.service_bus
-    letters.peek_messages = lambda *_, **__: returns.wait(30)
+
+    def hang(*_: object, **__: object) -> None:
+        returns.wait(30)
+
+    letters.peek_messages = hang
     with caplog.at_level(logging.WARNING, logger="landfall"):
         found = measured(world, reader)
     returns.set()

@@ -178,7 +178,11 @@ async def test_a_cancellation_does_not_wait_for_its_own_record_of_actions(
     monkeypatch.setattr(http_api, "CANCELLATIONS", few)
     monkeypatch.setattr(http_api, "PART_SECONDS", 0.05)
     returns = threading.Event()
-    monkeypatch.setattr(http_api, "keep_action", lambda *_, **__: returns.wait(30))
+
+    def hang(*_: object, **__: object) -> None:
+        returns.wait(30)
+
+    monkeypatch.setattr(http_api, "keep_action", hang)
     hub = TaskHub()
     hub.add("digits-aa-2", "retraining")
     with caplog.at_level(logging.WARNING):
