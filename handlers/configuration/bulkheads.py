@@ -70,10 +70,14 @@ class Bulkhead:
     ) -> Result:
         """As `ask`, with another limit."""
         call = self._begin(functools.partial(function, *args, **named))
+        result = asyncio.wrap_future(call)
         try:
-            await asyncio.wait([asyncio.wrap_future(call)], timeout=limit_seconds)
-            return self._result(call, limit_seconds)
+            await asyncio.wait([result], timeout=limit_seconds)
+            if not result.done():
+                raise self._late(limit_seconds)
+            return result.result()
         finally:
+            result.cancel()  # what comes later is nobody's
             self._abandon(call)
 
     def call_within(
@@ -87,7 +91,9 @@ class Bulkhead:
         call = self._begin(functools.partial(function, *args, **named))
         try:
             wait([call], limit_seconds)
-            return self._result(call, limit_seconds)
+            if not call.done():
+                raise self._late(limit_seconds)
+            return call.result()
         finally:
             self._abandon(call)
 
@@ -106,10 +112,8 @@ class Bulkhead:
                 threading.Thread(target=self._work, name=self.service, daemon=True).start()
         return call
 
-    def _result(self, call: Future[Result], limit_seconds: float) -> Result:
-        if not call.done():
-            raise Unavailable(f"{self.service} did not answer within {limit_seconds:g} s")
-        return call.result()
+    def _late(self, limit_seconds: float) -> Unavailable:
+        return Unavailable(f"{self.service} did not answer within {limit_seconds:g} s")
 
     def _abandon(self, call: Future[Any]) -> None:
         """Give up a call that has not ended: it does not begin, or its thread is counted."""

@@ -14,6 +14,9 @@ from handlers.messaging.service_bus import OPS_ALERTS, Message
 from handlers.triggers.problem_details import Answer
 from tests.unit.handlers.asking import ask, check_problem
 
+# The SDK drops the sockets of lost connections without closing them.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
 LIMIT_SECONDS = 0.5
 READERS = 10
 """Open pages that poll dead letters: more than asyncio's default executor has threads."""

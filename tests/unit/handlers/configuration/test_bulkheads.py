@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import threading
 from collections.abc import Callable
 
@@ -68,6 +69,26 @@ async def test_an_error_is_the_callers_and_the_context_is_the_threads(bulkhead: 
         await bulkhead.ask(lambda: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         bulkhead.call_within(DEADLINE_SECONDS, lambda: 1 // 0)
+
+
+async def test_no_result_is_left_that_nobody_has_read(bulkhead: Bulkhead) -> None:
+    reports: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context))
+    fails = threading.Event()
+
+    def fail() -> None:
+        fails.wait(DEADLINE_SECONDS)
+        raise LookupError
+
+    with pytest.raises(Unavailable):
+        await bulkhead.ask_within(SOON, fail)
+    fails.set()
+    with pytest.raises(LookupError):
+        await bulkhead.ask(fail)
+    await until(is_idle)
+    await asyncio.sleep(0)
+    gc.collect()
+    assert reports == []
 
 
 async def test_a_service_that_hangs_is_told_at_once_until_it_answers_again(
