@@ -27,20 +27,23 @@ export const PipelineLink = ({ name }) => html`<a class="name" href=${href(`pipe
 // Until something is known: that it loads, or why it does not. After that, whether it is fresh: what is not
 // stays, in grey, with its times as they were. `what` is the subject of "not known".
 export function Loaded({ of, what, children }) {
-  const { data, error } = of;
-  const isTold = useContext(TimeOfData) !== null;
+  const { data, error, at } = of;
+  const told = useContext(TimeOfData);
   const subject = what ? `${what} are not known: ` : "";
   if (!data) {
     if (error) return html`<p class="note bad" role="alert">${subject}${error.message}</p>`;
     return html`<p class="note" aria-busy="true">loading …</p>`;
   }
-  if (!error || isTold) return children(data);
-  const iso = new Date(of.at).toISOString();
-  const stale = error.status === 404
-    ? html`<p class="note" role="status">It is no longer there. This is its last known state.</p>`
-    : html`<p class="note bad" role="alert">No answer since ${exact(iso)}, <${Time} at=${iso} /> (${subject}${error.message}). This is as it was then.</p>`;
-  return html`${stale}<${TimeOfData.Provider} value=${of.at}><div class="stale">${children(data)}</div></>`;
+  const isStale = error !== null && told === null;
+  // The elements are the same in both cases: a dialog below them stays open.
+  return html`
+    ${isStale && html`<${Stale} at=${new Date(at).toISOString()} error=${error} subject=${subject} />`}
+    <${TimeOfData.Provider} value=${isStale ? at : told}><div class=${isStale ? "stale" : ""}>${children(data)}</div></>`;
 }
+
+const Stale = ({ at, error, subject }) => error.status === 404
+  ? html`<p class="note" role="status">It is no longer there. This is its last known state.</p>`
+  : html`<p class="note bad" role="alert">No answer since ${exact(at)}, <${Time} at=${at} /> (${subject}${error.message}). This is as it was then.</p>`;
 
 export function Table({ caption, columns, rows, empty }) {
   if (!rows.length) return html`<p class="note">${empty}</p>`;

@@ -219,6 +219,26 @@ async def test_a_silent_api_is_told_and_what_is_known_stays_grey(
     assert await page.get_by_role("alert").count() == 0
 
 
+async def test_a_dialog_stays_open_when_the_api_falls_silent(
+    server: PageServer, page: Page
+) -> None:
+    found = detail([])
+    server.documents[f"/api/runs/{found.root.id}"] = found
+    await page.clock.install()
+    await page.goto(f"{server.url}/api/ui#/runs/{found.root.id}")
+    retry = page.get_by_role("button", name="Retry", exact=True)
+    await retry.wait_for()
+    server.hang()
+    async with page.expect_request("**/api/runs/**"):
+        await page.clock.run_for(3_100)
+    await retry.click()
+    why = page.get_by_role("dialog").get_by_label("Why?")
+    await why.fill("the trainer is mended")
+    await page.clock.run_for(10_000)
+    await page.get_by_role("alert").first.wait_for(state="attached")
+    assert await why.input_value() == "the trainer is mended"
+
+
 async def test_a_hung_service_bus_costs_the_dead_letters_only(
     server: PageServer, page: Page
 ) -> None:
