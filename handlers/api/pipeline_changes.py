@@ -26,7 +26,7 @@ Document = TypeVar("Document")
 
 FOLDERS = (
     "run-index/unfinished/",
-    "run-index/written/",
+    "run-changes/",
     "newest-events/",
     "last-batches/",
     "paused/",

@@ -1,6 +1,6 @@
 """The index of runs: two empty blobs for each run, with the run's summary in their metadata.
 
-In addition, `run-index/written/<pipeline>` is written whenever an entry of the pipeline was.
+In addition, `run-changes/<pipeline>` is written whenever an entry of the pipeline was.
 
 The names are `run-index/<group>/<pipeline>/<time>_<run>`. The groups of a run are `all`, and
 `unfinished` or its final state. The time counts down, so that listings are newest first. A page
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 UNFINISHED_STATES: tuple[RunState, ...] = get_args(UnfinishedRunState)
 _FOLDER = "run-index"
+_CHANGES = "run-changes"
 _ALL = "all"
 _UNFINISHED = "unfinished"
 _SUMMARY = "summary"
@@ -69,7 +70,7 @@ def index_run(records: ContainerClient, record: RunRecord) -> None:
     if group != _UNFINISHED:
         with contextlib.suppress(ResourceNotFoundError):
             records.delete_blob(_folder(_UNFINISHED, status.pipeline) + key)
-    records.upload_blob(f"{_FOLDER}/written/{status.pipeline}", b"", overwrite=True)
+    records.upload_blob(f"{_CHANGES}/{status.pipeline}", b"", overwrite=True)
 
 
 def summary(record: RunRecord) -> dict[str, Any]:

@@ -79,7 +79,7 @@ async def test_a_poll_lists_a_few_folders_whatever_the_number_of_pipelines(page:
     first = await page.poll()
     assert len(page.requests) > COUNT * 4
     unwatched = {name.split("/")[0] for name in page.requests if not name.startswith(FOLDERS)}
-    # Of runs, whose changes are in `run-index/written/`; and the marker, whose events are listed.
+    # Of runs, whose changes are in `run-changes/`; and the marker, whose events are listed.
     assert unwatched == {"run-index", page.zone.pipeline.name}
     assert await page.poll() == first
     assert sorted(page.requests) == sorted(FOLDERS)
@@ -132,7 +132,7 @@ async def test_many_pages_at_once_cost_as_much_as_one(page: Page) -> None:
     assert len({repr(each.result()) for each in asked}) == 1
     described = [name for name in page.requests if name.startswith("run-index/all/")]
     assert len(described) == COUNT
-    checked = [name for name in page.requests if name == "run-index/written/"]
+    checked = [name for name in page.requests if name == "run-changes/"]
     assert len(checked) == 2  # the second one for those who asked during the first
 
 
