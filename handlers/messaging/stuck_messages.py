@@ -7,8 +7,7 @@ from pathlib import PurePosixPath
 
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
-from handlers.durable.bounded_call import within
-from handlers.messaging.message_outbox import SEND_LIMIT_SECONDS, Flushed
+from handlers.messaging.message_outbox import Flushed
 from handlers.messaging.ops_alerts import publish_alert, trouble
 from orchestrations.names import alert_id
 
@@ -22,7 +21,7 @@ def alert_stuck(clients: Clients, flushed: Flushed, *, now: datetime) -> None:
 
     Raises:
         azure.core.exceptions.AzureError: an alert was not sent; the next call sends it.
-        TookTooLong: likewise.
+        Unavailable: likewise.
     """
     open_alerts = {
         PurePosixPath(name).stem
@@ -40,7 +39,7 @@ def alert_stuck(clients: Clients, flushed: Flushed, *, now: datetime) -> None:
             at=now,
             data={"queue": entity, "count": len(records), "records": records[:EXAMPLES]},
         )
-        within(SEND_LIMIT_SECONDS, lambda alert=alert: publish_alert(clients, alert))
+        publish_alert(clients, alert)
         record_store.create(clients.records, _record(entity), {"at": now.isoformat()})
 
 
