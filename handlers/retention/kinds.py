@@ -164,6 +164,7 @@ KEPT: tuple[str, ...] = (
     "reconciliation/",
     "rejected-events/",
     "retention/",
+    "run-changes/",
     "troubles/",
     "webhooks/disabled/",
 )
