@@ -24,7 +24,7 @@ from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
 from handlers.messaging.message_outbox import send_in_background
 from handlers.messaging.ops_alerts import publish_alert, trouble
-from handlers.messaging.service_bus import REJECTED_RUNS, Message
+from handlers.messaging.service_bus import REJECTED_RUNS, Message, fit_message_id
 from orchestrations.contracts.base import Done, Failure
 from orchestrations.contracts.runs import DeadLetter
 
@@ -204,13 +204,15 @@ def give_back(clients: Clients, queue: str) -> int:
     """Put events that Service Bus dead-lettered back on their queue; return the number.
 
     An outage of storage fails ten deliveries of an event within a minute. The event itself is
-    valid: an unreadable one is logged, and raises no error. If the process dies on the way, the
-    event is delivered twice.
+    valid: an unreadable one is logged, and raises no error. Each dead letter is sent under an id of
+    its own, since a queue with duplicate detection drops one that it took in the last days. If the
+    process dies on the way, an event is delivered twice on a queue without that detection.
     """
     count = 0
     with dead_letters(clients, queue) as letters:
         for letter in letters:
-            message = Message(message_id=str(letter.message_id), body=body_text(letter))
+            again = fit_message_id(f"{letter.sequence_number}:{letter.message_id}")
+            message = Message(message_id=again, body=body_text(letter))
             clients.message_queues.send(queue, message)
             letters.take(letter)
             count += 1
