@@ -9,6 +9,8 @@ from datetime import timedelta
 from typing import get_args
 
 from orchestrations.activities import ACTIVITIES
+from tests.simulation.drawing_causes import draw_causes
+from tests.simulation.drawing_rollouts import draw_rollouts
 from tests.simulation.scheduler import START
 from tests.simulation.story import (
     DAY,
@@ -18,6 +20,7 @@ from tests.simulation.story import (
     CancelRun,
     Change,
     ChangeCluster,
+    ConfigurationChange,
     Crash,
     DelayEvent,
     DelayJobEvent,
@@ -49,6 +52,7 @@ from tests.simulation.story import (
     Upload,
     Zone,
 )
+from tests.simulation.weights import CHANGED, ZONES
 
 # How many calls of each service a week has, about.
 CALLS: dict[Service, int] = {
@@ -65,7 +69,7 @@ LAST_UPLOAD = 6 * DAY
 def draw(seed: int) -> Story:
     """The story of a seed."""
     chance = random.Random(seed)
-    zone: Zone = chance.choices(get_args(Zone), weights=(5, 3, 2, 2, 2))[0]
+    zone: Zone = chance.choices(list(ZONES), weights=list(ZONES.values()))[0]
     acts = list(_uploads(chance, zone))
     moments = [item.at for item in acts if isinstance(item, Upload)]
     if zone == "queued":
@@ -77,6 +81,9 @@ def draw(seed: int) -> Story:
         *_jobs(chance),
         *_surroundings(chance, moments, shortages),
     ]
+    items += draw_causes(chance, functools.partial(_moment, chance, moments), LAST_UPLOAD)
+    if zone in ("online", "batch"):
+        items += draw_rollouts(chance, zone, moments)
     # A third of all weeks are calm, and the others are wild in different ways.
     if chance.random() < 0.67:
         items += _event_faults(chance, changes=len(acts))
@@ -147,7 +154,9 @@ def _people(chance: random.Random, uploads: list[float]) -> Iterator[Item]:
     for _ in range(chance.choices([0, 1, 4], weights=(6, 2, 2))[0]):
         yield CancelRun(at=moment())
     for _ in range(chance.choices([0, 1, 4], weights=(8, 1, 1))[0]):
-        yield Terminate(at=moment(), orchestrator=chance.choice(["retraining", "landing"]))
+        yield Terminate(
+            at=moment(), orchestrator=chance.choice(["retraining", "landing", "rollout"])
+        )
     if chance.random() < 0.3:
         yield TerminateAfter(
             activity=chance.choice(list(ACTIVITIES)), number=chance.choice([1, 1, 2, 3, 5])
@@ -168,7 +177,7 @@ def _surroundings(
 ) -> Iterator[Item]:
     moment = functools.partial(_moment, chance, uploads)
     for _ in range(chance.choices([0, 1, 3], weights=(8, 2, 1))[0]):
-        yield Deploy(at=moment(), floor=chance.choice([0.7, 0.9, 0.99]))
+        yield Deploy(at=moment(), floor=chance.choice([0.7, 0.9, 0.99]), changes=_changes(chance))
     for _ in range(chance.choices([0, 1, 2], weights=(8, 2, 1))[0]):
         clusters = [("spot",), ("dedicated",), ("spot", "dedicated")]
         yield Shortage(
@@ -182,6 +191,14 @@ def _surroundings(
             seconds=chance.choice([120.0, 1_500.0, 3 * HOUR]),
             cluster=chance.choice(["spot", "dedicated"]),
         )
+
+
+def _changes(chance: random.Random) -> tuple[ConfigurationChange, ...]:
+    return tuple(
+        change
+        for change in get_args(ConfigurationChange)
+        if chance.random() < CHANGED.get(change, 0.0)
+    )
 
 
 def _jobs(chance: random.Random) -> Iterator[Item]:

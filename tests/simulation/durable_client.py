@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -36,10 +36,10 @@ class DurableClient:
     async def get_status_by(
         self,
         *,
-        created_time_from: datetime,
-        created_time_to: datetime,
-        runtime_status: list[OrchestrationRuntimeStatus],
-        instance_id_prefix: str,
+        created_time_from: datetime | None = None,
+        created_time_to: datetime | None = None,
+        runtime_status: Sequence[OrchestrationRuntimeStatus] = (),
+        instance_id_prefix: str = "",
     ) -> list[DurableOrchestrationStatus]:
         """In order of id, the first page only, as on Azure Storage."""
 
@@ -49,7 +49,8 @@ class DurableClient:
                 name
                 for name, instance in sorted(self._hub.instances.items())
                 if name.startswith(instance_id_prefix)
-                and created_time_from <= instance.created_at <= created_time_to
+                and (created_time_from is None or created_time_from <= instance.created_at)
+                and (created_time_to is None or instance.created_at <= created_time_to)
                 and (not wanted or instance.status.value in wanted)
             ]
             return [self._status(name) for name in found[:PAGE_INSTANCES]]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cached_property
 from typing import Any
 
@@ -13,11 +15,15 @@ from orchestrations.contracts.landing import RecordBatch
 from orchestrations.contracts.retraining import RunInput
 from orchestrations.contracts.runs import RunRequest
 from orchestrations.landing import landing
-from orchestrations.manifest import ManifestLine, copy_name
+from orchestrations.manifest import ManifestLine, copy_name, decode_line
 from orchestrations.names import training_name
+from orchestrations.pipeline import Pipeline
 from orchestrations.retraining import retraining
+from orchestrations.rollout import rollout
 from tests.simulation.fakes.blob_storage import Blob
 from tests.simulation.fakes.training import RECORDS_CONTAINER
+from tests.simulation.releases import Release
+from tests.simulation.scheduler import START
 from tests.simulation.task_hub import HubInstance
 from tests.simulation.world import World
 from tests.unit.orchestrations.examples import version_of
@@ -56,6 +62,28 @@ def _given(instance: HubInstance) -> Any:
     return json.loads(given) if isinstance(given, str) else given
 
 
+@dataclass
+class Rollout:
+    """The rollout of one model version."""
+
+    instance: HubInstance
+    id: str
+    version: str
+    state: str | None
+    """The state in its last custom status; None if it has set none."""
+    kinds: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    """Channel → kinds of the notifications that arrived there."""
+
+    @property
+    def began(self) -> float:
+        return (self.instance.created_at - START).total_seconds()
+
+    @property
+    def ended(self) -> float:
+        """The second of its last change."""
+        return (self.instance.last_updated_at - START).total_seconds()
+
+
 class Evidence:
     """The records of one simulated world after its end."""
 
@@ -85,6 +113,27 @@ class Evidence:
             _, version, attempt = name.rsplit("-", 2)
             told = instance.custom_status
             found[name] = Run(instance, name, version, int(attempt), told and told["state"])
+        self._add_kinds(found)
+        return found
+
+    @cached_property
+    def rollouts(self) -> dict[str, Rollout]:
+        """By id."""
+        found: dict[str, Rollout] = {}
+        for name, instance in self.world.hub.instances.items():
+            if instance.execution.name == rollout.__name__:
+                told = instance.custom_status
+                version = name.partition("_")[0].rpartition("-")[2]
+                found[name] = Rollout(instance, name, version, told and told["state"])
+        self._add_kinds(found)
+        return found
+
+    def rollouts_of(self, endpoint: str, version: str) -> list[Rollout]:
+        """The rollouts of a model version: the first one, and those that people started."""
+        name = f"rollout-{endpoint}-{version}"
+        return [each for each in self.rollouts.values() if each.id.partition("_")[0] == name]
+
+    def _add_kinds(self, found: Mapping[str, Run | Rollout]) -> None:
         for channel, messages in (
             ("event_grid", self.world.events),
             ("webhook/model-watch", self.world.webhooks),
@@ -92,10 +141,9 @@ class Evidence:
             ("service_bus", [(each.message_id, "") for each in self.alerts]),
         ):
             for message_id, _ in messages:
-                run, _, kind = message_id.rpartition(":")
-                if run in found:
-                    found[run].kinds.setdefault(channel, set()).add(kind)
-        return found
+                subject, _, kind = message_id.rpartition(":")
+                if subject in found:
+                    found[subject].kinds.setdefault(channel, set()).add(kind)
 
     @cached_property
     def requests(self) -> dict[str, RunRequest]:
@@ -119,6 +167,10 @@ class Evidence:
     @cached_property
     def alerts(self) -> list[Any]:
         return self.world.broker.published.get("ops-alerts", [])
+
+    def data_of(self, alert: Any) -> Any:
+        """The data of an alert's document."""
+        return json.loads(alert.content)["data"]
 
     @cached_property
     def letters(self) -> Counter[str]:
@@ -171,8 +223,8 @@ class Evidence:
         """Run → its groups in the index, except `all`."""
         found: dict[str, list[str]] = defaultdict(list)
         for blob in self.world.account.container(RECORDS_CONTAINER).below("run-index/"):
-            _, group, _, key = blob.name.split("/")
-            if group != "all":
+            _, group, *_, key = blob.name.split("/")
+            if group != "all" and blob.name.count("/") == 3:
                 found[key.partition("_")[2]].append(group)
         return found
 
@@ -195,9 +247,59 @@ class Evidence:
             for entry in entries
         }
 
-    def content(self, blobs: dict[str, Blob]) -> dict[Partition, list[Blob]]:
+    def releases(self, since: datetime, until: datetime) -> list[Release]:
+        """The releases in force between two moments."""
+        all_of_them = self.world.releases
+        following = [each.at for each in all_of_them[1:]]
+        return [
+            each
+            for each, replaced_at in zip(all_of_them, [*following, None], strict=True)
+            if each.at <= until and (replaced_at is None or replaced_at >= since)
+        ]
+
+    @cached_property
+    def manifests(self) -> dict[str, list[ManifestLine]]:
+        """Dataset version → its lines."""
+        prefix = f"manifests/{self.world.pipeline.name}/"
+        container = self.world.account.container(RECORDS_CONTAINER)
+        return {
+            blob.name.split("/")[2]: [decode_line(line) for line in blob.content.splitlines()]
+            for blob in container.below(prefix)
+            if blob.name.endswith("/manifest.jsonl")
+        }
+
+    def manifest(self, version: str) -> list[ManifestLine]:
+        """The lines of a dataset version; of one that is put together from parts, none."""
+        return self.manifests.get(version, [])
+
+    def lay_still(self, request: RunRequest, until: datetime) -> set[str]:
+        """Paths that belong to a run's dataset, and did not change from its freeze to a moment."""
+        source = request.pipeline.source
+        frozen_at, end = (
+            (each - START).total_seconds() for each in (request.dataset.frozen_at, until)
+        )
+        before = [each for each in self.world.zone if each.at < frozen_at - 1.0]
+        during = [each for each in self.world.zone if frozen_at - 1.0 <= each.at <= end]
+        if not before:
+            return set()
+        still = {
+            name: blob
+            for name, blob in before[-1].blobs.items()
+            if all(each.blobs.get(name) == blob for each in during)
+        }
+        found: set[str] = set()
+        for name, blob in still.items():
+            path = name.removeprefix(source.prefix)
+            partition = source.partition_of(path) if source.batch == "partition" else None
+            key = None if partition is None else partition.key
+            is_ours = source.takes(path) and key == request.dataset.partition
+            if is_ours and (path, blob.etag) not in self.quarantine:
+                found.add(path)
+        return found
+
+    def content(self, pipeline: Pipeline, blobs: dict[str, Blob]) -> dict[Partition, list[Blob]]:
         """The data blobs of a zone, per batch."""
-        source = self.world.pipeline.source
+        source = pipeline.source
         found: dict[Partition, list[Blob]] = defaultdict(list)
         for name, blob in sorted(blobs.items()):
             path = name.removeprefix(source.prefix)
@@ -206,9 +308,9 @@ class Evidence:
                 found[None if partition is None else partition.key].append(blob)
         return found
 
-    def versions(self, blobs: list[Blob]) -> set[str]:
+    def versions(self, pipeline: Pipeline, blobs: list[Blob]) -> set[str]:
         """The dataset versions of some blobs: all of them, and without those in quarantine."""
-        prefix = self.world.pipeline.source.prefix
+        prefix = pipeline.source.prefix
         lines = [
             ManifestLine(
                 path=blob.name.removeprefix(prefix),
@@ -218,7 +320,7 @@ class Evidence:
             )
             for blob in blobs
         ]
-        if self.world.pipeline.dataset.freeze == "copy":
+        if pipeline.dataset.freeze == "copy":
             lines = [replace(line, file=copy_name(line)) for line in lines]
         left = [line for line in lines if (line.path, line.etag) not in self.quarantine]
         return {version_of(lines), version_of(left)}

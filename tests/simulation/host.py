@@ -6,16 +6,19 @@ import asyncio
 import functools
 import json
 import traceback
+from collections import deque
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from typing import Any
 
 from azure.core.exceptions import AzureError
 
+from handlers.configuration import bulkheads
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import ActivityFault, Function, bodies, functions
 from handlers.messaging.retry_queue import handle_retry
 from handlers.notifications.delivery import handle_delivery
+from handlers.rollouts.starting import handle_rollout
 from handlers.triggers.blob_created import handle_blob_events
 from handlers.triggers.job_state_changed import handle_job_events
 from handlers.triggers.reconciliation import reconcile
@@ -31,6 +34,8 @@ from tests.simulation.task_hub import ActivityCall, TaskHub
 # The host renews the locks of its triggers' messages for so long: host.json.
 TRIGGER_LOCK = timedelta(minutes=10)
 LOCK_AFTER_DEATH_SECONDS = 60.0
+BULKHEADS = [each for each in vars(bulkheads).values() if isinstance(each, bulkheads.Bulkhead)]
+"""The threads of a process: a new one has none of those that hang."""
 EVENTS_AT_ONCE = 64
 RECEIVE_AGAIN_SECONDS = 30.0
 # Errors that a handler may raise when a service fails; every other one is a mistake.
@@ -78,6 +83,8 @@ class Host:
         self.starter: Any = DurableClient(hub, network)
         self.is_up = False
         self.downtime: list[tuple[float, float]] = []
+        self.rounds: list[list[float | None]] = []
+        """Begin and end of each round of reconciliation; None: it has not ended."""
         self.mistakes: list[str] = []
         """Exceptions that no service explains, with their tracebacks."""
         self.on_activity_ended: Callable[[ActivityCall], None] = lambda _: None
@@ -89,6 +96,8 @@ class Host:
     def start(self) -> None:
         """A new process comes up."""
         self.clients = self._make_clients()
+        for bulkhead in BULKHEADS:
+            vars(bulkhead).update(_threads=0, _queue=deque(), _abandoned=set())
         bodies()  # loaded before the clock is a virtual one
         self._functions = {each.__name__: each for each in functions(self.clients)}
         self.is_up = True
@@ -146,6 +155,7 @@ class Host:
         """The timer is due."""
         if self.is_up and not self._reconciles:
             self._reconciles = True
+            self.rounds.append([self._scheduler.time(), None])
             self.run(self._reconcile(), self._reconciled)
 
     async def _reconcile(self) -> None:
@@ -160,6 +170,7 @@ class Host:
 
     def _reconciled(self, _: bool) -> None:  # noqa: FBT001 - a callback
         self._reconciles = False
+        self.rounds[-1][1] = self._scheduler.time()
 
     # --- activities ------------------------------------------------------------------------------
 
@@ -195,6 +206,7 @@ class Host:
             "blob-events": functools.partial(self._on_events, handle_blob_events),
             "job-events": functools.partial(self._on_events, handle_job_events),
             "retries": self._on_retry,
+            "rollouts": self._on_rollout,
             "notifications": self._deliver_notification,
         }
 
@@ -204,6 +216,10 @@ class Host:
 
     async def _on_retry(self, messages: list[Message]) -> None:
         await handle_retry(self.clients, self.starter, messages[0].get_body())
+
+    async def _on_rollout(self, messages: list[Message]) -> None:
+        body, now = messages[0].get_body(), self._scheduler.now
+        await handle_rollout(self.clients, self.starter, body, now=now)
 
     async def _deliver_notification(self, messages: list[Message]) -> None:
         body = messages[0].get_body()

@@ -9,9 +9,9 @@ from typing import Any
 
 from orchestrations.errors import DataRejected, InvalidResults, QuotaExceeded
 from orchestrations.pipeline import ComputeOption
-from tests.simulation.acts import LARGE, QUEUED_LIMIT_SECONDS
 from tests.simulation.evidence import Evidence, Run
 from tests.simulation.fakes.training import RECORDS_CONTAINER
+from tests.simulation.people import LARGE, QUEUED_LIMIT_SECONDS
 from tests.simulation.scheduler import START
 from tests.simulation.story import JobEnd, Shortage
 
@@ -22,26 +22,31 @@ REJECTED_FOR: dict[str, tuple[JobEnd, ...]] = {
 }
 
 
+SECTIONS = ("source", "settle", "dataset", "gate", "model", "retry", "notify", "deploy")
+"""Sections of `pipeline.yml` that no redrive changes."""
+
+
 def runs_use_the_files_of_their_freeze(evidence: Evidence) -> Iterator[str]:
     """Every attempt has the `pipeline.yml` and `job.yml` that were in force at the freeze."""
-    deployed = evidence.world.configurations
     job_files = _job_commands(evidence)
     for run in evidence.runs.values():
         request = evidence.requests[run.id]
         if run.version not in evidence.claims:
             continue
         # The files are read some moments after the listing; a release may come in between.
-        frozen_at, claimed_at = request.dataset.frozen_at, _claimed_at(evidence, run)
+        claimed_at = _claimed_at(evidence, run)
         in_force = {
-            digest: floor
-            for number, (since, digest, floor) in enumerate(deployed)
-            if since <= claimed_at
-            and (number + 1 == len(deployed) or deployed[number + 1][0] >= frozen_at)
+            each.digest: each.pipeline
+            for each in evidence.releases(request.dataset.frozen_at, claimed_at)
         }
-        if request.configuration not in in_force:
+        deployed = in_force.get(request.configuration or "")
+        if deployed is None:
             yield f"{run.id} has files {request.configuration}; in force: {list(in_force)}"
-        elif request.pipeline.gate.floor != in_force[request.configuration]:
-            yield f"{run.id} has floor {request.pipeline.gate.floor}, its files another"
+            continue
+        for section in SECTIONS:
+            ours, theirs = getattr(request.pipeline, section), getattr(deployed, section)
+            if ours != theirs:
+                yield f"{run.id} has {section} {ours}, its files {theirs}"
         life = evidence.world.cluster.lives.get(run.id)
         wanted = request.job_configuration
         if life is not None and wanted is not None and life.command != job_files[wanted]:
@@ -52,6 +57,32 @@ def _claimed_at(evidence: Evidence, run: Run) -> Any:
     name = f"dataset-claims/{evidence.world.pipeline.name}/{run.version}.json"
     container = evidence.world.account.container(RECORDS_CONTAINER)
     return container.blobs[name].last_modified + timedelta(seconds=1)
+
+
+def one_batch_has_one_configuration(evidence: Evidence) -> Iterator[str]:
+    """The listing, the copies, the claim and the model's lineage are by the files of the run."""
+    for run in evidence.runs.values():
+        request = evidence.requests[run.id]
+        if run.attempt > 1 or run.version not in evidence.claims:
+            continue
+        listed = evidence.manifest(run.version)
+        source = request.pipeline.source
+        foreign = [line.path for line in listed if not source.takes(line.path)]
+        if foreign:
+            yield f"{run.id} lists {foreign}, which its files leave out: {source.include}"
+        missing = evidence.lay_still(request, _claimed_at(evidence, run)) - {
+            line.path for line in listed
+        }
+        if missing:
+            yield f"{run.id} lacks {sorted(missing)}, which its files take: {source.include}"
+        is_copied = [line.file is not None for line in listed]
+        if any(is_copied) != (request.pipeline.dataset.freeze == "copy"):
+            yield f"{run.id} has freeze {request.pipeline.dataset.freeze}: {is_copied}"
+    for model in evidence.models:
+        request = evidence.requests.get(model.tags["landfall.run"])
+        wanted = None if request is None else request.configuration
+        if wanted is not None and model.tags["landfall.configuration"] != wanted:
+            yield f"model {model.version} has files {model.tags['landfall.configuration']}"
 
 
 def _job_commands(evidence: Evidence) -> dict[str, str]:
@@ -152,13 +183,10 @@ def _shortages(evidence: Evidence) -> list[Shortage]:
 
 def data_that_is_copied_never_changes(evidence: Evidence) -> Iterator[str]:
     """A job that reads copies reads what was frozen."""
-    if evidence.world.pipeline.dataset.freeze != "copy":
-        return
-    yield from (
-        f"job {life.name} found its data changed, which is copied"
-        for life in evidence.world.cluster.lives.values()
-        if life.found_changed
-    )
+    for life in evidence.world.cluster.lives.values():
+        request = evidence.requests.get(life.name)
+        if life.found_changed and request is not None and request.dataset.copies is not None:
+            yield f"job {life.name} found its data changed, which is copied"
 
 
 def foreign_job_events_are_alerted(evidence: Evidence) -> Iterator[str]:
@@ -174,6 +202,7 @@ def foreign_job_events_are_alerted(evidence: Evidence) -> Iterator[str]:
 
 
 INVARIANTS_OF_INPUTS = (
+    one_batch_has_one_configuration,
     runs_use_the_files_of_their_freeze,
     promoted_models_are_above_the_floor,
     changes_of_a_redrive_are_made,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import traceback
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -9,14 +10,21 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from handlers.azure_ml import compute_clusters, job_outputs, jobs, model_registry
+from handlers.azure_ml import (
+    compute_clusters,
+    endpoint_metrics,
+    job_bindings,
+    job_outputs,
+    jobs,
+    model_registry,
+)
 from handlers.capacity import requesting_nodes, returning_nodes
 from handlers.configuration import configurations
 from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
 from handlers.durable import activity_adapter
 from handlers.landing_zone import copies, freezing
-from handlers.messaging import redrive, retry_queue
+from handlers.messaging import dead_letter_queue, redrive, retry_queue
 from handlers.notifications import delivery
 from handlers.triggers import job_state_changed, reconciliation
 from orchestrations import landing, retraining, run_progress, supervising
@@ -131,7 +139,32 @@ def _reconciler_without(step: str) -> Mutation:
     )
 
 
+_folders = itertools.count()
+
+
+def _folder_of_its_own(pipeline: str, version: str) -> str:
+    return f"landfall/{pipeline}/{version}/checkpoints-{next(_folders)}/"
+
+
+def _same_id(text: str) -> str:
+    return text.partition(":")[2]
+
+
 MUTATIONS: Mapping[str, Mutation] = {
+    "failed requests are not counted": lambda: mock.patch.multiple(
+        endpoint_metrics, FAILED_STATUSES=frozenset(), SERVER_ERROR=999
+    ),
+    "deployments are not deleted": _body("delete_deployments", _nothing),
+    "endpoints are not released": lambda: _both(
+        _body("release_endpoint", _nothing), _reconciler_without("check_endpoints")
+    ),
+    "rollouts are not started": _body("start_rollout", _nothing),
+    "dead-lettered rollouts are sent again under the same id": lambda: mock.patch.object(
+        dead_letter_queue, "fit_message_id", _same_id
+    ),
+    "each attempt has checkpoints of its own": lambda: mock.patch.object(
+        job_bindings, "checkpoints_folder", _folder_of_its_own
+    ),
     "a claim is everybody's": _body("claim_dataset", _claim_for_everybody),
     "a job is not adopted by its name": _body("submit_job", _submit_without_looking),
     "a model is not adopted by its dataset": _body("register_model", _register_the_next_version),

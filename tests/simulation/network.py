@@ -73,8 +73,9 @@ class Network:
         effect: Callable[[], Result],
         *,
         pause: Callable[[float], None] | None = None,
+        limit: float | None = None,
     ) -> Result:
-        """One call from a thread of the host.
+        """One call from a thread of the host, with its own limit of seconds, if it has one.
 
         Raises:
             Unavailable: the service did not answer, or not in time.
@@ -91,7 +92,7 @@ class Network:
         if crash is not None and not crash.after:
             self._die(crash, pause)
         if self.outages:
-            self._check_outage(service, pause)
+            self._check_outage(service, pause, limit)
         if fault is not None and fault.end in ("unavailable", "throttled"):
             pause(GIVE_UP_SECONDS)
             raise Unavailable(429 if fault.end == "throttled" else 503)
@@ -126,11 +127,15 @@ class Network:
             for each in self.outages
         )
 
-    def _check_outage(self, service: Service, pause: Callable[[float], None]) -> None:
+    def _check_outage(
+        self, service: Service, pause: Callable[[float], None], limit: float | None
+    ) -> None:
         for outage in self.outages:
             if (
                 outage.service == service
                 and outage.at <= self._scheduler.time() < outage.at + outage.seconds
             ):
-                pause(HANG_SECONDS if outage.hangs else GIVE_UP_SECONDS)
+                left = outage.at + outage.seconds - self._scheduler.time()
+                hang = max(left, HANG_SECONDS) if outage.endless else HANG_SECONDS
+                pause(min(hang, limit or hang) if outage.hangs else GIVE_UP_SECONDS)
                 raise Unavailable(None if outage.hangs else 503)

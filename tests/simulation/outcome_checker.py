@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.simulation.evidence import Evidence
+from tests.simulation.fakes.training import CHECKPOINT_SECONDS
 from tests.simulation.story import JobEnd
 
 # Ends that no operator has to do anything about.
@@ -16,6 +17,9 @@ SERVICE_ERRORS = (
     "ServiceResponseError",
     "ServiceBusError",
     "TimeoutError",
+    "ClientAuthenticationError",
+    "ContainerNotFound",
+    "InvalidPipeline",
     "no result within",  # an activity's limit: the service hangs
 )
 """How the text of a failure shows that a service was out."""
@@ -56,7 +60,37 @@ def messages_carry_no_stacks(evidence: Evidence) -> Iterator[str]:
             yield f"message {message.message_id} has a stack"
 
 
+def work_is_resumed(evidence: Evidence) -> Iterator[str]:
+    """What was trained on before a node was lost is not trained on again."""
+    reached: dict[str, float] = {}
+    for life in evidence.world.cluster.lives.values():
+        for resumed_from, worked in life.worked:
+            known = reached.get(life.dataset_version, 0.0)
+            if resumed_from < known:
+                yield f"job {life.name} began at {resumed_from:.0f} s of work, not {known:.0f} s"
+            done = resumed_from + worked
+            kept = done - done % CHECKPOINT_SECONDS
+            reached[life.dataset_version] = max(known, kept)
+
+
+def preemptions_cost_no_attempt(evidence: Evidence) -> Iterator[str]:
+    """Azure ML restarts a job whose nodes were taken: its run goes on."""
+    for life in evidence.world.cluster.lives.values():
+        run = evidence.runs.get(life.name)
+        if run is None or not life.preemptions or run.state not in ("retrying", "failed"):
+            continue
+        error = run.instance.custom_status["error"]
+        ours = ("DeadlineExceeded", *SERVICE_ERRORS)
+        is_explained = life.end not in ("completes", "is preempted", "is worse") or any(
+            name in f"{error['type']}: {error['message']}" for name in ours
+        )
+        if not is_explained:
+            yield f"{run.id} was preempted, and is {run.state}: {error['message'][:200]}"
+
+
 INVARIANTS_OF_OUTCOMES = (
+    work_is_resumed,
+    preemptions_cost_no_attempt,
     verdicts_are_no_failures,
     mistakes_are_paid_for_once,
     messages_carry_no_stacks,

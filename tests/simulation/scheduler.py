@@ -13,13 +13,17 @@ Nothing waits in real time, and one seed gives one order of events.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import functools
 import heapq
 import itertools
-from collections.abc import Callable, Generator
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import greenlet
@@ -29,6 +33,8 @@ from handlers.durable.bounded_call import TookTooLong
 START = datetime(2026, 11, 2, tzinfo=UTC)  # a Monday
 Result = TypeVar("Result")
 # A week has some thousands; this many are a loop.
+# asyncio's default executor on two cores: min(32, cores + 4).
+DEFAULT_THREADS = 6
 ACTIONS_LIMIT = 1_000_000
 
 
@@ -48,6 +54,11 @@ class Scheduler(asyncio.AbstractEventLoop):
         self._main = greenlet.getcurrent()
         self._threads: dict[greenlet.greenlet, None] = {}
         self._killed: set[greenlet.greenlet] = set()
+        self._process = 0
+        """Counts the deaths of the host."""
+        self._default_threads = 0
+        """Threads of asyncio's default executor that are at work."""
+        self._waiting_for_thread: deque[Callable[[], None]] = deque()
         self.faults: list[dict[str, Any]] = []
         """asyncio's reports of exceptions that were never awaited."""
 
@@ -67,6 +78,10 @@ class Scheduler(asyncio.AbstractEventLoop):
     def at(self, when: datetime, action: Callable[[], Any]) -> None:
         """Call `action` at a moment, or now if that is over."""
         self.after((when - self.now).total_seconds(), action)
+
+    def at_second(self, second: float, action: Callable[[], Any]) -> None:
+        """Call `action` at a second since the start, or now if it is past."""
+        self.after(second - self._seconds, action)
 
     def after(self, seconds: float, action: Callable[[], Any]) -> None:
         """Call `action` when so many seconds have passed."""
@@ -148,9 +163,35 @@ class Scheduler(asyncio.AbstractEventLoop):
             raise TookTooLong(f"no result within {seconds:g} s")
         return outcome[0]()
 
+    @property
+    def threading(self) -> Any:
+        """In the place of the module, for code that starts threads of its own."""
+        return SimpleNamespace(Lock=contextlib.nullcontext, Thread=self._new_thread)
+
+    def _new_thread(self, *, target: Callable[[], Any], **_: Any) -> Any:
+        return SimpleNamespace(start=lambda: self.spawn(target))
+
+    def wait_for_call(self, calls: Sequence[Future[Any]], seconds: float) -> None:
+        """As `concurrent.futures.wait` for one call, in a thread of the host."""
+        (call,) = calls
+        thread, is_waiting = self._thread(), True
+
+        def go_on(_: Any = None) -> None:
+            if is_waiting:
+                self._resume(thread)
+
+        if not call.done():
+            call.add_done_callback(lambda _: self.after(0, go_on))
+            self.after(seconds, go_on)
+            self._suspend()
+        is_waiting = False
+
     def kill_threads(self) -> None:
         """End every thread where it waits, as the end of the process does."""
         assert greenlet.getcurrent() is self._main, "a thread cannot end the others itself"
+        self._process += 1
+        self._default_threads = 0
+        self._waiting_for_thread.clear()
         for thread in list(self._threads):
             self._killed.add(thread)
             if thread:  # it has begun
@@ -200,6 +241,17 @@ class Scheduler(asyncio.AbstractEventLoop):
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """Do nothing: a cancelled handle is passed over when it is due."""
 
+    call_soon_threadsafe = call_soon
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._seconds + delay, callback, *args, context=context)
+
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
 
@@ -211,6 +263,7 @@ class Scheduler(asyncio.AbstractEventLoop):
     ) -> asyncio.Future[Result]:
         assert executor is None
         future: asyncio.Future[Result] = self.create_future()
+        process = self._process
 
         def run() -> None:
             try:
@@ -221,9 +274,25 @@ class Scheduler(asyncio.AbstractEventLoop):
             else:
                 if not future.cancelled():
                     future.set_result(value)
+            finally:
+                if process == self._process:
+                    self._release_thread()
 
-        self.spawn(run)
+        self._waiting_for_thread.append(run)
+        self._start_threads()
         return future
+
+    def _start_threads(self) -> None:
+        while self._waiting_for_thread and self._default_threads < DEFAULT_THREADS:
+            self._default_threads += 1
+            self.spawn(self._waiting_for_thread.popleft())
+
+    def _release_thread(self) -> None:
+        self._default_threads -= 1
+        self._start_threads()
+
+    def is_closed(self) -> bool:
+        return False
 
     def get_debug(self) -> bool:
         return False

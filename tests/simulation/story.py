@@ -14,10 +14,20 @@ from pydantic import BaseModel, ConfigDict
 HOUR = 3_600.0
 DAY = 24 * HOUR
 
-Service = Literal["blobs", "service_bus", "event_grid", "azure_ml", "webhooks", "task_hub"]
+Service = Literal[
+    "blobs",
+    "service_bus",
+    "event_grid",
+    "azure_ml",
+    "webhooks",
+    "task_hub",
+    "metrics",
+    "scoring",
+]
 SERVICES: tuple[Service, ...] = get_args(Service)
-Zone = Literal["quiet", "marked", "daily", "copied", "queued"]
-"""The pipeline of a story; in `queued`, another pipeline competes for its nodes."""
+Zone = Literal["quiet", "marked", "daily", "copied", "queued", "online", "batch"]
+"""The pipeline of a story; in `queued`, another pipeline competes for its nodes; `online` and
+`batch` deploy their models to an endpoint of that kind."""
 
 
 class Item(BaseModel):
@@ -82,9 +92,9 @@ class CancelRun(Act):
 
 
 class Terminate(Act):
-    """Terminate the newest run or landing over the durable API, if it has not ended."""
+    """Terminate the newest run, landing or rollout over the durable API, if it has not ended."""
 
-    orchestrator: Literal["retraining", "landing"]
+    orchestrator: Literal["retraining", "landing", "rollout"]
 
 
 class TerminateAfter(Item):
@@ -120,10 +130,34 @@ class RedriveChanged(Act):
     change: Change
 
 
+ConfigurationChange = Literal[
+    "include",
+    "exclude nothing",
+    "marker",
+    "no marker",
+    "settle",
+    "copies",
+    "no copies",
+    "shrinks",
+    "margin",
+    "challengers",
+    "retry",
+    "limits",
+    "notify",
+    "guards",
+    "steps",
+]
+"""A change of a section of `pipeline.yml`; `releases` says what it is."""
+
+
 class Deploy(Act):
-    """The app is deployed with another gate in `pipeline.yml` and another command in `job.yml`."""
+    """The app is deployed with another gate in `pipeline.yml` and another command in `job.yml`.
+
+    `changes` are further changes of `pipeline.yml`; those of the release before it are undone.
+    """
 
     floor: float
+    changes: tuple[ConfigurationChange, ...] = ()
 
 
 class Shortage(Act):
@@ -142,6 +176,40 @@ class ChangeCluster(Act):
 
 class Release(Act):
     """Release the last held batch, if there is one."""
+
+
+class RemovePipeline(Act):
+    """The app is deployed without the pipeline, and with it again `seconds` later."""
+
+    seconds: float
+
+
+class Refuse(Act):
+    """For a while, storage refuses every call about the container where data lands.
+
+    403: a role was taken away; 404: the container is gone.
+    """
+
+    seconds: float
+    status: Literal[403, 404]
+
+
+class TakeNodes(Act):
+    """The nodes of all jobs on low-priority clusters are taken, and come back after a while."""
+
+    seconds: float
+
+
+class DriftSignal(Act):
+    """A monitor's run reports that the model's data drifts. A number repeats an earlier event."""
+
+    number: int
+
+
+class OpenPage(Act):
+    """The operators' page is open: it polls runs, pipelines and dead letters."""
+
+    seconds: float
 
 
 class LoseEvent(NthItem):
@@ -198,12 +266,16 @@ class CallFault(Item):
 
 
 class Outage(Item):
-    """A service answers nothing for a while; `hangs`: it takes connections and says nothing."""
+    """A service answers nothing for a while; `hangs`: it takes connections and says nothing.
+
+    `endless`: a call that has no limit of its own ends only with the outage.
+    """
 
     service: Service
     at: float
     seconds: float
     hangs: bool = False
+    endless: bool = False
 
 
 class Crash(Item):

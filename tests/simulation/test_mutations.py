@@ -8,6 +8,10 @@ import pytest
 
 from tests.simulation.capacity_checker import INVARIANTS_OF_CAPACITY
 from tests.simulation.mutations import MUTATIONS
+from tests.simulation.rollout_checker import INVARIANTS_OF_ROLLOUTS
+from tests.simulation.rollout_items import (
+    ModelFate,
+)
 from tests.simulation.story import (
     DAY,
     HOUR,
@@ -52,6 +56,28 @@ def first_job(end: JobEnd) -> JobFate:
 
 # Mutation → the invariant that finds it, and what happens.
 FOUND: dict[str, tuple[str, list[Item]]] = {
+    "failed requests are not counted": (
+        "broken_models_leave_the_traffic",
+        [UPLOAD, ModelFate(number=1, end="fails requests")],
+    ),
+    "deployments are not deleted": (
+        "deployments_serve_or_are_deleted",
+        [UPLOAD, Upload(at=8 * HOUR, path="2.png", content="two")],
+    ),
+    "endpoints are not released": ("endpoints_are_released", [UPLOAD]),
+    "rollouts are not started": ("every_model_is_rolled_out", [UPLOAD]),
+    "dead-lettered rollouts are sent again under the same id": (
+        "every_model_is_rolled_out",
+        [UPLOAD, OutageAfter(activity="start_rollout", number=1, service="blobs", seconds=600)],
+    ),
+    "each attempt has checkpoints of its own": (
+        "work_is_resumed",
+        # The work of some of them takes longer than until the first checkpoint.
+        [
+            *(Upload(at=(1 + 4 * n) * HOUR, path="1.png", content=f"{n}") for n in range(4)),
+            *(JobFate(number=1 + 2 * n, end="loses a node") for n in range(4)),
+        ],
+    ),
     "a claim is everybody's": (
         "no_effect_happens_twice",
         [UPLOAD, Upload(at=DAY, path="1.png", content="one")],
@@ -167,7 +193,7 @@ FOUND: dict[str, tuple[str, list[Item]]] = {
     "why a run waits is not said": ("waiting_runs_have_their_sentence", TWO_BATCHES),
     "operators are not alerted to long waits": (
         "long_waits_are_alerted",
-        [first_job("never ends"), CancelRun(at=UPLOADED_AT + 2.5 * HOUR), *TWO_BATCHES],
+        [*(JobFate(number=n, end="never ends") for n in (1, 2)), *TWO_BATCHES],
     ),
     "cancellations are not seen": (
         "cancellations_hold",
@@ -195,6 +221,7 @@ FOUND: dict[str, tuple[str, list[Item]]] = {
 # Invariant → the zone whose stories it is about.
 ZONES: dict[str, Zone] = {
     "data_that_is_copied_never_changes": "copied",
+    **{each.__name__: "online" for each in INVARIANTS_OF_ROLLOUTS},
     **{each.__name__: "queued" for each in INVARIANTS_OF_CAPACITY},
 }
 

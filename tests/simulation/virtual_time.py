@@ -13,16 +13,18 @@ from unittest import mock
 
 from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 
+from handlers.azure_ml import endpoint_metrics, endpoints, smoke_jobs
 from handlers.capacity import admission_record, requesting_nodes, returning_nodes
-from handlers.configuration import configurations, pipeline_files, queue_files
-from handlers.configuration.bulkheads import Bulkhead
+from handlers.configuration import bulkheads, configurations, pipeline_files, queue_files
 from handlers.durable import activity_adapter
 from handlers.landing_zone import copies, copy_retention
 from handlers.messaging import dead_letter_queue, retry_queue, service_bus
 from handlers.notifications import delivery
 from handlers.retention import removing
+from handlers.rollouts import collected_answers, observing
 from handlers.runs import run_index
 from tests.simulation.fakes.azure_ml import modules
+from tests.simulation.fakes.endpoint_clients import PipelineClients
 from tests.simulation.fakes.webhooks import WebhookReceiver
 from tests.simulation.scheduler import Scheduler, VirtualLock
 
@@ -52,20 +54,10 @@ class _InlinePool:
 
 
 @contextmanager
-def installed(scheduler: Scheduler, receiver: WebhookReceiver) -> Generator[None]:
+def installed(
+    scheduler: Scheduler, receiver: WebhookReceiver, requests: PipelineClients
+) -> Generator[None]:
     """Have the handlers live on a scheduler while the block lasts."""
-
-    async def ask_within(
-        _: Bulkhead, seconds: float, function: Callable[..., Any], *given: Any, **named: Any
-    ) -> Any:
-        call = functools.partial(function, *given, **named)
-        bounded = functools.partial(scheduler.within, seconds, call)
-        return await scheduler.run_in_executor(None, bounded)
-
-    def call_within(
-        _: Bulkhead, seconds: float, function: Callable[..., Any], *given: Any, **named: Any
-    ) -> Any:
-        return scheduler.within(seconds, functools.partial(function, *given, **named))
 
     clock = SimpleNamespace(now=lambda tz: scheduler.now.astimezone(tz))  # noqa: PLW0108 - the time moves # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     time = SimpleNamespace(monotonic=scheduler.time)
@@ -78,10 +70,16 @@ def installed(scheduler: Scheduler, receiver: WebhookReceiver) -> Generator[None
             (dead_letter_queue, "datetime", clock),
             (dead_letter_queue, "time", time),
             (activity_adapter, "within", scheduler.within),
-            (Bulkhead, "ask_within", ask_within),
-            (Bulkhead, "call_within", call_within),
+            (bulkheads, "threading", scheduler.threading),
+            (bulkheads, "wait", scheduler.wait_for_call),
             (service_bus, "threading", threads),
             (delivery, "post", receiver.post),
+            (endpoints, "datetime", clock),
+            (observing, "datetime", clock),
+            (collected_answers, "datetime", clock),
+            (endpoints, "PipelineClient", requests),
+            (endpoint_metrics, "PipelineClient", requests),
+            (smoke_jobs, "PipelineClient", requests),
             (configurations, "parse_pipeline", _parse_pipeline),
             (requesting_nodes, "load_queues", _load_queues),
             (returning_nodes, "load_queues", _load_queues),

@@ -3,39 +3,43 @@
 from __future__ import annotations
 
 import functools
-import hashlib
-import json
-import os
 import random
-import shutil
 from collections import Counter
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from handlers.capacity.admission_record import RECORD as ADMISSION_RECORD
 from handlers.configuration.clients import Clients
-from handlers.configuration.pipeline_files import load_pipelines
 from handlers.configuration.settings import Settings
+from localazure.functions.durable.engine.instance import Status
 from orchestrations.activities import ACTIVITIES
 from orchestrations.freezing import freezing
 from orchestrations.landing import landing
 from orchestrations.pipeline import Pipeline
 from orchestrations.retraining import retraining
-from tests.simulation.acts import CALLBACK_URL, SECRET, Acts
+from orchestrations.rollout import rollout
+from tests.simulation.acts import Acts
 from tests.simulation.fakes.azure_ml import MLClient, Workspace
 from tests.simulation.fakes.blob_storage import Blob, BlobServiceClient, StorageAccount
+from tests.simulation.fakes.endpoint_clients import PipelineClients
 from tests.simulation.fakes.event_grid import EventGridTopic, SystemTopics
 from tests.simulation.fakes.service_bus import Broker, ServiceBusClient
+from tests.simulation.fakes.serving import Serving
 from tests.simulation.fakes.training import LANDING_CONTAINER, RECORDS_CONTAINER, Cluster
 from tests.simulation.fakes.webhooks import WebhookReceiver
 from tests.simulation.host import Host
 from tests.simulation.network import Network
-from tests.simulation.scheduler import Scheduler, VirtualBackground
-from tests.simulation.story import DAY, Act, Outage, OutageAfter, Story, TerminateAfter
-from tests.simulation.task_hub import ActivityCall, ExecutionMode, TaskHub
+from tests.simulation.people import CALLBACK_URL, SECRET
+from tests.simulation.releases import (
+    pipelines_of,
+    read_release,
+    write_release,
+    write_release_without,
+)
+from tests.simulation.scheduler import START, Scheduler, VirtualBackground
+from tests.simulation.story import DAY, Act, Deploy, Outage, OutageAfter, Story, TerminateAfter
+from tests.simulation.task_hub import ActivityCall, ExecutionMode, HubInstance, TaskHub
 from tests.simulation.virtual_time import installed
 
 PIPELINES_FOLDER = Path(__file__).parent / "pipelines"
@@ -55,7 +59,7 @@ STORY_SECONDS = 7 * DAY
 PATIENCE_SECONDS = STORY_SECONDS + 7 * DAY
 ROUNDS_UNTIL_IDLE = 2
 DEPLOYMENT_SECONDS = 20.0
-CALL_LIMIT = 60_000
+CALL_LIMIT = 20_000
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,15 @@ class Snapshot:
     blobs: dict[str, Blob]
 
 
+@dataclass(frozen=True)
+class Failure:
+    """A landing that failed."""
+
+    at: float
+    landing: str
+    error: str
+
+
 class World:
     """Everything, wired up."""
 
@@ -74,27 +87,31 @@ class World:
         folder = QUEUED_PIPELINES_FOLDER if story.zone == "queued" else PIPELINES_FOLDER
         self._source_folder = folder
         self._settings = SETTINGS | {"PIPELINES_FOLDER": str(folder)}
-        self.configurations: list[tuple[datetime, str, float]] = []
-        """From when on, the hash of what is deployed, and its floor."""
+        self.releases = [read_release(folder, story.zone, START)]
+        """One after another; the first one is there from the start."""
+        self.last_deployed = Deploy(at=0.0, floor=0.8)
         self.acts = Acts(self)
         self.scheduler = scheduler = Scheduler()
         self.network = network = Network(scheduler, story, random.Random(f"net {story.seed}"))
         self.account = account = StorageAccount(scheduler)
         self.broker = broker = Broker(scheduler)
         self.topics = topics = SystemTopics(scheduler, broker, story)
-        self.workspace = workspace = Workspace()
+        self.workspace = workspace = Workspace(clock=lambda: scheduler.now)
+        self.serving = Serving(scheduler, story)
         self.cluster = Cluster(scheduler, workspace, account, story, topics.job_changed)
         self.hub = hub = TaskHub(
             scheduler,
-            orchestrators={each.__name__: each for each in (landing, freezing, retraining)},
+            orchestrators={
+                each.__name__: each for each in (landing, freezing, retraining, rollout)
+            },
             activities=tuple(ACTIVITIES),
             latency=network.latency,
             execution=execution,
         )
-        known = _pipelines(folder)
+        known = pipelines_of(folder)
         # All that share nodes, or the only one that anything happens to.
-        names = list(known) if story.zone == "queued" else [story.zone]
-        self.pipelines: dict[str, Pipeline] = {name: known[name] for name in names}
+        self._names = list(known) if story.zone == "queued" else [story.zone]
+        self.pipelines: dict[str, Pipeline] = {name: known[name] for name in self._names}
         self.host = Host(scheduler, network, hub, broker, story, self.pipelines, self._make_clients)
         self.webhooks: list[tuple[str, str]] = []
         """Id and type of every webhook that a receiver accepted."""
@@ -118,17 +135,22 @@ class World:
             if isinstance(item, TerminateAfter | OutageAfter)
         }
         self.host.on_activity_ended = self._on_activity_ended
+        self.failures: list[Failure] = []
+        """Landings that failed, one after another; a restarted instance keeps only its last end."""
+        self.landed: list[tuple[float, str]] = []
+        """Second and id of landings that ended well."""
+        hub.on_episode = self._on_episode
 
     @property
     def pipeline(self) -> Pipeline:
-        return self.pipelines[self.story.zone]
+        return self.releases[-1].pipeline
 
     def run(self) -> None:
         """Run the week, and all consequences until they have ended."""
         receiver = WebhookReceiver(self.network, self._take_webhook)
-        with installed(self.scheduler, receiver):
+        requests = PipelineClients(self.serving, self.network, self.cluster.post_smoke_job)
+        with installed(self.scheduler, receiver, requests):
             self.host.start()
-            self._note_configuration()
             for item in self.story.items:
                 if isinstance(item, Act):
                     self.scheduler.after(item.at, functools.partial(self.acts.do, item))
@@ -168,20 +190,24 @@ class World:
 
     # --- what a story changes --------------------------------------------------------------------
 
-    def deploy(self, floor: float) -> None:
+    def deploy(self, item: Deploy) -> None:
         """Another release: its files are in place, and a new process starts."""
-        folder = _release(self._source_folder, floor)
-        self._settings["PIPELINES_FOLDER"] = str(folder)
-        self.pipelines.update({name: _pipelines(folder)[name] for name in self.pipelines})
-        self._note_configuration()
-        self.host.die(DEPLOYMENT_SECONDS)
+        self.last_deployed = item
+        folder = write_release(self._source_folder, item.floor, item.changes)
+        self.releases.append(read_release(folder, self.story.zone, self.scheduler.now))
+        self._use(folder)
 
-    def _note_configuration(self) -> None:
-        """Record the current configuration, named as by `resolve_configuration`."""
-        folder = Path(self._settings["PIPELINES_FOLDER"]) / self.story.zone
-        texts = [(folder / name).read_text("utf-8") for name in ("pipeline.yml", "job.yml")]
-        digest = hashlib.sha256(json.dumps(texts).encode()).hexdigest()[:16]
-        self.configurations.append((self.scheduler.now, digest, self.pipeline.gate.floor))
+    def deploy_without_pipeline(self) -> None:
+        """A release without the story's pipeline."""
+        removed = self.story.zone
+        self._use(write_release_without(self._source_folder, removed))
+
+    def _use(self, folder: Path) -> None:
+        self._settings["PIPELINES_FOLDER"] = str(folder)
+        found = pipelines_of(folder)
+        self.pipelines.clear()
+        self.pipelines.update({name: found[name] for name in self._names if name in found})
+        self.host.die(DEPLOYMENT_SECONDS)
 
     def _on_activity_ended(self, call: ActivityCall) -> None:
         self._executions[call.name] += 1
@@ -196,6 +222,15 @@ class World:
                 hangs=item.hangs,
             )
             self.network.outages.append(outage)
+
+    def _on_episode(self, instance: HubInstance) -> None:
+        if instance.execution.name != landing.__name__:
+            return
+        now = self.scheduler.time()
+        if instance.status is Status.FAILED:
+            self.failures.append(Failure(now, instance.id, str(instance.error)))
+        elif instance.status is Status.COMPLETED:
+            self.landed.append((now, instance.id))
 
     # --- what others see -------------------------------------------------------------------------
 
@@ -221,7 +256,7 @@ class World:
 
     def _make_clients(self) -> Clients:
         clients = Clients(Settings(self._settings))
-        ml = MLClient(self.workspace, self.network)
+        ml = MLClient(self.workspace, self.serving, self.network)
         blobs = BlobServiceClient(self.account, self.network)
         # functools.cached_property stores its values here.
         vars(clients).update(
@@ -230,30 +265,7 @@ class World:
             service_bus=ServiceBusClient(self.broker, self.network, self.scheduler),
             event_grid=EventGridTopic(self.network, self._take_event),
             ml=ml,
+            credential=object(),
             background=VirtualBackground(self.scheduler, self._note),
         )
         return clients
-
-
-@functools.cache
-def _pipelines(folder: Path) -> dict[str, Pipeline]:
-    return dict(load_pipelines(folder, records_container=RECORDS_CONTAINER))
-
-
-_RELEASES = TemporaryDirectory(prefix="simulated-pipelines-")
-
-
-@functools.cache
-def _release(source: Path, floor: float) -> Path:
-    """The pipelines of a folder with another gate and another command, for all seeds of a process.
-
-    To write and parse them again takes longer than a calm day of the simulation.
-    """
-    folder = Path(_RELEASES.name) / str(os.getpid()) / f"{source.name}-{floor}"
-    shutil.copytree(source, folder)
-    for file in folder.glob("*/pipeline.yml"):
-        file.write_text(file.read_text("utf-8").replace("floor: 0.8", f"floor: {floor}"))
-    for file in folder.glob("*/job.yml"):
-        text = file.read_text("utf-8")
-        file.write_text(text.replace("trainers.train", f"trainers.train --{floor}"))
-    return folder

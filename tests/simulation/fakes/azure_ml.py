@@ -12,12 +12,16 @@ import io
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import yaml
 
+from tests.simulation.fakes.endpoint_clients import Deployments, Endpoints
+from tests.simulation.fakes.serving import Serving
 from tests.simulation.network import Network, remote
+from tests.simulation.scheduler import START
 from tests.unit.handlers.azure_ml_fake import refusal
 
 Key = tuple[str, ...]
@@ -45,6 +49,7 @@ class Workspace:
     clusters: dict[str, Any] = field(default_factory=dict[str, Any])
     short: Counter[str] = field(default_factory=Counter[str])
     """Cluster → how many shortages of its quota last."""
+    clock: Callable[[], datetime] = lambda: START
     on_submitted: Callable[[Any], None] = lambda _: None
     on_cancelled: Callable[[str], None] = lambda _: None
 
@@ -60,8 +65,12 @@ class Workspace:
 class MLClient:
     """The client; its calls go over the network."""
 
-    def __init__(self, workspace: Workspace, network: Network) -> None:
+    def __init__(self, workspace: Workspace, serving: Serving, network: Network) -> None:
         call = functools.partial(network.call_rest, "azure_ml")
+        self.online_endpoints = Endpoints(serving, "online", call)
+        self.online_deployments = Deployments(serving, "online", call)
+        self.batch_endpoints = Endpoints(serving, "batch", call)
+        self.batch_deployments = Deployments(serving, "batch", call)
         self.jobs = Jobs(workspace, call)
         self.data = Data(workspace, call)
         self.models = Models(workspace, call)
@@ -108,6 +117,7 @@ class Jobs(Part):
             code=None,
             error=None,
             inputs=job.inputs,
+            outputs=job.outputs,
             compute=job.compute.removeprefix("azureml:"),
             command=job.command,
             started_at=None,
@@ -148,18 +158,24 @@ class Data(Part):
 class Models(Part):
     @remote("get model")
     def get(self, name: str, version: str) -> Any:
-        return _get(self.workspace.models, (name, version))
+        return copy.copy(_get(self.workspace.models, (name, version)))
 
     @remote("list models")
     def list(self, name: str, **_: Any) -> list[Any]:
         found = [model for key, model in self.workspace.models.items() if key[0] == name]
         if not found:
             raise refusal(404, f"there is no model {name}")
-        return found
+        return [copy.copy(model) for model in found]
 
     @remote("register model")
     def create_or_update(self, model: Any) -> Any:
-        return _add_version(self.workspace.models, model)
+        """Add a version, or change the tags of one; nothing else of it can change."""
+        kept = self.workspace.models.get((model.name, model.version))
+        if kept is None or kept.path != model.path:
+            model.creation_context = SimpleNamespace(created_at=self.workspace.clock())
+            return copy.copy(_add_version(self.workspace.models, model))
+        kept.tags = dict(model.tags)
+        return copy.copy(kept)
 
 
 class Computes(Part):
@@ -216,44 +232,61 @@ def _wait(_seconds: float) -> None:
 
 def modules() -> dict[str, ModuleType]:
     """The stand-ins for the package: name → module."""
-    root, entities, constants = (
+    root, entities, constants, loading = (
         ModuleType(name)
-        for name in ("azure.ai.ml", "azure.ai.ml.entities", "azure.ai.ml.constants")
+        for name in (
+            "azure.ai.ml",
+            "azure.ai.ml.entities",
+            "azure.ai.ml.constants",
+            "azure.ai.ml.entities._load_functions",
+        )
     )
-    vars(root).update(load_job=_load_job)
+    vars(root).update(load_job=_load_job, load_online_deployment=_load_deployment)
+    vars(loading).update(load_model_batch_deployment=_load_deployment)
     vars(entities).update(
         AmlCompute=functools.partial(
             SimpleNamespace, type="amlcompute", network_settings=None, provisioning_state=None
         ),
         IdentityConfiguration=SimpleNamespace,
         ManagedIdentityConfiguration=SimpleNamespace,
+        BatchEndpoint=functools.partial(SimpleNamespace, defaults=None),
+        ManagedOnlineEndpoint=functools.partial(SimpleNamespace, traffic={}, mirror_traffic={}),
         Data=SimpleNamespace,
         Model=SimpleNamespace,
         JobResourceConfiguration=SimpleNamespace,
     )
     vars(constants).update(ListViewType=SimpleNamespace(ALL="All"))
-    return {module.__name__: module for module in (root, entities, constants)}
+    return {module.__name__: module for module in (root, entities, constants, loading)}
 
 
 def _load_job(source: io.StringIO, *, relative_origin: str, params_override: Any) -> Any:
     del relative_origin
     document = dict(_parse_yaml(source.getvalue()))
     inputs: dict[str, Any] = dict(document.get("inputs") or {})
+    outputs: dict[str, Any] = dict(document.get("outputs") or {})
     for override in params_override:
         for key, value in override.items():
             if key.startswith("inputs."):
                 inputs[key.removeprefix("inputs.")] = value
+            elif key.startswith("outputs."):
+                outputs[key.removeprefix("outputs.")] = value
             else:
                 document[key] = value
     return SimpleNamespace(
         type=document["type"],
         name=document["name"],
         inputs=inputs,
+        outputs=outputs,
         compute=document["compute"],
         command=document["command"],
         resources=None,
         tags=document.get("tags"),
     )
+
+
+def _load_deployment(_file: Any, *, params_override: list[dict[str, Any]]) -> Any:
+    given = {key: value for override in params_override for key, value in override.items()}
+    return SimpleNamespace(**given)
 
 
 @functools.cache

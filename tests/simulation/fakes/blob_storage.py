@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from email.utils import format_datetime
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 from xml.sax.saxutils import escape
 
 from azure.core import MatchConditions
 from azure.core.exceptions import (
+    ClientAuthenticationError,
     HttpResponseError,
     ResourceExistsError,
     ResourceModifiedError,
@@ -29,7 +30,6 @@ from tests.simulation.network import Network, remote
 from tests.simulation.scheduler import Scheduler
 
 ACCOUNT = "landing"
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -100,6 +100,8 @@ class StorageAccount:
         self._scheduler = scheduler
         self._writes = 0
         self.containers: dict[str, Container] = {}
+        self.refusals: dict[str, int] = {}
+        """Container → status with which every call about it is refused, 403 or 404."""
         self.on_change: Callable[[str, str, Blob | None], None] = _ignore
         """Called with container, name, and the blob as it is now."""
 
@@ -108,6 +110,20 @@ class StorageAccount:
         if found is None:
             found = self.containers[name] = Container()
         return found
+
+    def check(self, container: str) -> None:
+        """Raise the refusal of calls about a container, if there is one."""
+        status = self.refusals.get(container)
+        if status is None:
+            return
+        refusal = _error(ResourceNotFoundError, status, "ContainerNotFound")
+        if status == 403:
+            refusal = _error(ClientAuthenticationError, status, "AuthorizationPermissionMismatch")
+        place = f"https://{ACCOUNT}.blob.core.windows.net/{container}"
+        request = SimpleNamespace(method="GET", url=place)
+        answer: Any = SimpleNamespace(status_code=status, request=request, headers={})
+        refusal.response = answer
+        raise refusal
 
     def write(
         self, container: str, name: str, content: bytes, metadata: Mapping[str, str] | None = None
@@ -146,8 +162,17 @@ class BlobServiceClient:
     def get_blob_client(self, container: str, blob: str) -> BlobClient:
         return BlobClient(self, container, blob)
 
-    def call(self, operation: str, effect: Callable[[], Result]) -> Result:
-        return self.network.call_rest("blobs", operation, effect)
+    def calls_to(self, container: str) -> Callable[[str, Callable[[], Any]], Any]:
+        """What calls about a container go through."""
+
+        def call(operation: str, effect: Callable[[], Any]) -> Any:
+            def allowed() -> Any:
+                self.account.check(container)
+                return effect()
+
+            return self.network.call_rest("blobs", operation, allowed)
+
+        return call
 
 
 class ContainerClient:
@@ -156,7 +181,7 @@ class ContainerClient:
     def __init__(self, client: BlobServiceClient, name: str) -> None:
         self._client = client
         self._name = name
-        self.call = client.call
+        self.call = client.calls_to(name)
         self.url = client.url + name
         self._pipeline = SimpleNamespace(run=self._answer)  # see `landing_zone.listing`
 
@@ -177,8 +202,11 @@ class ContainerClient:
     def upload_blob(self, name: str, data: str | bytes, **options: Any) -> None:
         self.get_blob_client(name).upload_blob(data, **options)
 
-    def download_blob(self, blob: str) -> Any:
-        return self.get_blob_client(blob).download_blob()
+    def download_blob(
+        self, blob: str, *, offset: int | None = None, length: int | None = None
+    ) -> Any:
+        del length  # no blob is large
+        return self.get_blob_client(blob).download_blob(offset=offset)
 
     @remote("delete")
     def delete_blob(
@@ -252,7 +280,7 @@ class BlobClient:
         self._client = client
         self._container = container
         self._name = name
-        self.call = client.call
+        self.call = client.calls_to(container)
 
     def _find(self) -> Blob | None:
         return self._client.account.container(self._container).blobs.get(self._name)
@@ -284,7 +312,7 @@ class BlobClient:
         self.upload_blob(b"".join(staged[self._name, block.id] for block in blocks))
 
     def download_blob(self, *, offset: int | None = None) -> Any:
-        blob = self._client.call("download", self._get)
+        blob = self.call("download", self._get)
         return SimpleNamespace(
             size=len(blob.content),
             readall=lambda: blob.content,
@@ -347,9 +375,11 @@ class BlobClient:
         }
 
     @remote("delete")
-    def delete_blob(self, *, etag: str, match_condition: MatchConditions) -> None:
-        assert match_condition is MatchConditions.IfNotModified
-        if self._get().etag != etag:
+    def delete_blob(
+        self, *, etag: str | None = None, match_condition: MatchConditions | None = None
+    ) -> None:
+        there = self._get()
+        if match_condition is MatchConditions.IfNotModified and there.etag != etag:
             raise _error(ResourceModifiedError, 412, "ConditionNotMet")
         self._client.account.delete(self._container, self._name)
 
@@ -368,7 +398,9 @@ def _not_found(name: str) -> Exception:
     return _error(ResourceNotFoundError, 404, "BlobNotFound", name)
 
 
-def _error(kind: type[HttpResponseError], status: int, code: str, text: str = "") -> Exception:
+def _error(
+    kind: type[HttpResponseError], status: int, code: str, text: str = ""
+) -> HttpResponseError:
     error: Any = kind(f"{code} {text}")
     error.status_code, error.error_code = status, code
     return error

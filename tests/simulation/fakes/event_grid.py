@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+from handlers.triggers.monitor_signals import THRESHOLD_TAG
 from tests.simulation.fakes.blob_storage import ACCOUNT, Blob
 from tests.simulation.fakes.service_bus import Broker
 from tests.simulation.network import Network
@@ -41,6 +42,8 @@ class SystemTopics:
         self._delayed_of_jobs = story.nth(DelayJobEvent)
         self._of_jobs = 0
         self._newest_job = "none-1"
+        self.signals: dict[int, float] = {}
+        """Number of a drift signal → when it was first sent."""
         self.malformed = 0
         """How many events of Azure ML on the queue are of no job of the workspace's."""
         self.delivered: list[str] = []
@@ -97,6 +100,14 @@ class SystemTopics:
         self.malformed += kind in ("other workspace", "unknown type", "not JSON")
         self._deliver("job-events", event, TRANSIT_SECONDS)
 
+    def drift_signal(self, number: int, pipeline: str) -> None:
+        """A monitor's run has ended, and a threshold is breached; equal numbers, equal runs."""
+        self._of_jobs += 1
+        event = self._job_event(f"monitor-{number}")
+        event["data"]["runTags"] = {THRESHOLD_TAG: signal_text(number, pipeline)}
+        self.signals.setdefault(number, self._scheduler.time())
+        self._deliver("job-events", event, TRANSIT_SECONDS)
+
     def _job_event(self, job: str) -> dict[str, Any]:
         return {
             "id": f"job-event-{self._of_jobs}",
@@ -122,6 +133,11 @@ class SystemTopics:
             scheduled_enqueue_time_utc=None,
         )
         self._scheduler.after(delay, arrive)
+
+
+def signal_text(number: int, pipeline: str) -> str:
+    """The text of a drift signal, which becomes the run's reason."""
+    return f"{pipeline}_data_drift: signal {number}"
 
 
 class EventGridTopic:

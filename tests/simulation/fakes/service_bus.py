@@ -44,6 +44,10 @@ class Message:
     """Given by each queue that it is put on."""
 
     @property
+    def enqueued_time_utc(self) -> datetime:
+        return self.enqueued_at
+
+    @property
     def body(self) -> Any:
         """The body in the SDK's form: an iterator of parts."""
         return iter([self.content])
@@ -183,9 +187,11 @@ class ServiceBusClient:
         broker = self.broker
         return Receiver(self, broker.dead_letters(name) if sub_queue else broker.queue(name))
 
-    def call(self, operation: str, effect: Callable[[], Result]) -> Result:
+    def call(
+        self, operation: str, effect: Callable[[], Result], *, limit: float | None = None
+    ) -> Result:
         try:
-            return self._network.call("service_bus", operation, effect)
+            return self._network.call("service_bus", operation, effect, limit=limit)
         except Unavailable as error:
             raise ServiceBusError(f"no answer: {error}") from error
 
@@ -204,14 +210,13 @@ class Sender:
         return Batch()
 
     def send_messages(self, message: Any, timeout: float) -> None:
-        del timeout
         messages = message if isinstance(message, Batch) else [message]
 
         def effect() -> None:
             for each in messages:
                 self._client.broker.send(self._kind, self._name, each)
 
-        self._client.call(f"send to {self._name}", effect)
+        self._client.call(f"send to {self._name}", effect, limit=timeout)
 
     def close(self) -> None:
         """Do nothing: the fake holds no connection."""
@@ -227,6 +232,9 @@ class Receiver:
 
     def __exit__(self, *details: object) -> None:
         """Locks run on until they expire."""
+
+    def close(self) -> None:
+        """Do nothing: the fake holds no connection."""
 
     def peek_messages(self, max_message_count: int, *, sequence_number: int = 0) -> list[Message]:
         def effect() -> list[Message]:

@@ -7,6 +7,7 @@ import json
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 from handlers.azure_ml.job_outputs import results_folder
@@ -14,11 +15,18 @@ from tests.simulation.fakes.azure_ml import Workspace
 from tests.simulation.fakes.blob_storage import StorageAccount
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.story import HOUR, JobEnd, JobFate, Story
+from tests.unit.handlers.azure_ml_fake import refusal
 
 RESULTS_CONTAINER = "azureml"
 RECORDS_CONTAINER = "landfall"
 LANDING_CONTAINER = "landing"
 ENDED = frozenset({"Completed", "Failed", "Canceled"})
+LOW_PRIORITY = frozenset({"spot"})
+# The trainers save at the end of each epoch.
+CHECKPOINT_SECONDS = 60.0
+# What is left to do after the last checkpoint: evaluation, and the model's files.
+SHORTEST_SECONDS = 20.0
+LOST_SECONDS = 120.0
 GOOD = {"accuracy": 0.95, "champion_accuracy": 0.9}
 WORSE = {"accuracy": 0.85, "champion_accuracy": 0.9}
 
@@ -37,6 +45,17 @@ class JobLife:
     """Second → Azure ML's status."""
     found_changed: bool = False
     """Whether it found other data than its manifest lists."""
+    checkpoints: str = ""
+    """The folder that its program writes checkpoints to, and resumes from."""
+    needs: float = 0.0
+    """Seconds of work, from nothing to the end."""
+    begun: int = 0
+    """How often its processes began."""
+    preemptions: int = 0
+    running_since: float | None = None
+    resumed_from: float = 0.0
+    worked: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
+    """For each time: the work in the checkpoint that it resumed from, and since; seconds."""
     cancelled_at: float | None = None
     """When its cancellation was requested."""
 
@@ -62,35 +81,110 @@ class Cluster:
         self._changed = changed
         self._chance = random.Random(f"jobs {story.seed}")
         self._fates = story.nth(JobFate)
+        self._no_nodes_until = 0.0
         self.lives: dict[str, JobLife] = {}
+        self._work: dict[str, float] = {}
+        """Dataset version → seconds of work to train on it."""
+        self.checkpoints: dict[str, float] = {}
+        """Folder → seconds of work in its last checkpoint."""
         workspace.on_submitted = self._begin
         workspace.on_cancelled = self._cancel
 
     def _begin(self, job: Any) -> None:
         fate = self._fates.get(len(self.lives) + 1)
-        end = "completes" if fate is None else fate.end
         life = JobLife(
             name=job.name,
             pipeline=job.tags["landfall.pipeline"],
             dataset_version=job.tags["landfall.dataset-version"],
-            end=end,
+            end="completes" if fate is None else fate.end,
             cluster=job.compute,
             command=job.command,
+            checkpoints=job.outputs["checkpoints"]["path"],
+            needs=self._work_of(job.tags["landfall.dataset-version"]),
         )
         self.lives[job.name] = life
         life.states.append((self._scheduler.time(), "Queued"))
-        queued = self._chance.uniform(20, 400)
-        running = self._chance.choices([60.0, 300.0, 900.0, HOUR], weights=(4, 4, 2, 1))[0]
-        if end == "never starts":
+        if life.end != "never starts":
+            self._scheduler.after(self._chance.uniform(20, 400), functools.partial(self._run, life))
+
+    def _work_of(self, version: str) -> float:
+        takes = self._chance.choices([60.0, 300.0, 900.0, HOUR], weights=(4, 4, 2, 1))[0]
+        return self._work.setdefault(version, takes)
+
+    def _run(self, life: JobLife) -> None:
+        """Its nodes are there: it resumes from its checkpoint."""
+        now = self._scheduler.time()
+        if life.has_ended or life.cancelled_at is not None:
             return
-        self._after(queued, life, "Running")
-        if end == "never ends":
+        if life.cluster in LOW_PRIORITY and now < self._no_nodes_until:
+            self._scheduler.at_second(self._no_nodes_until, functools.partial(self._run, life))
             return
-        if end == "is preempted":
-            self._after(queued + running / 2, life, "Queued")
-            self._after(queued + running, life, "Running")
-            running *= 2
-        self._scheduler.after(queued + running, functools.partial(self._finish, life))
+        life.begun += 1
+        life.running_since = now
+        life.resumed_from = self.checkpoints.get(life.checkpoints, 0.0)
+        self._set(life, "Running")
+        left = max(life.needs - life.resumed_from, SHORTEST_SECONDS)
+        if life.end == "never ends":
+            return
+        turn = functools.partial(self._go_on, life, life.begun)
+        is_lost = life.end in ("loses a node", "is preempted") and life.begun == 1
+        self._scheduler.after(left / 2 if is_lost else left, turn)
+
+    def _go_on(self, life: JobLife, turn: int) -> None:
+        if life.begun != turn or life.running_since is None:
+            return  # it was preempted meanwhile
+        if life.end == "is preempted" and turn == 1:
+            self._preempt(life, LOST_SECONDS)
+        else:
+            self._finish(life)
+
+    def take_nodes(self, seconds: float) -> None:
+        """The low-priority nodes are taken for a while."""
+        self._no_nodes_until = self._scheduler.time() + seconds
+        for life in self.lives.values():
+            if life.running_since is not None and life.cluster in LOW_PRIORITY:
+                self._preempt(life, seconds)
+
+    def _preempt(self, life: JobLife, seconds: float) -> None:
+        """Azure ML queues a job again whose nodes were taken, and restarts it itself."""
+        if life.has_ended or life.cancelled_at is not None:
+            return
+        self._stop(life)
+        life.preemptions += 1
+        self._set(life, "Queued")
+        self._scheduler.after(seconds, functools.partial(self._run, life))
+
+    def _stop(self, life: JobLife) -> None:
+        """Its processes end, wherever they are: what counts is the last checkpoint."""
+        if life.running_since is None:
+            return
+        worked = self._scheduler.time() - life.running_since
+        life.worked.append((life.resumed_from, worked))
+        life.running_since = None
+        reached = life.resumed_from + worked
+        kept = reached - reached % CHECKPOINT_SECONDS
+        self.checkpoints[life.checkpoints] = max(self.checkpoints.get(life.checkpoints, 0.0), kept)
+
+    def post_smoke_job(self, name: str, seconds: float, fails: bool) -> None:  # noqa: FBT001 - a fact
+        """Start the job that tests a batch deployment.
+
+        Raises:
+            HttpResponseError: 409, there is such a job.
+        """
+        if name in self._workspace.jobs:
+            raise refusal(409, f"job {name} exists")
+        job = SimpleNamespace(
+            name=name, type="pipeline", status="Running", tags={}, studio_url="", error=None
+        )
+        job.code, job.id, job.started_at, job.ended_at = None, f"/jobs/{name}", None, None
+        self._workspace.jobs[name] = job
+
+        def end() -> None:
+            if job.status == "Running":
+                job.status = "Failed" if fails else "Completed"
+                self._changed(name)
+
+        self._scheduler.after(seconds, end)
 
     def _after(self, seconds: float, life: JobLife, status: str) -> None:
         self._scheduler.after(seconds, functools.partial(self._set, life, status))
@@ -104,10 +198,14 @@ class Cluster:
         if status == "Running" and job.started_at is None:
             job.started_at = self._scheduler.now
         if status in ENDED:
+            self._stop(life)
             job.ended_at = self._scheduler.now
         self._changed(life.name)
 
     def _cancel(self, name: str) -> None:
+        if name not in self.lives:
+            self._workspace.jobs[name].status = "Canceled"  # a smoke job
+            return
         life = self.lives[name]
         if life.cancelled_at is None and not life.has_ended:
             life.cancelled_at = self._scheduler.time()

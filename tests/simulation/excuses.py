@@ -1,0 +1,34 @@
+"""How long the app could not act: what an invariant about time allows for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tests.simulation.evidence import Evidence
+from tests.simulation.story import CallFault, Service
+
+# The longest delay of a step by one failed call: its retries.
+FAULT_SECONDS = 200.0
+OF_JOBS: tuple[Service, ...] = ("azure_ml", "blobs", "task_hub")
+"""Without these, no job is supervised."""
+
+
+def excused(
+    evidence: Evidence, began: float, ended: float, services: Sequence[Service] = OF_JOBS
+) -> float:
+    """Seconds between two moments without a host, or without one of the services."""
+    world = evidence.world
+    gaps = list(world.host.downtime)
+    gaps += [
+        (item.at, item.at + item.seconds + 2 * FAULT_SECONDS)
+        for item in world.network.outages
+        if item.service in services
+    ]
+    away = sum(overlap(began, ended, *gap) for gap in gaps)
+    faults = sum(isinstance(item, CallFault) for item in world.story.items)
+    return away + faults * FAULT_SECONDS
+
+
+def overlap(began: float, ended: float, start: float, to: float) -> float:
+    """How long two spans of time have in common."""
+    return max(min(ended, to) - max(began, start), 0.0)

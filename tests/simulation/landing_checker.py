@@ -1,0 +1,133 @@
+"""Invariants of landings that lead to no run: operators are told, and told once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from orchestrations.names import REQUEST_PREFIX, request_instance
+from tests.simulation.evidence import Evidence
+from tests.simulation.excuses import excused
+from tests.simulation.fakes.event_grid import signal_text
+from tests.simulation.scheduler import START
+from tests.simulation.task_hub import HubInstance
+from tests.simulation.world import Failure
+
+LANDING_FAILED = "landing-failed"
+# From the end of the round that found it: its alert is on its way.
+TOLD_AFTER_SECONDS = 600.0
+SERVICES_OF_ALERTS = ("blobs", "service_bus", "task_hub")
+
+
+def failing_landings_are_told(evidence: Evidence) -> Iterator[str]:
+    """Operators know of a landing that failed after one round of reconciliation."""
+    alerts = _alerts(evidence)
+    for number, failure in enumerate(evidence.world.failures):
+        if failure.landing.startswith(REQUEST_PREFIX):
+            continue  # every_request_ends_or_is_alerted
+        due = _due(evidence, failure.at)
+        if due is None:
+            continue  # the week is over before
+        began = _cause_began(evidence, number)
+        told = [at for at, landing in alerts if landing == failure.landing and at >= began]
+        late = min(told, default=evidence.world.scheduler.time()) - due
+        if late > excused(evidence, failure.at, due + max(late, 0.0), SERVICES_OF_ALERTS):
+            yield f"{failure.landing} failed at {failure.at:.0f} s: {failure.error[:200]}"
+
+
+def one_cause_has_one_alert(evidence: Evidence) -> Iterator[str]:
+    """A landing that fails again and again is one alert until it lands."""
+    failures = evidence.world.failures
+    for landing in {each.landing for each in failures}:
+        alerts = [at for at, about in _alerts(evidence) if about == landing]
+        causes = {
+            (_cause_began(evidence, number), _kind(each))
+            for number, each in enumerate(failures)
+            if each.landing == landing
+        }
+        if len(alerts) > len(causes):
+            yield f"{landing} has {len(alerts)} alerts for {len(causes)} causes"
+
+
+def _alerts(evidence: Evidence) -> list[tuple[float, str]]:
+    return [
+        ((each.enqueued_at - START).total_seconds(), evidence.data_of(each)["landing"])
+        for each in evidence.alerts
+        if each.subject == LANDING_FAILED
+    ]
+
+
+def _kind(failure: Failure) -> str:
+    """The cause of a failure, as far as its text names a type of error."""
+    known = ("TimeoutError", "no result within", "HttpResponseError", "ServiceResponseError")
+    return next((each for each in known if each in failure.error), failure.error)
+
+
+def _cause_began(evidence: Evidence, number: int) -> float:
+    """When the landing first failed since it last landed."""
+    failure = evidence.world.failures[number]
+    landed = [
+        at
+        for at, landing in evidence.world.landed
+        if landing == failure.landing and at < failure.at
+    ]
+    since = max(landed, default=0.0)
+    return min(
+        each.at
+        for each in evidence.world.failures
+        if each.landing == failure.landing and each.at >= since
+    )
+
+
+def _due(evidence: Evidence, at: float) -> float | None:
+    """When operators must know of what happened: after one whole round of reconciliation."""
+    for began, ended in evidence.world.host.rounds:
+        if began is not None and ended is not None and began > at:
+            return ended + TOLD_AFTER_SECONDS
+    return None
+
+
+def signals_lead_to_runs(evidence: Evidence) -> Iterator[str]:
+    """Each drift signal has a run of its own, unless a batch was landing when it came."""
+    world = evidence.world
+    for number, sent_at in world.topics.signals.items():
+        instance = world.hub.instances.get(
+            request_instance(world.story.zone, f"monitor monitor-{number}")
+        )
+        if instance is None:
+            # A landing was active; or the pipeline was not deployed.
+            continue
+        reason = signal_text(number, world.story.zone)
+        runs = [run for run, request in evidence.requests.items() if request.reason == reason]
+        if len({run.rpartition("-")[0] for run in runs}) > 1:
+            yield f"signal {number} of {sent_at:.0f} s has the runs {runs}"
+        if not runs and _outcome(instance) in ("started", "duplicate"):
+            yield f"signal {number} of {sent_at:.0f} s has no run: {instance.output}"
+
+
+def requests_lead_to_runs(evidence: Evidence) -> Iterator[str]:
+    """A request for known data is answered by its run only if that run did the same."""
+    for instance in evidence.landings:
+        if not instance.id.startswith(REQUEST_PREFIX) or _outcome(instance) != "duplicate":
+            continue
+        run = evidence.runs.get(instance.output["run"])
+        if run is None:
+            continue  # every_claim_has_its_run
+        asked_at = instance.created_at
+        if run.state == "cancelled" and run.instance.last_updated_at < asked_at:
+            yield f"{instance.id} asked for the content of {run.id}, which was cancelled"
+        deployed = {each.digest for each in evidence.releases(asked_at, instance.last_updated_at)}
+        if evidence.requests[run.id].configuration not in deployed:
+            yield f"{instance.id} asked for new files, and has {run.id} of old ones"
+
+
+def _outcome(instance: HubInstance) -> str | None:
+    output = instance.output
+    return output.get("outcome") if isinstance(output, dict) else None
+
+
+INVARIANTS_OF_LANDINGS = (
+    failing_landings_are_told,
+    one_cause_has_one_alert,
+    signals_lead_to_runs,
+    requests_lead_to_runs,
+)

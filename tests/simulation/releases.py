@@ -1,0 +1,115 @@
+"""Releases of the app: its pipeline files with some changes, one deployment after another."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import yaml
+
+from handlers.configuration.pipeline_files import load_pipelines
+from orchestrations.pipeline import Pipeline
+from tests.simulation.fakes.training import RECORDS_CONTAINER
+from tests.simulation.story import ConfigurationChange
+
+_RELEASES = TemporaryDirectory(prefix="simulated-pipelines-")
+
+CHANGES: Mapping[ConfigurationChange, Mapping[str, Mapping[str, Any]]] = {
+    "include": {"source": {"include": ["[0-9]*[0-3].png", "day=*[0-3].png"]}},
+    "exclude nothing": {"source": {"include": ["*"]}},
+    "marker": {"source": {"marker": "_SUCCESS"}},
+    "no marker": {"source": {"marker": None}},
+    "settle": {"settle": {"quiet_seconds": 900, "maximum_wait_seconds": 5_400}},
+    "copies": {"dataset": {"freeze": "copy"}},
+    "no copies": {"dataset": {"freeze": "reference"}},
+    "shrinks": {"dataset": {"maximum_shrink": 1}},
+    "margin": {"gate": {"champion_margin": 0.01}},
+    "challengers": {"model": {"register_challengers": True}},
+    "retry": {"retry": {"attempts": 2, "delays_seconds": [300]}},
+    "limits": {"limits": {"queued_seconds": 1_800, "running_seconds": 7_200}},
+    "notify": {"notify": {"event_grid": False}},
+    "guards": {"deploy": {"guards": {"error_rate": 0.2, "minimum_requests": 5}}},
+    "steps": {"deploy": {"steps": [{"traffic": 100, "bake_minutes": 15}]}},
+}
+"""Change → section → keys and their values; a section that a pipeline lacks stays away."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """What is deployed from a moment on."""
+
+    at: datetime
+    digest: str
+    """As `resolve_configuration` names it."""
+    pipeline: Pipeline
+
+
+def read_release(folder: Path, pipeline: str, at: datetime) -> Release:
+    """The release in a folder, as far as it is about one pipeline."""
+    texts = [(folder / pipeline / name).read_text("utf-8") for name in ("pipeline.yml", "job.yml")]
+    digest = hashlib.sha256(json.dumps(texts).encode()).hexdigest()[:16]
+    return Release(at, digest, pipelines_of(folder)[pipeline])
+
+
+@functools.cache
+def pipelines_of(folder: Path) -> dict[str, Pipeline]:
+    """The pipelines in a folder, by name."""
+    return dict(load_pipelines(folder, records_container=RECORDS_CONTAINER))
+
+
+@functools.cache
+def write_release(
+    source: Path, floor: float, changes: tuple[ConfigurationChange, ...] = ()
+) -> Path:
+    """A folder with the same pipelines, another gate and command, and some changes.
+
+    It serves all seeds of a process: to write and parse it again takes longer than a calm day of
+    the simulation.
+    """
+    name = f"{source.name}-{floor}-{'-'.join(changes)}".replace(" ", "_")
+    folder = Path(_RELEASES.name) / str(os.getpid()) / name
+    shutil.copytree(source, folder)
+    for file in folder.glob("*/pipeline.yml"):
+        document = yaml.safe_load(file.read_text("utf-8"))
+        document["gate"]["floor"] = floor
+        for change in changes:
+            _apply(document, CHANGES[change])
+        file.write_text(yaml.safe_dump(document, sort_keys=False))
+    for file in folder.glob("*/job.yml"):
+        text = file.read_text("utf-8")
+        file.write_text(text.replace("trainers.train", f"trainers.train --{floor}"))
+    return folder
+
+
+@functools.cache
+def write_release_without(source: Path, pipeline: str) -> Path:
+    """A folder with all pipelines but one."""
+    folder = Path(_RELEASES.name) / str(os.getpid()) / f"{source.name}-without-{pipeline}"
+    shutil.copytree(source, folder, ignore=shutil.ignore_patterns(pipeline))
+    return folder
+
+
+def _apply(document: dict[str, Any], change: Mapping[str, Mapping[str, Any]]) -> None:
+    for section, values in change.items():
+        found = document.get(section)
+        if found is None or ("steps" in values and "steps" not in found):
+            continue
+        for key, value in copy.deepcopy(values).items():
+            if key == "guards" and "error_rate" not in found["guards"]:
+                continue  # of a batch endpoint
+            if value is None:
+                found.pop(key, None)
+            elif isinstance(value, dict):
+                found[key] = {**found.get(key, {}), **value}
+            else:
+                found[key] = value
