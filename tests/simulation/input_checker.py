@@ -65,7 +65,7 @@ def one_batch_has_one_configuration(evidence: Evidence) -> Iterator[str]:
         request = evidence.requests[run.id]
         if run.attempt > 1 or run.version not in evidence.claims:
             continue
-        listed = evidence.manifest(run.version)
+        listed = evidence.manifest(request.dataset.version)
         source = request.pipeline.source
         foreign = [line.path for line in listed if not source.takes(line.path)]
         if foreign:

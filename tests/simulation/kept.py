@@ -1,9 +1,8 @@
-"""Stories that found defects: of those that are mended, and of those that are known."""
+"""Short stories that found defects, all of them mended."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from tests.simulation.rollout_items import (
     DeleteEndpoint,
@@ -50,15 +49,6 @@ def week(zone: Zone, *items: Item, seed: int = 1) -> Story:
     return Story(seed=seed, zone=zone, reconcile_every=4 * HOUR, items=items)
 
 
-@dataclass(frozen=True)
-class Known:
-    """A story that the app does not master yet."""
-
-    defect: str
-    """The line of the issue that says so."""
-    story: Story
-
-
 KEPT: Mapping[str, Story] = {
     "a cancellation while Service Bus hangs": quiet_week(
         UPLOAD,
@@ -99,124 +89,79 @@ KEPT: Mapping[str, Story] = {
         OutageAfter(activity="claim_dataset", number=1, service="blobs", seconds=2 * HOUR),
         seed=1126,
     ),
+    "storage refuses the zone for days": quiet_week(
+        UPLOAD, Refuse(at=HOUR + 100, seconds=30 * HOUR, status=403)
+    ),
+    "the zone's container is gone for days": quiet_week(
+        UPLOAD, Refuse(at=HOUR + 100, seconds=30 * HOUR, status=404)
+    ),
+    "a pipeline is removed while its batch settles": quiet_week(
+        UPLOAD, RemovePipeline(at=HOUR + 100, seconds=30 * HOUR)
+    ),
+    "a drift signal without new data": quiet_week(
+        UPLOAD, *(DriftSignal(at=DAY + n * HOUR, number=1) for n in range(2))
+    ),
+    "a request for the content of a cancelled run": quiet_week(
+        UPLOAD,
+        JobFate(number=1, end="never ends"),
+        CancelRun(at=2 * HOUR),
+        RequestRun(at=DAY, key="again"),
+    ),
+    "a request for the same data with new code": quiet_week(
+        UPLOAD, Deploy(at=DAY - HOUR, floor=0.7), RequestRun(at=DAY, key="again")
+    ),
+    "people and pages while Service Bus hangs for hours": quiet_week(
+        UPLOAD,
+        JobFate(number=1, end="never ends"),
+        Outage(service="service_bus", at=3.9 * HOUR, seconds=3 * HOUR, hangs=True, endless=True),
+        OpenPage(at=3.95 * HOUR, seconds=1_800),
+        CancelRun(at=4.2 * HOUR),
+    ),
+    "other files are taken while a batch settles": quiet_week(
+        UPLOAD,
+        Upload(at=HOUR, path="9.png", content="nine"),
+        Deploy(at=HOUR + 100, floor=0.7, changes=("include",)),
+    ),
+    "another marker while a batch settles": quiet_week(
+        UPLOAD, Mark(at=HOUR + 1), Deploy(at=HOUR + 100, floor=0.7, changes=("marker",))
+    ),
+    "files are copied from now on while a batch settles": quiet_week(
+        UPLOAD, Deploy(at=HOUR + 100, floor=0.7, changes=("copies",))
+    ),
+    "other rules of settling for a zone that is never quiet": quiet_week(
+        *(Upload(at=HOUR + 200 * n, path="1.png", content=f"{n}") for n in range(40)),
+        Deploy(at=HOUR + 100, floor=0.7, changes=("settle",)),
+    ),
+    "metrics that cannot be read while a healthy model bakes": week(
+        "online", *TWO_MODELS, Outage(service="metrics", at=LATER + 2_500, seconds=1_800)
+    ),
+    "jobs that cannot be read while a healthy model bakes": week(
+        "batch",
+        UPLOAD,
+        OutageAfter(activity="observe_rollout", number=10, service="azure_ml", seconds=600),
+    ),
+    "Azure ML is away at the start of a rollout": week(
+        "online",
+        UPLOAD,
+        OutageAfter(activity="claim_endpoint", number=1, service="azure_ml", seconds=2 * HOUR),
+    ),
+    "scoring is away during the smoke request": week(
+        "online", UPLOAD, Outage(service="scoring", at=HOUR, seconds=2 * HOUR)
+    ),
+    "Azure ML is away while a deployment is provisioned": week(
+        "online", UPLOAD, Outage(service="azure_ml", at=HOUR + 900, seconds=2 * HOUR)
+    ),
+    "the endpoint of a rollout is deleted": week(
+        "online", *TWO_MODELS, DeleteEndpoint(at=LATER + 3_000)
+    ),
+    "the batch endpoint of a rollout is deleted": week(
+        "batch", *TWO_MODELS, DeleteEndpoint(at=LATER + 3_000)
+    ),
+    "a bad model is rolled back by people": week(
+        "online", *TWO_MODELS, RollBackModel(at=LATER + 2 * HOUR)
+    ),
+    "a bad model of a batch endpoint is rolled back by people": week(
+        "batch", *TWO_MODELS, RollBackModel(at=LATER + 3 * HOUR)
+    ),
 }
 """Name → a story that found a defect, described in docs/simulation.md."""
-
-OLD_CONFIGURATION = "a zone that is never quiet keeps its old configuration"
-SILENT_LANDING = "a landing that always fails is silent"
-DUPLICATE = "a signal of drift without new data ends as `duplicate`"
-API_HANGS = "a hung Service Bus freezes the whole API, cancel included"
-OUTAGE_IS_A_VERDICT = "rollouts take an outage for a verdict"
-KNOWN: Mapping[str, Known] = {
-    "storage refuses the zone for days": Known(
-        SILENT_LANDING,
-        quiet_week(UPLOAD, Refuse(at=HOUR + 100, seconds=30 * HOUR, status=403)),
-    ),
-    "the zone's container is gone for days": Known(
-        SILENT_LANDING,
-        quiet_week(UPLOAD, Refuse(at=HOUR + 100, seconds=30 * HOUR, status=404)),
-    ),
-    "a pipeline is removed while its batch settles": Known(
-        SILENT_LANDING, quiet_week(UPLOAD, RemovePipeline(at=HOUR + 100, seconds=30 * HOUR))
-    ),
-    "a drift signal without new data": Known(
-        DUPLICATE,
-        quiet_week(UPLOAD, *(DriftSignal(at=DAY + n * HOUR, number=1) for n in range(2))),
-    ),
-    "a request for the content of a cancelled run": Known(
-        DUPLICATE,
-        quiet_week(
-            UPLOAD,
-            JobFate(number=1, end="never ends"),
-            CancelRun(at=2 * HOUR),
-            RequestRun(at=DAY, key="again"),
-        ),
-    ),
-    "a request for the same data with new code": Known(
-        DUPLICATE,
-        quiet_week(UPLOAD, Deploy(at=DAY - HOUR, floor=0.7), RequestRun(at=DAY, key="again")),
-    ),
-    "people and pages while Service Bus hangs for hours": Known(
-        API_HANGS,
-        quiet_week(
-            UPLOAD,
-            JobFate(number=1, end="never ends"),
-            Outage(
-                service="service_bus", at=3.9 * HOUR, seconds=3 * HOUR, hangs=True, endless=True
-            ),
-            OpenPage(at=3.95 * HOUR, seconds=1_800),
-            CancelRun(at=4.2 * HOUR),
-        ),
-    ),
-    "other files are taken while a batch settles": Known(
-        OLD_CONFIGURATION,
-        quiet_week(
-            UPLOAD,
-            Upload(at=HOUR, path="9.png", content="nine"),
-            Deploy(at=HOUR + 100, floor=0.7, changes=("include",)),
-        ),
-    ),
-    "another marker while a batch settles": Known(
-        OLD_CONFIGURATION,
-        quiet_week(
-            UPLOAD, Mark(at=HOUR + 1), Deploy(at=HOUR + 100, floor=0.7, changes=("marker",))
-        ),
-    ),
-    "files are copied from now on while a batch settles": Known(
-        OLD_CONFIGURATION,
-        quiet_week(UPLOAD, Deploy(at=HOUR + 100, floor=0.7, changes=("copies",))),
-    ),
-    "other rules of settling for a zone that is never quiet": Known(
-        OLD_CONFIGURATION,
-        quiet_week(
-            *(Upload(at=HOUR + 200 * n, path="1.png", content=f"{n}") for n in range(40)),
-            Deploy(at=HOUR + 100, floor=0.7, changes=("settle",)),
-        ),
-    ),
-    "metrics that cannot be read while a healthy model bakes": Known(
-        OUTAGE_IS_A_VERDICT,
-        week("online", *TWO_MODELS, Outage(service="metrics", at=LATER + 2_500, seconds=1_800)),
-    ),
-    "jobs that cannot be read while a healthy model bakes": Known(
-        OUTAGE_IS_A_VERDICT,
-        week(
-            "batch",
-            UPLOAD,
-            OutageAfter(activity="observe_rollout", number=10, service="azure_ml", seconds=600),
-        ),
-    ),
-    "Azure ML is away at the start of a rollout": Known(
-        OUTAGE_IS_A_VERDICT,
-        week(
-            "online",
-            UPLOAD,
-            OutageAfter(activity="claim_endpoint", number=1, service="azure_ml", seconds=2 * HOUR),
-        ),
-    ),
-    "scoring is away during the smoke request": Known(
-        OUTAGE_IS_A_VERDICT,
-        week("online", UPLOAD, Outage(service="scoring", at=HOUR, seconds=2 * HOUR)),
-    ),
-    "Azure ML is away while a deployment is provisioned": Known(
-        OUTAGE_IS_A_VERDICT,
-        week("online", UPLOAD, Outage(service="azure_ml", at=HOUR + 900, seconds=2 * HOUR)),
-    ),
-    "the endpoint of a rollout is deleted": Known(
-        "an endpoint that was deleted: 17,210 activities in three virtual days, no end",
-        week("online", *TWO_MODELS, DeleteEndpoint(at=LATER + 3_000)),
-    ),
-    "the batch endpoint of a rollout is deleted": Known(
-        "an endpoint that was deleted: 17,210 activities in three virtual days, no end",
-        week("batch", *TWO_MODELS, DeleteEndpoint(at=LATER + 3_000)),
-    ),
-    "a bad model is rolled back by people": Known(
-        "`models rollback` leaves the bad model serving",
-        week("online", *TWO_MODELS, RollBackModel(at=LATER + 2 * HOUR)),
-    ),
-    "a bad model of a batch endpoint is rolled back by people": Known(
-        "`models rollback` leaves the bad model serving",
-        week("batch", *TWO_MODELS, RollBackModel(at=LATER + 3 * HOUR)),
-    ),
-}
-"""Name → a story of a known defect. Mended: move it to `KEPT`, and raise its weight in
-`weights.DRAWN`."""

@@ -64,13 +64,14 @@ def work_is_resumed(evidence: Evidence) -> Iterator[str]:
     """What was trained on before a node was lost is not trained on again."""
     reached: dict[str, float] = {}
     for life in evidence.world.cluster.lives.values():
+        training = life.name.rpartition("-")[0]  # all attempts of a round of training
         for resumed_from, worked in life.worked:
-            known = reached.get(life.dataset_version, 0.0)
+            known = reached.get(training, 0.0)
             if resumed_from < known:
                 yield f"job {life.name} began at {resumed_from:.0f} s of work, not {known:.0f} s"
             done = resumed_from + worked
             kept = done - done % CHECKPOINT_SECONDS
-            reached[life.dataset_version] = max(known, kept)
+            reached[training] = max(known, kept)
 
 
 def preemptions_cost_no_attempt(evidence: Evidence) -> Iterator[str]:

@@ -9,15 +9,11 @@ from typing import get_args
 import pytest
 
 from tests.simulation.drawing import draw
-from tests.simulation.kept import KEPT, KNOWN, UPLOAD, Known, quiet_week
+from tests.simulation.kept import KEPT, UPLOAD, quiet_week
 from tests.simulation.story import Crash, EveryActivityTwice
 from tests.simulation.task_hub import ActivityCall, ExecutionMode
 from tests.simulation.trial import try_seed, try_story
 from tests.simulation.world import World
-
-
-def is_known(defect: Known) -> pytest.MarkDecorator:
-    return pytest.mark.xfail(reason=defect.defect, strict=True)
 
 
 @pytest.mark.parametrize("seed", range(1, 13))
@@ -36,14 +32,6 @@ def test_a_week_in_which_every_activity_runs_twice_has_each_effect_once(seed: in
 @pytest.mark.parametrize("name", KEPT)
 def test_what_was_found_stays_mended(name: str) -> None:
     trial = try_story(KEPT[name])
-    assert not trial.problems, str(trial)
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=is_known(each)) for name, each in KNOWN.items()]
-)
-def test_what_is_known_is_mended(name: str) -> None:
-    trial = try_story(KNOWN[name].story, pending=frozenset())
     assert not trial.problems, str(trial)
 
 

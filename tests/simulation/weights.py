@@ -35,7 +35,7 @@ DRAWN: Mapping[str, float] = {
     "people roll models back": 0.1,
     "people delete the endpoint": 0.1,
 }
-"""Kind of item → the chance that a week has some. Not yet drawn: 0, with the reason beside it."""
+"""Kind of item → the chance that a week has some."""
 
 CHANGED: Mapping[ConfigurationChange, float] = {
     "include": 0.2,
@@ -54,9 +54,4 @@ CHANGED: Mapping[ConfigurationChange, float] = {
     "guards": 0.2,
     "steps": 0.2,
 }
-"""Change of `pipeline.yml` → the chance that a release has it. Not yet drawn: 0."""
-
-PENDING = frozenset(
-    {"failing_landings_are_told", "one_cause_has_one_alert", "requests_lead_to_runs"}
-)
-"""Invariants that the app does not keep yet: they hold in the stories of `kept.KNOWN` alone."""
+"""Change of `pipeline.yml` → the chance that a release has it."""
