@@ -39,7 +39,8 @@ def main() -> None:
         network_fingerprint="",
         seed=0,
     )
-    saver = Saver(CheckpointFolder(folder, nothing, lambda _: None), world)
+    folder_of_run = CheckpointFolder(folder, nothing, lambda _: None)
+    saver = Saver(folder_of_run, world, timeout_seconds=60)
     saver.start(0, network, optimizer)  # the first save allocates memory that later saves reuse
     saver.finish()
     stalls: list[float] = []

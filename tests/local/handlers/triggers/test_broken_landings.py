@@ -146,7 +146,7 @@ def test_a_freeze_that_lacks_a_role_says_which(zone: Zone) -> None:
     vars(zone.clients).update(blobs=limited, records=records)
     activity = as_function(FreezeManifest, freeze_manifest, zone.clients)
     request = FreezeManifest(
-        pipeline=zone.pipeline, partition=None, freeze="f", frozen_at=datetime.now(UTC)
+        pipeline=zone.pipeline.name, partition=None, freeze="f", frozen_at=datetime.now(UTC)
     )
     with limited, pytest.raises(ActivityFault) as raised:
         activity(request.to_dict())
