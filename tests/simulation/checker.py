@@ -25,12 +25,21 @@ from tests.simulation.people import MORE_ATTEMPTS
 from tests.simulation.releases import Release
 from tests.simulation.rollout_checker import INVARIANTS_OF_ROLLOUTS
 from tests.simulation.scheduler import START
-from tests.simulation.story import DAY, LoseEvent, Terminate, TerminateAfter
+from tests.simulation.story import (
+    DAY,
+    HOUR,
+    LoseEvent,
+    RemovePipeline,
+    Terminate,
+    TerminateAfter,
+)
 from tests.simulation.world import CALL_LIMIT, Snapshot, World
 
 Invariant = Callable[[Evidence], Iterator[str]]
 
 HISTORY_LIMIT_EVENTS = 1_500
+# How long an event may lie in its queue, behind an outage, before it is decided on.
+EVENT_DELAY_SECONDS = 12 * HOUR
 # A zone is listed without any event once a day; reconciliation, and a run, come on top.
 NOTICED_AFTER_SECONDS = 2.5 * DAY
 # A run polls at least every five minutes; the rest is for its steps.
@@ -278,7 +287,7 @@ def every_whole_batch_is_accounted_for(evidence: Evidence) -> Iterator[str]:
                 blobs = batches[partition]
                 if evidence.versions(pipeline, blobs) & recorded:
                     continue
-                if pipeline.source.marker is not None and _is_overdue(evidence, pipeline, snapshot):
+                if _is_overdue(evidence, pipeline, blobs[0].name, snapshot):
                     continue
                 yield (
                     f"what {partition or 'the zone'} held from {since:.0f} s to {until:.0f} s was "
@@ -297,19 +306,32 @@ def _under_releases(
             yield release, max(began, since), min(ended, until)
 
 
-def _is_overdue(evidence: Evidence, pipeline: Pipeline, snapshot: Snapshot) -> bool:
-    """Whether operators were alerted that a newer marker than this one is missing."""
+def _is_overdue(evidence: Evidence, pipeline: Pipeline, blob: str, snapshot: Snapshot) -> bool:
+    """Whether operators were alerted that the blob's batch lacks a newer marker than this one."""
     source = pipeline.source
-    marker = snapshot.blobs.get(source.prefix + (source.marker or ""))
+    is_partitioned = source.batch == "partition"
+    partition = source.partition_of(blob.removeprefix(source.prefix)) if is_partitioned else None
+    path = source.marker_path(partition)
+    if path is None:
+        return False
+    marker = snapshot.blobs.get(source.prefix + path)
     since = None if marker is None else marker.last_modified.isoformat()
-    landing = landing_instance(pipeline.name)
+    landing = landing_instance(pipeline.name, None if partition is None else partition.key)
     told = [evidence.data_of(each) for each in evidence.alerts if each.subject == "landing-overdue"]
     return any((each["landing"], each["marker_at"]) == (landing, since) for each in told)
 
 
 def every_event_is_decided(evidence: Evidence) -> Iterator[str]:
-    """An event that reached its queue is in the event log."""
-    missing = set(evidence.world.topics.delivered) - evidence.decided_events
+    """An event that reached its queue is in the event log, if a pipeline watched its zone."""
+    removals = [each for each in evidence.world.story.items if isinstance(each, RemovePipeline)]
+    missing = {
+        event
+        for event, at in evidence.world.topics.delivered.items()
+        if event not in evidence.decided_events
+        and not any(
+            each.at - EVENT_DELAY_SECONDS < at < each.at + each.seconds for each in removals
+        )
+    }
     if missing:
         yield f"no decision on {sorted(missing)}"
 

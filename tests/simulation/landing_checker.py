@@ -100,7 +100,11 @@ def signals_lead_to_runs(evidence: Evidence) -> Iterator[str]:
         runs = [run for run, request in evidence.requests.items() if request.reason == reason]
         if len({run.rpartition("-")[0] for run in runs}) > 1:
             yield f"signal {number} of {sent_at:.0f} s has the runs {runs}"
-        if not runs and _outcome(instance) in ("started", "duplicate"):
+        if runs or _outcome(instance) not in ("started", "duplicate"):
+            continue
+        # A run for the same content that was under way answers the signal.
+        run = evidence.runs.get(instance.output["run"])
+        if run is None or run.instance.last_updated_at < instance.created_at:
             yield f"signal {number} of {sent_at:.0f} s has no run: {instance.output}"
 
 

@@ -10,10 +10,12 @@ import json
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from handlers.api.routes import ROUTES
 from handlers.azure_ml.champions import choose_champion
+from handlers.configuration.bulkheads import Unavailable
 from handlers.notifications.webhook_signature import parse_secrets, sign
 from handlers.triggers.problem_details import Answer
 from orchestrations.retraining import retraining
@@ -261,7 +263,7 @@ class People:
     ) -> Answer:
         world = self._world
         host, now = world.host, world.scheduler.now
-        return await ask(
+        answer = await ask(
             ROUTES_BY_NAME[route].load(),
             host.clients,
             host.starter,
@@ -274,6 +276,9 @@ class People:
             name=name,
             version=version,
         )
+        if answer.status == HTTPStatus.SERVICE_UNAVAILABLE:
+            raise Unavailable(answer.document["detail"])  # a caller asks again
+        return answer
 
 
 def _asking(

@@ -46,7 +46,7 @@ class SystemTopics:
         """Number of a drift signal → when it was first sent."""
         self.malformed = 0
         """How many events of Azure ML on the queue are of no job of the workspace's."""
-        self.delivered: list[str] = []
+        self.delivered: dict[str, float] = {}
         """Ids of the blob events that reached their queue."""
         self._of_blobs = 0
 
@@ -122,7 +122,7 @@ class SystemTopics:
     def _deliver(self, queue: str, event: dict[str, Any], delay: float) -> None:
         def arrive() -> None:
             if queue == "blob-events":
-                self.delivered.append(event["id"])
+                self.delivered.setdefault(event["id"], self._scheduler.time())
             self._broker.send("queue", queue, message)
 
         message = SimpleNamespace(
