@@ -163,7 +163,10 @@ def _deploying(run: RolloutGeneration) -> Delay:
         return None
     if found.state == "failed":
         raise DeploymentRejected(found.message or "the deployment could not be provisioned")
-    if run.elapsed > PROVISIONING_LIMIT:
+    # From the first answer on: before it, the host may have been down for hours.
+    if run.progress.provisioned_from is None:
+        run.note(provisioned_from=run.context.current_utc_datetime)
+    elif run.since(run.progress.provisioned_from) > PROVISIONING_LIMIT:
         raise DeadlineExceeded(
             f"deployment {run.deployment} was not provisioned within {PROVISIONING_LIMIT}"
         )

@@ -113,7 +113,11 @@ class RolloutGeneration:
     @property
     def elapsed(self) -> timedelta:
         """The time in this state, without the outages in it."""
-        return self.context.current_utc_datetime - self.progress.since - self.outages
+        return self.since(self.progress.since)
+
+    def since(self, moment: datetime) -> timedelta:
+        """The time since a moment of this state, without the outages in the state."""
+        return self.context.current_utc_datetime - moment - self.outages
 
     @property
     def is_over(self) -> bool:
@@ -125,7 +129,8 @@ class RolloutGeneration:
         """Enter a state."""
         now = self.context.current_utc_datetime
         self.end_outage()
-        self.note(state=state, since=now, announced=announced, outage_seconds=0.0, **changes)
+        begins = {"since": now, "outage_seconds": 0.0, "provisioned_from": None}
+        self.note(state=state, announced=announced, **begins, **changes)
         self.log.info("%s: %s %s", self.id, state, self.progress.reason or "")
         self.show(state=state, since=now, step=self.progress.step, reason=self.progress.reason)
 

@@ -115,6 +115,8 @@ class RolloutProgress(Contract):
     """Whether operators were alerted to that outage."""
     outage_seconds: float = 0
     """The length of earlier outages in this state: its time limits are extended by it."""
+    provisioned_from: datetime | None = Field(default=None, exclude_if=lambda it: it is None)
+    """When the deployment was first seen, not ready."""
 
 
 class RolloutInput(Contract):

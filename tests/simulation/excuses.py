@@ -17,6 +17,12 @@ def excused(
     evidence: Evidence, began: float, ended: float, services: Sequence[Service] = OF_JOBS
 ) -> float:
     """Seconds between two moments without a host, or without one of the services."""
+    faults = sum(isinstance(item, CallFault) for item in evidence.world.story.items)
+    return away(evidence, began, ended, services) + faults * FAULT_SECONDS
+
+
+def away(evidence: Evidence, began: float, ended: float, services: Sequence[Service]) -> float:
+    """Seconds between two moments in the host's downtime, or in an outage of a service."""
     world = evidence.world
     gaps = list(world.host.downtime)
     gaps += [
@@ -24,9 +30,7 @@ def excused(
         for item in world.network.outages
         if item.service in services
     ]
-    away = sum(overlap(began, ended, *gap) for gap in gaps)
-    faults = sum(isinstance(item, CallFault) for item in world.story.items)
-    return away + faults * FAULT_SECONDS
+    return sum(overlap(began, ended, *gap) for gap in gaps)
 
 
 def overlap(began: float, ended: float, start: float, to: float) -> float:

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from orchestrations.names import REQUEST_PREFIX, request_instance
 from tests.simulation.evidence import Evidence
-from tests.simulation.excuses import excused
+from tests.simulation.excuses import away, excused
 from tests.simulation.fakes.event_grid import signal_text
 from tests.simulation.scheduler import START
+from tests.simulation.story import Terminate, TerminateAfter
 from tests.simulation.task_hub import HubInstance
 from tests.simulation.world import Failure
 
@@ -36,7 +37,7 @@ def failing_landings_are_told(evidence: Evidence) -> Iterator[str]:
 
 def one_cause_has_one_alert(evidence: Evidence) -> Iterator[str]:
     """A landing that fails again and again is one alert until it lands."""
-    failures = evidence.world.failures
+    failures, story = evidence.world.failures, evidence.world.story
     for landing in {each.landing for each in failures}:
         alerts = [at for at, about in _alerts(evidence) if about == landing]
         causes = {
@@ -44,7 +45,9 @@ def one_cause_has_one_alert(evidence: Evidence) -> Iterator[str]:
             for number, each in enumerate(failures)
             if each.landing == landing
         }
-        if len(alerts) > len(causes):
+        # That people terminated it is a cause, too.
+        terminated = sum(isinstance(each, Terminate | TerminateAfter) for each in story.items)
+        if len(alerts) > len(causes) + terminated:
             yield f"{landing} has {len(alerts)} alerts for {len(causes)} causes"
 
 
@@ -79,9 +82,14 @@ def _cause_began(evidence: Evidence, number: int) -> float:
 
 
 def _due(evidence: Evidence, at: float) -> float | None:
-    """When operators must know of what happened: after one whole round of reconciliation."""
+    """When operators must know of what happened: after one whole round of reconciliation.
+
+    A round that a service does not let come through is none.
+    """
     for began, ended in evidence.world.host.rounds:
-        if began is not None and ended is not None and began > at:
+        if began is None or ended is None or began <= at:
+            continue
+        if not away(evidence, began, ended, SERVICES_OF_ALERTS):
             return ended + TOLD_AFTER_SECONDS
     return None
 

@@ -141,6 +141,20 @@ def test_a_person_rolls_back_while_another_rollout_has_the_endpoint() -> None:
     assert endpoint.set_to == []
 
 
+def test_a_host_that_is_down_before_the_deployment_is_made_does_not_use_up_its_time() -> None:
+    """Found by the simulation: seeds 240 and 272."""
+    endpoint, down = Endpoint(), [3 * HOUR]
+
+    def latency() -> float:
+        called = [name for _, name in endpoint.calls]
+        is_due = called[-1:] == ["publish_notification"] and "ensure_deployment" not in called
+        return down.pop() if is_due and down else 0.01
+
+    endpoint.driver.latency = latency
+    assert endpoint.roll_out().state == "finished"
+    assert not down
+
+
 def test_a_long_outage_does_not_use_up_the_time_for_provisioning() -> None:
     endpoint = Endpoint(ready_after=3 * HOUR, outages={"ensure_deployment": (100, 2.9 * HOUR)})
     assert endpoint.roll_out().state == "finished"
