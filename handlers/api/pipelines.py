@@ -36,11 +36,11 @@ from handlers.durable.status_documents import parsed
 from handlers.landing_zone.batch_records import LastListing, last_batch, list_last_batches
 from handlers.landing_zone.held_batches import is_released
 from handlers.landing_zone.hold_records import held_zones, read_held
-from handlers.landing_zone.newest_events import list_all_newest_events, read_zone_activity
+from handlers.landing_zone.newest_events import list_all_newest_events, zone_activity
 from handlers.landing_zone.pauses import Pause, read_pause, read_pauses
 from handlers.landing_zone.zone_troubles import Trouble, read_troubles
 from handlers.runs.run_index import UNFINISHED_STATES, list_runs, list_unfinished_runs
-from orchestrations.contracts.landing import LandingStatus, LastBatch, ReadZoneActivity
+from orchestrations.contracts.landing import LandingStatus, LastBatch
 from orchestrations.contracts.runs import RunState
 from orchestrations.errors import LandfallError
 from orchestrations.names import landing_instance
@@ -187,11 +187,7 @@ async def _read_zone(
 ) -> ZoneFacts:
     instance, activity, last = await asyncio.gather(
         starter.get_status(landing_instance(pipeline.name, partition)),
-        STORAGE.ask(
-            read_zone_activity,
-            clients,
-            ReadZoneActivity(pipeline=pipeline.name, partition=partition),
-        ),
+        STORAGE.ask(zone_activity, clients, pipeline, partition),
         STORAGE.ask(last_batch, clients, pipeline.name, partition),
     )
     status = parsed(instance.custom_status) if is_live(instance) else None

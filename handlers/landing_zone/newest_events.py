@@ -16,7 +16,12 @@ from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.configuration.configurations import deployed_pipeline
 from handlers.durable.activity_adapter import activity
-from orchestrations.contracts.landing import ReadZoneActivity, SettlingRules, SettlingZone
+from orchestrations.contracts.landing import (
+    ReadZoneActivity,
+    SettlingRules,
+    SettlingZone,
+    ZoneActivity,
+)
 from orchestrations.pipeline import Pipeline
 
 _FOLDER = "newest-events"
@@ -32,11 +37,16 @@ def read_zone_activity(clients: Clients, request: ReadZoneActivity) -> SettlingZ
         InvalidPipeline: the pipeline is not deployed.
     """
     pipeline = deployed_pipeline(clients, request.pipeline)
-    document = record_store.read(clients.records, _name(request.pipeline, request.partition))
-    return SettlingZone(
+    activity = zone_activity(clients, pipeline, request.partition)
+    return SettlingZone(**dict(activity), rules=SettlingRules.of(pipeline))
+
+
+def zone_activity(clients: Clients, pipeline: Pipeline, partition: str | None) -> ZoneActivity:
+    """The times of a zone's or partition's newest event and of its marker."""
+    document = record_store.read(clients.records, _name(pipeline.name, partition))
+    return ZoneActivity(
         newest_event_at=None if document is None else datetime.fromisoformat(document[_FIELD]),
-        marker_at=marker_written_at(clients, pipeline, request.partition),
-        rules=SettlingRules.of(pipeline),
+        marker_at=marker_written_at(clients, pipeline, partition),
     )
 
 
