@@ -193,8 +193,9 @@ MUTATIONS: Mapping[str, Mutation] = {
     "changes of a redrive are dropped": lambda: mock.patch.object(
         redrive, "changed_request", _unchanged
     ),
-    "a shortage ends the run": lambda: mock.patch.object(
-        compute_clusters, "is_quota_error", return_value=False
+    "a shortage ends the run": lambda: _both(
+        lambda: mock.patch.object(compute_clusters, "find_shortages", return_value={}),
+        lambda: mock.patch.object(compute_clusters, "is_quota_error", return_value=False),
     ),
     "copies are of what is there now": lambda: mock.patch.object(
         copies, "_as_listed", _unconditional
