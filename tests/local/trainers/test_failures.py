@@ -67,7 +67,7 @@ def test_a_rank_that_is_gone_is_named_by_the_others(
 def test_long_work_that_is_no_step_is_not_taken_for_a_hang(
     options: tuple[str, ...], train: Any
 ) -> None:
-    train(*options, "--step-timeout-seconds", str(SLOW_SECONDS / 3))
+    train(*options, "--step-timeout-seconds", str(SLOW_SECONDS * 0.75))
 
 
 HOLDS_THE_LOCK = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import json
 import sys
 from collections.abc import AsyncGenerator
@@ -153,7 +154,7 @@ def multiply(environment: Environment, directory: str) -> None:
     """Copy a file under many names of its directory, in a journal that Azurite reads."""
     folder = environment.part_folder("storage") / "azurite"
     records = [
-        json.loads(line)
+        json.loads(line.split(" ", 2)[2])  # after its length and checksum
         for journal in folder.glob("__azurite_db_blob__.json.journal-*")
         for line in journal.read_text().splitlines()
     ]
@@ -162,7 +163,9 @@ def multiply(environment: Environment, directory: str) -> None:
     lines: list[str] = []
     for number in range(1, FILES):
         copy = {**file["put"], "name": f"{directory}/{number}", "$loki": 1000 + number}
-        lines.append(json.dumps({**file, "put": copy}) + "\n")
+        text = json.dumps({**file, "put": copy})
+        checksum = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:16]
+        lines.append(f"{len(text)} {checksum} {text}\n")
     (folder / "__azurite_db_blob__.json.journal-1000").write_text("".join(lines))
 
 

@@ -133,6 +133,7 @@ async def test_a_landing_that_broke_with_nothing_left_to_land_is_told_and_ends_w
 
 def test_a_freeze_that_lacks_a_role_says_which(zone: Zone) -> None:
     """Real storage refuses to list: the app has a signature that may only read."""
+    zone.deploy()
     zone.land("1.png")
     sas = generate_account_sas(
         str(zone.clients.blobs.account_name),
