@@ -9,7 +9,7 @@ from tests.simulation.evidence import Evidence
 from tests.simulation.excuses import away, excused
 from tests.simulation.fakes.event_grid import signal_text
 from tests.simulation.scheduler import START
-from tests.simulation.story import Terminate, TerminateAfter
+from tests.simulation.story import CallFault, Terminate, TerminateAfter
 from tests.simulation.task_hub import HubInstance
 from tests.simulation.world import Failure
 
@@ -84,12 +84,15 @@ def _cause_began(evidence: Evidence, number: int) -> float:
 def _due(evidence: Evidence, at: float) -> float | None:
     """When operators must know of what happened: after one whole round of reconciliation.
 
-    A round that a service does not let come through is none.
+    A round that a service does not let come through is none, and a fault may cost another.
     """
+    faults = (isinstance(each, CallFault) for each in evidence.world.story.items)
+    needed = 2 if any(faults) else 1
     for began, ended in evidence.world.host.rounds:
         if began is None or ended is None or began <= at:
             continue
-        if not away(evidence, began, ended, SERVICES_OF_ALERTS):
+        needed -= not away(evidence, began, ended, SERVICES_OF_ALERTS)
+        if not needed:
             return ended + TOLD_AFTER_SECONDS
     return None
 
