@@ -14,12 +14,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 
 from demo import laptop
 from demo.audience import audience
 from demo.cloud import PIPELINE, models
 from demo.digits import digit_files
-from demo.report import Report, StoryResult, show
+from demo.report import MARKS, Report, StoryResult, StoryState, show
 from demo.stories import LIVE, STORIES, Facts, Stage
 from localazure.faults.force import put_in_force, take_out
 from localazure.faults.injector import FILE as FAULTS_FILE
@@ -96,7 +97,10 @@ async def _run(state: Path, console: Console, chaos: int | None) -> Report:
 
 
 async def _tell_all(stage: Stage, console: Console) -> list[StoryResult]:
-    """Play the stories in order, with the parallel ones at the same time; print each in turn."""
+    """Play the stories in order, with the parallel ones at the same time; print each in turn.
+
+    The stories of one zone build on each other: after one that failed, the others are not played.
+    """
 
     def say_nothing(_: str) -> None:
         """Print nothing: another story uses the terminal."""
@@ -110,9 +114,14 @@ async def _tell_all(stage: Stage, console: Console) -> list[StoryResult]:
             if story.is_beside
         }
         for name, story in STORIES.items():
-            result = await (beside[name] if name in beside else _play(name, stage))
-            mark, outcome = ("[green]✓[/]", story.outcome) if result.ok else ("[red]✗[/]", "failed")
-            console.print(f"{mark} {name:{max(map(len, STORIES))}}  {outcome}", soft_wrap=True)
+            depends = not story.is_beside and not all(each.ok for each in results)
+            if depends:
+                result = StoryResult(name=name, state="not played", seconds=0.0, facts={})
+            else:
+                result = await (beside[name] if name in beside else _play(name, stage))
+            outcome = story.outcome if result.ok else result.facts.get("error", "")
+            said = escape(f"{name:{max(map(len, STORIES))}}  {outcome}")
+            console.print(f"{MARKS[result.state]} {said}", soft_wrap=True)
             results.append(result)
     return results
 
@@ -120,12 +129,14 @@ async def _tell_all(stage: Stage, console: Console) -> list[StoryResult]:
 async def _play(name: str, stage: Stage) -> StoryResult:
     began = time.monotonic()
     facts: Facts
+    stage.late = False
+    state: StoryState
     try:
-        facts, ok = await STORIES[name].play(stage), True
-    except Exception as error:  # noqa: BLE001 - a failed story is a result; the others continue
-        facts, ok = {"error": f"{type(error).__name__}: {error}"}, False
-    seconds = time.monotonic() - began
-    return StoryResult(name=name, ok=ok, seconds=seconds, facts=facts)
+        facts = await STORIES[name].play(stage)
+        state = "late" if stage.late else "ok"
+    except Exception as error:  # noqa: BLE001 - a failed story is a result
+        facts, state = {"error": f"{type(error).__name__}: {error}"}, "failed"
+    return StoryResult(name=name, state=state, seconds=time.monotonic() - began, facts=facts)
 
 
 if __name__ == "__main__":

@@ -7,19 +7,18 @@ import contextlib
 import functools
 import json
 import random
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
-import psutil
 from azure.servicebus import ServiceBusSubQueue
 from azure.servicebus.aio import ServiceBusClient
 from azure.storage.blob.aio import BlobServiceClient
 
 from demo.digits import File
-from demo.waiting import API_POLL_SECONDS, eventually
+from demo.waiting import eventually
 
 if TYPE_CHECKING:
     from azure.ai.ml import MLClient
@@ -119,45 +118,13 @@ class Cloud:
             return None
         return found if found["state"] in states else None
 
-    async def wait_for_landing(self, timeout_seconds: float) -> None:
-        """Wait until the landing orchestration of the digits has ended.
-
-        Raises:
-            TimeoutError: it has not ended in time.
-        """
+    async def has_landed(self) -> bool:
+        """Whether the landing orchestration of the digits has ended."""
         functions = self.endpoints["functions"]
         url = f"{functions['base_url']}/runtime/webhooks/durabletask/instances/landing-digits"
-
-        async def ended() -> bool:
-            headers = {"x-functions-key": functions["system_key"]}
-            async with self.http.get(url, headers=headers) as response:
-                return (await response.json())["runtimeStatus"] == "Completed"
-
-        await eventually(ended, timeout_seconds, "end of the landing", API_POLL_SECONDS)
-
-    async def wait_for_runs(
-        self,
-        known: int,
-        new: int,
-        timeout_seconds: float,
-        watch: Callable[[Run], None],
-        *,
-        pipeline: str = PIPELINE,
-    ) -> list[Run]:
-        """Wait until `new` runs after the first `known` ones have ended.
-
-        Raises:
-            TimeoutError: they have not ended in time.
-        """
-
-        async def ended() -> list[Run] | None:
-            runs = (await self.runs(pipeline))[known:]
-            for run in runs:
-                watch(run)
-            over = len(runs) >= new and all(run["state"] in ENDED for run in runs)
-            return runs if over else None
-
-        return await eventually(ended, timeout_seconds, f"end of {new} run(s)", API_POLL_SECONDS)
+        headers = {"x-functions-key": functions["system_key"]}
+        async with self.http.get(url, headers=headers) as response:
+            return (await response.json())["runtimeStatus"] == "Completed"
 
     async def publish_again(self, events: Sequence[dict[str, Any]], copies: int) -> int:
         """Send shuffled copies of real BlobCreated events; return their number."""
@@ -284,34 +251,6 @@ def models(cloud: Cloud, name: str) -> list[dict[str, Any]]:
         for model in cloud.workspace.models.list(name=name)
     ]
     return sorted(found, key=lambda model: int(model["version"]))
-
-
-def find_rank(job: str, rank: int) -> psutil.Process | None:
-    """A training process of a job; None if there is none."""
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            environment = process.environ()
-            if environment.get("AZUREML_RUN_ID") == job and environment.get("RANK") == str(rank):
-                return process
-    return None
-
-
-@contextlib.contextmanager
-def suspended(process: psutil.Process) -> Generator[None]:
-    """Suspend a process during the context, unless it ends before or meanwhile."""
-    with contextlib.suppress(psutil.NoSuchProcess):
-        process.suspend()
-    try:
-        yield
-    finally:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.resume()
-
-
-def kill(process: psutil.Process) -> None:
-    """Kill a process, unless it has ended: injected faults end processes, too."""
-    with contextlib.suppress(psutil.NoSuchProcess):
-        process.kill()
 
 
 @contextlib.asynccontextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.markup import escape
@@ -12,15 +12,28 @@ from rich.table import Table
 
 from demo.receivers import Received
 
+StoryState = Literal["ok", "late", "failed", "not played"]
+MARKS: dict[StoryState, str] = {
+    "ok": "[green]✓[/]",
+    "late": "[yellow]✓ late[/]",
+    "failed": "[red]✗[/]",
+    "not played": "[yellow]- not played:[/]",
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class StoryResult:
-    """The result of one story."""
+    """The result of one story. A late one had its outcome, on a machine that is slow or busy."""
 
     name: str
-    ok: bool
+    state: StoryState
     seconds: float
     facts: dict[str, Any]
+
+    @property
+    def ok(self) -> bool:
+        """Whether it had its outcome."""
+        return self.state in ("ok", "late")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +56,8 @@ class Report:
         keys = ("id", "pipeline", "attempt", "state", "dataset_version", "job")
         return {
             "stories": [
-                {**asdict(story), "seconds": round(story.seconds, 1)} for story in self.stories
+                {**asdict(story), "ok": story.ok, "seconds": round(story.seconds, 1)}
+                for story in self.stories
             ],
             "runs": [{key: run[key] for key in keys} for run in self.runs],
             "models": self.models,
@@ -62,11 +76,12 @@ def show(report: Report, console: Console) -> None:
     stories.add_column("story, and what was read back")
     stories.add_column("seconds", justify="right")
     for story in report.stories:
-        mark = "[green]ok[/]" if story.ok else "[red]FAILED[/]"
         facts = " · ".join(
             f"{key.replace('_', ' ')}: {_text(value)}" for key, value in story.facts.items()
         )
-        stories.add_row(mark, f"[bold]{story.name}[/]\n{escape(facts)}", f"{story.seconds:.1f}")
+        stories.add_row(
+            MARKS[story.state], f"[bold]{story.name}[/]\n{escape(facts)}", f"{story.seconds:.1f}"
+        )
     console.print(stories)
 
     runs = Table(title="Runs (pipeline, dataset version, attempt)", title_justify="left")

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, get_args
 
-from demo.cloud import LANDING_CONTAINER, PIPELINE, PREFIX, Cloud, Run, find_rank, kill, suspended
+from demo.cloud import ENDED, LANDING_CONTAINER, PIPELINE, PREFIX, Cloud, Run
 from demo.digits import File, no_images, shifted
 from demo.endpoint import Customers, read_endpoint
 from demo.receivers import Channel, Mailbox
-from demo.waiting import API_POLL_SECONDS, eventually
+from demo.training_processes import find_rank, kill, seconds_of_training, suspended
+from demo.waiting import API_POLL_SECONDS, POLL_SECONDS, Answer, eventually
 
 EVENT_COPIES = 3
 WANTED_ACCURACY = 0.95
 LIVE = "digits-live"
 """A pipeline that deploys, its model and its endpoint."""
 CUSTOMERS_IMAGES = 100
-RUN_TIMEOUT_SECONDS = 120.0
-NOTIFICATION_TIMEOUT_SECONDS = 30.0
+PROGRESS_TIMEOUT_SECONDS = 120.0
 
 Facts = dict[str, Any]
 
@@ -53,9 +54,11 @@ class Stage:
     say: Callable[[str], None]
     digits: list[File]
     patience: float = 1.0
-    """Factor for all timeouts: with injected faults, lost messages arrive later."""
+    """Factor for the timeout: with injected faults, lost messages arrive later."""
     sizes: Sizes = field(default_factory=Sizes)
     known_runs: int = 0
+    late: bool = False
+    """Whether a wait of the current story took longer than its timeout, on a slow machine."""
 
     async def land(self, files: list[File], *, whole: bool = True) -> None:
         """Upload with progress, and then the marker if the batch is complete."""
@@ -65,33 +68,52 @@ class Stage:
             whole=whole,
         )
 
-    @property
-    def run_seconds(self) -> float:
-        """The timeout for a run."""
-        return self.patience * RUN_TIMEOUT_SECONDS
+    async def wait(
+        self,
+        question: Callable[[], Answer | None] | Callable[[], Awaitable[Answer | None]],
+        what: str,
+        poll_seconds: float = API_POLL_SECONDS,
+    ) -> Answer:
+        """Wait for a result as long as runs, rollouts, notifications or jobs make progress.
 
-    @property
-    def notification_seconds(self) -> float:
-        """The timeout for a notification."""
-        return self.patience * NOTIFICATION_TIMEOUT_SECONDS
+        Raises:
+            TimeoutError: there was neither a result nor progress in time.
+        """
+        limit, began = self.patience * PROGRESS_TIMEOUT_SECONDS, time.monotonic()
+        answer = await eventually(question, limit, what, poll_seconds, self._progress)
+        self.late |= time.monotonic() - began > limit
+        return answer
+
+    async def _progress(self) -> object:
+        work = await self.cloud.api("runs"), await self.cloud.api("rollouts")
+        return work, len(self.mailbox.notifications), seconds_of_training()
+
+    async def wait_for_runs(self, known: int, new: int, pipeline: str = PIPELINE) -> list[Run]:
+        """Wait until `new` runs after the first `known` ones have ended, and say their states."""
+
+        async def ended() -> list[Run] | None:
+            runs = (await self.cloud.runs(pipeline))[known:]
+            for run in runs:
+                self.say(_state(run))
+            over = len(runs) >= new and all(run["state"] in ENDED for run in runs)
+            return runs if over else None
+
+        return await self.wait(ended, f"end of {new} run(s)")
 
     async def runs_end(self, count: int) -> list[Run]:
         """Wait until new runs have ended and the zone has settled; check their exact number."""
-        await self.cloud.wait_for_runs(
-            self.known_runs, count, self.run_seconds, lambda run: self.say(_progress(run))
-        )
-        await self.cloud.wait_for_landing(self.run_seconds)
+        await self.wait_for_runs(self.known_runs, count)
+        await self.wait(self.cloud.has_landed, "end of the landing")
         runs = (await self.cloud.runs(PIPELINE))[self.known_runs :]
-        expect(len(runs) == count, f"{len(runs)} runs, expected {count}: {runs}")
+        expect(len(runs) == count, f"{len(runs)} runs, expected {count}: {_states(runs)}")
         self.known_runs += count
         return runs
 
     async def told(self, run: str, kind: str) -> dict[Channel, str]:
         """Wait for the notification on every channel; return the ids as received."""
         received = {
-            channel: await eventually(
+            channel: await self.wait(
                 lambda channel=channel: self.mailbox.on(channel, kind, run),
-                self.notification_seconds,
                 f"{kind} notification of {run} on {channel}",
             )
             for channel in get_args(Channel)
@@ -115,8 +137,12 @@ def _digit(event: dict[str, Any]) -> str:
     return path if found else ""
 
 
-def _progress(run: Run) -> str:
+def _state(run: Run) -> str:
     return f"run {run['id']}: {run['state']}"
+
+
+def _states(runs: list[Run]) -> str:
+    return ", ".join(map(_state, runs)) or "none"
 
 
 def _succeeded(run: Run) -> Run:
@@ -132,7 +158,7 @@ async def first_batch(stage: Stage) -> Facts:
     stage.say(f"the upload pauses for {stage.sizes.pause_seconds:g} s, longer than quiet_seconds")
     await asyncio.sleep(stage.sizes.pause_seconds)
     runs = await stage.cloud.runs(PIPELINE)
-    expect(not runs, f"half a batch was trained on: {runs}")
+    expect(not runs, f"half a batch was trained on: {_states(runs)}")
     await stage.land(files[half:])
     runs = await stage.runs_end(1)
     run = _succeeded(runs[0])
@@ -158,9 +184,7 @@ async def the_rest(stage: Stage) -> Facts:
         events = [each for each in stage.mailbox.blob_events if _digit(each) in paths]
         return events if len(events) >= len(rest) else None
 
-    events = await eventually(
-        delivered, stage.notification_seconds, "delivery of every BlobCreated event"
-    )
+    events = await stage.wait(delivered, "delivery of every BlobCreated event")
     flood = await stage.cloud.publish_again(events, EVENT_COPIES)
     runs = await stage.runs_end(1)
     run = _succeeded(runs[0])
@@ -188,9 +212,7 @@ async def the_same_again(stage: Stage) -> Facts:
         found = await stage.cloud.explain(files[-1][0])
         return found if found["state"] == "duplicate" else None
 
-    found = await eventually(
-        explained, stage.run_seconds, "explanation of the duplicate", API_POLL_SECONDS
-    )
+    found = await stage.wait(explained, "explanation of the duplicate")
     runs = await stage.runs_end(0)
     return {
         "files": len(files),
@@ -229,13 +251,9 @@ async def killed(stage: Stage) -> Facts:
         new = (await stage.cloud.runs(PIPELINE))[stage.known_runs :]
         return new[0] if new and new[0]["state"] in ("queued", "running") else None
 
-    first = await eventually(
-        submitted, stage.run_seconds, "run whose job is submitted", API_POLL_SECONDS
-    )
+    first = await stage.wait(submitted, "run whose job is submitted")
     job = first["job"]
-    process = await eventually(
-        lambda: find_rank(job, 1), stage.run_seconds, f"process of rank 1 of job {job}"
-    )
+    process = await stage.wait(lambda: find_rank(job, 1), f"process of rank 1 of job {job}")
     stage.say(f"run {first['id']}: waiting for a checkpoint")
 
     async def killed_after_checkpoint() -> str | None:
@@ -246,7 +264,7 @@ async def killed(stage: Stage) -> Facts:
                 kill(process)
             return name
 
-    checkpoint = await eventually(killed_after_checkpoint, stage.run_seconds, "checkpoint")
+    checkpoint = await stage.wait(killed_after_checkpoint, "checkpoint", POLL_SECONDS)
     stage.say(f"killed process {process.pid}, rank 1 of job {job}")
     failed, again = await stage.runs_end(2)
     expect(failed["state"] == "retrying", f"run {failed['id']} ended {failed['state']}")
@@ -270,9 +288,7 @@ async def _day_lands(stage: Stage, day: str, files: list[File]) -> Run:
     """A day's digits land, as a batch of their own; the run that registers its model."""
     known = len(await stage.cloud.runs(LIVE))
     await stage.cloud.upload(files, lambda _: None, folder=f"{LIVE}/date={day}/")
-    (run,) = await stage.cloud.wait_for_runs(
-        known, 1, stage.run_seconds, lambda run: stage.say(_progress(run)), pipeline=LIVE
-    )
+    (run,) = await stage.wait_for_runs(known, 1, LIVE)
     return _succeeded(run)
 
 
@@ -280,11 +296,8 @@ async def _rolled_out(stage: Stage, run: Run, *states: str) -> dict[str, Any]:
     """Wait until the rollout of a run's model is in one of the states."""
     rollout = f"rollout-{LIVE}-{run['model']['version']}"
     stage.say(f"{rollout}: waiting for {' or '.join(states)}")
-    return await eventually(
-        lambda: stage.cloud.rollout(rollout, *states),
-        stage.run_seconds,
-        f"{states} of {rollout}",
-        API_POLL_SECONDS,
+    return await stage.wait(
+        lambda: stage.cloud.rollout(rollout, *states), f"{' or '.join(states)} of {rollout}"
     )
 
 

@@ -13,8 +13,9 @@ import psutil
 import pytest
 
 from demo.audience import Audience, audience
-from demo.cloud import Cloud, Run, connect
+from demo.cloud import PIPELINE, Cloud, Run, connect
 from demo.digits import digit_files
+from demo.stories import Stage
 from demo.waiting import API_POLL_SECONDS, eventually
 from harness.child_process import REPOSITORY
 from harness.runtime import Runtime, processes_of, still_running
@@ -84,8 +85,9 @@ async def check_how_it_ended(
     cloud: Cloud, endpoints: dict[str, Any], listeners: Audience, first: Run
 ) -> Run:
     """Check that there is one run with one job, one model and all notifications; return the run."""
-    await cloud.wait_for_runs(0, 1, RUN_TIMEOUT_SECONDS, lambda _: None)
-    await cloud.wait_for_landing(RUN_TIMEOUT_SECONDS)
+    stage = Stage(cloud, listeners.mailbox, lambda _: None, digits=[])
+    await stage.wait_for_runs(0, 1, PIPELINE)
+    await stage.wait(cloud.has_landed, "end of the landing")
     (run,) = await cloud.runs()
     assert (run["id"], run["state"], run["attempt"]) == (first["id"], "succeeded", 1), run["error"]
     with app_settings(endpoints):

@@ -41,8 +41,8 @@ TOLD = Received(kind="succeeded", channel="webhook", id="run-digits-1:succeeded"
 def report() -> Report:
     return Report(
         stories=[
-            StoryResult(name="it lands", ok=True, seconds=12.3456, facts={"files": 600}),
-            StoryResult(name="it fails", ok=False, seconds=0.04, facts={"error": "no such thing"}),
+            StoryResult(name="it lands", state="late", seconds=12.3456, facts={"files": 600}),
+            StoryResult(name="it fails", state="failed", seconds=0.04, facts={"error": "no"}),
         ],
         runs=[RUN, {**WAITING, "metrics": None}],
         models=[MODEL],
@@ -55,8 +55,20 @@ def test_the_document_has_the_promised_keys_and_no_others(report: Report) -> Non
     document = json.loads(json.dumps(report.to_dict()))
     assert document == {
         "stories": [
-            {"name": "it lands", "ok": True, "seconds": 12.3, "facts": {"files": 600}},
-            {"name": "it fails", "ok": False, "seconds": 0.0, "facts": {"error": "no such thing"}},
+            {
+                "name": "it lands",
+                "state": "late",
+                "ok": True,
+                "seconds": 12.3,
+                "facts": {"files": 600},
+            },
+            {
+                "name": "it fails",
+                "state": "failed",
+                "ok": False,
+                "seconds": 0.0,
+                "facts": {"error": "no"},
+            },
         ],
         "runs": [
             {
@@ -93,7 +105,7 @@ def test_people_read_the_same_facts(report: Report) -> None:
     output = io.StringIO()
     show(report, Console(file=output, width=120))
     text = output.getvalue()
-    for words in ("FAILED", "it lands", "files: 600", "no such thing", "run-digits-2", "0.9712"):
+    for words in ("✗", "✓ late", "it lands", "files: 600", "error: no", "run-digits-2", "0.9712"):
         assert words in text
     assert "1 on webhook" in text
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from demo.cloud import kill, suspended
+from demo.training_processes import kill, suspended
 
 
 @pytest.fixture
