@@ -13,7 +13,6 @@ import { PipelineScreen, PipelinesScreen } from "/api/ui/screens/pipelines.js";
 import { QueuesScreen } from "/api/ui/screens/queues.js";
 import { RolloutScreen, RolloutsScreen } from "/api/ui/screens/rollouts.js";
 import { RunScreen, RunsScreen } from "/api/ui/screens/runs.js";
-import { TraceScreen, TracesScreen } from "/api/ui/screens/traces.js";
 
 const SCREENS = [
   { name: "now", title: "Now", key: "n", list: NowScreen },
@@ -24,7 +23,6 @@ const SCREENS = [
   { name: "rollouts", title: "Rollouts", key: "o", list: RolloutsScreen, one: RolloutScreen },
   { name: "compute", title: "Compute", key: "c", list: QueuesScreen },
   { name: "dead-letters", title: "Dead letters", key: "d", list: DeadLettersScreen, one: DeadLetterScreen },
-  { name: "traces", title: "Traces", key: "t", list: TracesScreen, one: TraceScreen },
   { name: "actions", title: "Actions", key: "a", list: ActionsScreen },
 ];
 

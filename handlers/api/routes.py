@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from handlers.configuration.bulkheads import AZURE_ML, PEEKS, SERVICE_BUS, STORAGE, TRACES, Bulkhead
+from handlers.configuration.bulkheads import AZURE_ML, PEEKS, SERVICE_BUS, STORAGE, Bulkhead
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,6 @@ ROUTES = (
     Route("GET", "runs", "api.runs.list_runs"),
     Route("GET", "runs/{run}", "api.runs.get_run"),
     Route("POST", "runs/{run}/cancel", "triggers.http_api.cancel_run"),
-    Route("GET", "traces/{trace}", "api.traces.get_trace", TRACES),
     Route("GET", "rollouts", "triggers.rollout_api.list_rollouts"),
     Route("POST", "rollouts", "triggers.rollout_api.start_rollout_of_model", AZURE_ML),
     Route("GET", "rollouts/{rollout}", "triggers.rollout_api.get_rollout"),

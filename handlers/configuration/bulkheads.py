@@ -153,6 +153,5 @@ SERVICE_BUS = Bulkhead("Service Bus", threads=12, limit_seconds=45.0)
 PEEKS = Bulkhead("Service Bus", threads=6, limit_seconds=8.0)
 # For calls in threads of the two above, and in those of activities.
 SENDING = Bulkhead("Service Bus", threads=8, limit_seconds=30.0)
-TRACES = Bulkhead("the trace store", threads=4, limit_seconds=15.0)
 # The limit of a part of an answer, without which the rest is shown.
 PART_SECONDS = 10.0

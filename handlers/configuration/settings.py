@@ -152,11 +152,6 @@ class Settings:
         return bool(self.otlp_endpoint or self.values.get("APPLICATIONINSIGHTS_CONNECTION_STRING"))
 
     @property
-    def trace_query_endpoint(self) -> str | None:
-        """A trace store with Jaeger's query API; `TRACE_QUERY_ENDPOINT` if it is set."""
-        return self.values.get("TRACE_QUERY_ENDPOINT", "").rstrip("/") or None
-
-    @property
     def service_name(self) -> str:
         """The service name of spans and metrics: on Azure, the function app's name."""
         named = self.values.get("OTEL_SERVICE_NAME") or self.values.get("WEBSITE_SITE_NAME")

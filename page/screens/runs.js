@@ -107,7 +107,7 @@ function Facts({ run }) {
     ["Redriven as", links.redriven_as && html`<${RunLink} id=${links.redriven_as} />`],
     ["Superseded by", links.superseded_by && html`<${RunLink} id=${links.superseded_by} />`],
     ["Redriven from", run.redrive ? html`<${RunLink} id=${run.redrive.run} /> by ${run.redrive.by}: ${run.redrive.reason}` : links.redriven_from && html`<${RunLink} id=${links.redriven_from} />`],
-    ["Trace", run.trace_id && html`<a class="mono" href=${href(`traces/${run.trace_id}`)}>${run.trace_id}</a>`],
+    ["Trace", run.trace_id && html`<span class="mono">${run.trace_id}</span>`],
     ["Order of options", run.ranking],
     ["Speed", run.speed && `${number(run.speed.images_per_second)} images/s on ${number(run.speed.devices)} ${run.speed.devices === 1 ? "device" : "devices"}`],
     ["Failed rank", run.diagnosis?.rank],

@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Generator
-from http import HTTPStatus
 from typing import Any
 
-import aiohttp
 import pytest
 from azure.storage.blob.aio import BlobServiceClient
 
 from demo.cloud import Cloud, models
+from tests.local.span_receiver import Spans
 
 DELIVERIES = 6
 """`started` and `succeeded`, on three channels."""
@@ -56,25 +55,14 @@ def model_tags(cloud: Cloud, run: str, model: str = "digits") -> dict[str, str]:
     return found
 
 
-async def whole_trace(
-    endpoints: dict[str, Any], trace: str, run: str, name: str = ""
+def whole_trace(
+    received: Spans, trace: str, run: str, name: str = ""
 ) -> list[dict[str, Any]] | None:
-    """The spans of a stored trace; None until it has all deliveries and a span of the run.
+    """The spans of a trace; None until it has all deliveries and a span of the run.
 
     The span's name begins with `name`.
     """
-    base = endpoints["app_settings"]["TRACE_QUERY_ENDPOINT"]
-    url = f"{base}/api/v3/traces/{trace}"
-    async with aiohttp.ClientSession() as http, http.get(url) as answer:
-        if answer.status != HTTPStatus.OK:
-            return None
-        document = await answer.json()
-    spans = [
-        span
-        for sender in document["result"]["resourceSpans"]
-        for scope in sender["scopeSpans"]
-        for span in scope["spans"]
-    ]
+    spans = [span for span in received.values() if span["traceId"] == trace]
     delivered = [span for span in spans if span["name"].startswith("deliver ")]
     has_run = any(
         {"key": "landfall.run.id", "value": {"stringValue": run}} in span.get("attributes", [])

@@ -1,4 +1,4 @@
-"""Answers of the HTTP API: runs, the traces of runs, and landings."""
+"""Answers of the HTTP API: runs and landings."""
 
 from __future__ import annotations
 
@@ -84,32 +84,7 @@ class RunDetail(RunSummary):
     """The remedy for the error."""
     links: RunLinks
     trace_id: str | None
-    """The id for `GET /api/traces/{trace}`; null if the run is not traced."""
-
-
-class TraceSpan(Document):
-    """A span of a trace."""
-
-    id: str
-    parent: str | None
-    """The id of the parent span, which may be missing from the trace."""
-    name: str
-    kind: str
-    """`internal`, `server`, `client`, `producer` or `consumer`."""
-    service: str
-    began_at: datetime
-    ended_at: datetime
-    attributes: dict[str, str]
-    links: list[str]
-    """Ids of the linked traces."""
-    error: str | None
-
-
-class TraceDetail(Document):
-    """Answer of `GET /api/traces/{trace}`: parent spans before their children."""
-
-    id: str
-    spans: list[TraceSpan]
+    """The id of its trace in your store of spans; null if the run is not traced."""
 
 
 class LandingDetail(Document):

@@ -109,7 +109,6 @@ async def clients(environment: Environment) -> AsyncGenerator[dict[str, Operatio
             "event_grid": publishes("http", ports.event_grid),
             "event_grid_tls": publishes("https", ports.event_grid_tls),
             "azure_ml": asks(f"{environment.azure_ml_url}/metadata/endpoints"),
-            "otlp": asks(f"{environment.otlp_endpoint}/api/v3/traces/{'0' * 32}", 404),
             "identity": asks(
                 f"{identity}&resource={STORAGE_AUDIENCE}",
                 headers={"X-IDENTITY-HEADER": keys.identity_header},

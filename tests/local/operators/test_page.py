@@ -42,7 +42,6 @@ SCREENS = (
     "rollouts",
     "compute",
     "dead-letters",
-    "traces",
     "actions",
 )
 # The rules about colors; the other rules give the same result for both color schemes.
@@ -77,22 +76,6 @@ async def test_a_run_has_its_timeline_and_metrics_beside_the_champions(page: Pag
     await page.get_by_role("cell", name="accuracy", exact=True).wait_for()
     assert await page.get_by_role("button", name="Cancel").is_disabled()
     await picture(page, "operators-run", IMAGES)
-
-
-async def test_a_run_leads_to_its_trace(page: Page) -> None:
-    base = page.url.split("#")[0]
-    await page.goto(f"{base}#/runs?pipeline=batches&state=succeeded")
-    await page.locator("tbody tr").first.get_by_role("link").first.click()
-    await page.get_by_role("img", name="Timeline: registering").wait_for()
-    await page.locator('a[href^="#/traces/"]').click()
-    spans = page.get_by_role("list", name="Spans")
-    await spans.get_by_text("accept batches").first.wait_for()
-    for name in ("batch batches", "run batches", "publishing", "deliver service_bus"):
-        await spans.get_by_text(name, exact=True).first.wait_for()
-    await spans.get_by_text("run batches", exact=True).first.click()
-    await spans.get_by_text("landfall.model").wait_for()
-    assert await violations(page) == ""
-    await picture(page, "operators-trace", IMAGES)
 
 
 async def test_the_keyboard_leads_through_the_screens(laptop: Laptop, page: Page) -> None:
@@ -241,8 +224,6 @@ async def test_every_screen_is_accessible_fits_a_phone_and_asks_for_three_things
     laptop: Laptop, page: Page
 ) -> None:
     letter = (await laptop.dead_letters(1))[0]
-    run = (await laptop.get("/api/runs?pipeline=batches"))[1]["runs"][0]["id"]
-    trace = (await laptop.get(f"/api/runs/{run}"))[1]["trace_id"]
     asked: set[str] = set()
 
     def note(request: Any) -> None:
@@ -258,7 +239,6 @@ async def test_every_screen_is_accessible_fits_a_phone_and_asks_for_three_things
         f"runs/{letter['run']}",
         f"dead-letters/{letter['id']}",
         "data?blob=landing/batches/1",
-        f"traces/{trace}",
     ):
         await page.set_viewport_size({"width": 1280, "height": 860})
         await open_screen(page, screen)

@@ -53,7 +53,6 @@ _PLACEHOLDERS: dict[str, Callable[[Environment], str]] = {
     "service_bus_host": lambda env: env.service_bus_host,
     "event_grid_key": lambda env: env.keys.event_grid,
     "azure_ml_url": lambda env: env.azure_ml_url,
-    "otlp_endpoint": lambda env: env.otlp_endpoint,
     "subscription_id": lambda env: env.subscription_id,
     "resource_group": lambda env: env.resource_group,
     "workspace": lambda env: env.workspace,

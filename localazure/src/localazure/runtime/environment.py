@@ -81,7 +81,6 @@ class Ports:
     event_grid_tls: Annotated[int, Listener(31, "eventgrid")]
     azure_ml: Annotated[int, Listener(40, "machinelearning")]
     identity: Annotated[int, Listener(41, "machinelearning")]
-    otlp: Annotated[int, Listener(50, "telemetry")]
 
     @classmethod
     def from_base(cls, base: int) -> Self:
@@ -281,11 +280,6 @@ class Environment:
         return f"https://localhost:{self.ports.azure_ml}"
 
     @property
-    def otlp_endpoint(self) -> str:
-        """Base URL of the OTLP receiver, without a trailing slash."""
-        return f"http://{LOOPBACK}:{self.ports.otlp}"
-
-    @property
     def ca(self) -> Path:
         """PEM file with this state folder's CA."""
         return self.state / "ca" / "ca.pem"
@@ -314,6 +308,6 @@ class Environment:
             for field in dataclasses.fields(cls)
             if field.type == "Path"
         }
-        parsed["ports"] = Ports(**document["ports"])
+        parsed["ports"] = Ports(**{name: document["ports"][name] for name in LISTENERS})
         parsed["keys"] = Keys(**document["keys"])
         return cls(**{**document, **parsed})

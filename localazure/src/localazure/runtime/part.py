@@ -26,7 +26,6 @@ from localazure.runtime.environment import Environment
 READY_FD_VARIABLE = "LOCALAZURE_READY_FD"
 
 SERVICE_MODULES = {
-    "telemetry": "localazure.telemetry.service",
     "storage": "localazure.storage.service",
     "servicebus": "localazure.servicebus.server",
     "eventgrid": "localazure.eventgrid.service",

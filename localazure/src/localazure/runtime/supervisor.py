@@ -50,7 +50,7 @@ from localazure.runtime.environment import (
 from localazure.runtime.part import READY_FD_VARIABLE
 
 DEFAULT_PORT_BASE = 7070
-SERVICES = ("telemetry", "storage", "servicebus", "eventgrid", "machinelearning")
+SERVICES = ("storage", "servicebus", "eventgrid", "machinelearning")
 FUNCTIONS = "functions"  # starts after the services and stops before them
 # A part needs a few seconds; with fifteen busy processes per core, more than a minute.
 READY_TIMEOUT_SECONDS = 180.0

@@ -21,11 +21,11 @@ MOST_GROWTH_BYTES = 48 * 2**20
 async def test_huge_headers_leave_nothing_in_memory(tmp_path: Path) -> None:
     environment = Environment.draw(tmp_path / "state", app=tmp_path, config=tmp_path)
     environment.save()
-    with PartProcess("telemetry", environment.state) as part:
+    with PartProcess("eventgrid", environment.state) as part:
         memory = psutil.Process(part.pid).memory_info
         before = memory().rss
         sent = Sent()
-        target = Target("otlp", environment.ports.otlp)
+        target = Target("event_grid", environment.ports.event_grid)
         lanes = [
             asyncio.create_task(attack(huge_headers, target, random.Random(lane), sent))
             for lane in range(LANES)

@@ -90,8 +90,8 @@ async def test_a_part_that_takes_too_long_is_ended_and_named(
 ) -> None:
     monkeypatch.setattr(supervisor, "READY_TIMEOUT_SECONDS", 0.0)
     with (tmp_path / "lock").open("w") as lock:
-        part = PartProcess("telemetry", tmp_path, lock.fileno())
-        with pytest.raises(StartError, match="telemetry was not ready within 0 s and was ended"):
+        part = PartProcess("servicebus", tmp_path, lock.fileno())
+        with pytest.raises(StartError, match="servicebus was not ready within 0 s and was ended"):
             await part.start()
     assert await part.ended() < 0
 

@@ -1,1 +1,0 @@
-"""Telemetry: an OTLP receiver that keeps spans, and answers whole traces."""
