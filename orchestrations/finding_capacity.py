@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from orchestrations.activities import Step, call
@@ -26,9 +26,11 @@ from orchestrations.run_progress import RunProgress
 from orchestrations.waiting import (
     CAPACITY_LIMIT_SECONDS,
     CAPACITY_POLL_SECONDS,
-    NODES_POLL_SECONDS,
+    FIRST_NODES_DELAY,
+    NODES_GENERATION,
     POLL_FAILURES_ALLOWED,
     POLLS_PER_GENERATION,
+    growing_delay,
 )
 
 
@@ -45,13 +47,15 @@ def find_capacity(
        ends the wait.
     2. If admitted: scale the cluster. If Azure ML refuses because quota is short, go back to 1 and
        report the shortage, so that this option is skipped.
-    3. If not admitted: show why, and wait for a minute or the external event `wake_up`. After
+    3. If not admitted: show why, and wait for the external event `wake_up`, which follows when
+       nodes are returned, or for a minute, then for growing delays. After `NODES_GENERATION` or
        `POLLS_PER_GENERATION` turns, return None: the run continues as new. If a landing waits for
        this instance, it ends instead, so that the landing is free for new data, and is started
        again by a message on the queue `retries` with the same id and place. (A landing cannot
        leave it behind: an orchestration with an open sub-orchestration does not end.)
 
-    `wake_up` may be lost: the next turn reads the admission.
+    `wake_up` may be lost, and nobody raises it for a raised budget or quota: the next turn reads
+    them.
 
     Raises:
         QuotaExceeded: no option fits.
@@ -65,7 +69,8 @@ def find_capacity(
     queue = run.request.pipeline.queue
     if queue is None:
         return (yield from _ensure(run, options))
-    timer, failures = InterruptibleTimer(run.context), 0
+    timer, failures, undisturbed_since = InterruptibleTimer(run.context), 0, awaiting.since
+    renew_at = run.context.current_utc_datetime + NODES_GENERATION
     for _ in range(POLLS_PER_GENERATION):
         request = RequestNodes(
             run=run.id,
@@ -98,10 +103,13 @@ def find_capacity(
                 continue
         awaiting = awaiting.model_copy(update={"since": admitted.since})
         yield from _show_wait(run, admitted)
-        _check_wait(run, awaiting)
+        deadline = _check_wait(run, awaiting)
         now = run.context.current_utc_datetime
-        yield from timer.wait(now + timedelta(seconds=NODES_POLL_SECONDS))
-        if timer.restart_needed:
+        delay = growing_delay(now - undisturbed_since, FIRST_NODES_DELAY)
+        woken = yield from timer.wait(max(now, min(now + delay, renew_at, deadline)))
+        now = run.context.current_utc_datetime
+        undisturbed_since = now if woken else undisturbed_since
+        if timer.restart_needed or now >= renew_at:
             break
     yield from _renew(run, awaiting)
     return None
@@ -128,7 +136,8 @@ def return_nodes(run: RunProgress) -> Generator[Any, Any, None]:
 def _renew(run: RunProgress, awaiting: AwaitingNodes) -> Generator[Any, Any, None]:
     """Begin a new generation; if a landing waits for this one, as an instance of its own."""
     if run.context.parent_instance_id:
-        again = ScheduleRetry(request=run.request, delay_seconds=NODES_POLL_SECONDS)
+        delay = FIRST_NODES_DELAY.total_seconds()
+        again = ScheduleRetry(request=run.request, delay_seconds=delay)
         # If it cannot be scheduled, the landing waits for another generation.
         with contextlib.suppress(LandfallError):
             yield from call(run.context, again)
@@ -163,14 +172,18 @@ def _show_wait(run: RunProgress, admitted: Admitted) -> Generator[Any, Any, None
         run.update(reason=admitted.reason)
 
 
-def _check_wait(run: RunProgress, awaiting: AwaitingNodes) -> None:
+def _check_wait(run: RunProgress, awaiting: AwaitingNodes) -> datetime:
+    """When the wait will have taken too long."""
     allowed = run.request.pipeline.limits.waiting_seconds
-    waited = run.context.current_utc_datetime - awaiting.since
-    if allowed is not None and waited > timedelta(seconds=allowed):
+    if allowed is None:
+        return datetime.max.replace(tzinfo=UTC)
+    deadline = awaiting.since + timedelta(seconds=allowed)
+    if run.context.current_utc_datetime >= deadline:
         raise DeadlineExceeded(
             f"run {run.id} has waited for nodes of queue {run.request.pipeline.queue} for more "
             f"than limits.waiting_seconds ({allowed:.0f} s): {run.status.reason}"
         )
+    return deadline
 
 
 def _ensure(run: RunProgress, options: Sequence[ComputeOption]) -> Step[Capacity]:

@@ -34,8 +34,9 @@ from orchestrations.rollout_decisions import (
     traffic_of,
     without,
 )
-from orchestrations.rollout_faults import follow_up, growing_delay
+from orchestrations.rollout_faults import follow_up
 from orchestrations.rollout_generation import ContinuesAsNew, RolloutGeneration
+from orchestrations.waiting import growing_delay
 
 PROVISIONING_POLL = timedelta(seconds=10)
 # An image is built and nodes are allocated in 10 to 20 minutes.

@@ -38,8 +38,6 @@ FAULTS: Mapping[type[errors.LandfallError], FaultKind] = {
 }
 
 ALERT_AFTER = timedelta(minutes=30)
-FIRST_DELAY = timedelta(seconds=15)
-LAST_DELAY = timedelta(minutes=15)
 
 
 def kind_of(error: errors.LandfallError) -> FaultKind:
@@ -65,11 +63,3 @@ def follow_up(state: RolloutState, error: errors.LandfallError) -> FollowUp:
         return "roll back" if kind == "verdict" else "fail"
     # A live model is not taken back, and people are told of every end.
     return "give up" if state == "rolling_back" else "hold"
-
-
-def growing_delay(waited: timedelta) -> timedelta:
-    """The time until the next try: as long as the wait so far, within limits.
-
-    A day costs about a hundred tries.
-    """
-    return min(max(waited, FIRST_DELAY), LAST_DELAY)

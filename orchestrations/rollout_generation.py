@@ -50,7 +50,8 @@ from orchestrations.rollout_decisions import (
     steps_of,
     worst,
 )
-from orchestrations.rollout_faults import ALERT_AFTER, growing_delay, kind_of
+from orchestrations.rollout_faults import ALERT_AFTER, kind_of
+from orchestrations.waiting import growing_delay
 
 POLLS_PER_GENERATION = 30
 

@@ -1,4 +1,4 @@
-"""A run's wait for its job: the pauses between polls, and the limits of states. Pure."""
+"""Waits: the pauses between polls, and the limits of a job's states. Pure."""
 
 from __future__ import annotations
 
@@ -24,8 +24,12 @@ POLLS_BEFORE_A_FAILURE = 4
 # Creating a cluster without nodes takes well under a minute; a change by others may take longer.
 CAPACITY_POLL_SECONDS = 15.0
 CAPACITY_LIMIT_SECONDS = 1_200.0
-# The longest time that returned nodes stay idle while a run waits for them.
-NODES_POLL_SECONDS = 60.0
+# A run that waits for nodes. It is woken when they are returned, so most of its polls find nothing.
+FIRST_NODES_DELAY = timedelta(minutes=1)
+NODES_GENERATION = timedelta(hours=1)
+# What nobody reports is tried again after these delays.
+FIRST_DELAY = timedelta(seconds=15)
+LAST_DELAY = timedelta(minutes=15)
 
 ENDED: frozenset[JobState] = frozenset({"completed", "failed", "cancelled"})
 
@@ -41,6 +45,14 @@ def poll_delay(polls: int, failures: int = 0) -> timedelta:
         polls = max(polls, POLLS_BEFORE_A_FAILURE + failures)
     # The exponent is bounded so that weeks of polling cannot overflow the float.
     return timedelta(seconds=min(FIRST_POLL_SECONDS * GROWTH ** min(polls, 50), LAST_POLL_SECONDS))
+
+
+def growing_delay(waited: timedelta, first: timedelta = FIRST_DELAY) -> timedelta:
+    """The time until the next try: as long as the wait so far, within limits.
+
+    A day costs about a hundred tries.
+    """
+    return min(max(waited, first), LAST_DELAY)
 
 
 def check_deadline(job: Job, limits: Limits, *, state_since: datetime, now: datetime) -> None:

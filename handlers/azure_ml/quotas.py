@@ -103,9 +103,12 @@ def _shortage(
     quota = quotas.get(family.lower())
     if quota is None:
         return None
+    left, whole = quota.limit - quota.used, option.nodes * vcpus
+    if whole <= left:
+        return None
     new = max(0, option.nodes - _idle_nodes(clients, option.cluster))
-    needed, whole = new * vcpus, option.nodes * vcpus
-    if needed <= quota.limit - quota.used:
+    needed = new * vcpus
+    if needed <= left:
         return None
     nodes = "1 new node needs" if new == 1 else f"{new} new nodes need"
     return Shortage(

@@ -6,13 +6,16 @@ ETag. docs/decisions explains why it is a blob.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Collection
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.configuration.queue_files import load_queues
+from handlers.messaging.message_outbox import send_in_background
+from handlers.messaging.service_bus import JOB_EVENTS, Message, fit_message_id
 from orchestrations.capacity.admission import Division, divide
 from orchestrations.capacity.queues import Queues
 from orchestrations.contracts.capacity import Admission
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from azure.storage.blob import ContainerClient
 
 RECORD = "capacity/admission.json"
+NODES_OFFERED = "Landfall.NodesOffered"
+"""The type of the event on `job-events` that wakes a run which waits for nodes."""
 # Usage follows from the other fields and the time: a difference only there needs no write.
 _DERIVED = frozenset({"at", "usage"})
 
@@ -37,15 +42,18 @@ def read_admission(records: ContainerClient, queues: Queues, *, now: datetime) -
 
 
 def change_admission(
-    records: ContainerClient,
+    clients: Clients,
     queues: Queues,
     change: Callable[[Admission], Admission],
     *,
     now: datetime,
+    asking: str | None = None,
 ) -> Division:
-    """Change the document, admit the runs that fit then, and write it.
+    """Change the document, admit the runs that fit then, write it, and wake those runs.
 
-    `change` is pure: it is called again if another writer was faster.
+    `change` is pure: it is called again if another writer was faster. The run `asking` learns of
+    its admission from the result. If the process dies before the others are woken, they learn of it
+    from reconciliation, or when they ask again.
 
     Raises:
         TransientError: another writer was faster in every round.
@@ -59,9 +67,25 @@ def change_admission(
         is_same = document is not None and _decided(before) == _decided(division.document)
         return None if is_same else division.document.to_dict()
 
-    record_store.update(records, RECORD, write)
+    record_store.update(clients.records, RECORD, write)
     assert division is not None, "the document was read at least once"
+    offer_nodes(clients, division.admitted - {asking}, now=now)
     return division
+
+
+def offer_nodes(clients: Clients, runs: Collection[str], *, now: datetime) -> None:
+    """Wake runs, so that they ask for nodes now; as a message, since activities have no client."""
+    for run in sorted(runs):
+        event = {
+            "specversion": "1.0",
+            "id": f"nodes:{run}:{now.isoformat()}",
+            "type": NODES_OFFERED,
+            "source": "landfall",
+            "subject": f"experiments/queues/runs/{run}",
+            "time": now.isoformat(),
+        }
+        message = Message(message_id=fit_message_id(event["id"]), body=json.dumps(event))
+        send_in_background(clients, JOB_EVENTS, message)
 
 
 def _parse(document: Any | None, queues: Queues, now: datetime) -> Admission:

@@ -38,7 +38,7 @@ from orchestrations.names import alert_id
 def request_nodes(clients: Clients, request: RequestNodes) -> Admitted:
     """Put a run into its queue, divide the nodes, and return whether the run was admitted.
 
-    The request is idempotent. Other runs learn of their admission at their next request.
+    The request is idempotent. Other runs that are admitted with it are woken.
 
     1. If a request to cancel the run is recorded, return it.
     2. If the run was admitted before, and Azure ML has not refused that option, return the option.
@@ -65,7 +65,7 @@ def request_nodes(clients: Clients, request: RequestNodes) -> Admitted:
     ) | {key: Shortage(message, is_lasting=True) for key, message in refused.items()}
     run = _waiting_run(request, queues, shortages, now)
     division = change_admission(
-        clients.records, queues, lambda document: ask(document, run), now=now
+        clients, queues, lambda document: ask(document, run), now=now, asking=request.run
     )
     _alert(clients, queues, division, request.run, now)
     answer = _admitted(division.document, request, refused)
@@ -179,11 +179,13 @@ def _alert(clients: Clients, queues: Queues, division: Division, run: str, now: 
                 "spent": spending.settled,
                 "currency": queues.currency,
                 "next_period_begins_at": next_at.isoformat(),
+                "run": division.over_budget[spending.queue],
+                "reason": division.reasons[division.over_budget[spending.queue]],
             },
         )
         send_in_background(clients, OPS_ALERTS, alert)
     if late or spent:
         runs, names = {each.run for each in late}, {each.queue for each in spent}
         change_admission(
-            clients.records, queues, lambda document: mark_alerted(document, runs, names), now=now
+            clients, queues, lambda document: mark_alerted(document, runs, names), now=now
         )

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 
 from handlers.azure_ml.jobs import find_job_state, job_seconds
-from handlers.capacity.admission_record import change_admission, read_admission
+from handlers.capacity.admission_record import change_admission, offer_nodes, read_admission
 from handlers.configuration.clients import Clients
 from handlers.configuration.queue_files import load_queues
 from handlers.durable.activity_adapter import activity
@@ -23,6 +23,8 @@ from orchestrations.waiting import ENDED
 def return_nodes(clients: Clients, request: ReturnNodes) -> NodesReturned:
     """Remove a run from the admission document, if its job has ended or was never submitted.
 
+    Runs that are admitted to its nodes are woken, and those for which Azure's quota was short.
+
     The cost is written into the run's record first: after a crash in between, the next call finds
     it there.
     """
@@ -33,7 +35,7 @@ def return_nodes(clients: Clients, request: ReturnNodes) -> NodesReturned:
     document = read_admission(clients.records, queues, now=now)
     if any(each.run == request.run for each in document.waiting):
         document = change_admission(
-            clients.records,
+            clients,
             queues,
             lambda given: withdraw(given, request.run, request.heir),
             now=now,
@@ -51,15 +53,17 @@ def return_nodes(clients: Clients, request: ReturnNodes) -> NodesReturned:
     known = read_run_record(clients, request.run)
     if known is not None:
         add_to_record(clients, known.model_copy(update={"cost": cost}))
-    change_admission(
-        clients.records,
+    document = change_admission(
+        clients,
         queues,
         # Carried forward first: the cost belongs to the period and month in which the job ended.
         lambda given: accounts.settle(
             accounts.carry_forward(given, now), request.run, cost, _evictions(known)
         ),
         now=now,
-    )
+    ).document
+    # What Azure ML has left is read by the runs themselves.
+    offer_nodes(clients, [each.run for each in document.waiting if each.lacks_quota], now=now)
     return NodesReturned(returned=True, cost=cost)
 
 

@@ -1,4 +1,6 @@
-"""Parse and check run events of Azure ML. Pure. An event is a hint; the job's state is read by GET.
+"""Parse and check events of Azure ML about runs, and Landfall's own. Pure.
+
+An event is a hint; the state of the job, or of the queue, is read.
 
 Source: https://learn.microsoft.com/azure/event-grid/event-schema-machine-learning. The samples
 there vary the case of keys, so keys are compared without case; unknown keys are ignored.
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import re
 
+from handlers.capacity.admission_record import NODES_OFFERED
 from handlers.configuration.settings import Settings
 from handlers.triggers.event_envelope import EventEnvelope, lower_keys
 
@@ -15,6 +18,7 @@ EVENT_TYPES = frozenset(
     {
         "microsoft.machinelearningservices.runcompleted",
         "microsoft.machinelearningservices.runstatuschanged",
+        NODES_OFFERED.lower(),
     }
 )
 _SUBJECT = re.compile(r"^/?experiments/[^/]+/runs/(?P<run>[^/]+)$", re.IGNORECASE)

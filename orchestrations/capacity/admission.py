@@ -28,8 +28,10 @@ class Division:
     """The document after the admissions."""
     reasons: Mapping[str, str]
     """Run → why it still waits: one sentence with numbers."""
-    over_budget: frozenset[str]
-    """The queues in which a run waits because the budget is used up."""
+    admitted: frozenset[str]
+    """The runs that were admitted now."""
+    over_budget: Mapping[str, str]
+    """Queue → a run that only its budget keeps waiting, if possible one above the whole budget."""
 
 
 def divide(document: Admission, now: datetime) -> Division:
@@ -48,9 +50,10 @@ def divide(document: Admission, now: datetime) -> Division:
     After each admission, the steps start again at 1. The result depends only on document and time.
     """
     document = accounts.carry_forward(document, now)
-    current = _Turn(document)
+    current, admitted = _Turn(document), set[str]()
     while (chosen := current.choose()) is not None:
         document = _admit(document, *chosen)
+        admitted.add(chosen[0].run)
         current = _Turn(document)
     reasons = Reasons(
         room=current.room,
@@ -58,12 +61,14 @@ def divide(document: Admission, now: datetime) -> Division:
         kept_for=current.kept_for,
         next_of=current.next_of,
     )
+    lacking = filter(current.room.lacks_only_money, document.waiting)
     return Division(
         document=document,
         reasons={run.run: reasons.of(run) for run in document.waiting},
-        over_budget=frozenset(
-            run.queue for run in document.waiting if current.room.lacks_only_money(run)
-        ),
+        admitted=frozenset(admitted),
+        over_budget={
+            run.queue: run.run for run in sorted(lacking, key=current.room.exceeds_budget)
+        },
     )
 
 

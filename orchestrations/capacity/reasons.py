@@ -69,7 +69,8 @@ class Reasons:
         if cost > queue.budget.amount:
             return (
                 f"expected to cost {money(cost, queues.currency)}, more than the whole budget of "
-                f"{money(queue.budget.amount, queues.currency)}: raise the budget"
+                f"{money(queue.budget.amount, queues.currency)}: raise the budget of queue "
+                f"{queue.name}, or cancel the run"
             )
         return (
             f"expected to cost {money(cost, queues.currency)}: of the budget of "

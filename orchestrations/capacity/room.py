@@ -96,6 +96,14 @@ class Room:
         committed = spending.settled + self.reserved[run.queue]
         return committed + self.expected_cost(run, option) <= queue.budget.amount
 
+    def exceeds_budget(self, run: WaitingRun) -> bool:
+        """Whether each option costs more than the queue's whole budget: no period admits it."""
+        queue = self.queues.queue(run.queue)
+        return queue is not None and all(
+            queue.budget is not None and self.expected_cost(run, each) > queue.budget.amount
+            for each in self._possible(run)
+        )
+
     def lacks_only_money(self, run: WaitingRun) -> bool:
         """Whether only the rest of the budget keeps the run from being admitted."""
         return bool(self._possible(run)) and not self.usable(run)

@@ -37,6 +37,11 @@ class WaitingRun(Contract):
     alerted: bool = False
     """Whether operators were alerted that it waits for long."""
 
+    @property
+    def lacks_quota(self) -> bool:
+        """Whether Azure ML could not provide one of its options when it asked."""
+        return any(each.shortage is not None for each in self.options)
+
 
 class AdmittedRun(Contract):
     """A run that holds nodes, until its job has ended."""

@@ -35,6 +35,7 @@ from orchestrations.waiting import (
     LAST_POLL_SECONDS,
     POLL_FAILURES_ALLOWED,
     check_deadline,
+    growing_delay,
     poll_delay,
 )
 from tests.unit.orchestrations.examples import (
@@ -188,6 +189,21 @@ def test_polls_that_fail_outlast_an_outage_whenever_it_begins(polls: int) -> Non
     failed = range(1, POLL_FAILURES_ALLOWED + 1)
     waited = sum((poll_delay(polls + each - 1, each) for each in failed), timedelta())
     assert timedelta(minutes=20) < waited < timedelta(hours=1)
+
+
+@given(st.timedeltas(timedelta(), timedelta(days=30)), st.sampled_from([15, 60]))
+def test_delays_grow_within_limits(waited: timedelta, first: int) -> None:
+    delay = growing_delay(waited, timedelta(seconds=first))
+    assert timedelta(seconds=first) <= delay <= timedelta(minutes=15)
+    assert delay <= growing_delay(waited + delay)
+
+
+def test_a_wait_of_days_costs_a_hundred_tries_a_day() -> None:
+    waited, tries = timedelta(), 0
+    while waited < timedelta(days=3):
+        waited += growing_delay(waited)
+        tries += 1
+    assert tries < 310
 
 
 def test_only_waiting_and_running_have_a_limit() -> None:

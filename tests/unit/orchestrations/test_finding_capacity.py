@@ -14,7 +14,7 @@ from orchestrations.contracts.retraining import RunInput
 from orchestrations.contracts.runs import CancelRequest, RunStatus
 from orchestrations.errors import QuotaExceeded
 from orchestrations.retraining import retraining
-from orchestrations.waiting import NODES_POLL_SECONDS, POLLS_PER_GENERATION
+from orchestrations.waiting import FIRST_NODES_DELAY, LAST_DELAY, NODES_GENERATION
 from tests.unit.orchestrations.driver import START, Driver, answered_by, finish
 from tests.unit.orchestrations.examples import PIPELINE, run_request, with_rules
 from tests.unit.orchestrations.simulated_workspace import FAILING, QUICK, Cluster, recorded
@@ -117,18 +117,26 @@ def test_a_run_waits_and_asks_again_by_itself() -> None:
     waits = [each for each in instance.statuses if each["state"] == "waiting_for_nodes"]
     assert {each["reason"] for each in waits} == {"0 of 4 are free"}
     assert RunStatus.from_dict(instance.output).reason is None
-    assert 500 <= cluster.asked[-1] <= 500 + NODES_POLL_SECONDS + 1
+    minutes = [round(each / 60) for each in cluster.asked]
+    assert minutes == [0, 1, 2, 4, 8, 16], "its delays grow, since a wake-up is to be expected"
 
 
-def test_a_wake_up_cuts_the_wait_short() -> None:
-    cluster = busy_for(10)
-    cluster.wake_at(15)
+def test_a_wake_up_cuts_the_wait_short_and_the_delays_grow_from_a_minute_again() -> None:
+    cluster = busy_for(2_150)
+    cluster.wake_at(2_000)
     cluster.start(pipeline=IN_A_QUEUE)
-    assert cluster.asked[-1] < 16
+    assert [int(each) for each in cluster.asked[-4:]] == [2_000, 2_060, 2_120, 2_240]
+
+
+def test_a_wait_of_a_day_is_cheap_and_finds_a_raised_budget_within_the_longest_delay() -> None:
+    cluster = busy_for(86_400)
+    cluster.start(pipeline=IN_A_QUEUE)
+    assert len(cluster.asked) <= 105
+    assert cluster.asked[-1] <= 86_400 + LAST_DELAY.total_seconds()
 
 
 def test_a_long_wait_goes_on_in_new_generations_and_keeps_its_place() -> None:
-    seconds = 3 * POLLS_PER_GENERATION * NODES_POLL_SECONDS
+    seconds = 3 * NODES_GENERATION.total_seconds()
     cluster = busy_for(seconds)
     instance = cluster.start(pipeline=IN_A_QUEUE)
     assert RunStatus.from_dict(instance.output).state == "succeeded"
@@ -162,9 +170,9 @@ def test_a_landing_does_not_wait_for_a_run_that_waits_for_nodes() -> None:
     parent = landed(cluster)
     assert (parent.is_live, parent.output) == (False, None)
     first = cluster.driver.instances[RUN]
-    assert cluster.seconds < (POLLS_PER_GENERATION + 2) * NODES_POLL_SECONDS
+    assert cluster.seconds < NODES_GENERATION.total_seconds() + 60
     (again,) = cluster.requests("schedule_retry")
-    assert (again.request.run, again.delay_seconds) == (RUN, NODES_POLL_SECONDS)
+    assert (again.request.run, again.delay_seconds) == (RUN, FIRST_NODES_DELAY.total_seconds())
     assert states(first)[-1] == "waiting_for_nodes"
     assert cluster.told == [], "nothing has happened to the run"
     for _ in range(2):  # the message is delivered twice
@@ -179,7 +187,7 @@ def test_a_landing_does_not_wait_for_a_run_that_waits_for_nodes() -> None:
 
 
 def test_a_run_stays_with_its_landing_while_it_cannot_be_handed_over() -> None:
-    cluster = busy_for(2 * POLLS_PER_GENERATION * NODES_POLL_SECONDS)
+    cluster = busy_for(2 * NODES_GENERATION.total_seconds())
     cluster.broken.add("schedule_retry")
     parent = landed(cluster)
     assert RunStatus.from_dict(parent.output).state == "succeeded"
@@ -217,12 +225,13 @@ def test_a_run_is_cancelled_while_it_waits_and_gives_up_its_place() -> None:
 
 def test_a_wait_past_its_limit_is_a_failed_attempt() -> None:
     cluster = ClusterWithQueue(QUICK, free_after=10**6)
-    status = cluster.run(pipeline=with_rules(IN_A_QUEUE, limits={"waiting_seconds": 3600.0}))
+    status = cluster.run(pipeline=with_rules(IN_A_QUEUE, limits={"waiting_seconds": 3500.0}))
     assert status.state == "retrying"
+    assert 3500 <= cluster.asked[-1] < 3510, "the last delay ends with the limit"
     assert status.error is not None
     assert status.error.type == "DeadlineExceeded"
     assert (
-        "queue vision for more than limits.waiting_seconds (3600 s): 0 of" in status.error.message
+        "queue vision for more than limits.waiting_seconds (3500 s): 0 of" in status.error.message
     )
     assert len(cluster.requests("return_nodes")) == 1
     assert not cluster.requests("cancel_job"), "there is no job yet"
@@ -259,7 +268,7 @@ def test_nodes_that_cannot_be_given_back_end_no_run() -> None:
 
 
 def test_the_options_are_ranked_once_however_long_the_run_waits() -> None:
-    seconds = 2 * POLLS_PER_GENERATION * NODES_POLL_SECONDS
+    seconds = 2 * NODES_GENERATION.total_seconds()
     cluster = busy_for(seconds)
     instance = cluster.start(pipeline=RANKED)
     assert RunStatus.from_dict(instance.output).state == "succeeded"

@@ -1,15 +1,12 @@
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import get_args
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from orchestrations import errors
 from orchestrations.contracts.rollouts import RolloutState
-from orchestrations.rollout_faults import FAULTS, follow_up, growing_delay, kind_of
+from orchestrations.rollout_faults import FAULTS, follow_up, kind_of
 
 BEFORE_LIVE = ("waiting", "deploying", "testing", "baking")
 ALL_ERRORS = [
@@ -57,18 +54,3 @@ def test_every_error_has_a_follow_up_in_every_state(
 def test_only_a_verdict_takes_a_model_back() -> None:
     verdicts = {each for each in ALL_ERRORS if follow_up("baking", each("why")) == "roll back"}
     assert verdicts == {each for each, kind in FAULTS.items() if kind == "verdict"}
-
-
-@given(st.timedeltas(timedelta(), timedelta(days=30)))
-def test_delays_grow_within_limits(waited: timedelta) -> None:
-    delay = growing_delay(waited)
-    assert timedelta(seconds=15) <= delay <= timedelta(minutes=15)
-    assert delay <= growing_delay(waited + delay)
-
-
-def test_a_wait_of_days_costs_a_hundred_tries_a_day() -> None:
-    waited, tries = timedelta(), 0
-    while waited < timedelta(days=3):
-        waited += growing_delay(waited)
-        tries += 1
-    assert tries < 310

@@ -17,6 +17,8 @@ from handlers.capacity.reconciling_nodes import known_runs, reconcile_nodes
 from handlers.capacity.requesting_nodes import request_nodes
 from handlers.capacity.returning_nodes import return_nodes
 from handlers.configuration.queue_files import load_queues
+from handlers.triggers.event_envelope import from_message
+from handlers.triggers.job_events import parse_job_event
 from orchestrations.capacity import accounts
 from orchestrations.contracts.capacity import (
     Admission,
@@ -61,10 +63,10 @@ class Compute:
         self.used = {"standardNCSv3Family": 0, "TotalLowPriorityCores": 0}
         self.limit = {"standardNCSv3Family": 24, "TotalLowPriorityCores": 24}
         self.nodes: list[str] = []
-        self.asked = 0
+        self.asked: list[str] = []
 
     def list_usage(self) -> list[Any]:
-        self.asked += 1
+        self.asked.append("usage")
         return [
             SimpleNamespace(
                 name={"value": name}, type="usages", current_value=used, limit=self.limit[name]
@@ -76,6 +78,7 @@ class Compute:
         return [SimpleNamespace(name="Standard_NC6s_v3", family="standardNCSv3Family", v_cp_us=6)]
 
     def list_nodes(self, _: str) -> list[Any]:
+        self.asked.append("nodes")
         return [SimpleNamespace(node_state=state) for state in self.nodes]
 
 
@@ -136,6 +139,13 @@ def alerts(world: World) -> list[str]:
     return [name.removeprefix(prefix) for name in world.records.blobs if name.startswith(prefix)]
 
 
+def woken(world: World) -> list[str]:
+    """The runs that the messages on `job-events` wake."""
+    blobs = world.records.blobs.items()
+    sent = [json.loads(blob) for name, blob in blobs if name.startswith("outbox/job-events/")]
+    return [parse_job_event(from_message(each["body"].encode())) for each in sent]
+
+
 def test_a_run_is_admitted_and_asking_again_changes_nothing(world: World) -> None:
     first = ask(world, "a")
     before = dict(world.records.blobs)
@@ -155,8 +165,28 @@ def test_a_run_waits_until_another_gives_its_nodes_back(world: World) -> None:
     assert returned.cost is not None
     assert returned.cost.node_seconds == 2 * 1800
     assert returned.cost.amount == pytest.approx(3.0)
-    assert held_by(world) == ["b"], "it is decided at once, and found when the run asks"
+    assert held_by(world) == ["b"], "it is decided at once, and the run is woken to find it"
+    assert woken(world) == ["b"]
     assert ask(world, "b").option == GPU
+    assert woken(world) == ["b"], "a run that asks needs no message"
+
+
+def test_a_run_that_learns_of_room_for_others_wakes_them(world: World) -> None:
+    deploy(world, queues(budget={"amount": 5, "days": 7}))
+    ask(world, "a")
+    deploy(world, queues(budget={"amount": 50, "days": 7}))
+    ask(world, "b")
+    assert (held_by(world), woken(world)) == (["a"], ["a"])
+
+
+def test_returned_nodes_wake_a_run_whose_quota_was_short(world: World) -> None:
+    compute: Any = world.workspace.compute
+    ask(world, "a")
+    compute.used["TotalLowPriorityCores"] = 24
+    ask(world, "b", SPOT.model_copy(update={"nodes": 1}))
+    end(world, "a")
+    return_nodes(world.clients, ReturnNodes(run="a"))
+    assert woken(world) == ["b"]
 
 
 def test_nodes_are_not_given_back_while_the_job_may_run(world: World) -> None:
@@ -214,6 +244,14 @@ def test_idle_nodes_of_the_cluster_are_there_already(world: World) -> None:
     compute.used["standardNCSv3Family"] = 24
     compute.nodes = ["idle", "running", "idle"]
     assert ask(world, "a").option == GPU
+    assert compute.asked == ["usage", "nodes"]
+
+
+def test_a_request_reads_the_quota_once_and_no_nodes_if_there_is_room_for_all(world: World) -> None:
+    compute: Any = world.workspace.compute
+    for run in ("a", "b"):
+        ask(world, run, GPU, SPOT)
+    assert compute.asked == ["usage", "usage"]
 
 
 def test_a_quota_that_is_too_small_for_every_option_is_an_error(world: World) -> None:
@@ -289,11 +327,14 @@ def test_operators_are_alerted_to_a_long_wait_once(world: World) -> None:
 
 def test_operators_are_alerted_to_a_budget_once_a_period(world: World) -> None:
     deploy(world, queues(budget={"amount": 5, "days": 7}))
-    assert "more than the whole budget of 5.00 USD" in ask(world, "a").reason
+    reason = ask(world, "a").reason
+    assert "6.00 USD, more than the whole budget of 5.00 USD: raise the budget of queue" in reason
     ask(world, "a")
     ask(world, "b")
     (alert,) = alerts(world)
     assert alert.startswith("budget-exhausted%3Avision%3A")
+    message = json.loads(world.records.blobs[f"outbox/ops-alerts/{alert}"])
+    assert json.loads(message["body"])["data"]["reason"] == reason
 
 
 def test_reconciliation_gives_back_what_a_dead_run_held(world: World) -> None:
@@ -354,6 +395,6 @@ def test_a_change_of_usage_alone_is_not_written(world: World) -> None:
     found = load_queues(world.clients.settings.pipelines_folder)
     assert found is not None
     change_admission(
-        world.clients.records, found, lambda given: given, now=datetime.now(UTC) + timedelta(days=1)
+        world.clients, found, lambda given: given, now=datetime.now(UTC) + timedelta(days=1)
     )
     assert world.records.blobs[RECORD] == before

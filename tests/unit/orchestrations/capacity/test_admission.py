@@ -358,7 +358,7 @@ def test_a_queue_over_its_budget_waits_for_the_next_period() -> None:
     )
     division = divide(document, START)
     assert [run.run for run in division.document.admitted] == ["a"]
-    assert division.over_budget == {"q"}
+    assert division.over_budget == {"q": "b"}
     assert division.reasons["b"] == (
         "waits in queue q since 2026-11-23 00:00:00 UTC for gpu: 2 nodes, expected to cost "
         "4.00 USD: of the budget of 5.00 USD, 0.00 USD are spent and 4.00 USD reserved; the next "
@@ -371,9 +371,16 @@ def test_a_queue_over_its_budget_waits_for_the_next_period() -> None:
 
 def test_a_run_that_costs_more_than_the_whole_budget_says_so() -> None:
     document = an_admission(
-        queues({"name": "q", "budget": {"amount": 5, "days": 7}}), waiting("a", "q", 3)
+        queues({"name": "q", "budget": {"amount": 5, "days": 7}}, price=2.0),
+        *(waiting(name, "q", nodes) for name, nodes in (("a", 2), ("b", 3), ("c", 2))),
     )
-    assert "more than the whole budget of 5.00 USD" in divide(document, START).reasons["a"]
+    division = divide(document, START)
+    assert division.admitted == {"a"}
+    assert division.over_budget == {"q": "b"}, "of both that wait, the one that no period admits"
+    assert division.reasons["b"].endswith(
+        "expected to cost 6.00 USD, more than the whole budget of 5.00 USD: raise the budget of "
+        "queue q, or cancel the run"
+    )
 
 
 def test_a_queue_that_was_taken_out_of_the_file_holds_nobody_else_up() -> None:
