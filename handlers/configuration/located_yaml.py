@@ -6,6 +6,7 @@ and no comparison with a NaN is true, so a gate with such a floor would refuse n
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -52,6 +53,7 @@ class LocatedYaml:
     """The type of the error for an invalid file."""
 
     @classmethod
+    @functools.lru_cache(maxsize=64)  # each request for nodes reads queues.yml, which takes 10 ms
     def parse(
         cls, file: Path, text: str, *, shape: str, invalid: type[PermanentError]
     ) -> LocatedYaml:

@@ -69,16 +69,24 @@ def pipelines_of(folder: Path) -> dict[str, Pipeline]:
 
 @functools.cache
 def write_release(
-    source: Path, floor: float, changes: tuple[ConfigurationChange, ...] = ()
+    source: Path,
+    pipelines: tuple[str, ...],
+    floor: float,
+    changes: tuple[ConfigurationChange, ...] = (),
 ) -> Path:
-    """A folder with the same pipelines, another gate and command, and some changes.
+    """A folder with some of the pipelines, another gate and command, and some changes.
 
     It serves all seeds of a process: to write and parse it again takes longer than a calm day of
     the simulation.
     """
-    name = f"{source.name}-{floor}-{'-'.join(changes)}".replace(" ", "_")
+    name = f"{'-'.join(pipelines)}-{floor}-{'-'.join(changes)}".replace(" ", "_")
     folder = Path(_RELEASES.name) / str(os.getpid()) / name
-    shutil.copytree(source, folder)
+    folder.mkdir(parents=True)
+    for each in source.iterdir():
+        if each.is_file():
+            shutil.copy(each, folder)
+        elif each.name in pipelines:
+            shutil.copytree(each, folder / each.name)
     for file in folder.glob("*/pipeline.yml"):
         document = yaml.safe_load(file.read_text("utf-8"))
         document["gate"]["floor"] = floor

@@ -193,7 +193,7 @@ class World:
     def deploy(self, item: Deploy) -> None:
         """Another release: its files are in place, and a new process starts."""
         self.last_deployed = item
-        folder = write_release(self._source_folder, item.floor, item.changes)
+        folder = write_release(self._source_folder, tuple(self._names), item.floor, item.changes)
         self.releases.append(read_release(folder, self.story.zone, self.scheduler.now))
         self._use(folder)
 
