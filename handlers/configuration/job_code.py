@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,7 +33,7 @@ def digest_of_code(job_file: Path) -> str | None:
 def _named_files(yaml_file: Path, seen: set[Path]) -> dict[str, Path]:
     """Name → path of the files that a YAML file names; a name does not depend on the machine."""
     found: dict[str, Path] = {}
-    for text in _texts(yaml.safe_load(yaml_file.read_text("utf-8"))):
+    for text in _texts_in(yaml_file.read_text("utf-8")):
         path = _local(yaml_file.parent, text)
         if path is None or path.resolve() in seen:
             continue
@@ -49,6 +50,11 @@ def _named_files(yaml_file: Path, seen: set[Path]) -> dict[str, Path]:
         if path.suffix in (".yml", ".yaml"):
             found |= {f"{text}:{name}": each for name, each in _named_files(path, seen).items()}
     return found
+
+
+@functools.lru_cache(maxsize=64)
+def _texts_in(yaml_text: str) -> tuple[str, ...]:
+    return tuple(_texts(yaml.safe_load(yaml_text)))
 
 
 def _texts(document: Any) -> Iterator[str]:
