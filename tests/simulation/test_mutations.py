@@ -84,8 +84,8 @@ FOUND: dict[str, tuple[str, list[Item]]] = {
     ),
     "a job is not adopted by its name": (
         "no_job_goes_on_alone",
-        # The tenth call submits the job: it takes effect, and the activity is retried.
-        [UPLOAD, CallFault(service="azure_ml", number=10, end="answer lost")],
+        # The eighth call submits the job: it takes effect, and the activity is retried.
+        [UPLOAD, CallFault(service="azure_ml", number=8, end="answer lost")],
     ),
     "a model is not adopted by its dataset": (
         "no_effect_happens_twice",
