@@ -16,8 +16,6 @@ from orchestrations.transitions import TERMINAL_RUN_STATES, notification_of
 from tests.simulation.api_checker import INVARIANTS_OF_THE_API
 from tests.simulation.capacity_checker import INVARIANTS_OF_CAPACITY
 from tests.simulation.evidence import Evidence, Run, training_of
-from tests.simulation.excuses import excused
-from tests.simulation.fakes.training import JobLife
 from tests.simulation.input_checker import INVARIANTS_OF_INPUTS
 from tests.simulation.landing_checker import INVARIANTS_OF_LANDINGS
 from tests.simulation.outcome_checker import INVARIANTS_OF_OUTCOMES, SERVICE_ERRORS
@@ -42,8 +40,6 @@ HISTORY_LIMIT_EVENTS = 1_500
 EVENT_DELAY_SECONDS = 12 * HOUR
 # A zone is listed without any event once a day; reconciliation, and a run, come on top.
 NOTICED_AFTER_SECONDS = 2.5 * DAY
-# A run polls at least every five minutes; the rest is for its steps.
-SUPERVISION_SECONDS = 300.0 + 240.0
 
 
 def check(world: World) -> list[str]:
@@ -336,50 +332,6 @@ def every_event_is_decided(evidence: Evidence) -> Iterator[str]:
         yield f"no decision on {sorted(missing)}"
 
 
-def jobs_are_ended_within_their_limits(evidence: Evidence) -> Iterator[str]:
-    """A deadline or a cancellation holds, also while Service Bus hangs."""
-    for life in evidence.world.cluster.lives.values():
-        request = evidence.requests.get(life.name)
-        limits = (evidence.world.pipeline if request is None else request.pipeline).limits
-        for status, limit in (
-            ("Queued", limits.queued_seconds),
-            ("Running", limits.running_seconds),
-        ):
-            for began, ended in _spans(life, status, evidence.world.scheduler.time()):
-                late = ended - began - limit - SUPERVISION_SECONDS
-                if late > excused(evidence, began, ended) and not _has_no_run(evidence, life):
-                    yield f"job {life.name} was {status} for {ended - began:.0f} s"
-
-
-def cancellations_hold(evidence: Evidence) -> Iterator[str]:
-    """A cancellation that was accepted reaches the job, also while Service Bus hangs."""
-    for name, at in evidence.world.acts.cancelled.items():
-        life, run = evidence.world.cluster.lives.get(name), evidence.runs[name]
-        if life is None or run.is_broken:
-            continue
-        reached = evidence.world.scheduler.time()
-        if life.cancelled_at is not None:
-            reached = life.cancelled_at
-        elif life.has_ended:
-            reached = life.states[-1][0]
-        began = max(at, life.states[0][0])
-        if reached - began - SUPERVISION_SECONDS > excused(evidence, began, reached):
-            yield f"job {name} was cancelled at {at:.0f} s, and went on until {reached:.0f} s"
-
-
-def _spans(life: JobLife, status: str, end: float) -> Iterator[tuple[float, float]]:
-    for number, (began, each) in enumerate(life.states):
-        following = life.states[number + 1][0] if number + 1 < len(life.states) else end
-        if each == status:
-            cancelled = life.cancelled_at
-            yield began, following if cancelled is None else min(following, cancelled)
-
-
-def _has_no_run(evidence: Evidence, life: JobLife) -> bool:
-    run = evidence.runs.get(life.name)
-    return run is None or run.is_broken  # reconciliation ends it
-
-
 INVARIANTS: tuple[Invariant, ...] = (
     *INVARIANTS_OF_INPUTS,
     *INVARIANTS_OF_CAPACITY,
@@ -403,6 +355,4 @@ INVARIANTS: tuple[Invariant, ...] = (
     what_is_trained_on_was_whole,
     every_whole_batch_is_accounted_for,
     every_event_is_decided,
-    jobs_are_ended_within_their_limits,
-    cancellations_hold,
 )

@@ -108,8 +108,8 @@ class DurableClient:
             {
                 "name": execution.name,
                 "instanceId": instance.id,
-                "createdTime": instance.created_at.isoformat(),
-                "lastUpdatedTime": instance.last_updated_at.isoformat(),
+                "createdTime": instance.created_at.isoformat(timespec="seconds"),
+                "lastUpdatedTime": instance.last_updated_at.isoformat(timespec="seconds"),
                 "input": json.loads(execution.input_json or "null") if show_input else None,
                 "output": instance.output,
                 "runtimeStatus": instance.status.value,

@@ -89,6 +89,8 @@ class Host:
         """Exceptions that no service explains, with their tracebacks."""
         self.on_activity_ended: Callable[[ActivityCall], None] = lambda _: None
         """Called after an execution of an activity returned or raised."""
+        self.on_reconciled: Callable[[], None] = lambda: None
+        """Called at the end of a round of reconciliation."""
         hub.run_activity = self._run_activity
         broker.on_available = self._listen
         network.crash = self.die
@@ -171,6 +173,7 @@ class Host:
     def _reconciled(self, _: bool) -> None:  # noqa: FBT001 - a callback
         self._reconciles = False
         self.rounds[-1][1] = self._scheduler.time()
+        self.on_reconciled()
 
     # --- activities ------------------------------------------------------------------------------
 

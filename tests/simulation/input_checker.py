@@ -24,6 +24,8 @@ REJECTED_FOR: dict[str, tuple[JobEnd, ...]] = {
 
 SECTIONS = ("source", "settle", "dataset", "gate", "model", "retry", "notify", "deploy")
 """Sections of `pipeline.yml` that no redrive changes."""
+CHANGED_BY_PEOPLE = ("compute", "limits")
+"""Sections that a redrive may change."""
 
 
 def runs_use_the_files_of_their_freeze(evidence: Evidence) -> Iterator[str]:
@@ -43,7 +45,8 @@ def runs_use_the_files_of_their_freeze(evidence: Evidence) -> Iterator[str]:
         if deployed is None:
             yield f"{run.id} has files {request.configuration}; in force: {list(in_force)}"
             continue
-        for section in SECTIONS:
+        is_changed = request.redrive is not None
+        for section in SECTIONS if is_changed else (*SECTIONS, *CHANGED_BY_PEOPLE):
             ours, theirs = getattr(request.pipeline, section), getattr(deployed, section)
             if ours != theirs:
                 yield f"{run.id} has {section} {ours}, its files {theirs}"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
-from orchestrations.names import REQUEST_PREFIX, request_instance
+from orchestrations.names import REQUEST_PREFIX, landing_instance, request_instance
 from tests.simulation.evidence import Evidence
 from tests.simulation.excuses import away, excused
 from tests.simulation.fakes.event_grid import signal_text
 from tests.simulation.scheduler import START
-from tests.simulation.story import CallFault, Terminate, TerminateAfter
+from tests.simulation.story import CallFault, Release, Terminate, TerminateAfter
 from tests.simulation.task_hub import HubInstance
 from tests.simulation.world import Failure
 
@@ -25,14 +26,33 @@ def failing_landings_are_told(evidence: Evidence) -> Iterator[str]:
     for number, failure in enumerate(evidence.world.failures):
         if failure.landing.startswith(REQUEST_PREFIX):
             continue  # every_request_ends_or_is_alerted
-        due = _due(evidence, failure.at)
-        if due is None:
+        reconciled_at = _reconciled_at(evidence, failure.at)
+        if reconciled_at is None:
             continue  # the week is over before
+        due = reconciled_at + TOLD_AFTER_SECONDS
         began = _cause_began(evidence, number)
         told = [at for at, landing in alerts if landing == failure.landing and at >= began]
         late = min(told, default=evidence.world.scheduler.time()) - due
         if late > excused(evidence, failure.at, due + max(late, 0.0), SERVICES_OF_ALERTS):
             yield f"{failure.landing} failed at {failure.at:.0f} s: {failure.error[:200]}"
+
+
+def failing_landings_are_shown(evidence: Evidence) -> Iterator[str]:
+    """After one round of reconciliation, the API shows that the pipeline needs a person."""
+    world = evidence.world
+    landed = [*world.landed]
+    for batch in evidence.batches:
+        zone = landing_instance(batch.result.pipeline, batch.dataset.partition)
+        landed.append(((batch.dataset.frozen_at - START).total_seconds(), zone))
+    for failure in world.failures:
+        reconciled_at = _reconciled_at(evidence, failure.at)
+        if failure.landing.startswith(REQUEST_PREFIX) or reconciled_at is None:
+            continue
+        again = (at for at, landing in landed if landing == failure.landing and at > failure.at)
+        until = min(again, default=world.scheduler.time())
+        for at, state in world.acts.looked:
+            if reconciled_at <= at < until and state not in ("needs-a-human", None):
+                yield f"{failure.landing} failed at {failure.at:.0f} s: {state} at {at:.0f} s"
 
 
 def one_cause_has_one_alert(evidence: Evidence) -> Iterator[str]:
@@ -49,6 +69,24 @@ def one_cause_has_one_alert(evidence: Evidence) -> Iterator[str]:
         terminated = sum(isinstance(each, Terminate | TerminateAfter) for each in story.items)
         if len(alerts) > len(causes) + terminated:
             yield f"{landing} has {len(alerts)} alerts for {len(causes)} causes"
+
+
+def one_hold_has_one_alert(evidence: Evidence) -> Iterator[str]:
+    """Batches of a zone that are held one after another are one alert for each reason."""
+    holds, held = Counter[str](), set[str]()
+    for batch in evidence.batches:
+        zone = landing_instance(batch.result.pipeline, batch.dataset.partition)
+        is_held = batch.result.outcome == "held"
+        holds[zone] += is_held and zone not in held
+        (held.add if is_held else held.discard)(zone)
+    released = sum(isinstance(each, Release) for each in evidence.world.story.items)
+    held_alerts = (
+        evidence.data_of(each) for each in evidence.alerts if each.subject == "batch-held"
+    )
+    alerts = Counter((each["landing"], each["reason"]) for each in held_alerts)
+    for (zone, reason), count in alerts.items():
+        if not zone.startswith(REQUEST_PREFIX) and count > holds[zone] + released:
+            yield f"{zone} has {count} alerts of {reason}, and was held {holds[zone]} times"
 
 
 def _alerts(evidence: Evidence) -> list[tuple[float, str]]:
@@ -81,8 +119,8 @@ def _cause_began(evidence: Evidence, number: int) -> float:
     )
 
 
-def _due(evidence: Evidence, at: float) -> float | None:
-    """When operators must know of what happened: after one whole round of reconciliation.
+def _reconciled_at(evidence: Evidence, at: float) -> float | None:
+    """When what happened must be known: at the end of one whole round of reconciliation.
 
     A round that a service does not let come through is none, and a fault may cost another.
     """
@@ -93,7 +131,7 @@ def _due(evidence: Evidence, at: float) -> float | None:
             continue
         needed -= not away(evidence, began, ended, SERVICES_OF_ALERTS)
         if not needed:
-            return ended + TOLD_AFTER_SECONDS
+            return ended
     return None
 
 
@@ -142,7 +180,9 @@ def _outcome(instance: HubInstance) -> str | None:
 
 INVARIANTS_OF_LANDINGS = (
     failing_landings_are_told,
+    failing_landings_are_shown,
     one_cause_has_one_alert,
+    one_hold_has_one_alert,
     signals_lead_to_runs,
     requests_lead_to_runs,
 )

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import itertools
 import traceback
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
+from handlers.api import champion_changes
+from handlers.api import pipelines as pipelines_of_api
 from handlers.azure_ml import (
     compute_clusters,
     endpoint_metrics,
@@ -19,21 +24,32 @@ from handlers.azure_ml import (
     model_registry,
 )
 from handlers.capacity import requesting_nodes, returning_nodes
-from handlers.configuration import configurations
+from handlers.configuration import bulkheads, configurations
 from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
-from handlers.durable import activity_adapter
-from handlers.landing_zone import copies, freezing
+from handlers.durable import activity_adapter, status_documents
+from handlers.landing_zone import copies, dataset_claims, freezing
 from handlers.messaging import dead_letter_queue, redrive, retry_queue
 from handlers.notifications import delivery
-from handlers.triggers import job_state_changed, reconciliation
-from orchestrations import landing, retraining, run_progress, supervising
+from handlers.rollouts import observing
+from handlers.rollouts.requesting import Redirection
+from handlers.runs import run_records
+from handlers.triggers import broken_landings, job_state_changed, reconciliation
+from orchestrations import (
+    landing,
+    retraining,
+    rollout_faults,
+    rounds,
+    run_progress,
+    supervising,
+)
 from orchestrations.capacity.queues import Queues
 from orchestrations.capacity.reasons import Reasons
 from orchestrations.capacity.room import Room
-from orchestrations.contracts.base import Contract, Done, Failure
+from orchestrations.contracts.base import ActivityRequest, Contract, Done, Failure
 from orchestrations.contracts.capacity import NodesReturned, ReturnNodes
 from orchestrations.contracts.configurations import Configuration
+from orchestrations.contracts.datasets import FreezeManifest
 from orchestrations.contracts.jobs import GetJob, Job, ReadResults, SubmitJob
 from orchestrations.contracts.landing import ClaimDataset, DatasetClaim
 from orchestrations.contracts.models import Model, RegisterModel
@@ -108,10 +124,20 @@ async def _never(*_: Any, **__: Any) -> None:
     """A trigger that takes its message and does nothing."""
 
 
-def _resolve_as_first_deployed(clients: Clients, name: str) -> Configuration:
+def _of_the_first_release(clients: Clients) -> Any:
     values = {**clients.settings.values, "PIPELINES_FOLDER": str(PIPELINES_FOLDER)}
-    stale: Any = SimpleNamespace(settings=Settings(values), records=clients.records)
-    return configurations.resolve_configuration(stale, name)
+    settings = Settings(values)
+    return SimpleNamespace(settings=settings, records=clients.records, blobs=clients.blobs)
+
+
+def _resolve_as_first_deployed(clients: Clients, name: str) -> Configuration:
+    return configurations.resolve_configuration(_of_the_first_release(clients), name)
+
+
+def _list_as_first_deployed(clients: Clients, request: FreezeManifest) -> Contract:
+    listed = freezing.freeze_manifest(_of_the_first_release(clients), request)
+    deployed = configurations.resolve_configuration(clients, request.pipeline)
+    return listed.model_copy(update={"configuration": deployed})
 
 
 def _read_deployed_job(clients: Clients, pipeline: str, _configuration: str) -> str:
@@ -129,6 +155,55 @@ def _unconditional(_: Any) -> dict[str, Any]:
 async def _wake_blindly(starter: Any, run: str) -> bool:
     await starter.raise_event(run, WAKE_UP)
     return True
+
+
+async def _move_no_traffic(*_: Any, **__: Any) -> Redirection:
+    return Redirection("none")
+
+
+def _asked_otherwise(
+    change: Callable[[ClaimDataset, rounds.LastRound], tuple[ClaimDataset, rounds.LastRound]],
+) -> Mutation:
+    """A claim of known content is judged by something else."""
+
+    def judge(asked: ClaimDataset, last: rounds.LastRound) -> str | None:
+        return rounds.why_no_further_round(*change(asked, last))
+
+    return lambda: mock.patch.object(dataset_claims, "why_no_further_round", judge)
+
+
+def _without_reason(asked: ClaimDataset) -> ClaimDataset:
+    request = asked.request.model_copy(update={"reason": None})
+    return asked.model_copy(update={"request": request})
+
+
+_alert = landing._Batch.alert  # pyright: ignore[reportPrivateUsage]
+
+
+def _alert_for_each_content(
+    batch: Any, kind: Any, *name: str, details: dict[str, Any]
+) -> Generator[Any, Any, None]:
+    return _alert(batch, kind, *name, details.get("dataset_version", ""), details=details)
+
+
+async def _ask_in_shared_threads(
+    _bulkhead: Any, _limit: float, function: Callable[..., Any], *args: Any, **named: Any
+) -> Any:
+    return await asyncio.to_thread(functools.partial(function, *args, **named))
+
+
+def _call_without_limit(
+    _bulkhead: Any, _limit: float, function: Callable[..., Any], *args: Any, **named: Any
+) -> Any:
+    return function(*args, **named)
+
+
+def _by_the_clock(_state: Any, since: Any) -> tuple[bool, Any, int]:
+    return False, since, 0
+
+
+def _the_second(_first: Any, second: Any) -> Any:
+    return second
 
 
 def _reconciler_without(step: str) -> Mutation:
@@ -228,6 +303,49 @@ MUTATIONS: Mapping[str, Mutation] = {
     "useless results are transient": _body("read_results", _read_transiently),
     "errors have their stacks": lambda: mock.patch.object(
         retraining, "describe", _describe_with_stack
+    ),
+    "a rollout takes an outage for a verdict": lambda: mock.patch.dict(
+        rollout_faults.FAULTS, {TransientError: "verdict"}
+    ),
+    "a rollout does not see that its deployment is gone": lambda: mock.patch.object(
+        observing, "check_deployment"
+    ),
+    "a rollback of a model moves no traffic": lambda: mock.patch.object(
+        champion_changes, "redirect", _move_no_traffic
+    ),
+    "a batch is listed by older files than its run's": _body(
+        "freeze_manifest", _list_as_first_deployed
+    ),
+    "failing landings are told to nobody": lambda: mock.patch.object(
+        broken_landings, "alert_operators"
+    ),
+    "failing landings are not shown": lambda: mock.patch.object(
+        pipelines_of_api, "read_troubles", return_value={}
+    ),
+    "each content that is held has an alert": lambda: mock.patch.object(
+        landing._Batch,  # pyright: ignore[reportPrivateUsage]
+        "alert",
+        _alert_for_each_content,
+    ),
+    "drift signals for known data are duplicates": _asked_otherwise(
+        lambda asked, last: (_without_reason(asked), last)
+    ),
+    "requests with new code are duplicates": _asked_otherwise(
+        lambda asked, last: (asked, replace(last, configuration=None))
+    ),
+    "the content of cancelled runs is a duplicate": _asked_otherwise(
+        lambda asked, last: (asked, replace(last, state="failed"))
+    ),
+    "all services share threads": lambda: mock.patch.multiple(
+        bulkheads.Bulkhead, ask_within=_ask_in_shared_threads, call_within=_call_without_limit
+    ),
+    # The task hub's times have whole seconds.
+    "the end of a run is ordered by the task hub's clock": lambda: _both(
+        lambda: mock.patch.object(run_records, "order_of", _by_the_clock),
+        lambda: mock.patch.object(status_documents, "max", _the_second, create=True),
+    ),
+    "steps are not patient": lambda: mock.patch.object(
+        ActivityRequest, "PAUSES_SECONDS", (5.0, 15.0)
     ),
     "events are not given back": lambda: mock.patch.object(
         reconciliation, "give_back", return_value=0

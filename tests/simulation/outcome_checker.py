@@ -1,11 +1,13 @@
-"""Invariants of the ends of runs: a verdict is no failure, and a mistake is paid for once."""
+"""Invariants of the ends of jobs and runs: limits hold, a mistake is paid for once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from tests.simulation.evidence import Evidence
-from tests.simulation.fakes.training import CHECKPOINT_SECONDS
+from tests.simulation.excuses import OF_JOBS, away, excused
+from tests.simulation.fakes.training import CHECKPOINT_SECONDS, JobLife
+from tests.simulation.scheduler import START
 from tests.simulation.story import JobEnd
 
 # Ends that no operator has to do anything about.
@@ -24,6 +26,10 @@ SERVICE_ERRORS = (
 )
 """How the text of a failure shows that a service was out."""
 STACK = "Traceback (most recent call last)"
+# A run polls at least every five minutes; the rest is for its steps.
+SUPERVISION_SECONDS = 300.0 + 240.0
+# A step of a run outlasts an outage of half an hour.
+OUTLASTED_SECONDS = 1_800.0
 
 
 def verdicts_are_no_failures(evidence: Evidence) -> Iterator[str]:
@@ -89,7 +95,69 @@ def preemptions_cost_no_attempt(evidence: Evidence) -> Iterator[str]:
             yield f"{run.id} was preempted, and is {run.state}: {error['message'][:200]}"
 
 
+def outages_cost_no_attempt(evidence: Evidence) -> Iterator[str]:
+    """A run whose job has completed waits for what it needs, and trains nothing again."""
+    for life in evidence.world.cluster.lives.values():
+        run = evidence.runs.get(life.name)
+        if run is None or life.end in MISTAKES or life.states[-1][1] != "Completed":
+            continue
+        if run.is_broken or run.state not in ("retrying", "failed"):
+            continue
+        message = run.instance.custom_status["error"]["message"]
+        ended, gave_up = life.states[-1][0], (run.instance.last_updated_at - START).total_seconds()
+        is_outage = any(name in message for name in SERVICE_ERRORS)
+        if is_outage and away(evidence, ended, gave_up, OF_JOBS) < OUTLASTED_SECONDS:
+            yield f"{run.id} is {run.state} {gave_up - ended:.0f} s after its job: {message[:200]}"
+
+
+def jobs_are_ended_within_their_limits(evidence: Evidence) -> Iterator[str]:
+    """A deadline or a cancellation holds, also while Service Bus hangs."""
+    for life in evidence.world.cluster.lives.values():
+        request = evidence.requests.get(life.name)
+        limits = (evidence.world.pipeline if request is None else request.pipeline).limits
+        for status, limit in (
+            ("Queued", limits.queued_seconds),
+            ("Running", limits.running_seconds),
+        ):
+            for began, ended in _spans(life, status, evidence.world.scheduler.time()):
+                late = ended - began - limit - SUPERVISION_SECONDS
+                if late > excused(evidence, began, ended) and not _has_no_run(evidence, life):
+                    yield f"job {life.name} was {status} for {ended - began:.0f} s"
+
+
+def cancellations_hold(evidence: Evidence) -> Iterator[str]:
+    """A cancellation that was accepted reaches the job, also while Service Bus hangs."""
+    for name, at in evidence.world.acts.cancelled.items():
+        life, run = evidence.world.cluster.lives.get(name), evidence.runs[name]
+        if life is None or run.is_broken:
+            continue
+        reached = evidence.world.scheduler.time()
+        if life.cancelled_at is not None:
+            reached = life.cancelled_at
+        elif life.has_ended:
+            reached = life.states[-1][0]
+        began = max(at, life.states[0][0])
+        if reached - began - SUPERVISION_SECONDS > excused(evidence, began, reached):
+            yield f"job {name} was cancelled at {at:.0f} s, and went on until {reached:.0f} s"
+
+
+def _spans(life: JobLife, status: str, end: float) -> Iterator[tuple[float, float]]:
+    for number, (began, each) in enumerate(life.states):
+        following = life.states[number + 1][0] if number + 1 < len(life.states) else end
+        if each == status:
+            cancelled = life.cancelled_at
+            yield began, following if cancelled is None else min(following, cancelled)
+
+
+def _has_no_run(evidence: Evidence, life: JobLife) -> bool:
+    run = evidence.runs.get(life.name)
+    return run is None or run.is_broken  # reconciliation ends it
+
+
 INVARIANTS_OF_OUTCOMES = (
+    jobs_are_ended_within_their_limits,
+    cancellations_hold,
+    outages_cost_no_attempt,
     work_is_resumed,
     preemptions_cost_no_attempt,
     verdicts_are_no_failures,

@@ -88,6 +88,8 @@ class People:
         """When people promoted a model, or rolled one back."""
         self.asked: list[Asked] = []
         """What the page asked for, and cancellations."""
+        self.looked: list[tuple[float, str | None]] = []
+        """Second → the state of the story's pipeline, as the API shows it; None: it has none."""
 
     def ask(self, make_request: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """A caller of the HTTP API asks again until there is an answer."""
@@ -241,6 +243,17 @@ class People:
         if left > 0:
             again = item.model_copy(update={"seconds": left})
             world.scheduler.after(PAGE_POLL_SECONDS, functools.partial(self._open_page, again))
+
+    def look(self) -> None:
+        """Look at the state of the pipeline."""
+
+        async def look() -> None:
+            pipelines = (await self._timed("list_pipelines", b"")).document["pipelines"]
+            states = {each["name"]: each["state"] for each in pipelines}
+            world = self._world
+            self.looked.append((world.scheduler.time(), states.get(world.story.zone)))
+
+        self._world.host.run(look())
 
     async def _timed(self, route: str, body: bytes, *, run: str = "") -> Answer:
         asked = Asked(route, self._world.scheduler.time())

@@ -24,7 +24,7 @@ from tests.simulation.story import ConfigurationChange
 
 _RELEASES = TemporaryDirectory(prefix="simulated-pipelines-")
 
-CHANGES: Mapping[ConfigurationChange, Mapping[str, Mapping[str, Any]]] = {
+CHANGES: Mapping[ConfigurationChange, Mapping[str, Any]] = {
     "include": {"source": {"include": ["[0-9]*[0-3].png", "day=*[0-3].png"]}},
     "exclude nothing": {"source": {"include": ["*"]}},
     "marker": {"source": {"marker": "_SUCCESS"}},
@@ -40,8 +40,21 @@ CHANGES: Mapping[ConfigurationChange, Mapping[str, Mapping[str, Any]]] = {
     "notify": {"notify": {"event_grid": False}},
     "guards": {"deploy": {"guards": {"error_rate": 0.2, "minimum_requests": 5}}},
     "steps": {"deploy": {"steps": [{"traffic": 100, "bake_minutes": 15}]}},
+    # The first option is on another cluster; the second one needs more nodes of a known one.
+    "compute": {
+        "compute": [
+            {"cluster": "large", "size": "Standard_D16s_v5", "nodes": 1},
+            {
+                "cluster": "spot",
+                "size": "Standard_D4s_v5",
+                "priority": "low_priority",
+                "nodes": 2,
+            },
+        ]
+    },
 }
-"""Change → section → keys and their values; a section that a pipeline lacks stays away."""
+"""Change → section → keys and their values, or the whole section if it is a list. A section that a
+pipeline lacks stays away."""
 
 
 @dataclass(frozen=True)
@@ -107,9 +120,12 @@ def write_release_without(source: Path, pipeline: str) -> Path:
     return folder
 
 
-def _apply(document: dict[str, Any], change: Mapping[str, Mapping[str, Any]]) -> None:
+def _apply(document: dict[str, Any], change: Mapping[str, Any]) -> None:
     for section, values in change.items():
         found = document.get(section)
+        if isinstance(values, list):
+            document[section] = copy.deepcopy(values)
+            continue
         if found is None or ("steps" in values and "steps" not in found):
             continue
         for key, value in copy.deepcopy(values).items():

@@ -146,6 +146,7 @@ ConfigurationChange = Literal[
     "notify",
     "guards",
     "steps",
+    "compute",
 ]
 """A change of a section of `pipeline.yml`; `releases` says what it is."""
 

@@ -10,7 +10,9 @@ from tests.simulation.capacity_checker import INVARIANTS_OF_CAPACITY
 from tests.simulation.mutations import MUTATIONS
 from tests.simulation.rollout_checker import INVARIANTS_OF_ROLLOUTS
 from tests.simulation.rollout_items import (
+    DeleteEndpoint,
     ModelFate,
+    RollBackModel,
 )
 from tests.simulation.story import (
     DAY,
@@ -18,14 +20,18 @@ from tests.simulation.story import (
     CallFault,
     CancelRun,
     DelayJobEvent,
+    Delete,
     Deploy,
+    DriftSignal,
     Item,
     JobEnd,
     JobFate,
     LoseEvent,
+    OpenPage,
     Outage,
     OutageAfter,
     RedriveChanged,
+    Refuse,
     RequestRun,
     RivalUpload,
     SecondCopy,
@@ -42,6 +48,8 @@ from tests.simulation.trial import try_story
 UPLOADED_AT = 1_000.0
 UPLOAD = Upload(at=UPLOADED_AT, path="1.png", content="one")
 QUEUED_UPLOAD = Upload(at=UPLOADED_AT, path="day=2026-11-02/1.png", content="one")
+UPLOAD_AT_THE_END = Upload(at=6.9 * DAY, path="1.png", content="one")
+REFUSED: list[Item] = [UPLOAD, Refuse(at=UPLOADED_AT + 100, seconds=10 * HOUR, status=403)]
 # Together their runs want more nodes than there are.
 TWO_BATCHES: list[Item] = [
     QUEUED_UPLOAD,
@@ -212,6 +220,73 @@ FOUND: dict[str, tuple[str, list[Item]]] = {
         [UPLOAD, first_job("leaves a null metric")],
     ),
     "errors have their stacks": ("messages_carry_no_stacks", [UPLOAD, first_job("loses a node")]),
+    "a rollout takes an outage for a verdict": (
+        "rollouts_have_a_cause_to_go_back",
+        [UPLOAD, Outage(service="metrics", at=UPLOADED_AT + 1_500, seconds=1_800)],
+    ),
+    "a rollout does not see that its deployment is gone": (
+        "every_rollout_ends_and_is_told",
+        # At the end of the week, so that not many polls follow.
+        [UPLOAD_AT_THE_END, DeleteEndpoint(at=UPLOAD_AT_THE_END.at + 1_800)],
+    ),
+    "a rollback of a model moves no traffic": (
+        "the_model_in_service_serves",
+        [UPLOAD, Upload(at=8 * HOUR, path="2.png", content="two"), RollBackModel(at=10 * HOUR)],
+    ),
+    "a batch is listed by older files than its run's": (
+        "one_batch_has_one_configuration",
+        [
+            Deploy(at=500, floor=0.7, changes=("include",)),
+            UPLOAD,
+            Upload(at=UPLOADED_AT, path="9.png", content="nine"),
+        ],
+    ),
+    "failing landings are told to nobody": ("failing_landings_are_told", REFUSED),
+    "failing landings are not shown": ("failing_landings_are_shown", REFUSED),
+    "each content that is held has an alert": (
+        "one_hold_has_one_alert",
+        [
+            *(Upload(at=UPLOADED_AT, path=f"{n}.png", content=f"{n}") for n in range(3)),
+            *(Delete(at=8 * HOUR, path=f"{n}.png") for n in (1, 2)),
+            *(Upload(at=(8 + n) * HOUR, path="0.png", content=f"again {n}") for n in range(2)),
+        ],
+    ),
+    "drift signals for known data are duplicates": (
+        "signals_lead_to_runs",
+        [UPLOAD, DriftSignal(at=DAY, number=1)],
+    ),
+    "requests with new code are duplicates": (
+        "requests_lead_to_runs",
+        [UPLOAD, Deploy(at=DAY - HOUR, floor=0.7), RequestRun(at=DAY, key="again")],
+    ),
+    "the content of cancelled runs is a duplicate": (
+        "requests_lead_to_runs",
+        [
+            UPLOAD,
+            first_job("never ends"),
+            CancelRun(at=2 * HOUR),
+            RequestRun(at=DAY, key="again"),
+        ],
+    ),
+    "all services share threads": (
+        "the_api_answers",
+        [
+            UPLOAD,
+            first_job("never ends"),
+            Outage(service="service_bus", at=2 * HOUR, seconds=HOUR, hangs=True, endless=True),
+            OpenPage(at=2 * HOUR + 100, seconds=600),
+            CancelRun(at=2 * HOUR + 600),
+        ],
+    ),
+    "the end of a run is ordered by the task hub's clock": (
+        "every_end_is_in_the_list_of_runs",
+        # In the same second, the job was submitted.
+        [UPLOAD, Terminate(at=UPLOADED_AT + 309.5, orchestrator="retraining")],
+    ),
+    "steps are not patient": (
+        "outages_cost_no_attempt",
+        [UPLOAD, OutageAfter(activity="read_results", number=1, service="azure_ml", seconds=600)],
+    ),
     "events are not given back": (
         "every_event_is_decided",
         [UPLOAD, Outage(service="blobs", at=UPLOADED_AT - 100, seconds=2 * HOUR)],

@@ -53,5 +53,6 @@ CHANGED: Mapping[ConfigurationChange, float] = {
     "notify": 0.1,
     "guards": 0.2,
     "steps": 0.2,
+    "compute": 0.2,
 }
 """Change of `pipeline.yml` → the chance that a release has it."""

@@ -137,6 +137,7 @@ class World:
         self.host.on_activity_ended = self._on_activity_ended
         self.failures: list[Failure] = []
         """Landings that failed, one after another; a restarted instance keeps only its last end."""
+        self.host.on_reconciled = lambda: self.acts.look() if self.failures else None
         self.landed: list[tuple[float, str]] = []
         """Second and id of landings that ended well."""
         hub.on_episode = self._on_episode
