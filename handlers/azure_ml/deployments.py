@@ -21,6 +21,7 @@ from handlers.azure_ml.tags import tags_of
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
 from handlers.rollouts.endpoint_claims import admit_newer
+from handlers.rollouts.rollout_index import recorded_end
 from handlers.rollouts.rollout_steps import record_step
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.jobs import CancelJob
@@ -46,12 +47,15 @@ def ensure_deployment(clients: Clients, request: EnsureDeployment) -> Deployment
     """Create the deployment if it does not exist, and return its state without waiting.
 
     Raises:
-        RolloutImpossible: Azure ML refuses it, its file is malformed, or its name is taken.
+        RolloutImpossible: Azure ML refuses it, its file is malformed, its name is taken, or the
+            rollout has ended: nobody would delete what a late second execution creates.
     """
     deploy = request.request.pipeline.deploy
     assert deploy is not None, "a rollout is asked for by pipelines with deploy alone"
     found = _find(clients, deploy.kind, deploy.endpoint, request.deployment)
     if found is None:
+        if recorded_end(clients, request.rollout) is not None:
+            raise RolloutImpossible(f"rollout {request.rollout} has ended")
         _create(clients, request)
         return DeploymentState(state="provisioning")
     if not _is_of(found, request.request.model):

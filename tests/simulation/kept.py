@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from tests.simulation.rollout_items import (
     DeleteEndpoint,
+    ModelFate,
     RollBackModel,
 )
 from tests.simulation.story import (
@@ -25,6 +26,7 @@ from tests.simulation.story import (
     Refuse,
     RemovePipeline,
     RequestRun,
+    SecondCopy,
     Story,
     TerminateAfter,
     Upload,
@@ -150,6 +152,12 @@ KEPT: Mapping[str, Story] = {
     ),
     "Azure ML is away while a deployment is provisioned": week(
         "online", UPLOAD, Outage(service="azure_ml", at=HOUR + 900, seconds=2 * HOUR)
+    ),
+    "steps of a rollout run a second time, when it has ended": week(
+        "online",
+        UPLOAD,
+        ModelFate(number=1, end="fails its smoke request"),
+        *(SecondCopy(number=number, delay=HOUR) for number in range(1, 150)),
     ),
     "the endpoint of a rollout is deleted": week(
         "online", *TWO_MODELS, DeleteEndpoint(at=LATER + 3_000)
