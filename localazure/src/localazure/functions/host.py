@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections.abc import Callable, Mapping
@@ -36,6 +37,7 @@ from localazure.functions.triggers.timer.one_host import DatabaseInTurn
 from localazure.functions.worker.cold_start import ColdStart
 from localazure.functions.worker.invocation import Invoker
 from localazure.runtime.environment import LOOPBACK
+from localazure.runtime.http_server import listening, runner_of
 from localazure.sqlite.database import Database
 
 if TYPE_CHECKING:
@@ -144,10 +146,9 @@ class Host:
         except BaseException:
             self._database.close()
             raise
-        self._runner = web.AppRunner(
+        self._listening = contextlib.AsyncExitStack()
+        self._runner = runner_of(
             self._web_application(),
-            # The access log would show the keys in ?code=.
-            access_log=None,
             shutdown_timeout=_CLOSE_CONNECTIONS_SECONDS,
             max_line_size=PARSER_LIMIT_BYTES,
             max_field_size=PARSER_LIMIT_BYTES,
@@ -171,10 +172,15 @@ class Host:
             OSError: the port is taken.
         """
         await host_storage.make_ready(self._settings, self._task_hub())
-        await self._runner.setup()
-        # The kernel distributes connections among the hosts that listen on one port.
-        reuse_port = True if self._sharing else None
-        await web.TCPSite(self._runner, LOOPBACK, self._port, reuse_port=reuse_port).start()
+        await self._listening.enter_async_context(
+            listening(
+                self._runner,
+                {self._port: None},
+                pages=self._cors.pages,
+                # The kernel distributes connections among the hosts that listen on one port.
+                reuse_port=bool(self._sharing),
+            )
+        )
         # Listen first: the engine may resume activities that call this server. Requests from
         # outside wait until the engine can accept the orchestrations that they start.
         if self._durable is not None:
@@ -203,7 +209,7 @@ class Host:
         if self._durable is not None:
             await self._durable.stop(left())
         await asyncio.gather(*(listener.finish() for listener in self._triggers.listeners))
-        await self._runner.cleanup()
+        await self._listening.aclose()
         await self._outputs.close()
         await self._storage.close()
         self.invoker.close()

@@ -16,7 +16,8 @@ from typing import Final, Self
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-ANY_ORIGIN: Final = "*"
+from localazure.runtime.web_pages import ANY_ORIGIN, WebPages
+
 _REQUEST_METHOD: Final = "Access-Control-Request-Method"
 
 
@@ -56,6 +57,12 @@ class CorsPolicy:
             if asked := request.get("Access-Control-Request-Headers"):
                 headers["Access-Control-Allow-Headers"] = asked
         return headers
+
+    @property
+    def pages(self) -> WebPages:
+        """The web pages that may call."""
+        how = "name its origin in Host.CORS of local.settings.json, or with --cors"
+        return WebPages(self.origins, remedy=how)
 
     @web.middleware
     async def answer_preflight(self, request: web.Request, handler: Handler) -> web.StreamResponse:

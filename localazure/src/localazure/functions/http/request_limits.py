@@ -16,8 +16,8 @@ PARSER_LIMIT_BYTES: Final = 256 * 1024
 @web.middleware
 async def refuse_oversized(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Respond with 414 if the URL, and with 431 if the headers are too long."""
-    path, _, query = request.raw_path.partition("?")
-    if len(path) + len(query) > limits.FUNCTIONS_URL.value:
+    _, _, query = request.raw_path.partition("?")
+    if len(request.raw_path) > limits.FUNCTIONS_URL.value:
         return web.Response(status=414, text=f"the URL is longer than {limits.FUNCTIONS_URL.value}")
     if len(query) > limits.FUNCTIONS_QUERY.value:
         longest = limits.FUNCTIONS_QUERY.value
