@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import AsyncGenerator, Collection, Coroutine, Iterable
 from typing import Any
 
@@ -40,6 +41,7 @@ from localazure.servicebus.broker import Broker
 from localazure.servicebus.cbs import Authorization, Identities, Right, SharedKey
 from localazure.servicebus.configuration import Claim
 from localazure.sqlite.database import Database
+from localazure.token_buckets import TokenBuckets
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +55,20 @@ LINK_IDLE_MS = limits.SERVICE_BUS_LINK_IDLE.value * 60_000
 CONNECTION_IDLE_MS = limits.SERVICE_BUS_CONNECTION_IDLE.value * 60_000
 # Time for clients to answer the close of their connection before their sockets are closed.
 CLOSE_TIMEOUT_SECONDS = 1.0
+# The first bytes of clients that speak another protocol, and what they should do.
+_OTHER_PROTOCOLS = {
+    b"\x16\x03": (  # RFC 8446, section 5.1
+        "TLS",
+        "with a key, UseDevelopmentEmulator=true in the connection string turns TLS off; with an "
+        f"identity, connect to service_bus_host of environment.json, port {AMQPS_PORT}",
+    ),
+    b"GET ": (
+        "HTTP",
+        "AMQP over WebSockets is not served: leave out transport_type=AmqpOverWebsocket",
+    ),
+}
+_TOLD = TokenBuckets(1, 1 / 60, time.monotonic)
+"""Once a minute for each peer and protocol."""
 
 
 class ClientProtocol(asyncio.Protocol):
@@ -81,6 +97,7 @@ class ClientProtocol(asyncio.Protocol):
         self._handshake: asyncio.TimerHandle | None = None
         self._without_links_ms = 0
         self._is_flush_due = False
+        self._is_new = True
 
     # --- the socket -------------------------------------------------------------------------------
 
@@ -94,6 +111,9 @@ class ClientProtocol(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Handle received bytes."""
+        if self._is_new:
+            self._is_new = False
+            self._tell_of_another_protocol(data)
         self._handle(self._connection.receive(data))
         self._flush()
 
@@ -148,6 +168,18 @@ class ClientProtocol(asyncio.Protocol):
         return [node for node in found if isinstance(node, nodes.ReplyNode)]
 
     # --- internals --------------------------------------------------------------------------------
+
+    def _tell_of_another_protocol(self, data: bytes) -> None:
+        """Log what a client does wrong that only sees its connection end."""
+        found = next((known for known in _OTHER_PROTOCOLS if data.startswith(known)), None)
+        if found is not None and self._transport is not None:
+            peer = self._transport.get_extra_info("peername")[0]
+            port = self._transport.get_extra_info("sockname")[1]
+            if not _TOLD.take((peer, found)):
+                protocol, remedy = _OTHER_PROTOCOLS[found]
+                logger.warning(
+                    "%s speaks %s to port %s, which takes AMQP: %s", peer, protocol, port, remedy
+                )
 
     def _on_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

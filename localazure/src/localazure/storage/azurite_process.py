@@ -5,7 +5,7 @@ runs its JavaScript directly. Files of `azurite/` are preloaded: with `durable_m
 that Azurite acknowledged survive kill -9; with `few_removals.js` and `ordered_names.js`, a deletion
 and a page of a listing cost the same in a large account as in a small one; with
 `unused_packages.js`, it starts in a third of the time; with `hierarchical_paths.js`, a directory is
-renamed or deleted as one change; with `small_contents.js`, `parsed_templates.js` and
+renamed or deleted as one change; with `web_pages.js`, web pages call only what CORS rules allow; with `small_contents.js`, `parsed_templates.js` and
 `late_optimization.js`, requests need less processor time.
 """
 
@@ -29,7 +29,7 @@ from localazure.storage.azurite_installation import PACKAGE, find_entry, find_no
 
 logger = logging.getLogger(__name__)
 
-# The order matters: the last three load Azurite's modules, after the unused packages are excluded.
+# The order matters: the last four load Azurite's modules, after the unused packages are excluded.
 PRELOADED = (
     "late_optimization.js",
     "durable_metadata.js",
@@ -39,6 +39,7 @@ PRELOADED = (
     "ordered_names.js",
     "hierarchical_paths.js",
     "small_contents.js",
+    "web_pages.js",
 )
 
 START_TIMEOUT_SECONDS = 120.0

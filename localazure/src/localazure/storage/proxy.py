@@ -214,7 +214,7 @@ class Proxy:
                 request.method, request.raw_path, request[HEADERS], body.data
             )
             await record(answer.status, answer.headers)
-            return self._refusal_in(answer.headers) or web.Response(
+            return self._refusal_in(request, answer.headers) or web.Response(
                 status=answer.status,
                 reason=answer.reason,
                 headers=_end_to_end(answer.headers),
@@ -275,12 +275,22 @@ class Proxy:
             skip_auto_headers=AUTOMATIC_HEADERS,
         ) as answer:
             content = await on_answer(answer) if on_answer is not None else None
-            return self._refusal_in(answer.headers) or await _answer(request, answer, content)
+            return self._refusal_in(request, answer.headers) or await _answer(request, answer, content)
 
-    def _refusal_in(self, headers: Mapping[str, str]) -> web.Response | None:
+    def _refusal_in(
+        self, request: web.BaseRequest, headers: Mapping[str, str]
+    ) -> web.Response | None:
         """Azure's error for a wrong key: Azurite sends its error for a firewall."""
-        is_authentic = headers.get("x-ms-error-code") != "AuthorizationFailure"
-        return None if is_authentic else self._refuse(NOT_AUTHENTIC)
+        code = headers.get("x-ms-error-code")
+        if code == "CorsPreflightFailure":  # only web pages get it
+            logger.warning(
+                "%s %s is refused: a web page of %r sent this request: allow its origin by a CORS "
+                "rule of the account (Set Service Properties)",
+                request.method,
+                request.path,
+                request.headers.get("Origin"),
+            )
+        return self._refuse(NOT_AUTHENTIC) if code == "AuthorizationFailure" else None
 
 
 def connections() -> aiohttp.ClientSession:

@@ -15,6 +15,7 @@ from localazure.runtime.environment import LOOPBACK, STORAGE_TOPIC, Environment
 from localazure.runtime.http_server import listening
 from localazure.runtime.identity import STORAGE_AUDIENCE, TokenIssuer
 from localazure.runtime.roles import RoleAssignments
+from localazure.runtime.web_pages import WebPages
 from localazure.storage.azurite_process import AzuriteProcess
 from localazure.storage.blob_service import BlobService
 from localazure.storage.configuration import StorageConfiguration
@@ -96,8 +97,11 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
                 faults=faults,
                 dfs=DfsEndpoint(gate, hierarchy, ledger) if service is Service.BLOB else None,
             )
-            await stack.enter_async_context(listening(proxy.runner(), {port: None, tls_port: tls}))
+            listeners = [(proxy.runner(), {port: None, tls_port: tls})]
             if service is Service.BLOB:
-                by_host = proxy.runner(is_host_style=True)
-                await stack.enter_async_context(listening(by_host, {ports.blob_by_host: None}))
+                listeners.append((proxy.runner(is_host_style=True), {ports.blob_by_host: None}))
+            for runner, of_runner in listeners:
+                # Azurite knows the accounts' CORS rules: `azurite/web_pages.js`.
+                pages = WebPages(has_own_cors=True)
+                await stack.enter_async_context(listening(runner, of_runner, pages=pages))
         yield

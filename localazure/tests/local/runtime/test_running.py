@@ -3,9 +3,13 @@ and its shutdown."""
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import ipaddress
 import json
 import signal
+import socket
+import ssl
 import stat
 import urllib.error
 import urllib.request
@@ -22,6 +26,9 @@ from harness.small_app import make_app
 from harness.waiting import until
 from localazure.__main__ import main
 from localazure.runtime.supervisor import FUNCTIONS, SERVICES
+
+
+TLS = b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x03"
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +115,60 @@ def test_everything_listens_on_loopback_only(runtime: Runtime) -> None:
     ports = json.loads((runtime.state / "environment.json").read_text())["ports"]
     assert set(ports.values()) <= listening.keys()
     assert not [each for each in listening.items() if not ipaddress.ip_address(each[1]).is_loopback]
+
+
+def test_every_port_refuses_web_pages_and_accepts_every_form_of_a_target(runtime: Runtime) -> None:
+    ports: dict[str, int] = json.loads((runtime.state / "environment.json").read_text())["ports"]
+    unverified = ssl._create_unverified_context()  # noqa: S323 - this machine's own
+
+    def answer(name: str, method: str, target: str, **headers: str) -> tuple[int, str]:
+        if name == "azure_ml" or name.endswith("_tls"):
+            client = http.client.HTTPSConnection("127.0.0.1", ports[name], context=unverified)
+        else:
+            client = http.client.HTTPConnection("127.0.0.1", ports[name])
+        with contextlib.closing(client):
+            client.request(method, target, headers=headers)
+            response = client.getresponse()
+            return response.status, response.read().decode()
+
+    for name in ports.keys() - {"service_bus"}:
+        own = {"Host": "account.blob.localhost"} if name == "blob_by_host" else {}
+        for headers, why in (
+            (own | {"Origin": "https://evil.example"}, "a web page of 'https://evil.example' sent"),
+            ({"Host": "evil.example"}, "'evil.example' is no name of this machine"),
+        ):
+            status, text = answer(name, "POST", "/x/messages", **headers)
+            assert (status, why in text) == (403, True), (name, text)
+        if not name.startswith("azurite"):
+            assert answer(name, "OPTIONS", "*") == (200, ""), name
+            whole, _ = answer(name, "GET", f"http://localhost:{ports[name]}/x/y?z=1")
+            assert whole == answer(name, "GET", "/x/y?z=1")[0], name
+    for part in ("functions", "storage", "eventgrid", "machinelearning", "telemetry"):
+        log = (runtime.state / "logs" / f"{part}.log").read_text()
+        for why in ("'evil.example' is no name", "'https://evil.example' sent"):
+            assert why in log, (part, why)
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "first", "words", "remedy"),
+    [
+        ("otlp", "telemetry", TLS, "speaks TLS", "use http://"),
+        ("service_bus", "servicebus", TLS, "speaks TLS", "UseDevelopmentEmulator=true"),
+        ("service_bus", "servicebus", b"GET / HTTP/1.1\r\n", "speaks HTTP", "AmqpOverWebsocket"),
+    ],
+)
+def test_a_client_of_another_protocol_is_told_once(
+    runtime: Runtime, name: str, part: str, first: bytes, words: str, remedy: str
+) -> None:
+    port = json.loads((runtime.state / "environment.json").read_text())["ports"][name]
+    for _ in range(3):
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
+            client.sendall(first)
+            while client.recv(1024):
+                pass
+    lines = (runtime.state / "logs" / f"{part}.log").read_text().splitlines()
+    (line,) = [line for line in lines if words in line]
+    assert remedy in line
 
 
 def test_a_second_up_is_refused_with_the_process_id_of_the_first(runtime: Runtime) -> None:
