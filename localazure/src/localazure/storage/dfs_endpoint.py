@@ -151,9 +151,9 @@ class DfsEndpoint:
     async def _append(
         self, asked: PathRequest, place: Place, request: web.BaseRequest
     ) -> web.Response:
-        if (request.content_length or 0) > MAX_APPEND_BYTES:
+        data = await read_body(request, MAX_APPEND_BYTES)
+        if data is None:
             raise PathError(TOO_LARGE)
-        data = await request.content.read()
         position = _position(asked)
         await self._hierarchy.append(place, position, data)
         if asked.query.get("flush", "").lower() == "true":
@@ -223,6 +223,18 @@ class DfsEndpoint:
             raise
         await self._ledger.close(intent, {}, {"x-ms-request-id": request[_REQUEST_ID]}, 0)
         return result
+
+
+async def read_body(request: web.BaseRequest, limit_bytes: int) -> bytes | None:
+    """Read a body. Returns None, without reading more, as soon as it is over the limit."""
+    body = bytearray()
+    if (request.content_length or 0) > limit_bytes:
+        return None
+    async for piece in request.content.iter_any():
+        body += piece
+        if len(body) > limit_bytes:
+            return None
+    return bytes(body)
 
 
 def _refused(refusal: Refusal) -> web.Response:

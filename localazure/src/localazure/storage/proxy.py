@@ -25,7 +25,7 @@ from localazure.storage import batch
 from localazure.storage.actions import needed_for
 from localazure.storage.azurite_process import KEEP_ALIVE_SECONDS, AzuriteProcess
 from localazure.storage.blob_service import BlobServiceError
-from localazure.storage.dfs_endpoint import DfsEndpoint
+from localazure.storage.dfs_endpoint import DfsEndpoint, read_body
 from localazure.storage.exchanges import ExchangeFailed, Exchanges
 from localazure.storage.gate import Gate
 from localazure.storage.host_style import names_account
@@ -225,10 +225,8 @@ class Proxy:
                 ledger.reconcile_later([intent])
 
     async def _forward_batch(self, request: web.BaseRequest, ledger: Ledger) -> web.StreamResponse:
-        content = await request.content.read(batch.MAX_BATCH_BYTES + 1)
-        while len(content) <= batch.MAX_BATCH_BYTES and not request.content.at_eof():
-            content += await request.content.read(batch.MAX_BATCH_BYTES + 1 - len(content))
-        if len(content) > batch.MAX_BATCH_BYTES:
+        content = await read_body(request, batch.MAX_BATCH_BYTES)
+        if content is None:
             return self._refuse(TOO_LARGE)
         deletions = batch.deletions(request.headers.get("Content-Type", ""), content)
         intents = dict(zip(deletions, await ledger.open(list(deletions.values())), strict=True))

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
+from email.utils import format_datetime
 from typing import Any
 
+import aiohttp
 import pytest
 import pytest_asyncio
 from azure.core import MatchConditions
@@ -20,7 +23,12 @@ from azure.storage.blob.aio import ContainerClient
 from azure.storage.filedatalake import ContentSettings
 from azure.storage.filedatalake.aio import DataLakeServiceClient, FileSystemClient
 
+from yarl import URL
+
 from localazure.runtime.environment import LOOPBACK, Environment
+from localazure.storage import dfs_endpoint
+from localazure.storage_client.service import Service
+from localazure.storage_client.signature import sign_request
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -178,6 +186,42 @@ async def test_a_file_grows_from_flush_to_flush(filesystem: FileSystemClient) ->
     with pytest.raises(HttpResponseError):
         await filesystem.get_file_client("new").upload_data(b"again", overwrite=False)
     assert await content(filesystem, "new") == b"first"
+
+
+@pytest.mark.parametrize("is_chunked", [False, True])
+async def test_an_append_has_a_longest_size(
+    storage: Environment,
+    filesystem: FileSystemClient,
+    is_chunked: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dfs_endpoint, "MAX_APPEND_BYTES", 1000)
+    file = await filesystem.create_file("file")
+
+    async def append(size: int) -> tuple[int, str | None]:
+        async def pieces() -> AsyncIterator[bytes]:
+            for begin in range(0, size, 100):
+                yield bytes(min(100, size - begin))
+
+        url = URL(f"{file.url}?action=append&position=0")
+        headers = {"x-ms-date": format_datetime(datetime.now(UTC), usegmt=True)}
+        headers["x-ms-version"] = "2023-11-03"
+        signed = headers | {"content-type": "application/octet-stream"}
+        if not is_chunked:
+            signed["content-length"] = str(size)
+        key = storage.storage_key(LAKE)
+        headers["Authorization"] = sign_request(
+            Service.BLOB, "PATCH", url, signed, account=LAKE, key=key
+        )
+        data = pieces() if is_chunked else bytes(size)
+        async with (
+            aiohttp.ClientSession() as session,
+            session.patch(url, data=data, headers=headers) as response,
+        ):
+            return response.status, response.headers.get("x-ms-error-code")
+
+    assert await append(1000) == (202, None)
+    assert await append(1001) == (413, "RequestBodyTooLarge")
 
 
 async def test_another_key_and_another_account(storage: Environment) -> None:
