@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from localazure.configuration_file import read_configuration
-from localazure.errors import StartError
+from localazure.configuration_file import line_of, read_configuration, read_json, validate
+from localazure.errors import ConfigurationError, StartError
 from localazure.faults.injector import FILE
+from localazure.faults.operations import why_unmatched
 from localazure.faults.plan import Plan
 from localazure.processes.atomic_file import write_atomically
 from localazure.processes.state_folder import writable
 
 
-def read_plan(path: Path) -> Plan:
+def read_plan(path: Path, names: Mapping[str, Collection[str]]) -> Plan:
     """Read a plan from a file.
 
+    Args:
+        path: the file.
+        names: what exists; see `why_unmatched`.
+
     Raises:
-        ConfigurationError: the plan is not valid.
+        ConfigurationError: the plan is not valid, or a rule would never apply.
         StartError: there is no such file.
     """
     try:
-        return read_configuration(path, Plan)
+        text, document = read_json(path)
     except FileNotFoundError:
         raise StartError(f"there is no file {path}") from None
+    plan = validate(document, Plan, origin=str(path), text=text)
+    found = [
+        f"{path}:{line_of(text, ('rules', index, 'operation'))}: rules[{index}].operation: {why}"
+        for index, rule in enumerate(plan.rules)
+        if (why := why_unmatched(rule, names)) is not None
+    ]
+    if found:
+        raise ConfigurationError("\n".join(found))
+    return plan
 
 
 def plan_in_force(state: Path) -> Plan | None:

@@ -64,12 +64,12 @@ OF_ACTIVITIES: Final = frozenset({Fault.REPEAT})
 OF_SIGNALS: Final = frozenset({Fault.DUPLICATE})
 OF_NODES: Final = frozenset({Fault.PREEMPTION})
 OF_ALLOCATIONS: Final = frozenset({Fault.SHORTAGE})
-_OF_CLOCKS: Final = frozenset({Fault.CLOCK_SKEW})
+OF_CLOCKS: Final = frozenset({Fault.CLOCK_SKEW})
 FAULTS: Final = {
-    Part.STORAGE: OF_REQUESTS | _OF_CLOCKS,
-    Part.SERVICE_BUS: OF_MESSAGES | _OF_CLOCKS,
-    Part.EVENT_GRID: OF_DELIVERIES | _OF_CLOCKS,
-    Part.AZURE_ML: OF_REQUESTS | OF_NODES | OF_ALLOCATIONS | _OF_CLOCKS,
+    Part.STORAGE: OF_REQUESTS | OF_CLOCKS,
+    Part.SERVICE_BUS: OF_MESSAGES | OF_CLOCKS,
+    Part.EVENT_GRID: OF_DELIVERIES | OF_CLOCKS,
+    Part.AZURE_ML: OF_REQUESTS | OF_NODES | OF_ALLOCATIONS | OF_CLOCKS,
     Part.FUNCTIONS: OF_ACTIVITIES | OF_SIGNALS,
 }
 """The faults that each part can have."""
