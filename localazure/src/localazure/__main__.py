@@ -15,6 +15,7 @@ from localazure.faults.plan import moderate
 from localazure.processes import memory
 from localazure.processes.interruption import end_on_signals
 from localazure.processes.lifetime import LAST_SECONDS, ends_soon_after
+from localazure.processes.state_folder import keeping_private
 from localazure.runtime.environment import (
     COLD_START_SECONDS,
     LEASE_SECONDS,
@@ -218,12 +219,13 @@ async def _up(parsed: argparse.Namespace) -> int:
     assert main_task is not None
     end_on_signals(main_task.cancel, on_interrupt=_show_interrupt)
     ensure_azurite(_notify)
-    async with running(options, _notify) as (environment, keeper):
-        show_endpoints(environment)
-        if has_app(environment.app):
-            await _show_functions(environment)
-        print("ready; Ctrl-C ends it", flush=True)
-        await keeper
+    with keeping_private():
+        async with running(options, _notify) as (environment, keeper):
+            show_endpoints(environment)
+            if has_app(environment.app):
+                await _show_functions(environment)
+            print("ready; Ctrl-C ends it", flush=True)
+            await keeper
     return 0
 
 

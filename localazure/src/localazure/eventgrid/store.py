@@ -80,7 +80,9 @@ def names_of_subscriptions(path: Path) -> list[str]:
     """The subscriptions that were added at run time, read without owning the file."""
     if not path.exists():
         return []
-    with contextlib.closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as file:
+    with contextlib.closing(
+        sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+    ) as file:
         return [name for (name,) in file.execute("SELECT name FROM subscriptions")]
 
 

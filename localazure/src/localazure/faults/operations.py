@@ -25,39 +25,37 @@ from localazure.faults.plan import (
     Rule,
 )
 
-_STORAGE: Final = """
-    blob/blobServices/getInfo/action blob/blobServices/generateUserDelegationKey/action
-    blob/containers/read blob/containers/write blob/containers/delete
-    blob/containers/getAcl/action blob/containers/setAcl/action
-    blob/containers/blobs/read blob/containers/blobs/write blob/containers/blobs/delete
-    blob/containers/blobs/tags/read blob/containers/blobs/tags/write
-    queue/queues/read queue/queues/write queue/queues/delete
-    queue/queues/messages/add queue/queues/messages/process queue/queues/messages/read
-    queue/queues/messages/write queue/queues/messages/delete
-    table/tables/read table/tables/write table/tables/delete
-    table/tables/entities/read table/tables/entities/write table/tables/entities/delete
-""".split()
+
+def _each(kind: str, *actions: str) -> list[str]:
+    return [f"{kind}/{action}" for action in actions]
+
+
+_ALL: Final = ("read", "write", "delete")
+_STORAGE: Final = [
+    *_each("blob/blobServices", "getInfo/action", "generateUserDelegationKey/action"),
+    *_each("blob/containers", *_ALL, "getAcl/action", "setAcl/action"),
+    *_each("blob/containers/blobs", *_ALL, "tags/read", "tags/write"),
+    *_each("queue/queues", *_ALL),
+    *_each("queue/queues/messages", *_ALL, "add", "process"),
+    *_each("table/tables", *_ALL),
+    *_each("table/tables/entities", *_ALL),
+]
 _ASSETS: Final = ("data", "models", "environments", "components", "codes")
 _AZURE_ML: Final = [
-    *(
-        f"{kind}/{verb}"
-        for kind in (
-            *("jobs", "computes", "datastores", "schedules", "onlineendpoints", "batchendpoints"),
-            *("onlineendpoints/deployments", "batchendpoints/deployments"),
-            *(f"{asset}/versions" for asset in _ASSETS),
-        )
-        for verb in ("read", "write", "delete")
-    ),
-    *(f"{asset}/{verb}" for asset in _ASSETS for verb in ("read", "write")),
-    *"""
-    jobs/cancel/action schedules/trigger/action computes/listnodes/action
-    datastores/listsecrets/action codes/versions/startpendingupload/action
-    onlineendpoints/listkeys/action onlineendpoints/regeneratekeys/action
-    onlineendpoints/token/action onlineendpoints/deployments/getlogs/action
-    batchendpoints/jobs/read batchendpoints/jobs/action batchendpoints/deployments/jobs/read
-    runs/read runs/children/read runs/details/read experiments/runs/write rundata/action
-    dataversion/action dataversion/versions/read
-    """.split(),
+    *(name for asset in _ASSETS for name in _each(asset, "read", "write")),
+    *(name for asset in _ASSETS for name in _each(f"{asset}/versions", *_ALL)),
+    "codes/versions/startpendingupload/action",
+    *_each("jobs", *_ALL, "cancel/action"),
+    *_each("schedules", *_ALL, "trigger/action"),
+    *_each("computes", *_ALL, "listnodes/action"),
+    *_each("datastores", *_ALL, "listsecrets/action"),
+    *_each("onlineendpoints", *_ALL, "listkeys/action", "regeneratekeys/action", "token/action"),
+    *_each("onlineendpoints/deployments", *_ALL, "getlogs/action"),
+    *_each("batchendpoints", *_ALL, "jobs/read", "jobs/action"),
+    *_each("batchendpoints/deployments", *_ALL, "jobs/read"),
+    *_each("runs", "read", "children/read", "details/read"),
+    *_each("dataversion", "action", "versions/read"),
+    *("experiments/runs/write", "rundata/action"),
 ]
 _CLOCK: Final = {CLOCK: OF_CLOCKS}
 

@@ -149,7 +149,7 @@ class Host:
         self._listening = contextlib.AsyncExitStack()
         self._runner = runner_of(
             self._web_application(),
-            shutdown_timeout=_CLOSE_CONNECTIONS_SECONDS,
+            shutdown_seconds=_CLOSE_CONNECTIONS_SECONDS,
             max_line_size=PARSER_LIMIT_BYTES,
             max_field_size=PARSER_LIMIT_BYTES,
         )

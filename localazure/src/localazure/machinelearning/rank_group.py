@@ -24,6 +24,7 @@ import psutil
 
 from localazure.machinelearning.processes import FOLDER_VARIABLE, Process
 from localazure.processes.lifetime import die_with_parent
+from localazure.processes.state_folder import users_umask
 
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _SHELL_SIGNAL_OFFSET = 128
@@ -83,6 +84,7 @@ class RankGroup:
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     process_group=leader,
+                    umask=users_umask(),
                     preexec_fn=die_with_parent(),  # noqa: PLW1509 - it only calls prctl
                 )
             self._plan.append(process)

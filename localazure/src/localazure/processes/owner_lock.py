@@ -26,6 +26,7 @@ def acquire(path: Path, *, is_shared: bool = False) -> TextIO:
     Raises:
         OwnedElsewhere: another open file holds the lock.
     """
+    path.touch(0o600)
     file = path.open("a+")
     try:
         fcntl.flock(file, (fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
@@ -42,6 +43,7 @@ def acquire(path: Path, *, is_shared: bool = False) -> TextIO:
 
 def wait_for(path: Path) -> TextIO:
     """Wait until `path` is not locked, then lock it until the returned file is closed. Blocks."""
+    path.touch(0o600)
     file = path.open("a")
     fcntl.flock(file, fcntl.LOCK_EX)
     return file

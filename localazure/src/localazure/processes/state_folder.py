@@ -1,8 +1,9 @@
-"""The folder for all state."""
+"""The folder for all state. Only its owner may read it."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
@@ -11,6 +12,27 @@ from localazure.errors import StartError
 
 # More than the file system may have left in the block of a small file.
 _PROBE_BYTES = 64 * 1024
+_IGNORE = "# Keys and data of localazure.\n*\n"
+_USERS_UMASK = "LOCALAZURE_USERS_UMASK"
+
+
+@contextlib.contextmanager
+def keeping_private() -> Generator[None]:
+    """Let only the owner read what this process and its children create meanwhile."""
+    before = os.umask(0o077)
+    is_first = _USERS_UMASK not in os.environ  # the children's is no longer the user's
+    os.environ.setdefault(_USERS_UMASK, str(before))
+    try:
+        yield
+    finally:
+        os.umask(before)
+        if is_first:
+            del os.environ[_USERS_UMASK]
+
+
+def users_umask() -> int:
+    """The umask for programs of the user; -1 (for `subprocess`): that of this process."""
+    return int(os.environ.get(_USERS_UMASK, "-1"))
 
 
 def make_state_folder(state: Path) -> None:
@@ -23,9 +45,13 @@ def make_state_folder(state: Path) -> None:
         state.mkdir(parents=True, exist_ok=True)
         ignore = state / ".gitignore"
         if not ignore.exists():
-            ignore.write_text("# Keys and data of localazure.\n*\n")
+            ignore.write_text(_IGNORE)
         with tempfile.TemporaryFile(dir=state) as probe:
             probe.write(bytes(_PROBE_BYTES))
+        if (
+            ignore.read_bytes() == _IGNORE.encode()
+        ):  # another file says that the folder is the user's own
+            state.chmod(0o700)
 
 
 @contextlib.contextmanager

@@ -78,7 +78,7 @@ def ensure_certificates(
             _make_server_certificate(files, environment.service_bus_host, moment)
         roots = Path(certifi.where()).read_bytes() + b"\n" + files.ca.read_bytes()
         if not files.bundle.exists() or files.bundle.read_bytes() != roots:
-            write_atomically(files.bundle, roots, mode=0o644)
+            write_atomically(files.bundle, roots)
     return files
 
 
@@ -119,7 +119,7 @@ def _make_ca(files: Certificates) -> None:
 
     authority = trustme.CA(path_length=0, organization_unit_name="localazure CA")
     write_atomically(files.ca_key, authority.private_key_pem.bytes())
-    write_atomically(files.ca, authority.cert_pem.bytes(), mode=0o644)
+    write_atomically(files.ca, authority.cert_pem.bytes())
 
 
 def _make_server_certificate(files: Certificates, host: str, now: dt.datetime) -> None:
@@ -131,5 +131,5 @@ def _make_server_certificate(files: Certificates, host: str, now: dt.datetime) -
         "localhost", LOOPBACK, host, not_before=now - CLOCK_SKEW, not_after=end
     )
     write_atomically(files.server_key, issued.private_key_pem.bytes())
-    write_atomically(files.server, issued.cert_chain_pems[0].bytes(), mode=0o644)
+    write_atomically(files.server, issued.cert_chain_pems[0].bytes())
     write_atomically(files.server_end, str(end.timestamp()))  # last: without it, both are renewed

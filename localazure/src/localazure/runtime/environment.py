@@ -187,7 +187,7 @@ class Environment:
     def part_folder(self, part: str) -> Path:
         """Return the folder for a part's state; create it if missing."""
         folder = self.state / part
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(0o700, parents=True, exist_ok=True)
         return folder
 
     def resource_id(self, path: str) -> str:

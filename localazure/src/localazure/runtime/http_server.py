@@ -72,16 +72,17 @@ async def listening(
         await runner.cleanup()
 
 
-def runner_of(application: web.Application, **options: Any) -> web.AppRunner:
+def runner_of(
+    application: web.Application, shutdown_seconds: float = SHUTDOWN_SECONDS, **options: Any
+) -> web.AppRunner:
     """Return a runner without an access log, which would show keys and signatures in URLs.
 
     Args:
         application: the application.
-        options: of `web.AppRunner`.
+        shutdown_seconds: how long requests may continue at the end.
+        options: of the server, such as `max_line_size`.
     """
-    return web.AppRunner(
-        application, access_log=None, **{"shutdown_timeout": SHUTDOWN_SECONDS, **options}
-    )
+    return web.AppRunner(application, access_log=None, shutdown_timeout=shutdown_seconds, **options)
 
 
 def _guard(server: web.Server, pages: WebPages) -> None:

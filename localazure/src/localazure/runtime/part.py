@@ -21,6 +21,7 @@ from localazure.errors import StartError, shown_without_traceback
 from localazure.processes import memory
 from localazure.processes.interruption import end_on_signals
 from localazure.processes.lifetime import LAST_SECONDS, ends_soon_after
+from localazure.processes.state_folder import keeping_private, users_umask
 from localazure.runtime.environment import Environment
 
 READY_FD_VARIABLE = "LOCALAZURE_READY_FD"
@@ -84,7 +85,9 @@ def main(name: str, state: Path) -> None:
         format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
     )
     # The error goes to the part's log, of which the supervisor shows the last lines.
-    with memory.starting(), shown_without_traceback():
+    with keeping_private(), memory.starting(), shown_without_traceback():
+        if name == "functions":  # it runs the user's code
+            os.umask(users_umask())
         serve: Serve = importlib.import_module(SERVICE_MODULES[name]).serve
         asyncio.run(_live_and_end(serve, Environment.load(state)))
 

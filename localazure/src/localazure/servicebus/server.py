@@ -59,8 +59,7 @@ CLOSE_TIMEOUT_SECONDS = 1.0
 _OTHER_PROTOCOLS = {
     b"\x16\x03": (  # RFC 8446, section 5.1
         "TLS",
-        "with a key, UseDevelopmentEmulator=true in the connection string turns TLS off; with an "
-        f"identity, connect to service_bus_host of environment.json, port {AMQPS_PORT}",
+        "set UseDevelopmentEmulator=true in the connection string, or connect with an identity",
     ),
     b"GET ": (
         "HTTP",

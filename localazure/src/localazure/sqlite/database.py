@@ -137,6 +137,7 @@ class Database:
             # Only one of the processes that share a file creates it.
             opening = path.with_name(f"{path.name}.opening")
             with owner_lock.wait_for(opening) if is_shared else contextlib.nullcontext():
+                path.touch(0o600)  # those beside it get its mode
                 opened.append(connect(path, is_fsynced=is_fsynced))
                 migrate(opened[0], migrations)
                 opened.append(connect(path))

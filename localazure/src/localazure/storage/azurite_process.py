@@ -5,8 +5,9 @@ runs its JavaScript directly. Files of `azurite/` are preloaded: with `durable_m
 that Azurite acknowledged survive kill -9; with `few_removals.js` and `ordered_names.js`, a deletion
 and a page of a listing cost the same in a large account as in a small one; with
 `unused_packages.js`, it starts in a third of the time; with `hierarchical_paths.js`, a directory is
-renamed or deleted as one change; with `web_pages.js`, web pages call only what CORS rules allow; with `small_contents.js`, `parsed_templates.js` and
-`late_optimization.js`, requests need less processor time.
+renamed or deleted as one change; with `web_pages.js`, web pages call only what CORS rules allow;
+with `small_contents.js`, `parsed_templates.js` and `late_optimization.js`, requests need less
+processor time.
 """
 
 from __future__ import annotations

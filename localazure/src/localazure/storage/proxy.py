@@ -273,7 +273,9 @@ class Proxy:
             skip_auto_headers=AUTOMATIC_HEADERS,
         ) as answer:
             content = await on_answer(answer) if on_answer is not None else None
-            return self._refusal_in(request, answer.headers) or await _answer(request, answer, content)
+            return self._refusal_in(request, answer.headers) or await _answer(
+                request, answer, content
+            )
 
     def _refusal_in(
         self, request: web.BaseRequest, headers: Mapping[str, str]

@@ -55,6 +55,7 @@ def test_a_job_reads_its_inputs_and_leaves_its_outputs(local: Local, tmp_path: P
         "text = (data / '7' / 'a.txt').read_text()\n"
         "(results / 'model' / 'out.txt').write_text(text + sys.argv[6])\n"
         "pathlib.Path('outputs', 'metric.txt').write_text('1')\n"
+        f"pathlib.Path({str(tmp_path / 'mine')!r}).touch()\n"
     )
     containers = {found.name for found in local.blobs.list_containers()}
     for name in ("reads", "reads-again"):
@@ -79,6 +80,9 @@ def test_a_job_reads_its_inputs_and_leaves_its_outputs(local: Local, tmp_path: P
         assert out == b"seven3"
         assert local.read_blob("azureml", f"ExperimentRun/dcid.{name}/outputs/metric.txt") == b"1"
     assert landing.download_blob("digits/7/a.txt").readall() == b"seven"
+    ours = tmp_path / "ours"
+    ours.touch()
+    assert (tmp_path / "mine").stat().st_mode == ours.stat().st_mode, "the user's umask"
     new = {found.name for found in local.blobs.list_containers()} - containers
     assert len([name for name in new if name.startswith("code-")]) == 1, "code goes up once"
 

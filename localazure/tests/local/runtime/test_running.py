@@ -20,13 +20,13 @@ from typing import Any
 
 import psutil
 import pytest
+from azure.storage.blob import BlobServiceClient
 
 from harness.runtime import Runtime, processes_of, still_running
 from harness.small_app import make_app
 from harness.waiting import until
 from localazure.__main__ import main
 from localazure.runtime.supervisor import FUNCTIONS, SERVICES
-
 
 TLS = b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x03"
 
@@ -89,9 +89,15 @@ def test_the_app_requires_its_key(endpoints: dict[str, Any]) -> None:
     assert hello(endpoints, "no key")[0] == 401
 
 
-@pytest.mark.parametrize("name", ["endpoints.json", "environment.json", "ca/ca-key.pem"])
-def test_files_with_secrets_are_readable_by_their_owner_only(runtime: Runtime, name: str) -> None:
-    assert stat.S_IMODE((runtime.state / name).stat().st_mode) == 0o600
+def test_all_of_the_state_is_readable_by_its_owner_only(
+    runtime: Runtime, endpoints: dict[str, Any]
+) -> None:
+    with BlobServiceClient.from_connection_string(endpoints["blob"]) as client:
+        client.create_container("private").upload_blob("content", bytes(100_000))
+    paths = [runtime.state, *runtime.state.rglob("*")]
+    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in paths}
+    assert {runtime.state / "ca" / "ca-key.pem", runtime.state / "logs"} < modes.keys()
+    assert {path for path, mode in modes.items() if mode & 0o077} == set()
 
 
 def test_no_secret_is_logged(runtime: Runtime) -> None:
@@ -119,11 +125,11 @@ def test_everything_listens_on_loopback_only(runtime: Runtime) -> None:
 
 def test_every_port_refuses_web_pages_and_accepts_every_form_of_a_target(runtime: Runtime) -> None:
     ports: dict[str, int] = json.loads((runtime.state / "environment.json").read_text())["ports"]
-    unverified = ssl._create_unverified_context()  # noqa: S323 - this machine's own
+    tls = ssl.create_default_context(cafile=runtime.state / "ca" / "ca.pem")
 
     def answer(name: str, method: str, target: str, **headers: str) -> tuple[int, str]:
         if name == "azure_ml" or name.endswith("_tls"):
-            client = http.client.HTTPSConnection("127.0.0.1", ports[name], context=unverified)
+            client = http.client.HTTPSConnection("localhost", ports[name], context=tls)
         else:
             client = http.client.HTTPConnection("127.0.0.1", ports[name])
         with contextlib.closing(client):

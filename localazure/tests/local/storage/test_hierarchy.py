@@ -22,7 +22,6 @@ from azure.core.exceptions import (
 from azure.storage.blob.aio import ContainerClient
 from azure.storage.filedatalake import ContentSettings
 from azure.storage.filedatalake.aio import DataLakeServiceClient, FileSystemClient
-
 from yarl import URL
 
 from localazure.runtime.environment import LOOPBACK, Environment
@@ -192,8 +191,9 @@ async def test_a_file_grows_from_flush_to_flush(filesystem: FileSystemClient) ->
 async def test_an_append_has_a_longest_size(
     storage: Environment,
     filesystem: FileSystemClient,
-    is_chunked: bool,
     monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_chunked: bool,
 ) -> None:
     monkeypatch.setattr(dfs_endpoint, "MAX_APPEND_BYTES", 1000)
     file = await filesystem.create_file("file")

@@ -36,7 +36,7 @@ SAS = generate_account_sas(
 
 @pytest.mark.parametrize("is_direct", [False, True])
 async def test_a_page_writes_no_message_unless_a_cors_rule_allows_its_origin(
-    storage: Environment, is_direct: bool, caplog: pytest.LogCaptureFixture
+    storage: Environment, caplog: pytest.LogCaptureFixture, *, is_direct: bool
 ) -> None:
     text = storage.storage_connection_string(direct=is_direct)
     name = f"q{uuid.uuid4().hex}"
@@ -74,7 +74,7 @@ async def test_a_page_writes_no_message_unless_a_cors_rule_allows_its_origin(
 
 @pytest.mark.parametrize("is_direct", [False, True])
 async def test_a_page_shows_a_blob_and_writes_none(
-    storage: Environment, container: ContainerClient, is_direct: bool
+    storage: Environment, container: ContainerClient, *, is_direct: bool
 ) -> None:
     await container.upload_blob("picture", b"x")
     text = storage.storage_connection_string(direct=is_direct)

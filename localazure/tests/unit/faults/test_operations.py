@@ -94,8 +94,20 @@ def test_a_rule_that_would_never_apply_is_refused(
 
 def test_the_operations_are_those_of_the_parts() -> None:
     methods = ("GET", "PUT", "POST", "DELETE", "PATCH")
-    targets = ("/a", "/a/b", "/a/b/c", "/a/b/messages", "/a/b/messages/1", "/a/Tables", "/a/Tables('x')")
-    queries = ("", "?restype=container", *(f"?comp={one}" for one in ("list", "batch", "tags", "acl")))
+    targets = (
+        "/a",
+        "/a/b",
+        "/a/b/c",
+        "/a/b/messages",
+        "/a/b/messages/1",
+        "/a/Tables",
+        "/a/Tables('x')",
+    )
+    queries = (
+        "",
+        "?restype=container",
+        *(f"?comp={one}" for one in ("list", "batch", "tags", "acl")),
+    )
     more = ("?comp=userdelegationkey", "?restype=container&comp=acl", "?peekonly=true")
     asked = {
         f"{service}/{needed_for(service, method, target + query, {})[0].action}"
@@ -106,10 +118,10 @@ def test_the_operations_are_those_of_the_parts() -> None:
     }
     assert asked == OPERATIONS[Part.STORAGE].keys() - {"clock"}
     routes: set[str] = set()
-    for path in Path(machinelearning.__path__[0]).rglob("*.py"):
-        if "web.RouteTableDef()" not in path.read_text():
+    for file in Path(machinelearning.__path__[0]).rglob("*.py"):
+        if "web.RouteTableDef()" not in file.read_text():
             continue
-        name = ".".join(path.relative_to(Path(machinelearning.__path__[0])).with_suffix("").parts)
+        name = ".".join(file.relative_to(Path(machinelearning.__path__[0])).with_suffix("").parts)
         for route in importlib.import_module(f"{machinelearning.__name__}.{name}").routes:
             assert isinstance(route, web.RouteDef)
             _, found, path = route.path.partition("/workspaces/{workspace}")

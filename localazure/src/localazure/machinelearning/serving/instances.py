@@ -25,6 +25,7 @@ from localazure.machinelearning.serving.tables import Deployment
 from localazure.machinelearning.workspace import Workspace
 from localazure.processes.lifetime import die_with_parent, end
 from localazure.processes.ports import LOOPBACK, free_ports
+from localazure.processes.state_folder import users_umask
 
 PROBE_SECONDS = 0.05
 END_SECONDS = 3.0
@@ -185,6 +186,7 @@ async def start_instance(
             env=environment,
             stdout=log,
             stderr=STDOUT,
+            umask=users_umask(),
             preexec_fn=die_with_parent(),
         )
     return Instance(process, port)
