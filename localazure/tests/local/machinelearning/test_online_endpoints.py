@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 import warnings
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -21,6 +23,7 @@ from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
 from harness.local_workspace import Local, fault, write_mlflow_model
 from harness.waiting import until
 from localazure.machinelearning.addresses import workspace_id
+from localazure.machinelearning.serving import scoring_server
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -331,3 +334,18 @@ def test_a_deployment_collects_what_it_is_asked_and_answers(endpoint: Endpoint) 
     (blob,) = endpoint.local.list_blobs(container, f"{root}response/")
     assert blob.startswith(f"{began:%Y/%m/%d/}")
     assert not endpoint.local.list_blobs(container, f"{root}off/")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"Origin": "http://127.0.0.1:1"}, {"Sec-Fetch-Site": "same-site"}, {"Host": "a.example"}],
+)
+def test_no_web_page_calls_an_instance(headers: dict[str, str]) -> None:
+    asked: list[str] = []
+    with ThreadingHTTPServer(("127.0.0.1", 0), scoring_server.handler(asked.append)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/score"
+        assert requests.post(url, "mine", timeout=60).status_code == 200
+        assert requests.post(url, "its", headers=headers, timeout=60).status_code == 403
+        server.shutdown()
+    assert asked == ["mine"]
