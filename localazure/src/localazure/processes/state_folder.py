@@ -48,9 +48,8 @@ def make_state_folder(state: Path) -> None:
             ignore.write_text(_IGNORE)
         with tempfile.TemporaryFile(dir=state) as probe:
             probe.write(bytes(_PROBE_BYTES))
-        if (
-            ignore.read_bytes() == _IGNORE.encode()
-        ):  # another file says that the folder is the user's own
+        # Another file says that the folder is the user's own.
+        if ignore.read_bytes() == _IGNORE.encode():
             state.chmod(0o700)
 
 

@@ -53,25 +53,26 @@ def load(script: Path) -> Run:
     return module.run
 
 
+class _OneClient(BaseHTTPRequestHandler):
+    """Refuses all clients but localazure, which is no web page and names no other host."""
+
+    def parse_request(self) -> bool:
+        if not super().parse_request():
+            return False
+        host = (self.headers.get("Host") or "").partition(":")[0]
+        if host != "127.0.0.1" or "Origin" in self.headers or "Sec-Fetch-Site" in self.headers:
+            self.send_error(HTTPStatus.FORBIDDEN, "no web page may call this")
+            return False
+        return True
+
+
 def handler(run: Run) -> type[BaseHTTPRequestHandler]:
     """Create the request handler class for a script."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(_OneClient):
         protocol_version = "HTTP/1.1"
         # Headers and body are two writes: with Nagle's algorithm, the second could wait 40 ms.
         disable_nagle_algorithm = True
-
-        def parse_request(self) -> bool:
-            if not super().parse_request():
-                return False
-            # The only client is localazure, which is no web page and names no other host.
-            host = (self.headers.get("Host") or "").partition(":")[0]
-            is_page = "Origin" in self.headers or "Sec-Fetch-Site" in self.headers
-            if is_page or host != "127.0.0.1":
-                self.close_connection = True
-                self._answer(HTTPStatus.FORBIDDEN, b"no web page may call this", "text/plain")
-                return False
-            return True
 
         def do_GET(self) -> None:
             if self.path == "/":
