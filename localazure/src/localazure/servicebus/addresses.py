@@ -2,39 +2,49 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 CBS = "$cbs"
 MANAGEMENT = "$management"
-_DEAD_LETTER_QUEUE = "$deadletterqueue"
+
+
+class SubQueueKind(enum.IntEnum):
+    """The messages of an entity, or one of its sub-queues. The values are those of the store."""
+
+    ACTIVE = 0
+    DEAD_LETTER = 1
+    TRANSFER_DEAD_LETTER = 2
+    """The messages that the entity could not forward."""
+
+    @property
+    def suffix(self) -> str:
+        """The end of an address, in lower case; empty for the messages of the entity."""
+        return ("", "/$deadletterqueue", "/$transfer/$deadletterqueue")[self]
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An entity, its dead-letter sub-queue, or the management node of either."""
+    """An entity, a sub-queue of it, or the management node of either."""
 
     entity: str
     """Path of the entity in lower case (names are case-insensitive), or `$cbs`."""
-    is_dead_letter_queue: bool = False
+    kind: SubQueueKind = SubQueueKind.ACTIVE
     is_management: bool = False
 
     @property
     def resource(self) -> str:
         """The path that a token must cover."""
-        return f"{self.entity}/{_DEAD_LETTER_QUEUE}" if self.is_dead_letter_queue else self.entity
+        return self.entity + self.kind.suffix
 
 
 def parse(text: str) -> Address:
     """Parse an address such as `queue` or `amqps://host/topic/Subscriptions/a/$management`."""
-    segments = entity_path(text).split("/")
-    is_management = segments[-1] == MANAGEMENT
-    if is_management:
-        segments.pop()
-    is_dead_letter_queue = bool(segments) and segments[-1] == _DEAD_LETTER_QUEUE
-    if is_dead_letter_queue:
-        segments.pop()
-    return Address("/".join(segments), is_dead_letter_queue, is_management)
+    path = entity_path(text)
+    entity = "" if path == MANAGEMENT else path.removesuffix(f"/{MANAGEMENT}")
+    kind = max(kind for kind in SubQueueKind if entity.endswith(kind.suffix))
+    return Address(entity.removesuffix(kind.suffix), kind, is_management=entity != path)
 
 
 def entity_path(text: str) -> str:

@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from localazure.servicebus import addresses, management, nodes
-from localazure.servicebus.addresses import Address
+from localazure.servicebus.addresses import Address, SubQueueKind
 from localazure.servicebus.amqp import performatives as p
 from localazure.servicebus.amqp.errors import (
     NOT_ALLOWED,
@@ -17,7 +17,7 @@ from localazure.servicebus.amqp.errors import (
 )
 from localazure.servicebus.amqp.link import Link
 from localazure.servicebus.cbs import Right
-from localazure.servicebus.entities import Entity
+from localazure.servicebus.entities import SubQueue
 
 if TYPE_CHECKING:
     from localazure.servicebus.server import ClientProtocol
@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 
 # A session id, or null for the next available session.
 SESSION_FILTER = "com.microsoft:session-filter"
+# The service's message. Its receivers are refused because nothing stays in such an entity.
+AUTO_FORWARDS = "Cannot create a message receiver on an entity with auto-forwarding enabled."
 NO_SESSIONS = "sessions are not covered by this broker"
 
 
@@ -82,14 +84,14 @@ def node_for(client: ClientProtocol, link: Link) -> nodes.Node:
         return nodes.ReplyNode(link, address)
     if entity is None:
         return nodes.RequestNode(client, link, address, functools.partial(nodes.answer_cbs, client))
-    sub_queue = entity.dead_letters if address.is_dead_letter_queue else entity.active
+    sub_queue = entity.sub_queues[address.kind]
     if address.is_management:
         answer = functools.partial(management.answer, client.broker, sub_queue)
         return nodes.RequestNode(client, link, address, answer)
     if link.is_sender:
-        _check_receiver(link, entity)
+        _check_receiver(link, sub_queue)
         return nodes.ReceiveNode(client, link, sub_queue)
-    if entity.is_subscription or address.is_dead_letter_queue:
+    if entity.is_subscription or address.kind is not SubQueueKind.ACTIVE:
         raise RefusedError(NOT_ALLOWED, f"{entity.path}: only queues and topics can be sent to")
     return nodes.SendNode(client, link, entity)
 
@@ -106,11 +108,14 @@ def _reason(client: ClientProtocol, link: Link, address: Address) -> str:
     )
 
 
-def _check_receiver(link: Link, entity: Entity) -> None:
+def _check_receiver(link: Link, sub_queue: SubQueue) -> None:
+    entity = sub_queue.entity
     if entity.is_topic:
         raise RefusedError(
             NOT_ALLOWED, f"{entity.path} is a topic: messages are received from subscriptions"
         )
+    if entity.forwards(sub_queue.kind):
+        raise RefusedError(NOT_ALLOWED, AUTO_FORWARDS)
     if SESSION_FILTER in (link.attach.source.filter or {}):
         # Log it: @azure/service-bus for Node replaces this error by its own.
         logger.warning("%s: a session receiver is refused: %s", entity.path, NO_SESSIONS)

@@ -15,7 +15,8 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from localazure.servicebus import contents, store
-from localazure.servicebus.configuration import NamespaceConfiguration, Topic
+from localazure.servicebus.addresses import SubQueueKind
+from localazure.servicebus.configuration import NamespaceConfiguration
 from localazure.servicebus.credits import Credits, cost_of_sending
 from localazure.servicebus.entities import Consumer, Entity, Namespace, SubQueue
 from localazure.servicebus.filters import MessageFacts
@@ -84,11 +85,13 @@ class Broker:
         namespace = Namespace(configuration, numbers)
         broker = cls(namespace, database, clock, Credits(configuration.sku))
         for entity in broker.namespace.entities:
-            for sub_queue in entity.sub_queues():
-                for entry in store.entries(
-                    database.read, entity.number, is_dead_letter=sub_queue.is_dead_letter
-                ):
+            for kind, sub_queue in entity.sub_queues.items():
+                for entry in store.entries(database.read, entity.number, kind):
                     sub_queue.queue.add(entry)
+                # The entity may forward since this start. Nobody could receive them here.
+                if entity.forwards(kind):
+                    moved = sub_queue.queue.take_active()
+                    await asyncio.gather(*(broker._write(sub_queue, item) for item in moved))
         broker.advance()
         broker._spawn(broker._purge_history())
         return broker
@@ -225,7 +228,7 @@ class Broker:
             found = store.peek(
                 self._database.read,
                 sub_queue.entity.number,
-                is_dead_letter=sub_queue.is_dead_letter,
+                sub_queue.kind,
                 start=start,
                 count=min(count - len(payloads), PEEKED_AT_ONCE),
             )
@@ -265,7 +268,7 @@ class Broker:
         self._alarm_ms = None
         now_ms = self.clock()
         for entity in self.namespace.entities:
-            for sub_queue in entity.sub_queues():
+            for sub_queue in entity.sub_queues.values():
                 transitions = sub_queue.queue.advance(now_ms)
                 if transitions:
                     self._spawn(self._apply(sub_queue, transitions))
@@ -349,8 +352,9 @@ class Broker:
             )
         if transition.action is Action.REMOVE:
             return
-        is_dead_letter = transition.action is Action.DEAD_LETTER
-        target = entity.dead_letters if is_dead_letter else sub_queue
+        target = sub_queue
+        if transition.action is Action.DEAD_LETTER and sub_queue.kind is SubQueueKind.ACTIVE:
+            target = entity.sub_queues[SubQueueKind.DEAD_LETTER]
         target.queue.add(transition.after)
         self.pump(target)
 
@@ -358,23 +362,17 @@ class Broker:
         self, sub_queue: SubQueue, transition: Transition
     ) -> tuple[tuple[Destination, ...], str | None] | None:
         """Destinations of a message that leaves its entity, and the source of a dead letter."""
-        entity, configured = sub_queue.entity, sub_queue.entity.configured
-        if transition.action is Action.ROUTE:
-            target, source = entity, None
-        elif (
-            transition.action is Action.DEAD_LETTER
-            and not isinstance(configured, Topic)
-            and configured.properties.forward_dead_lettered_messages_to
-            and not sub_queue.is_dead_letter
-        ):
-            path = configured.properties.forward_dead_lettered_messages_to
-            found = self.namespace.find(path.lower())
-            assert found is not None  # the configuration is validated
-            target, source = found, entity.path
-        else:
+        entity, kind, action = sub_queue.entity, sub_queue.kind, transition.action
+        if action is Action.DEAD_LETTER:
+            if kind is not SubQueueKind.ACTIVE or not entity.forwards(SubQueueKind.DEAD_LETTER):
+                return None
+            kind = SubQueueKind.DEAD_LETTER
+        elif action is not Action.ROUTE:
             return None
-        stored = self._read(sub_queue, transition.before.sequence_number)
-        return self.namespace.route(target, contents.facts(stored)), source
+        facts = contents.facts(self._read(sub_queue, transition.before.sequence_number))
+        if kind is SubQueueKind.DEAD_LETTER:
+            return self.namespace.forward(entity, kind, facts), entity.path
+        return self.namespace.route(entity, facts), None
 
     async def _deliver_and_delete(
         self, sub_queue: SubQueue, consumer: Consumer, transition: Transition
@@ -399,12 +397,12 @@ class Broker:
         return stored
 
     def _add(self, enqueued: Sequence[Enqueued]) -> None:
-        changed: dict[int, SubQueue] = {}
+        changed: set[SubQueue] = set()
         for item in enqueued:
-            sub_queue = self._by_number[item.entity].active
+            sub_queue = self._by_number[item.entity].sub_queues[item.kind]
             sub_queue.queue.add(item.entry)
-            changed[item.entity] = sub_queue
-        for sub_queue in changed.values():
+            changed.add(sub_queue)
+        for sub_queue in changed:
             self.pump(sub_queue)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:

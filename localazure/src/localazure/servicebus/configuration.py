@@ -43,7 +43,6 @@ MAX_LOCK = timedelta(minutes=limits.SERVICE_BUS_LOCK.value)
 DEFAULT_MAX_DELIVERY_COUNT = 10
 DEFAULT_DUPLICATE_WINDOW = timedelta(minutes=10)
 MAX_DUPLICATE_WINDOW = timedelta(days=7)
-MAX_FORWARD_HOPS = 4
 LARGE_MESSAGES_KEY = "MaxMessageSizeInKilobytes"
 
 _MILLISECOND = timedelta(milliseconds=1)
@@ -316,15 +315,14 @@ class NamespaceConfiguration(_Model):
 
     @model_validator(mode="after")
     def _valid_references(self) -> NamespaceConfiguration:
-        """Check that paths are unique in any case, and that forwards have targets and no cycles."""
+        """Check that paths are unique in any case, and that forwards have targets."""
         paths: set[str] = set()
         for location, path, _ in self._located():
             if path.lower() in paths:
                 raise error_at((*location, "Name"), f"there are two entities {path!r}")
             paths.add(path.lower())
-        forwards = {item.name.lower(): item.properties.forward_to.lower() for item in self.queues}
         destinations = {item.name.lower() for item in (*self.queues, *self.topics)}
-        for location, _, entity in self._located():
+        for location, path, entity in self._located():
             if isinstance(entity, Topic):
                 continue
             properties = entity.properties
@@ -334,11 +332,8 @@ class NamespaceConfiguration(_Model):
             ):
                 if target and target.lower() not in destinations:
                     raise error_at((*location, "Properties", key), "there is no such entity")
-            if _hops(properties.forward_to.lower(), forwards) > MAX_FORWARD_HOPS:
-                raise error_at(
-                    (*location, "Properties", "ForwardTo"),
-                    f"messages are forwarded more than {MAX_FORWARD_HOPS} times, or in a circle",
-                )
+            if properties.forward_to.lower() == path.lower():
+                raise error_at((*location, "Properties", "ForwardTo"), "is the entity itself")
         return self
 
     @model_validator(mode="after")
@@ -358,14 +353,6 @@ class NamespaceConfiguration(_Model):
             yield location, topic.name, topic
             for index, item in enumerate(topic.subscriptions):
                 yield (*location, "Subscriptions", index), topic.path_of(item), item
-
-
-def _hops(target: str, forwards: dict[str, str]) -> int:
-    hops = 0
-    while target and hops <= MAX_FORWARD_HOPS:
-        hops += 1
-        target = forwards.get(target, "")
-    return hops
 
 
 class _UserConfig(_Model):

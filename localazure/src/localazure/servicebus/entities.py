@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import uuid
 from collections import deque
+from dataclasses import replace
 from typing import Protocol
 
+from localazure.servicebus.addresses import SubQueueKind
 from localazure.servicebus.configuration import (
     NamespaceConfiguration,
     Queue,
@@ -14,8 +16,15 @@ from localazure.servicebus.configuration import (
     Topic,
 )
 from localazure.servicebus.filters import MessageFacts, matches
-from localazure.servicebus.queues import MessageQueue
+from localazure.servicebus.queues import (
+    MAX_TRANSFER_HOP_COUNT_EXCEEDED,
+    MESSAGE_SIZE_EXCEEDED,
+    MessageQueue,
+    dead_letter_properties,
+)
 from localazure.servicebus.store import Destination
+
+MAX_FORWARD_HOPS = 4
 
 
 class Consumer(Protocol):
@@ -46,10 +55,10 @@ class Consumer(Protocol):
 class SubQueue:
     """The messages or the dead letters of an entity. A topic has scheduled messages only."""
 
-    def __init__(self, entity: Entity, queue: MessageQueue, *, is_dead_letter: bool) -> None:
+    def __init__(self, entity: Entity, kind: SubQueueKind, queue: MessageQueue) -> None:
         self.entity = entity
+        self.kind = kind
         self.queue = queue
-        self.is_dead_letter = is_dead_letter
         self.consumers: deque[Consumer] = deque()
 
     def next_consumer(self) -> Consumer | None:
@@ -86,10 +95,24 @@ class Entity:
         # These settings of a queue have no effect on a topic, which holds scheduled messages only.
         if not isinstance(properties, SubscriptionProperties):
             properties = SubscriptionProperties()
-        self.active = SubQueue(self, _message_queue(properties), is_dead_letter=False)
-        self.dead_letters = SubQueue(
-            self, _message_queue(properties, is_dead_letter_queue=True), is_dead_letter=True
-        )
+        self.sub_queues = {
+            kind: SubQueue(
+                self,
+                kind,
+                MessageQueue(
+                    lock_ms=properties.lock_ms,
+                    max_delivery_count=properties.max_delivery_count,
+                    dead_letters_expired=properties.dead_lettering_on_message_expiration,
+                    kind=kind,
+                ),
+            )
+            for kind in SubQueueKind
+        }
+        self.active = self.sub_queues[SubQueueKind.ACTIVE]
+        self._forwards = {
+            SubQueueKind.ACTIVE: properties.forward_to,
+            SubQueueKind.DEAD_LETTER: properties.forward_dead_lettered_messages_to,
+        }
 
     @property
     def is_topic(self) -> bool:
@@ -101,20 +124,9 @@ class Entity:
         """Whether the entity is a subscription, which gets messages from its topic only."""
         return isinstance(self.configured, Subscription)
 
-    def sub_queues(self) -> tuple[SubQueue, SubQueue]:
-        """The entity's own messages and its dead letters."""
-        return self.active, self.dead_letters
-
-
-def _message_queue(
-    properties: SubscriptionProperties, *, is_dead_letter_queue: bool = False
-) -> MessageQueue:
-    return MessageQueue(
-        lock_ms=properties.lock_ms,
-        max_delivery_count=properties.max_delivery_count,
-        dead_letters_expired=properties.dead_lettering_on_message_expiration,
-        is_dead_letter_queue=is_dead_letter_queue,
-    )
+    def forwards(self, kind: SubQueueKind) -> str:
+        """Path of the entity that gets the messages of this kind, in lower case; empty if none."""
+        return self._forwards.get(kind, "").lower()
 
 
 class Namespace:
@@ -145,21 +157,51 @@ class Namespace:
         """The entity with this path, which must be in lower case."""
         return self._by_path.get(path)
 
-    def route(self, entity: Entity, facts: MessageFacts) -> tuple[Destination, ...]:
-        """The entities that get a message sent to this entity."""
+    def route(self, entity: Entity, facts: MessageFacts, hops: int = 0) -> tuple[Destination, ...]:
+        """The entities that get a message sent to this entity.
+
+        Args:
+            entity: the entity.
+            facts: the message.
+            hops: how often the message has been forwarded already.
+        """
         configured, ttl_ms = entity.configured, entity.configured.properties.default_ttl_ms
         if not isinstance(configured, Topic):
-            if configured.properties.forward_to:
-                return self.route(self._by_path[configured.properties.forward_to.lower()], facts)
+            if entity.forwards(SubQueueKind.ACTIVE):
+                return self.forward(entity, SubQueueKind.ACTIVE, facts, hops)
             return (Destination(entity.number, ttl_ms),)
         destinations: list[Destination] = []
         for subscription in configured.subscriptions:
             if matches(subscription.filters, facts):
                 path = configured.path_of(subscription).lower()
-                destinations += self.route(self._by_path[path], facts)
+                destinations += self.route(self._by_path[path], facts, hops)
         return tuple(
-            Destination(item.entity, _shorter(item.default_ttl_ms, ttl_ms)) for item in destinations
+            replace(item, default_ttl_ms=_shorter(item.default_ttl_ms, ttl_ms))
+            for item in destinations
         )
+
+    def forward(
+        self, entity: Entity, kind: SubQueueKind, facts: MessageFacts, hops: int = 0
+    ) -> tuple[Destination, ...]:
+        """The entities that get a message of an entity that forwards messages of this kind.
+
+        What cannot be forwarded goes to the entity's own transfer dead-letter queue, see
+        https://learn.microsoft.com/azure/service-bus-messaging/service-bus-dead-letter-queues#dead-lettering-in-forwardto-or-sendvia-scenarios
+        """
+        target, size = self._by_path[entity.forwards(kind)], facts.size
+        if hops == MAX_FORWARD_HOPS:
+            reason = dead_letter_properties(
+                MAX_TRANSFER_HOP_COUNT_EXCEEDED,
+                f"The message was forwarded {hops} times, and {entity.path} forwards it again.",
+            )
+        elif size > target.message_bytes:
+            reason = dead_letter_properties(
+                MESSAGE_SIZE_EXCEEDED,
+                f"The message has {size} bytes; {target.path} takes {target.message_bytes}.",
+            )
+        else:
+            return self.route(target, facts, hops + 1)
+        return (Destination(entity.number, None, SubQueueKind.TRANSFER_DEAD_LETTER, reason),)
 
 
 def _shorter(one: int | None, other: int | None) -> int | None:

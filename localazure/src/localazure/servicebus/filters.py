@@ -17,6 +17,11 @@ class MessageFacts:
         self._bare = bare
         self._application: dict[Any, Any] | None = None
 
+    @property
+    def size(self) -> int:
+        """Bytes of the bare message."""
+        return len(self._bare)
+
     def system(self, name: str) -> str | None:
         """A field of the properties section, as text."""
         value = getattr(self._properties, name)

@@ -14,6 +14,7 @@ from http import HTTPStatus
 from typing import Any
 
 from localazure.servicebus import contents
+from localazure.servicebus.addresses import SubQueueKind
 from localazure.servicebus.amqp import message as amqp_message
 from localazure.servicebus.amqp.errors import NOT_ALLOWED, NOT_IMPLEMENTED, AmqpError
 from localazure.servicebus.amqp.performatives import Properties
@@ -132,7 +133,7 @@ async def _renew_lock(broker: Broker, sub_queue: SubQueue, body: dict[str, Any])
 
 
 async def _schedule(broker: Broker, sub_queue: SubQueue, body: dict[str, Any]) -> dict[str, Any]:
-    if sub_queue.is_dead_letter or sub_queue.entity.is_subscription:
+    if sub_queue.kind is not SubQueueKind.ACTIVE or sub_queue.entity.is_subscription:
         text = "messages are scheduled on a queue or a topic only"
         raise RequestError(text, condition=NOT_ALLOWED)
     given = _items(body, "messages", dict)

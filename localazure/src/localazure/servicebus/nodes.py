@@ -140,7 +140,7 @@ def _settlement(state: Any) -> tuple[Event, dict[str, Any]]:
 
 
 class ReceiveNode:
-    """A queue, subscription or dead-letter queue that a client receives from."""
+    """A queue, subscription or sub-queue that a client receives from."""
 
     def __init__(self, client: ClientProtocol, link: Link, sub_queue: SubQueue) -> None:
         self._client = client

@@ -1,6 +1,6 @@
 """The rules of a queue. Pure logic: the time is an argument.
 
-A `MessageQueue` is a queue, a subscription, or the dead-letter sub-queue of either. It holds the
+A `MessageQueue` is a queue, a subscription, or a sub-queue of either. It holds the
 broker's view of each message, not the contents. Locks exist in memory only: after a restart all
 messages are available again, with the last delivery count that was committed.
 
@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from localazure.servicebus.addresses import SubQueueKind
 from localazure.servicebus.amqp.errors import AmqpError
 
 
@@ -95,7 +96,10 @@ _FAILED_DELIVERIES = {Event.ABANDON, Event.LOCK_EXPIRE}
 DEAD_LETTER_REASON = "DeadLetterReason"
 DEAD_LETTER_DESCRIPTION = "DeadLetterErrorDescription"
 MAX_DELIVERY_COUNT_EXCEEDED = "MaxDeliveryCountExceeded"
+MAX_TRANSFER_HOP_COUNT_EXCEEDED = "MaxTransferHopCountExceeded"
 TTL_EXPIRED = "TTLExpiredException"
+# The service does not document the reason of a message that is too large for the next entity.
+MESSAGE_SIZE_EXCEEDED = "MessageSizeExceeded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +133,7 @@ class MessageNotFoundError(AmqpError):
 
 
 class MessageQueue:
-    """The messages of one queue, subscription, or dead-letter sub-queue."""
+    """The messages of one queue or subscription, or of a sub-queue."""
 
     def __init__(
         self,
@@ -137,12 +141,12 @@ class MessageQueue:
         lock_ms: int,
         max_delivery_count: int,
         dead_letters_expired: bool,
-        is_dead_letter_queue: bool = False,
+        kind: SubQueueKind = SubQueueKind.ACTIVE,
     ) -> None:
         self._lock_ms = lock_ms
         self._max_delivery_count = max_delivery_count
         self._dead_letters_expired = dead_letters_expired
-        self._is_dead_letter_queue = is_dead_letter_queue
+        self._kind = kind
         self._unlocked: dict[int, Entry] = {}  # available, deferred or scheduled
         self._locks: dict[uuid.UUID, Lock] = {}
         # Both heaps may hold stale numbers and tokens, which are skipped.
@@ -278,6 +282,11 @@ class MessageQueue:
                 transitions.append(self._decide(entry, Event.EXPIRE))
         return transitions
 
+    def take_active(self) -> list[Transition]:
+        """Remove all messages that could be received, to route them to other entities."""
+        active = [e for e in self._unlocked.values() if e.state is MessageState.ACTIVE]
+        return [self._decide(entry, Event.DUE) for entry in active]
+
     def next_due_ms(self) -> int | None:
         """The earliest time at which `advance` may return a transition."""
         return self._timers[0][0] if self._timers else None
@@ -329,16 +338,17 @@ class MessageQueue:
         properties: dict[str, Any] = {}
         if event in _FAILED_DELIVERIES:
             after = replace(after, delivery_count=entry.delivery_count + 1)
-            if not self._is_dead_letter_queue and after.delivery_count >= self._max_delivery_count:
+            is_active = self._kind is SubQueueKind.ACTIVE
+            if is_active and after.delivery_count >= self._max_delivery_count:
                 action = Action.DEAD_LETTER
-                properties = _dead_letter_properties(
+                properties = dead_letter_properties(
                     MAX_DELIVERY_COUNT_EXCEEDED,
                     "Message could not be consumed after "
                     f"{self._max_delivery_count} delivery attempts.",
                 )
         if event is Event.EXPIRE:
             action = action if self._dead_letters_expired else Action.REMOVE
-            properties = _dead_letter_properties(
+            properties = dead_letter_properties(
                 TTL_EXPIRED, "The message expired and was dead lettered."
             )
         if action is Action.DEFER:
@@ -348,5 +358,6 @@ class MessageQueue:
         return Transition(entry, after, action, properties)
 
 
-def _dead_letter_properties(reason: str, description: str) -> dict[str, Any]:
+def dead_letter_properties(reason: str, description: str) -> dict[str, Any]:
+    """The application properties of a dead letter."""
     return {DEAD_LETTER_REASON: reason, DEAD_LETTER_DESCRIPTION: description}

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from localazure.servicebus.addresses import SubQueueKind
 from localazure.servicebus.amqp import message as amqp_message
 from localazure.servicebus.amqp.decoding import decode
 from localazure.servicebus.amqp.encoding import encode
@@ -52,15 +53,19 @@ MIGRATIONS = (
     ) WITHOUT ROWID;
     CREATE INDEX history_expiry ON history (expires_ms);
     """,
+    "ALTER TABLE message RENAME COLUMN is_dead_letter TO sub_queue",  # SubQueueKind
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """An entity that gets a copy of a message."""
+    """An entity that gets a copy of a message, and what becomes of it there."""
 
     entity: int
     default_ttl_ms: int | None
+    kind: SubQueueKind = SubQueueKind.ACTIVE
+    properties: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Application properties that the copy gets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +108,7 @@ class Enqueued:
 
     entity: int
     entry: Entry
+    kind: SubQueueKind = SubQueueKind.ACTIVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +161,14 @@ def _submit(connection: sqlite3.Connection, submission: Submission, now_ms: int)
             return Receipt(first["sequence_number"], ())
     if message.due_ms is not None and message.due_ms > now_ms:
         scheduled = Entry(0, MessageState.SCHEDULED, due_ms=message.due_ms)
-        enqueued = (_insert(connection, message, submission.entity, scheduled, now_ms),)
+        here = Destination(submission.entity, None)
+        enqueued = (_insert(connection, message, here, scheduled, now_ms),)
     else:
         enqueued = tuple(
             _insert(
                 connection,
                 message,
-                destination.entity,
+                destination,
                 Entry(0, expires_ms=_expiry(now_ms, message.ttl_ms, destination)),
                 now_ms,
             )
@@ -179,16 +186,21 @@ def _submit(connection: sqlite3.Connection, submission: Submission, now_ms: int)
 
 
 def _insert(
-    connection: sqlite3.Connection, message: SentMessage, entity: int, entry: Entry, now_ms: int
+    connection: sqlite3.Connection,
+    message: SentMessage,
+    destination: Destination,
+    entry: Entry,
+    now_ms: int,
 ) -> Enqueued:
-    number = _next_number(connection, entity)
+    number = _next_number(connection, destination.entity)
     connection.execute(
-        "INSERT INTO message (entity, sequence_number, state, enqueued_ms, due_ms, expires_ms,"
-        " ttl_ms, priority, delivery_annotations, annotations, bare)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO message (entity, sequence_number, sub_queue, state, enqueued_ms, due_ms,"
+        " expires_ms, ttl_ms, priority, delivery_annotations, annotations, bare)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
-            entity,
+            destination.entity,
             number,
+            destination.kind,
             entry.state,
             now_ms,
             entry.due_ms,
@@ -197,10 +209,14 @@ def _insert(
             message.priority,
             encode(message.delivery_annotations),
             encode(message.annotations),
-            message.bare,
+            _with_properties(message.bare, destination.properties),
         ),
     )
-    return Enqueued(entity, Entry(number, entry.state, 0, entry.expires_ms, entry.due_ms))
+    return Enqueued(destination.entity, replace(entry, sequence_number=number), destination.kind)
+
+
+def _with_properties(bare: bytes, properties: dict[str, Any]) -> bytes:
+    return amqp_message.with_application_properties(bare, properties) if properties else bare
 
 
 def _next_number(connection: sqlite3.Connection, entity: int) -> int:
@@ -213,6 +229,8 @@ def _next_number(connection: sqlite3.Connection, entity: int) -> int:
 
 def _expiry(now_ms: int, ttl_ms: int | None, destination: Destination) -> int | None:
     """Expiry by the shorter time to live, of the message or of the entity, from now."""
+    if destination.kind is not SubQueueKind.ACTIVE:
+        return None  # dead letters do not expire
     lifetimes = [ttl for ttl in (ttl_ms, destination.default_ttl_ms) if ttl is not None]
     return now_ms + min(lifetimes) if lifetimes else None
 
@@ -228,27 +246,21 @@ def apply(connection: sqlite3.Connection, entity: int, transition: Transition) -
     after = transition.after
     connection.execute(
         "UPDATE message SET state = ?, delivery_count = ?, expires_ms = ?,"
-        " is_dead_letter = MAX(is_dead_letter, ?) WHERE entity = ? AND sequence_number = ?",
+        " sub_queue = MAX(sub_queue, ?) WHERE entity = ? AND sequence_number = ?",
         (
             after.state,
             after.delivery_count,
             after.expires_ms,
-            transition.action is Action.DEAD_LETTER,
+            transition.action is Action.DEAD_LETTER and SubQueueKind.DEAD_LETTER,
             entity,
             number,
         ),
     )
-    _set_properties(connection, entity, transition)
-
-
-def _set_properties(connection: sqlite3.Connection, entity: int, transition: Transition) -> None:
-    if not transition.properties:
-        return
-    where = "WHERE entity = ? AND sequence_number = ?"
-    key = (entity, transition.before.sequence_number)
-    for row in connection.execute(f"SELECT bare FROM message {where}", key).fetchall():  # noqa: S608 - a constant
-        bare = amqp_message.with_application_properties(row["bare"], transition.properties)
-        connection.execute(f"UPDATE message SET bare = ? {where}", (bare, *key))  # noqa: S608 - a constant
+    if transition.properties:
+        where = "WHERE entity = ? AND sequence_number = ?"
+        for row in connection.execute(f"SELECT bare FROM message {where}", (entity, number)):  # noqa: S608 - a constant
+            bare = _with_properties(row["bare"], transition.properties)
+            connection.execute(f"UPDATE message SET bare = ? {where}", (bare, entity, number))  # noqa: S608 - a constant
 
 
 def move(
@@ -267,30 +279,32 @@ def move(
     number = transition.before.sequence_number
     key = (entity, number)
     row = connection.execute(
-        "SELECT ttl_ms FROM message WHERE entity = ? AND sequence_number = ?", key
+        "SELECT ttl_ms, bare FROM message WHERE entity = ? AND sequence_number = ?", key
     ).fetchone()
     if row is None:
         return []
-    _set_properties(connection, entity, transition)
+    bare = _with_properties(row["bare"], transition.properties)
     enqueued: list[Enqueued] = []
     for destination in destinations:
         new_number = _next_number(connection, destination.entity)
         entry = Entry(new_number, expires_ms=_expiry(now_ms, row["ttl_ms"], destination))
         connection.execute(
-            "INSERT INTO message SELECT ?, ?, 0, ?, 0, ?, 0, ?, ttl_ms, priority,"
-            " delivery_annotations, annotations, bare, COALESCE(?, dead_letter_source)"
+            "INSERT INTO message SELECT ?, ?, ?, ?, 0, ?, 0, ?, ttl_ms, priority,"
+            " delivery_annotations, annotations, ?, COALESCE(?, dead_letter_source)"
             " FROM message WHERE entity = ? AND sequence_number = ?",
             (
                 destination.entity,
                 new_number,
+                destination.kind,
                 entry.state,
                 now_ms,
                 entry.expires_ms,
+                _with_properties(bare, destination.properties),
                 dead_letter_source,
                 *key,
             ),
         )
-        enqueued.append(Enqueued(destination.entity, entry))
+        enqueued.append(Enqueued(destination.entity, entry, destination.kind))
     connection.execute("DELETE FROM message WHERE entity = ? AND sequence_number = ?", key)
     return enqueued
 
@@ -333,11 +347,11 @@ def _message(row: sqlite3.Row) -> StoredMessage:
     )
 
 
-def entries(query: Query, entity: int, *, is_dead_letter: bool) -> list[Entry]:
-    """All messages of a queue or of its dead-letter sub-queue."""
+def entries(query: Query, entity: int, kind: SubQueueKind) -> list[Entry]:
+    """All messages of an entity, or of a sub-queue."""
     rows = query(
-        f"SELECT {_ENTRY} FROM message WHERE entity = ? AND is_dead_letter = ?",  # noqa: S608 - a constant
-        (entity, is_dead_letter),
+        f"SELECT {_ENTRY} FROM message WHERE entity = ? AND sub_queue = ?",  # noqa: S608 - a constant
+        (entity, kind),
     )
     return [_entry(row) for row in rows]
 
@@ -352,13 +366,13 @@ def message(query: Query, entity: int, sequence_number: int) -> StoredMessage | 
 
 
 def peek(
-    query: Query, entity: int, *, is_dead_letter: bool, start: int, count: int
+    query: Query, entity: int, kind: SubQueueKind, *, start: int, count: int
 ) -> list[StoredMessage]:
     """Up to `count` messages in any state from sequence number `start`, in order."""
     rows = query(
-        f"SELECT {_CONTENT} FROM message WHERE entity = ? AND is_dead_letter = ?"  # noqa: S608 - a constant
+        f"SELECT {_CONTENT} FROM message WHERE entity = ? AND sub_queue = ?"  # noqa: S608 - a constant
         " AND sequence_number >= ? ORDER BY sequence_number LIMIT ?",
-        (entity, is_dead_letter, start, count),
+        (entity, kind, start, count),
     )
     return [_message(row) for row in rows]
 

@@ -37,6 +37,8 @@ NAMESPACE = {
         queue(
             "hasty", LockDuration="PT1S", MaxDeliveryCount=2, DeadLetteringOnMessageExpiration=True
         ),
+        queue("circle", ForwardTo="back"),
+        queue("back", ForwardTo="circle"),
         queue("forwarding", ForwardDeadLetteredMessagesTo="collected", MaxDeliveryCount=1),
         {"Name": "collected", "AuthorizationRules": [key("send-only", "Send", "Listen")]},
     ],

@@ -15,6 +15,7 @@ from azure.servicebus import (
     ServiceBusClient,
     ServiceBusMessage,
     ServiceBusReceiveMode,
+    ServiceBusSubQueue,
 )
 from azure.servicebus.exceptions import (
     MessageLockLostError,
@@ -22,6 +23,7 @@ from azure.servicebus.exceptions import (
     MessageSizeExceededError,
     ServiceBusAuthenticationError,
     ServiceBusAuthorizationError,
+    ServiceBusError,
 )
 
 from harness.service_bus_handlers import (
@@ -168,6 +170,22 @@ def test_dead_letters_can_be_forwarded(handlers: Handlers) -> None:
     (got,) = receive_all(handlers.receiver("collected"), 1)
     assert got.dead_letter_source == "forwarding"
     assert got.dead_letter_reason == "MaxDeliveryCountExceeded"
+
+
+def test_what_cannot_be_forwarded_is_a_transfer_dead_letter(
+    client: ServiceBusClient, handlers: Handlers
+) -> None:
+    handlers.sender("circle").send_messages(ServiceBusMessage("lost", message_id="m"))
+    kind = ServiceBusSubQueue.TRANSFER_DEAD_LETTER
+    (got,) = receive_all(handlers.receiver("circle", sub_queue=kind), 1)
+    assert (got.message_id, got.dead_letter_reason) == ("m", "MaxTransferHopCountExceeded")
+    raised = refusals(
+        client.get_queue_receiver("circle").__enter__,
+        client.get_queue_receiver("forwarding", sub_queue="deadletter").__enter__,
+    )
+    for error in raised:
+        assert isinstance(error, ServiceBusError)
+        assert "receiver on an entity with auto-forwarding enabled" in str(error)
 
 
 def test_peeking_changes_nothing(handlers: Handlers) -> None:

@@ -12,13 +12,15 @@ from typing import Any
 import pytest
 
 from localazure.servicebus import broker, management, store
+from localazure.servicebus.addresses import SubQueueKind
 from localazure.servicebus.amqp import message as amqp_message
 from localazure.servicebus.amqp import performatives as p
 from localazure.servicebus.amqp.encoding import encode
 from localazure.servicebus.amqp.types import Array, Described, Int, Symbol, Timestamp, UInt, ULong
 from localazure.servicebus.broker import Broker
 from localazure.servicebus.configuration import NamespaceConfiguration
-from localazure.servicebus.entities import Entity
+from localazure.servicebus.entities import Entity, Namespace
+from localazure.servicebus.filters import MessageFacts
 from localazure.servicebus.queues import Event, LockLostError
 from localazure.servicebus.store import SentMessage
 from localazure.sqlite.database import Database
@@ -39,6 +41,9 @@ CONFIGURATION = NamespaceConfiguration.model_validate(
                 duplicate_detection_history_time_window="PT5S",
             ),
             entity("forwarding", forward_to="q", forward_dead_lettered_messages_to="q"),
+            entity("circle", forward_to="back"),
+            entity("back", forward_to="circle"),
+            entity("doomed", forward_dead_lettered_messages_to="circle"),
             entity(
                 "short",
                 default_message_time_to_live="PT0.1S",
@@ -117,10 +122,11 @@ class World:
         assert found is not None
         return found
 
-    def receive(self, path: str, credit: int = 10, *, dead: bool = False) -> Receiver:
+    def receive(
+        self, path: str, credit: int = 10, kind: SubQueueKind = SubQueueKind.ACTIVE
+    ) -> Receiver:
         receiver = Receiver(credit)
-        entity = self.entity(path)
-        sub_queue = entity.dead_letters if dead else entity.active
+        sub_queue = self.entity(path).sub_queues[kind]
         self.broker.attach(sub_queue, receiver)
         self.broker.pump(sub_queue)
         return receiver
@@ -226,6 +232,75 @@ async def test_forwarding_follows_every_hop(world: World) -> None:
     assert world.receive("q", credit=9).bodies == [b"1", b"2"]
     assert world.receive("t/subscriptions/a").bodies == [b"2"]
     assert world.receive("t/subscriptions/b").bodies == []
+
+
+async def test_a_message_that_cannot_be_forwarded_is_a_transfer_dead_letter(world: World) -> None:
+    await world.broker.send(world.entity("circle"), [message("1", ttl_ms=1)])
+    await world.broker.send(world.entity("doomed"), [message("2")])
+    ((token, _),) = world.receive("doomed").got
+    assert token is not None
+    await world.broker.settle(world.entity("doomed").active, token, Event.DEAD_LETTER)
+    await world.restart()
+    world.now_ms += 1000
+    for path, body in (("circle", b"1"), ("back", b"2")):
+        undelivered = world.entity(path).sub_queues[SubQueueKind.TRANSFER_DEAD_LETTER]
+        for event in (Event.ABANDON, Event.DEAD_LETTER, Event.COMPLETE):  # it stays where it is
+            receiver = world.receive(path, 1, SubQueueKind.TRANSFER_DEAD_LETTER)
+            ((token, payload),) = receiver.got
+            assert token is not None
+            assert receiver.bodies == [body]
+            properties = amqp_message.application_properties(payload)
+            assert properties["DeadLetterReason"] == "MaxTransferHopCountExceeded"
+            await world.broker.settle(undelivered, token, event)
+        assert world.broker.peek(undelivered, 1, 9) == []
+        assert world.receive(path).bodies == []
+
+
+@pytest.mark.parametrize("kilobytes", [1024, 1025])
+def test_a_message_that_is_too_large_for_the_next_entity_is_a_transfer_dead_letter(
+    kilobytes: int,
+) -> None:
+    large = entity("large", max_message_size_in_kilobytes=2048, forward_to="small")
+    premium = {"sku": "Premium", "queues": [large, entity("small")]}
+    configuration = NamespaceConfiguration.model_validate(premium)
+    namespace = Namespace(configuration, {"large": 1, "small": 2})
+    queue, facts = namespace.find("large"), MessageFacts(p.Properties(), b"x" * kilobytes * 1024)
+    assert queue is not None
+    (destination,) = namespace.route(queue, facts)
+    if kilobytes == 1024:
+        assert destination == store.Destination(2, None)
+    else:
+        assert destination.entity == queue.number
+        assert destination.kind is SubQueueKind.TRANSFER_DEAD_LETTER
+        assert "takes 1048576" in destination.properties["DeadLetterErrorDescription"]
+
+
+async def test_messages_of_an_earlier_version_are_forwarded_if_their_queue_does_so_now(
+    tmp_path: Path,
+) -> None:
+    """The earlier schema has a flag for dead letters, and the earlier configuration no forward."""
+    world = World(tmp_path / "servicebus.db")
+    database = Database(tmp_path / "servicebus.db", store.MIGRATIONS[:1])
+
+    def write(connection: sqlite3.Connection) -> None:
+        for path in ("forwarding", "t/subscriptions/a"):
+            entity = store.entity_id(connection, path)
+            for flag in (0, 1):
+                connection.execute(
+                    "INSERT INTO message (entity, sequence_number, is_dead_letter, state,"
+                    " enqueued_ms, delivery_annotations, annotations, bare)"
+                    " VALUES (?, ?, ?, 0, 0, ?, ?, ?)",
+                    (entity, flag, flag, encode({}), encode({}), message(f"{path} {flag}").bare),
+                )
+
+    await database.write(write)
+    database.close()
+    await world.start()
+    assert world.receive("q").bodies == [b"forwarding 0", b"forwarding 1"]
+    assert world.receive("t/subscriptions/a").bodies == [b"t/subscriptions/a 0"]
+    dead = world.receive("t/subscriptions/a", kind=SubQueueKind.DEAD_LETTER)
+    assert dead.bodies == [b"t/subscriptions/a 1"]
+    await world.stop()
 
 
 async def test_scheduled_messages_get_their_place_when_due(world: World) -> None:
@@ -349,7 +424,7 @@ async def test_management_requests_end_to_end(world: World) -> None:
         "properties-to-modify": {"attempt": 3},
     }
     assert (await manager.ask(settle, dead))[0] == 200
-    ((_, payload),) = world.receive("q", dead=True).got
+    ((_, payload),) = world.receive("q", kind=SubQueueKind.DEAD_LETTER).got
     found = amqp_message.application_properties(payload)
     assert found == {"DeadLetterReason": "r", "attempt": 3}
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localazure.servicebus.addresses import Address, parse
+from localazure.servicebus.addresses import Address, SubQueueKind, parse
 from localazure.servicebus.cbs import Authorization, Right, SharedKey, TokenError
 
 KEY = SharedKey("Root", "c2VjcmV0+/=")
@@ -150,11 +150,15 @@ def test_arbitrary_tokens_raise_the_typed_error(token: str) -> None:
         ("amqps://host:5671/queue", Address("queue")),
         ("sb://host/a%20b/", Address("a b")),
         ("topic/Subscriptions/Sub", Address("topic/subscriptions/sub")),
-        ("queue/$DeadLetterQueue", Address("queue", is_dead_letter_queue=True)),
+        ("queue/$DeadLetterQueue", Address("queue", SubQueueKind.DEAD_LETTER)),
+        (
+            "queue/$Transfer/$DeadLetterQueue",
+            Address("queue", SubQueueKind.TRANSFER_DEAD_LETTER),
+        ),
         ("queue/$management", Address("queue", is_management=True)),
         (
             "amqps://h/t/Subscriptions/s/$DeadLetterQueue/$management",
-            Address("t/subscriptions/s", is_dead_letter_queue=True, is_management=True),
+            Address("t/subscriptions/s", SubQueueKind.DEAD_LETTER, is_management=True),
         ),
         ("$cbs", Address("$cbs")),
     ],

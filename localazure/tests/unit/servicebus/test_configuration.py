@@ -141,7 +141,7 @@ def with_rule(properties: Any) -> dict[str, Any]:
             {"Queues": [queue(ForwardDeadLetteredMessagesTo="z")]},
             "ForwardDeadLetteredMessagesTo: there is no such entity",
         ),
-        ({"Queues": [queue(ForwardTo="q")]}, "forwarded more than 4 times, or in a circle"),
+        ({"Queues": [queue(ForwardTo="q")]}, 'ForwardTo: is the entity itself, found "q"'),
         (
             with_rule(SQL_RULE),
             r"Rules\[0\].Properties.FilterType: must be Correlation; SQL filters are not",

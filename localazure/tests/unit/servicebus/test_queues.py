@@ -18,6 +18,7 @@ from hypothesis.stateful import (
 )
 
 from localazure.servicebus import store
+from localazure.servicebus.addresses import SubQueueKind
 from localazure.servicebus.amqp.performatives import Properties
 from localazure.servicebus.queues import (
     Action,
@@ -29,6 +30,7 @@ from localazure.servicebus.queues import (
     MessageState,
     Transition,
 )
+from localazure.sqlite.database import migrate
 from localazure.sqlite.query import querying
 
 LOCK_MS = 1000
@@ -36,13 +38,13 @@ MAX_DELIVERY_COUNT = 3
 
 
 def make_queue(
-    *, dead_letters_expired: bool = True, is_dead_letter_queue: bool = False
+    *, dead_letters_expired: bool = True, kind: SubQueueKind = SubQueueKind.ACTIVE
 ) -> MessageQueue:
     return MessageQueue(
         lock_ms=LOCK_MS,
         max_delivery_count=MAX_DELIVERY_COUNT,
         dead_letters_expired=dead_letters_expired,
-        is_dead_letter_queue=is_dead_letter_queue,
+        kind=kind,
     )
 
 
@@ -131,7 +133,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.model: dict[int, Modelled] = {}
         self.connection = sqlite3.connect(":memory:", isolation_level=None)
         self.connection.row_factory = sqlite3.Row
-        self.connection.executescript(store.MIGRATIONS[0])
+        migrate(self.connection, store.MIGRATIONS)
         self.entity = store.entity_id(self.connection, "queue")
         self.restart()
 
@@ -141,10 +143,10 @@ class QueueMachine(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         """Locks exist in memory only."""
-        self.queue, self.dead = make_queue(), make_queue(is_dead_letter_queue=True)
+        self.queue, self.dead = make_queue(), make_queue(kind=SubQueueKind.DEAD_LETTER)
         query = querying(self.connection)
-        for is_dead_letter, queue in ((False, self.queue), (True, self.dead)):
-            for entry in store.entries(query, self.entity, is_dead_letter=is_dead_letter):
+        for kind, queue in zip(SubQueueKind, (self.queue, self.dead), strict=False):
+            for entry in store.entries(query, self.entity, kind):
                 queue.add(entry)
         for message in self.model.values():
             message.token = None
@@ -253,12 +255,12 @@ class QueueMachine(RuleBasedStateMachine):
     @invariant()
     def tables_and_model_agree(self) -> None:
         rows = self.connection.execute(
-            "SELECT sequence_number, is_dead_letter, state, delivery_count FROM message"
+            "SELECT sequence_number, sub_queue, state, delivery_count FROM message"
         )
         states = {(0, 0): "active", (0, 1): "deferred", (0, 2): "scheduled", (1, 0): "dead"}
         found = {
             row["sequence_number"]: (
-                states.get((row["is_dead_letter"], row["state"]), "dead-deferred"),
+                states.get((row["sub_queue"], row["state"]), "dead-deferred"),
                 row["delivery_count"],
             )
             for row in rows

@@ -13,6 +13,7 @@ import pytest
 from localazure.faults.injector import Injector
 from localazure.faults.plan import Part
 from localazure.servicebus import contents, server, store
+from localazure.servicebus.addresses import SubQueueKind
 from localazure.servicebus.amqp import frames
 from localazure.servicebus.amqp import message as amqp_message
 from localazure.servicebus.amqp import performatives as p
@@ -159,6 +160,7 @@ async def test_a_token_that_expires_ends_its_links(client: Session, clock: list[
         ("t", True, "amqp:not-allowed"),
         ("t/Subscriptions/s", False, "amqp:not-allowed"),
         ("q/$DeadLetterQueue", False, "amqp:not-allowed"),
+        ("q/$Transfer/$DeadLetterQueue", False, "amqp:not-allowed"),
         (None, False, "amqp:not-allowed"),
     ],
 )
@@ -225,7 +227,7 @@ async def test_an_outcome_modifies_application_properties(
     await client.protocol.broker.send(queue, [contents.parse(properties)])
     client.attaches("q", receives=True)
     await client.settles(client.receives(), outcome)
-    sub_queue = queue.dead_letters if dead else queue.active
+    sub_queue = queue.sub_queues[SubQueueKind(dead)]
     (payload,) = client.protocol.broker.peek(sub_queue, 1, 10)
     reason = {"DeadLetterReason": "r"} if dead else {}
     expected = {"kept": 1, "attempt": 2, "why": "busy", **reason}
