@@ -130,12 +130,11 @@ class Cloud:
         """Send shuffled copies of real BlobCreated events; return their number."""
         flood = [event for event in events for _ in range(copies)]
         random.Random(0).shuffle(flood)  # noqa: S311 - no secret
-        topic = self.endpoints["event_grid"]
-        endpoint = topic["endpoint"].rsplit("/topics/", 1)[0] + "/topics/storage/api/events"
+        topic = self.endpoints["event_grid"]["topics"]["storage"]
 
         async def is_published(batch: list[dict[str, Any]]) -> bool:
             async with self.http.post(
-                endpoint,
+                topic["endpoint"],
                 params={"api-version": "2018-01-01"},
                 json=batch,
                 headers={"aeg-sas-key": topic["key"]},
@@ -194,7 +193,9 @@ class Cloud:
             },
         }
         async with self.http.put(
-            f"{base}/subscriptions/{name}", json=body, headers={"aeg-sas-key": access["key"]}
+            f"{base}/subscriptions/{name}",
+            json=body,
+            headers={"aeg-sas-key": access["administration_key"]},
         ) as response:
             response.raise_for_status()
 

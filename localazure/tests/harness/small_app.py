@@ -46,6 +46,6 @@ def make_app(folder: Path) -> Path:
     (local / "storage.json").write_text('{"containers": ["landing"]}')
     topics = [{"name": "news", "inputSchema": "CloudEventSchemaV1_0"}]
     (local / "event-grid.json").write_text(json.dumps({"topics": topics}))
-    settings = {"News__endpoint": "{topic_endpoint:news}", "News__key": "{event_grid_key}"}
+    settings = {"News__endpoint": "{topic_endpoint:news}", "News__key": "{event_grid_key:news}"}
     (local / "app-settings.json").write_text(json.dumps(settings))
     return folder

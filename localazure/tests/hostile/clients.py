@@ -46,7 +46,7 @@ async def clients(environment: Environment) -> AsyncGenerator[dict[str, Operatio
     local = "127.0.0.1"
     event = {"specversion": "1.0", "id": "1", "source": "/test", "type": "test"}
     publisher = {
-        "aeg-sas-key": keys.event_grid,
+        "aeg-sas-key": environment.event_grid_keys("news")[0],
         "Content-Type": "application/cloudevents-batch+json",
     }
     async with contextlib.AsyncExitStack() as stack:

@@ -244,7 +244,7 @@ def _settings(environment: Environment, receiver: HttpReceiver) -> dict[str, str
     return {
         "ServiceBus": environment.service_bus_connection_string,
         "EventGridTopic__endpoint": environment.topic_endpoint("landfall"),
-        "EventGridTopic__key": environment.keys.event_grid,
+        "EventGridTopic__key": environment.event_grid_keys("landfall")[0],
         "WEBHOOK_ALLOWED_NETWORKS": "127.0.0.0/8",
         "CALLBACK_WEBHOOK_SECRET": SECRET,
         "MODEL_WATCH_URL": f"{receiver.url}/model-watch",

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import hmac
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from urllib.parse import parse_qs, unquote_plus, urlsplit
 
@@ -61,13 +60,13 @@ def bearer_token(headers: Mapping[str, str]) -> str | None:
     return token if scheme.lower() == "bearer" else None
 
 
-def authorize(headers: Mapping[str, str], path: str, key: str, now: datetime) -> None:
+def authorize(headers: Mapping[str, str], path: str, keys: Sequence[str], now: datetime) -> None:
     """Check the key or SAS token of a request.
 
     Args:
         headers: a mapping with case-insensitive keys.
         path: the request's path, without query.
-        key: the topic's access key, base64.
+        keys: the keys that are accepted, base64.
         now: the time in UTC.
 
     Raises:
@@ -76,25 +75,28 @@ def authorize(headers: Mapping[str, str], path: str, key: str, now: datetime) ->
     given = headers.get(KEY_HEADER)
     token = headers.get(TOKEN_HEADER)
     if given is not None:
-        if not hmac.compare_digest(given.encode(), key.encode()):
-            raise Unauthorized(f"the key in {KEY_HEADER} is not the key of this Event Grid")
+        if not any(hmac.compare_digest(given.encode(), key.encode()) for key in keys):
+            raise Unauthorized(
+                f"the key in {KEY_HEADER} is not the key of {path}: each topic has its own "
+                "(endpoints.json in the state folder has them)"
+            )
     elif token is not None:
-        _check_token(token, path, key, now)
+        _check_token(token, path, keys, now)
     else:
         raise Unauthorized(f"send the access key as {KEY_HEADER}, or a token as {TOKEN_HEADER}")
 
 
-def _check_token(token: str, path: str, key: str, now: datetime) -> None:
+def _check_token(token: str, path: str, keys: Sequence[str], now: datetime) -> None:
     signed, found, signature = token.partition("&s=")
     fields = parse_qs(signed)
     if not found or not fields.keys() >= {"r", "e"}:
         raise Unauthorized(f"{TOKEN_HEADER} must have the form r=…&e=…&s=…")
     try:
-        expected = hmac.digest(base64.b64decode(key), signed.encode(), hashlib.sha256)
         given = base64.b64decode(unquote_plus(signature.replace("+", "%2B")), validate=True)
     except binascii.Error as error:
         raise Unauthorized(f"the signature in {TOKEN_HEADER} is not base64") from error
-    if not hmac.compare_digest(expected, given):
+    expected = [hmac.digest(base64.b64decode(key), signed.encode(), "sha256") for key in keys]
+    if not any(hmac.compare_digest(each, given) for each in expected):
         raise Unauthorized(f"the signature in {TOKEN_HEADER} is wrong")
     expires = _parse_expiry(fields["e"][0])
     if expires <= now:

@@ -8,7 +8,7 @@ are localazure's own: on Azure they belong to ARM.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from typing import Any
@@ -31,6 +31,7 @@ from localazure.eventgrid.schemas import Event, InvalidEvent, Schema, check
 from localazure.faults.http import with_faults
 from localazure.faults.injector import Injector
 from localazure.json_text import parse_json
+from localazure.runtime.environment import Environment
 
 logger = logging.getLogger(__name__)
 
@@ -53,12 +54,14 @@ class _Refused(Exception):
 
 
 class Server:
-    """The endpoints of one broker. The access key or an identity's role authorizes requests."""
+    """The endpoints of one broker. A topic's key or an identity's role authorizes a publisher."""
 
-    def __init__(self, broker: Broker, key: str, identities: Identities, faults: Injector) -> None:
+    def __init__(
+        self, broker: Broker, environment: Environment, identities: Identities, faults: Injector
+    ) -> None:
         self._broker = broker
+        self._environment = environment
         self._faults = faults
-        self._key = key
         self._identities = identities
 
     def application(self) -> web.Application:
@@ -91,7 +94,7 @@ class Server:
         name = request.match_info["topic"]
         token = bearer_token(request.headers)
         if token is None:
-            self._authorize(request)
+            self._authorize(request, self._environment.event_grid_keys(name))
         elif request.secure:
             self._identities.authorize(token, name, self._now())
         else:
@@ -143,8 +146,10 @@ class Server:
             )
         return web.Response(text=f"subscription {name} is validated")
 
-    def _authorize(self, request: web.Request) -> None:
-        authorize(request.headers, request.path, self._key, self._now())
+    def _authorize(self, request: web.Request, keys: Sequence[str] = ()) -> None:
+        """Check the request's key or token, by default against the key for administration."""
+        keys = keys or (self._environment.keys.event_grid,)
+        authorize(request.headers, request.path, keys, self._now())
 
     def _now(self) -> datetime:
         return datetime.now(UTC) + timedelta(seconds=self._faults.clock_skew_seconds())

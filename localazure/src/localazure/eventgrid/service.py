@@ -53,7 +53,7 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         broker = Broker(environment, configuration, store, session, clients, dead_letters, faults)
         await broker.start()
         stack.push_async_callback(broker.stop)
-        application = Server(broker, environment.keys.event_grid, identities, faults).application()
+        application = Server(broker, environment, identities, faults).application()
         ports = environment.ports
         tls = {ports.event_grid: None, ports.event_grid_tls: server_context(certificates)}
         await stack.enter_async_context(listening(runner_of(application), tls))

@@ -101,7 +101,7 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         )
         session = await stack.enter_async_context(aiohttp.ClientSession())
         topic = environment.topic_endpoint(AZURE_ML_TOPIC)
-        key = environment.keys.event_grid
+        key, _ = environment.event_grid_keys(AZURE_ML_TOPIC)
         await stack.enter_async_context(publishing(state.events, topic, key))
         assignments = RoleAssignments.of_environment(environment)
         compute = await stack.enter_async_context(Compute(state, assignments))

@@ -51,7 +51,6 @@ _PLACEHOLDERS: dict[str, Callable[[Environment], str]] = {
     "blob_url": lambda env: f"http://{LOOPBACK}:{env.ports.blob}/{STORAGE_ACCOUNT}",
     "service_bus_connection_string": lambda env: env.service_bus_connection_string,
     "service_bus_host": lambda env: env.service_bus_host,
-    "event_grid_key": lambda env: env.keys.event_grid,
     "azure_ml_url": lambda env: env.azure_ml_url,
     "subscription_id": lambda env: env.subscription_id,
     "resource_group": lambda env: env.resource_group,
@@ -64,6 +63,7 @@ _PLACEHOLDERS_WITH_ARGUMENT: dict[str, Callable[[Environment, str], str]] = {
     "client_id": lambda _, principal: client_id_of(principal),
     "topic_tls_endpoint": Environment.topic_tls_endpoint,
     "topic_endpoint": Environment.topic_endpoint,
+    "event_grid_key": lambda environment, topic: environment.event_grid_keys(topic)[0],
     "storage_connection_string": _storage_connection_string,
     "service_bus_connection_string": _service_bus_connection_string,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from localazure.eventgrid.configuration import load
+from localazure.eventgrid.configuration import SYSTEM_TOPICS, load
 from localazure.runtime.environment import Environment, has_app
 from localazure.runtime.identity import client_id_of
 from localazure.runtime.roles import RoleAssignments
@@ -15,10 +15,14 @@ def describe_endpoints(environment: Environment) -> dict[str, Any]:
     """Return the document, with keys. It has no `functions` if the folder has no app."""
     keys = environment.keys
     storage = environment.storage_connection_string()
-    topics = {
-        topic.name: {"endpoint": environment.topic_endpoint(topic.name), "key": keys.event_grid}
-        for topic in load(environment).topics
-    }
+    topics: dict[str, dict[str, str]] = {}
+    for topic in (*(each.name for each in load(environment).topics), *SYSTEM_TOPICS):
+        key, secondary_key = environment.event_grid_keys(topic)
+        topics[topic] = {
+            "endpoint": environment.topic_endpoint(topic),
+            "key": key,
+            "secondary_key": secondary_key,
+        }
     functions = {
         "functions": {
             "base_url": environment.functions_url,
@@ -42,7 +46,8 @@ def describe_endpoints(environment: Environment) -> dict[str, Any]:
         },
         "service_bus": environment.service_bus_connection_string,
         "event_grid": {
-            **next(iter(topics.values()), {}),
+            **next(iter(topics.values())),
+            "administration_key": keys.event_grid,
             "topics": topics,
         },
         "azure_ml": {

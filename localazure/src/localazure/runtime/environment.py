@@ -106,6 +106,7 @@ class Keys:
     functions_host: str
     functions_system: str
     event_grid: str
+    """For the administration of subscriptions. Those of topics are derived from it."""
     service_bus: str
     identity_header: str
     storage: str
@@ -253,6 +254,14 @@ class Environment:
         text = f"{entity.lower()}\n{rule}" if entity else rule
         digest = hmac.digest(self.keys.service_bus.encode(), text.encode(), hashlib.sha256)
         return base64.b64encode(digest).decode()
+
+    def event_grid_keys(self, topic: str) -> tuple[str, str]:
+        """Return both access keys of a topic in base64, derived from the state folder's secret."""
+        primary, secondary = (
+            hmac.digest(self.keys.event_grid.encode(), f"{name}\n{topic}".encode(), hashlib.sha256)
+            for name in ("key1", "key2")
+        )
+        return base64.b64encode(primary).decode(), base64.b64encode(secondary).decode()
 
     def blob_tls_endpoint(self, account: str) -> str:
         """Return the URL of an account's blob service for tokens, which are sent over TLS only."""

@@ -72,7 +72,7 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
                 await blobs.create_container(account.name, container)
         await ledger.reconcile()
         topic = environment.topic_endpoint(STORAGE_TOPIC)
-        key = environment.keys.event_grid
+        key, _ = environment.event_grid_keys(STORAGE_TOPIC)
         await stack.enter_async_context(publishing(outbox, topic, key))
         stack.push_async_callback(ledger.drain)
         faults = Injector(environment.state, Part.STORAGE)

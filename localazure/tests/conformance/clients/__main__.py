@@ -93,7 +93,8 @@ def node(environment: Environment) -> int:
     variables = {
         "SERVICE_BUS": environment.service_bus_connection_string,
         "EVENT_GRID": f"http://127.0.0.1:{environment.ports.event_grid}",
-        "EVENT_GRID_KEY": environment.keys.event_grid,
+        "EVENT_GRID_KEY_cloud": environment.event_grid_keys("cloud")[0],
+        "EVENT_GRID_KEY_grid": environment.event_grid_keys("grid")[0],
         "STORAGE": environment.storage_connection_string(),
     }
     scripts = sorted(path.name for path in (FOLDER / "node").glob("*.test.mjs"))

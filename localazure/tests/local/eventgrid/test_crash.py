@@ -18,7 +18,7 @@ async def test_acknowledged_events_survive_kill_9(
 ) -> None:
     configure(webhook("hook", "azure-ml", receiver.url), retryScheduleSeconds=[0.05])
     receiver.answers = [500] * 7
-    key = AzureKeyCredential(environment.keys.event_grid)
+    key = AzureKeyCredential(environment.event_grid_keys("azure-ml")[0])
     acknowledged: set[str] = set()
 
     async def publish_until_it_dies(part: PartProcess) -> None:

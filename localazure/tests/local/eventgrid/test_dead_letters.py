@@ -71,7 +71,7 @@ async def test_event_is_dead_lettered_with_its_history(
         ),
         retryScheduleSeconds=[0.01],
     )
-    key = AzureKeyCredential(environment.keys.event_grid)
+    key = AzureKeyCredential(environment.event_grid_keys("azure-ml")[0])
     sent = EventGridEvent("/s", "T", {"n": 1}, "1")
     async with (
         contextlib.AsyncExitStack() as stack,

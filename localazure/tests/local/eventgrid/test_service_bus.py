@@ -30,7 +30,7 @@ async def test_events_become_messages(environment: Environment, configure: Any) 
     environment.service_bus_config.write_text(json.dumps(ENTITIES))
     destination = {"endpointType": "ServiceBusQueue", "properties": {"resourceId": QUEUE}}
     configure({"name": "bus", "topic": "azure-ml", "properties": {"destination": destination}})
-    key = AzureKeyCredential(environment.keys.event_grid)
+    key = AzureKeyCredential(environment.event_grid_keys("azure-ml")[0])
     sent = [EventGridEvent("/s", "T", {"n": number}, "1") for number in range(3)]
     received: dict[str | None, Any] = {}
     async with eventgrid.serve(environment):

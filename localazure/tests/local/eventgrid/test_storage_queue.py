@@ -29,7 +29,7 @@ async def test_events_become_messages(environment: Environment, configure: Any) 
     }
     destination = {"endpointType": "StorageQueue", "properties": properties}
     configure({"name": "queue", "topic": "azure-ml", "properties": {"destination": destination}})
-    key = AzureKeyCredential(environment.keys.event_grid)
+    key = AzureKeyCredential(environment.event_grid_keys("azure-ml")[0])
     sent = [EventGridEvent("/s", "T", {"n": number}, "1") for number in range(3)]
     received: list[ReceivedMessage] = []
     async with eventgrid.serve(environment):

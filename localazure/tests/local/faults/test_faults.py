@@ -169,7 +169,7 @@ def test_the_sdk_sends_twice_after_a_lost_acknowledgement(
 
 def publish(running: Environment) -> str:
     """Publish an event; return its data."""
-    key = AzureKeyCredential(running.keys.event_grid)
+    key = AzureKeyCredential(running.event_grid_keys("things")[0])
     data = uuid.uuid4().hex
     with EventGridPublisherClient(running.topic_endpoint("things"), key) as client:
         client.send(CloudEvent(source="test", type="test", data=data), retry_total=0)
@@ -230,7 +230,7 @@ def test_a_wrong_clock_of_event_grid_dates_its_answers(force: Force, running: En
     force({"part": "eventgrid", "fault": "clockSkew", "seconds": -86400})
     url = f"{running.topic_endpoint('things')}?api-version=2018-01-01"
     headers = {
-        "aeg-sas-key": running.keys.event_grid,
+        "aeg-sas-key": running.event_grid_keys("things")[0],
         "Content-Type": "application/cloudevents+json",
     }
     event = '{"specversion": "1.0", "id": "1", "source": "s", "type": "t"}'

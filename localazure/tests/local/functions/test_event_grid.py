@@ -126,7 +126,7 @@ async def test_an_output_binding_publishes_and_the_subscription_comes_back(
     """The event goes through the local topic, including handshake and delivery."""
     settings = {
         "TopicEndpoint": environment.topic_endpoint("landfall"),
-        "TopicKey": environment.keys.event_grid,
+        "TopicKey": environment.event_grid_keys("landfall")[0],
     }
     async with running_app("events", **settings) as (host, client):
         webhook = f"{host.base_url}{URL}?functionName=on_event&code=system-key"

@@ -201,7 +201,7 @@ def test_a_name_is_submitted_once_and_its_end_has_one_event(local: Local) -> Non
     assert completed["eventType"].endswith(".RunCompleted")
     assert completed["subject"] == "experiments/digits/runs/once"
     assert completed["data"]["runTags"] == {"pipeline": "digits"}
-    assert local.topic.keys == {local.environment.keys.event_grid}
+    assert local.topic.keys == {local.environment.event_grid_keys("azure-ml")[0]}
     submit(local, "once", count, outputs=results)
     got = local.ml.jobs.get("once")
     got.tags = {"seen": "yes"}

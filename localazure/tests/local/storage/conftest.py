@@ -30,7 +30,7 @@ class Topic:
 
     def __init__(self, environment: Environment) -> None:
         self._port = environment.ports.event_grid
-        self._key = environment.keys.event_grid
+        self._key, _ = environment.event_grid_keys("storage")
         self.events: list[dict[str, Any]] = []
         self._changed = asyncio.Condition()
 

@@ -30,9 +30,8 @@ async def test_events_are_published_after_an_error_of_the_database(
 ) -> None:
     outbox = OnBadDisk(tmp_path / "outbox.db")
     put = Operation(Api.PUT_BLOB, "/a/c/b", "client")
-    async with publishing(
-        outbox, environment.topic_endpoint("storage"), environment.keys.event_grid
-    ):
+    key, _ = environment.event_grid_keys("storage")
+    async with publishing(outbox, environment.topic_endpoint("storage"), key):
         for intent in await outbox.intend([(put, None)] * 2):
             await outbox.settle([(intent, {"id": intent.id, "data": {}})])
             await topic.wait_for(

@@ -35,7 +35,7 @@ def test_placeholders_are_replaced_anywhere(environment: Environment, file: Path
         "DataStorage": "{storage_connection_string}",
         "ServiceBus": "{service_bus_connection_string}",
         "Topic__endpoint": "{topic_endpoint:landfall}",
-        "Topic__key": "{event_grid_key}",
+        "Topic__key": "{event_grid_key:landfall}",
         "Data__blobServiceUri": "{blob_tls_endpoint:data}",
         "ByIdentity__endpoint": "{topic_tls_endpoint:landfall}",
         "ByIdentity__queueServiceUri": "{queue_tls_endpoint:data}",
@@ -53,7 +53,7 @@ def test_placeholders_are_replaced_anywhere(environment: Environment, file: Path
         "DataStorage": environment.storage_connection_string(),
         "ServiceBus": environment.service_bus_connection_string,
         "Topic__endpoint": "http://127.0.0.1:7100/topics/landfall/api/events",
-        "Topic__key": environment.keys.event_grid,
+        "Topic__key": environment.event_grid_keys("landfall")[0],
         "Data__blobServiceUri": f"https://localhost:{environment.ports.blob_tls}/data",
         "ByIdentity__endpoint": (
             f"https://localhost:{environment.ports.event_grid_tls}/topics/landfall/api/events"
@@ -110,7 +110,7 @@ def test_the_hosts_storage_by_identity_replaces_the_connection_string(
         ('{"Retries": 3}', "Retries: input should be a valid string$"),
         ('{"Storage": "{storage}"}', r"Storage: unknown placeholder \{storage\}; known are"),
         ('{"Topic": "{topic_endpoint}"}', r"Topic: unknown placeholder .* topic_endpoint:NAME"),
-        ('{"Key": "{event_grid_key:landfall}"}', "Key: unknown placeholder"),
+        ('{"Key": "{event_grid_key}"}', "Key: unknown placeholder .* event_grid_key:NAME"),
     ],
 )
 def test_an_error_names_file_and_setting(

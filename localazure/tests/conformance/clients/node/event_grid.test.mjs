@@ -1,4 +1,4 @@
-// Node's @azure/eventgrid: EVENT_GRID is a topic's endpoint, EVENT_GRID_KEY its key. What is
+// Node's @azure/eventgrid: EVENT_GRID is the service, EVENT_GRID_KEY_<topic> a topic's key. What is
 // published comes to the queue `events` of SERVICE_BUS.
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
@@ -9,7 +9,7 @@ const bus = new ServiceBusClient(process.env.SERVICE_BUS);
 const receiver = bus.createReceiver("events", { receiveMode: "receiveAndDelete" });
 after(() => bus.close());
 
-function publisher(topic, schema, key = process.env.EVENT_GRID_KEY) {
+function publisher(topic, schema, key = process.env[`EVENT_GRID_KEY_${topic}`]) {
   const options = { allowInsecureConnection: true };
   const endpoint = `${process.env.EVENT_GRID}/topics/${topic}/api/events`;
   return new EventGridPublisherClient(endpoint, schema, new AzureKeyCredential(key), options);
