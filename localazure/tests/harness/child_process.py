@@ -43,7 +43,7 @@ class ChildProcess:
 
     def __init__(
         self,
-        command: Sequence[str | Path],
+        command: Sequence[str | os.PathLike[str]],
         log: Path,
         *,
         folder: Path = REPOSITORY,

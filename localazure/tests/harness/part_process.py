@@ -10,15 +10,16 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from harness.child_process import ChildProcess
+from harness.small_disk import SmallDisk
 from localazure.runtime.part import READY_FD_VARIABLE
 
 
 class PartProcess(ChildProcess):
     """`python -m localazure.runtime.part NAME STATE`; its output goes to `STATE/NAME.log`."""
 
-    def __init__(self, name: str, state: Path) -> None:
+    def __init__(self, name: str, state: Path, disk: SmallDisk | None = None) -> None:
         command = [sys.executable, "-m", "localazure.runtime.part", name, str(state)]
-        super().__init__(command, state / f"{name}.log")
+        super().__init__(disk.command(command) if disk else command, state / f"{name}.log")
         self._ready = -1
 
     def start(self) -> None:

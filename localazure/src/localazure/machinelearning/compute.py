@@ -61,6 +61,7 @@ from localazure.machinelearning.states import (
 )
 from localazure.machinelearning.store import get_resource
 from localazure.machinelearning.workspace import Workspace
+from localazure.processes.background import keep_doing
 from localazure.processes.pauses import wait_at_most
 from localazure.runtime.identity import CLUSTER
 from localazure.runtime.roles import RoleAssignments
@@ -124,6 +125,10 @@ class Compute:
         return await self._database.write(
             lambda connection: change(self._workspace.jobs(connection))
         )
+
+    async def _write_at_last(self, name: str, change: Callable[[JobTransaction], T]) -> T:
+        """Write a change of a running job; it waits for a disk that is full, for example."""
+        return await keep_doing(f"writing the state of job {name}", lambda: self._write(change))
 
     def deliver_stop(self, name: str) -> None:
         """Send a stored stop order to the runner; a runner that is still starting gets it later."""
@@ -290,9 +295,13 @@ class Compute:
             await self._finish(job, _failure(job, error.code, error.message))
             return
         try:
-            await asyncio.to_thread(spec.save, folder.root)
+            # A full disk is not the job's fault: it waits for room.
+            await keep_doing(
+                f"writing the folder of job {name}",
+                lambda: asyncio.to_thread(spec.save, folder.root),
+            )
             code = await self._supervise(name, folder)
-        except OSError as error:  # the disk is full, or the limit of processes is reached
+        except OSError as error:  # for example, the limit of processes is reached
             logger.warning("job %s: its runner could not be started: %s", name, error)
             code = None
         result = Result.load(folder.result, job.attempt)
@@ -345,11 +354,13 @@ class Compute:
             ):
                 jobs.set_status(name, status)
 
-        await self._write(enter)
+        await self._write_at_last(name, enter)
         self._workspace.events.filled.set()
 
     async def _finish(self, job: JobRow, result: Result) -> None:
-        has_ended = await self._write(lambda jobs: jobs.finish_attempt(job.name, result))
+        has_ended = await self._write_at_last(
+            job.name, lambda jobs: jobs.finish_attempt(job.name, result)
+        )
         self._workspace.events.filled.set()
         if has_ended:
             root = self._workspace.job_folder(job.name).root
@@ -358,7 +369,7 @@ class Compute:
 
     async def _after_runner_failure(self, name: str) -> None:
         """Count a runner's crash; fail the job after too many crashes, else resume it."""
-        await self._write(lambda jobs: jobs.count_runner_failure(name))
+        await self._write_at_last(name, lambda jobs: jobs.count_runner_failure(name))
         job = get_job(self._database.read, name)
         if job is None or job.status not in ACTIVE:
             return

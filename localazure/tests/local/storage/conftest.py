@@ -15,7 +15,7 @@ import pytest_asyncio
 from aiohttp import web
 from azure.storage.blob.aio import ContainerClient
 
-from harness.small_disk import on_small_disk
+from harness.small_disk import SmallDisk
 from localazure.runtime.environment import Environment
 from localazure.runtime.http_server import listening, runner_of
 from localazure.storage.azurite_installation import PACKAGE, find_entry, find_node
@@ -147,9 +147,9 @@ def run_with_lokijs(tmp_path: Path) -> Callable[..., Any]:
         folder.mkdir()
         arguments = ("--require", PACKAGE / preloaded, program, folder / "database.json")
         command = [find_node(), *arguments, PACKAGE / preloaded]
-        if disk_bytes is not None:
-            command = on_small_disk(command, folder, disk_bytes)
-        done = subprocess.run(command, check=True, capture_output=True)
+        with SmallDisk(folder, disk_bytes) if disk_bytes else contextlib.nullcontext() as disk:
+            command = command if disk is None else disk.command(command)
+            done = subprocess.run(command, check=True, capture_output=True)
         return json.loads(done.stdout)
 
     return run
