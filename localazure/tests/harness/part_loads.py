@@ -26,8 +26,10 @@ from harness.local_workspace import ENVIRONMENT
 from harness.waiting import eventually
 from localazure.machinelearning.addresses import workspace_id
 from localazure.processes.ports import free_ports
-from localazure.runtime.environment import Environment
+from localazure.runtime.environment import STORAGE_ACCOUNT, STORAGE_KEY, Environment
 from localazure.runtime.http_server import listening, runner_of
+from localazure.storage_client.rest import Endpoint, StorageRest
+from localazure.storage_client.service import Service
 
 APP = """
 from datetime import timedelta
@@ -135,15 +137,27 @@ class Storage(Load):
         async with (
             ContainerClient.from_connection_string(text, "landing", retry_total=0) as self._blobs,
             QueueClient.from_connection_string(text, "tasks", retry_total=0) as self._queue,
+            aiohttp.ClientSession() as http,
             self._topic.listening(self.environment.ports.event_grid),
         ):
             self._taken: set[str] = set()
             await self._queue.create_queue()
+            url = f"http://127.0.0.1:{self.environment.ports.table}/{STORAGE_ACCOUNT}"
+            table = Endpoint(
+                url=url, service=Service.TABLE, account=STORAGE_ACCOUNT, key=STORAGE_KEY
+            )
+            self._tables = StorageRest(http, table)
+            await self._insert("Tables", {"TableName": "rows"})
             yield
+
+    async def _insert(self, path: str, row: dict[str, str]) -> None:
+        sent = {"content-type": "application/json", "accept": "application/json"}
+        await self._tables.request("POST", f"/{path}", headers=sent, body=json.dumps(row).encode())
 
     async def write(self, name: str) -> None:
         await self._blobs.upload_blob(name, name.encode() * 1000)
         await self._queue.send_message(name)
+        await self._insert("rows", {"PartitionKey": "p", "RowKey": name})
 
     async def done(self) -> set[str]:
         async for message in self._queue.receive_messages(messages_per_page=32):
@@ -151,7 +165,10 @@ class Storage(Load):
             await self._queue.delete_message(message)
         announced = {each["subject"].partition("/blobs/")[2] for each in self._topic.events}
         names = {name async for name in self._blobs.list_blob_names()}
-        return names & announced & self._taken
+        sent = {"accept": "application/json;odata=nometadata"}
+        answer = await self._tables.request("GET", "/rows()", headers=sent)
+        rows = {row["RowKey"] for row in json.loads(answer.body)["value"]}
+        return names & announced & self._taken & rows
 
 
 class ServiceBus(Load):

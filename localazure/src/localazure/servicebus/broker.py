@@ -88,9 +88,11 @@ class Broker:
             for kind, sub_queue in entity.sub_queues.items():
                 for entry in store.entries(database.read, entity.number, kind):
                     sub_queue.queue.add(entry)
+        for entity in broker.namespace.entities:
+            for kind, sub_queue in entity.sub_queues.items():
                 # The entity may forward since this start. Nobody could receive them here.
                 if entity.forwards(kind):
-                    moved = sub_queue.queue.take_active()
+                    moved = sub_queue.queue.take_available(clock())
                     await asyncio.gather(*(broker._write(sub_queue, item) for item in moved))
         broker.advance()
         broker._spawn(broker._purge_history())

@@ -282,10 +282,12 @@ class MessageQueue:
                 transitions.append(self._decide(entry, Event.EXPIRE))
         return transitions
 
-    def take_active(self) -> list[Transition]:
+    def take_available(self, now_ms: int) -> list[Transition]:
         """Remove all messages that could be received, to route them to other entities."""
-        active = [e for e in self._unlocked.values() if e.state is MessageState.ACTIVE]
-        return [self._decide(entry, Event.DUE) for entry in active]
+        taken: list[Transition] = []
+        while (entry := self._next_available(now_ms)) is not None:
+            taken.append(self._decide(entry, Event.DUE))
+        return taken
 
     def next_due_ms(self) -> int | None:
         """The earliest time at which `advance` may return a transition."""
