@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import os
 import tempfile
 import time
 import urllib.request
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import partial
@@ -47,6 +49,8 @@ SMALL = b"x" * 4096
 MIB = 2**20
 THREADS = 8
 CONNECTIONS = 4
+PROCESSES = 5
+TURNS = 3
 
 
 def measure(bench: Bench) -> None:
@@ -57,43 +61,55 @@ def measure(bench: Bench) -> None:
     "Azurite" is the one behind the proxy, which the files of `storage/azurite/` change; "Azurite as
     released" is another process without them.
 
+    Identical processes of Azurite differ, in downloads by a factor of two. So each side has five,
+    and every round uses the next one of each: rounds n and n + 5 use the same.
+
     * puts of 4 KB a second, serial and from 8 threads.
     * MiB/s of one 128 MiB blob up and down, 4 connections.
     * events/s: from the first of such puts, by 8 threads, until a function has had the event of the
       last one.
     """
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         (folder / "storage.json").write_text(json.dumps({"containers": [CONTAINER]}))
         (folder / "event-grid.json").write_text(json.dumps(SUBSCRIPTIONS))
-        environment = draw_environment(folder / "state", folder, EVENTS_APP)
-        ports = environment.ports
-        parts = [
-            ("storage", ports.blob),
-            ("eventgrid", ports.event_grid),
-            ("functions", ports.functions),
-        ]
-        released = draw_environment(folder / "released", folder)
-        with running(environment, parts), _released_azurite(released):
-            access = {
-                "proxy": environment.storage_connection_string(),
-                "Azurite": environment.storage_connection_string(direct=True),
-                "Azurite as released": released.storage_connection_string(direct=True),
-            }
-            clients = {
-                name: ContainerClient.from_connection_string(connection, CONTAINER)
-                for name, connection in access.items()
-            }
-            clients["Azurite as released"].create_container()
-            puts, large = bench.rounds(300, 20), bench.rounds(128, 8) * MIB
-            contenders = {
-                name: partial(_turn, container, puts=puts, large=large)
-                for name, container in clients.items()
-            }
-            bench.compare(contenders, bench.rounds(5, 1))
-            count_url = f"{environment.functions_url}/api/count"
-            delivery = partial(_delivered, clients["proxy"], count_url, puts)
-            bench.compare({"put to function": delivery}, bench.rounds(5, 1))
+        pairs = [_started(stack, folder, number) for number in range(bench.rounds(PROCESSES, 1))]
+        puts, large = bench.rounds(300, 20), bench.rounds(128, 8) * MIB
+        contenders = {
+            name: partial(
+                _turn, itertools.cycle(each[name] for _, each in pairs), puts=puts, large=large
+            )
+            for name in pairs[0][1]
+        }
+        bench.compare(contenders, len(pairs) * bench.rounds(TURNS, 1))
+        environment, clients = pairs[0]
+        functions = ("functions", environment.ports.functions)
+        stack.enter_context(running(environment, [functions]))
+        count_url = f"{environment.functions_url}/api/count"
+        delivery = partial(_delivered, clients["proxy"], count_url, puts)
+        bench.compare({"put to function": delivery}, bench.rounds(5, 1))
+
+
+def _started(
+    stack: contextlib.ExitStack, folder: Path, number: int
+) -> tuple[Environment, dict[str, ContainerClient]]:
+    """Start a process of each side; a client for each contender."""
+    changed = draw_environment(folder / f"changed-{number}", folder, EVENTS_APP)
+    parts = [("storage", changed.ports.blob), ("eventgrid", changed.ports.event_grid)]
+    stack.enter_context(running(changed, parts))
+    released = draw_environment(folder / f"released-{number}", folder)
+    stack.enter_context(_released_azurite(released))
+    access = {
+        "proxy": changed.storage_connection_string(),
+        "Azurite": changed.storage_connection_string(direct=True),
+        "Azurite as released": released.storage_connection_string(direct=True),
+    }
+    clients = {
+        name: ContainerClient.from_connection_string(connection, CONTAINER)
+        for name, connection in access.items()
+    }
+    clients["Azurite as released"].create_container()
+    return changed, clients
 
 
 def _released_azurite(environment: Environment) -> AbstractContextManager[None]:
@@ -108,7 +124,8 @@ def _released_azurite(environment: Environment) -> AbstractContextManager[None]:
     return running_command("azurite", command, ports.azurite_blob, environment.state)
 
 
-def _turn(container: ContainerClient, *, puts: int, large: int) -> dict[str, float]:
+def _turn(containers: Iterator[ContainerClient], *, puts: int, large: int) -> dict[str, float]:
+    container = next(containers)
     folder = uuid.uuid4().hex
     content = os.urandom(large)
 
