@@ -110,6 +110,20 @@ main();
 """
 
 
+# Azurite starts with an empty account from metadata that some other program wrote.
+FOREIGN = """
+const fs = require("fs");
+const Loki = require("lokijs");
+fs.writeFileSync(process.argv[2], JSON.stringify({ data: {} }));
+const read = new Loki(process.argv[2]);
+read.loadDatabase({}, (error) => console.log(JSON.stringify([`${error}`, read.collections])));
+"""
+
+
+def test_metadata_without_collections_is_empty_as_in_lokijs(run_with_lokijs: Any) -> None:
+    assert run_with_lokijs(FOREIGN, "durable_metadata.js") == ["null", []]
+
+
 def test_a_full_disk_loses_nothing_that_was_acknowledged(run_with_lokijs: Any) -> None:
     found = run_with_lokijs(FULL, "durable_metadata.js", disk_bytes=1_000_000)
     assert found["refused"]

@@ -98,7 +98,7 @@ function readLine(line) {
 /** The serialized form of a database with everything applied that its journals hold. */
 function applyJournals(database, snapshot) {
   const collections = new Map(
-    snapshot.collections.map((collection) => [
+    (snapshot.collections ?? []).map((collection) => [
       collection.name,
       { collection, documents: new Map(collection.data.map((doc) => [doc.$loki, doc])) },
     ])
