@@ -1,4 +1,4 @@
-# make demo | test | test-fast | up | check | check-infra | bench | crash | crash-servicebus | hostile | simulate | gpu | dist | package | conformance | conformance-clients | conformance-data | examples. Each does its set-up.
+# make demo | test | test-fast | up | check | check-infra | bench | crash | crash-servicebus | hostile | simulate | gpu | dist | package | conformance | conformance-clients | conformance-data | conformance-storage | examples. Each does its set-up.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -11,7 +11,7 @@ AZURITE := localazure/src/localazure/storage/azurite/package-lock.json
 # Container images often set it: every process would compile all that it imports, and start twice as slowly.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help python-version setup demo test test-fast up check check-infra format bench crash crash-servicebus hostile simulate gpu dist package conformance conformance-clients conformance-data examples constraints clean
+.PHONY: help python-version setup demo test test-fast up check check-infra format bench crash crash-servicebus hostile simulate gpu dist package conformance conformance-clients conformance-data conformance-storage examples constraints clean
 .DEFAULT_GOAL := help
 
 help:
@@ -102,6 +102,12 @@ conformance-clients: setup
 # azureml-fsspec and mltable in a job that uses azureml:// URIs.
 conformance-data: setup
 	@cd localazure/tests && $(abspath $(BIN))/python -W ignore -m conformance.data_access
+
+# Azurite's own tests, with Azurite as released and as changed here. ONLY=blob/sas for some files,
+# AZURITE_SOURCE=FOLDER for a checkout of the pinned version instead of a clone from GitHub.
+conformance-storage: setup
+	@cd localazure/tests && $(abspath $(BIN))/python -m conformance.storage \
+	    $(if $(AZURITE_SOURCE),--source $(abspath $(AZURITE_SOURCE))) $(if $(ONLY),--only '$(ONLY)')
 
 # Azure's own examples, from a clone: make examples SOURCES=../azureml-examples COMMIT=… ONLY=basics WRITE=1.
 examples: setup
