@@ -148,8 +148,8 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     source = parsed.source or folder / "sources"
     if not source.exists():
-        clone = ["git", "clone", "--quiet", "--depth", "1", "--branch", f"v{version}", REPOSITORY]
-        subprocess.run([*clone, source], check=True)
+        clone = ["git", "-c", "advice.detachedHead=false", "clone", "--quiet", "--depth", "1"]
+        subprocess.run([*clone, "--branch", f"v{version}", REPOSITORY, source], check=True)
     found = json.loads((source / "package.json").read_text())["version"]
     if found != version:
         sys.exit(f"{source} is Azurite {found}; localazure uses {version}")
