@@ -46,6 +46,7 @@ SUBSCRIPTIONS = {
     ]
 }
 SMALL = b"x" * 4096
+LARGE = "large"
 MIB = 2**20
 THREADS = 8
 CONNECTIONS = 4
@@ -62,7 +63,7 @@ def measure(bench: Bench) -> None:
     released" is another process without them.
 
     Identical processes of Azurite differ, in downloads by a factor of two. So each side has five,
-    and every round uses the next one of each: rounds n and n + 5 use the same.
+    and every round uses the next one of each: rounds n and n + 5 of the downloads use the same.
 
     * puts of 4 KB a second, serial and from 8 threads.
     * MiB/s of one 128 MiB blob up and down, 4 connections.
@@ -74,14 +75,17 @@ def measure(bench: Bench) -> None:
         (folder / "storage.json").write_text(json.dumps({"containers": [CONTAINER]}))
         (folder / "event-grid.json").write_text(json.dumps(SUBSCRIPTIONS))
         pairs = [_started(stack, folder, number) for number in range(bench.rounds(PROCESSES, 1))]
-        puts, large = bench.rounds(300, 20), bench.rounds(128, 8) * MIB
-        contenders = {
-            name: partial(
-                _turn, itertools.cycle(each[name] for _, each in pairs), puts=puts, large=large
-            )
-            for name in pairs[0][1]
-        }
-        bench.compare(contenders, len(pairs) * bench.rounds(TURNS, 1))
+        puts, content = bench.rounds(300, 20), os.urandom(bench.rounds(128, 8) * MIB)
+        turns = (
+            (partial(_uploads, puts=puts, content=content), len(pairs)),
+            (partial(_download, content=content), len(pairs) * bench.rounds(TURNS, 1)),
+        )
+        for turn, rounds in turns:
+            contenders = {
+                name: partial(turn, itertools.cycle(each[name] for _, each in pairs))
+                for name in pairs[0][1]
+            }
+            bench.compare(contenders, rounds)
         environment, clients = pairs[0]
         functions = ("functions", environment.ports.functions)
         stack.enter_context(running(environment, [functions]))
@@ -124,10 +128,10 @@ def _released_azurite(environment: Environment) -> AbstractContextManager[None]:
     return running_command("azurite", command, ports.azurite_blob, environment.state)
 
 
-def _turn(containers: Iterator[ContainerClient], *, puts: int, large: int) -> dict[str, float]:
-    container = next(containers)
-    folder = uuid.uuid4().hex
-    content = os.urandom(large)
+def _uploads(
+    containers: Iterator[ContainerClient], *, puts: int, content: bytes
+) -> dict[str, float]:
+    container, folder = next(containers), uuid.uuid4().hex
 
     def put(number: int) -> None:
         container.upload_blob(f"{folder}/{number}", SMALL)
@@ -141,21 +145,23 @@ def _turn(containers: Iterator[ContainerClient], *, puts: int, large: int) -> di
             list(pool.map(put, range(puts, 2 * puts)))
 
     def upload() -> None:
-        container.upload_blob(f"{folder}/large", content, max_concurrency=CONNECTIONS)
+        container.upload_blob(LARGE, content, max_concurrency=CONNECTIONS, overwrite=True)
 
-    def download() -> None:
-        found = container.download_blob(f"{folder}/large", max_concurrency=CONNECTIONS).readall()
-        if found != content:
-            raise RuntimeError(f"{folder}/large came back changed")
-
-    sample = {
+    return {
         "4 KB puts/s, serial": puts / _seconds(serial),
         "4 KB puts/s, 8 threads": puts / _seconds(threaded),
-        "upload MiB/s": large / MIB / _seconds(upload),
-        "download MiB/s": large / MIB / _seconds(download),
+        "upload MiB/s": len(content) / MIB / _seconds(upload),
     }
-    container.delete_blob(f"{folder}/large")
-    return sample
+
+
+def _download(containers: Iterator[ContainerClient], *, content: bytes) -> dict[str, float]:
+    container = next(containers)
+
+    def download() -> None:
+        if container.download_blob(LARGE, max_concurrency=CONNECTIONS).readall() != content:
+            raise RuntimeError(f"{LARGE} came back changed")
+
+    return {"download MiB/s": len(content) / MIB / _seconds(download)}
 
 
 def _delivered(container: ContainerClient, count_url: str, puts: int) -> dict[str, float]:
