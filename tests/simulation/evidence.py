@@ -13,6 +13,7 @@ from typing import Any
 from localazure.functions.durable.engine.instance import Status
 from orchestrations.contracts.landing import RecordBatch
 from orchestrations.contracts.retraining import RunInput
+from orchestrations.contracts.rollouts import RolloutInput
 from orchestrations.contracts.runs import RunRequest
 from orchestrations.landing import landing
 from orchestrations.manifest import ManifestLine, copy_name, decode_line
@@ -73,6 +74,11 @@ class Rollout:
     """The state in its last custom status; None if it has set none."""
     kinds: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     """Channel → kinds of the notifications that arrived there."""
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """As configured when the run began, or when people started the rollout."""
+        return RolloutInput.from_dict(_given(self.instance)).request.pipeline
 
     @property
     def began(self) -> float:

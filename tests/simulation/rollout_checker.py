@@ -157,7 +157,8 @@ def every_rollout_ends_and_is_told(evidence: Evidence) -> Iterator[str]:
         if rollout.state not in ENDS:
             yield f"{rollout.id} is {rollout.state} at the end"
             continue
-        for channel in ("event_grid", "webhook/model-watch", "service_bus"):
+        event_grid = ("event_grid",) if rollout.pipeline.notify.event_grid else ()
+        for channel in (*event_grid, "webhook/model-watch", "service_bus"):
             kinds = rollout.kinds.get(channel, set())
             if ENDS[rollout.state] not in kinds:
                 yield f"{rollout.id} ended as {rollout.state}: {channel} has {sorted(kinds)}"
