@@ -43,7 +43,6 @@ _DERIVED = ".ByDiscriminator"
 # Accepted differences: side and field → reason. Also in localazure/docs/machine-learning.md.
 ACCEPTED = {
     ("request", "properties.objective.goal"): "the SDK sends it in lower case",
-    ("request", "properties.trigger.frequency"): "the SDK sends it in lower case",
     ("request", "properties.authMode"): "the SDK sends aadToken for AADToken",
     ("request", "properties.properties.hash_version"): "the SDK sends a number",
     ("answer", "properties.credentials"): "secrets are required, and no GET of Azure shows them",

@@ -2,9 +2,9 @@
 
 The workspace has the clusters of the examples' setup scripts, and the assets in files next to an
 example (`assets`). Each job file of `cli/jobs` is submitted with the SDK, as `az ml job create`
-does; each batch deployment is created and invoked (`batch_deployments`), and each schedule is
-triggered (`schedules`). `WRITE=1` writes the results to localazure/docs/published-examples.md: it
-replaces the rows of the examples that ran and keeps the others.
+does; each batch deployment is created and invoked (`batch_deployments`). `WRITE=1` writes the
+results to localazure/docs/published-examples.md: it replaces the rows of the examples that ran and
+keeps the others.
 
 In localazure/tests: `python -m published_examples SOURCES [--only FOLDER] [--write]`.
 """
@@ -34,11 +34,10 @@ from harness.part_process import PartProcess
 from localazure.machinelearning.client_settings import app_settings
 from localazure.runtime.certificates import ensure_certificates
 from localazure.runtime.environment import Environment
-from published_examples import assets, batch_deployments, schedules
+from published_examples import assets, batch_deployments
 
 PAGE: Final = REPOSITORY / "localazure" / "docs" / "published-examples.md"
 BATCH: Final = "batch"
-SCHEDULES: Final = "schedules"
 FOLDERS: Final = (
     "basics",
     "single-step",
@@ -46,7 +45,6 @@ FOLDERS: Final = (
     "pipelines-with-components",
     "parallel",
     BATCH,
-    SCHEDULES,
 )
 # The clusters that the examples' infra/bootstrapping creates.
 CLUSTERS: Final = ("cpu-cluster", "cpu-cluster-lg", "gpu-cluster", *batch_deployments.CLUSTERS)
@@ -149,8 +147,6 @@ def _submit(ml: Any, path: Path) -> str:
     from azure.ai.ml import load_job  # noqa: PLC0415 - see `workspace`
 
     with chdir(path.parent):
-        if schedules.FOLDER.name in path.parts:
-            return schedules.trigger(ml, path)
         if path.name.startswith("deployment"):
             return batch_deployments.invoke(ml, path)
         job: Any = load_job(path)
@@ -179,11 +175,8 @@ def last_line(ml: Any, blobs: BlobServiceClient, job: str) -> str:
 
 def to_page(results: Sequence[Result], commit: str) -> str:
     """The documentation page with the results."""
-    by_root = {
-        root: [each for each in results if each.path.startswith(f"{root}/")]
-        for root in (BATCH, SCHEDULES)
-    }
-    jobs = [each for each in results if all(each not in rows for rows in by_root.values())]
+    batch = [each for each in results if each.path.startswith(f"{BATCH}/")]
+    jobs = [each for each in results if each not in batch]
     return f"""# Azure's published examples
 
 [azureml-examples](https://github.com/Azure/azureml-examples) at {commit}: job files below
@@ -200,17 +193,10 @@ this table does not reach.
 ## Batch endpoints
 
 Deployments of models below `cli/endpoints`, made and invoked as their `deploy-and-run.sh` does,
-with the same limits. {_completed(by_root[BATCH])} complete. Deployments of pipeline components,
+with the same limits. {_completed(batch)} complete. Deployments of pipeline components,
 five files below `deploy-pipelines`, are not covered: they are answered with 501.
 
-{_table(by_root[BATCH])}
-
-## Schedules
-
-Schedules below `cli/schedules`, created, changed, disabled, enabled and triggered once as their
-`schedule.sh` does, then deleted. The jobs of {_completed(by_root[SCHEDULES])} complete.
-
-{_table(by_root[SCHEDULES])}
+{_table(batch)}
 """
 
 
@@ -234,8 +220,7 @@ def _table(results: Sequence[Result]) -> str:
 
 
 def _name(sources: Path, path: Path) -> str:
-    below = path.relative_to(sources / "cli")
-    return str(below if below.parts[0] == SCHEDULES else Path(*below.parts[1:]))
+    return str(Path(*path.relative_to(sources / "cli").parts[1:]))
 
 
 def _short(text: str) -> str:
@@ -260,8 +245,6 @@ def main() -> int:
     files = job_files(sources, folders)
     if BATCH in folders:
         files += batch_deployments.deployment_files(sources)
-    if SCHEDULES in folders:
-        files += schedules.schedule_files(sources)
     results: list[Result] = []
     with workspace() as (ml, blobs):
         for result in run_all(ml, blobs, sources, files):

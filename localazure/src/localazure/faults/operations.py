@@ -46,7 +46,6 @@ _AZURE_ML: Final = [
     *(name for asset in _ASSETS for name in _each(f"{asset}/versions", *_ALL)),
     "codes/versions/startpendingupload/action",
     *_each("jobs", *_ALL, "cancel/action"),
-    *_each("schedules", *_ALL, "trigger/action"),
     *_each("computes", *_ALL, "listnodes/action"),
     *_each("datastores", *_ALL, "listsecrets/action"),
     *_each("onlineendpoints", *_ALL, "listkeys/action", "regeneratekeys/action", "token/action"),

@@ -1,7 +1,7 @@
 """The workspace's compute: one loop applies the scheduler's decisions and runs jobs.
 
-One transaction of the loop starts the jobs of schedules, lets parent jobs submit and cancel their
-children, and then lets the scheduler decide on nodes.
+One transaction of the loop lets parent jobs submit and cancel their children, and then lets the
+scheduler decide on nodes.
 
 State is durable before it takes effect: a job is Preparing before its runner exists, and a stop
 order is stored before it is sent. After kill -9, `_recover` reads the tables: it kills processes
@@ -50,7 +50,6 @@ from localazure.machinelearning.rank_group import kill_marked
 from localazure.machinelearning.runner_protocol import Outcome, Result, StopOrder, parse_report
 from localazure.machinelearning.scheduler import Cluster, Node, WaitingJob, advance
 from localazure.machinelearning.scheduler import Outcome as Schedule
-from localazure.machinelearning.schedules import start_due_jobs
 from localazure.machinelearning.states import (
     ACTIVE,
     JOB_TRANSITIONS,
@@ -158,12 +157,8 @@ class Compute:
         """
         store = tracking_store(self._workspace.environment)
         metrics = await asyncio.to_thread(read_trial_metrics, self._database.read, store)
-        scheduled_at, parents, schedule = await self._write(
-            lambda jobs: (
-                start_due_jobs(jobs),
-                advance_parents(jobs, metrics),
-                self._advance(jobs),
-            )
+        parents, schedule = await self._write(
+            lambda jobs: (advance_parents(jobs, metrics), self._advance(jobs))
         )
         self.short_of_quota = frozenset(schedule.short_of_quota)
         self.short_of_capacity = schedule.short_of_capacity
@@ -175,7 +170,7 @@ class Compute:
             self._preempt_on_purpose(name)
         if parents.has_changed:
             self.wake()
-        times = (scheduled_at, schedule.wake_at, parents.wake_at)
+        times = (schedule.wake_at, parents.wake_at)
         return min((at for at in times if at is not None), default=None)
 
     def _advance(self, jobs: JobTransaction) -> Schedule:

@@ -1,20 +1,18 @@
-"""Runs an entry script over mini-batches: a parallel step, or a batch deployment's job.
+"""Runs the entry script of a batch deployment over mini-batches.
 
 Worker processes import the entry script and call `init()` once, then `run(mini_batch)` for each
-mini-batch, or `run(mini_batch, mini_batch_context)`. A mini-batch is a list of file paths, or a
-DataFrame with rows of a table. For files, `run` returns a list or a DataFrame with one element for
-each file that it processed. The driver:
+mini-batch, a list of file paths. `run` returns a list or a DataFrame with one element for each file
+that it processed. The driver:
 
-1. divides the files of all inputs, or the rows of a table, into mini-batches;
+1. divides the files of the input into mini-batches;
 2. hands the mini-batches to the workers;
 3. retries a mini-batch, at most `max_retries` times, after an exception, fewer results than files,
    the end of the worker, or `timeout_seconds`, after which it replaces the worker;
 4. appends the results to one file, in the order in which mini-batches end;
-5. fails as soon as more items (files or rows) or mini-batches have failed than allowed.
+5. fails as soon as more files have failed than allowed.
 
 A worker ends with its driver.
 
-https://learn.microsoft.com/azure/machine-learning/how-to-use-parallel-job-in-pipeline
 https://learn.microsoft.com/azure/machine-learning/how-to-batch-scoring-script
 """
 
@@ -22,7 +20,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import inspect
 import multiprocessing
 import shlex
 import sys
@@ -34,10 +31,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
-
-from localazure.machinelearning.minibatch_contents import Content, MiniBatchError, list_contents
 
 IGNORE_ALL = -1
 """The threshold that allows any number of failures."""
@@ -46,11 +40,14 @@ _NUMBERS = {
     "mini_batch_size": int,
     "workers": int,
     "error_threshold": int,
-    "mini_batch_error_threshold": int,
     "max_retries": int,
     "timeout_seconds": float,
 }
 """The numeric settings of the command line, and their types."""
+
+
+class MiniBatchError(Exception):
+    """The run failed; the message has the cause."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,21 +55,15 @@ class Settings:
     """The entry script, its mini-batches, and how many failures are allowed."""
 
     entry_script: Path
-    arguments: tuple[str, ...] = ()
-    """`sys.argv` of the entry script, after its name."""
-    inputs: tuple[Path, ...]
-    """Files, or folders with files at any depth."""
-    mini_batch_size: int = 0
-    """Number of files, or bytes of a table; 0 means the default."""
-    partition_keys: tuple[str, ...] = ()
-    """Columns of a table; rows with the same values form a mini-batch."""
+    data: Path
+    """A file, or a folder with files at any depth."""
+    mini_batch_size: int
+    """Number of files."""
     workers: int
-    error_threshold: int = IGNORE_ALL
-    """The number of items that may fail."""
-    mini_batch_error_threshold: int = IGNORE_ALL
-    """The number of mini-batches that may fail."""
-    max_retries: int = 2
-    timeout_seconds: float = 60
+    error_threshold: int
+    """The number of files that may fail."""
+    max_retries: int
+    timeout_seconds: float
     """The limit for one attempt at one mini-batch."""
     append_row_to: Path | None = None
 
@@ -81,38 +72,32 @@ class Settings:
 class Summary:
     """The counts and results of a finished run."""
 
-    items: int = 0
-    failed_items: int = 0
+    files: int = 0
+    failed_files: int = 0
     mini_batches: int = 0
     failed_mini_batches: int = 0
 
     def __str__(self) -> str:
         return (
             f"{self.mini_batches} mini-batches, {self.failed_mini_batches} of them failed; "
-            f"{self.items} items, {self.failed_items} of them failed"
+            f"{self.files} files, {self.failed_files} of them failed"
         )
 
 
-def shell_command(settings: Settings, *, inputs: Sequence[str], arguments: str, rows: str) -> str:
+def shell_command(settings: Settings) -> str:
     """The command of a job that runs the driver.
 
-    Args:
-        settings: all settings that are known before the job starts.
-        inputs: expressions for the inputs, such as `${{inputs.data}}`.
-        arguments: of the entry script, in shell syntax.
-        rows: the expression for the output file of the rows; empty without one.
+    The paths of data and rows may begin with an expression, such as `${{inputs.data}}`.
     """
+    rows = settings.append_row_to
     words = [
         shlex.quote(sys.executable),
         "-P",  # keeps this file's folder off the entry script's sys.path
         shlex.quote(__file__),
         *(f"{_flag(name)}={getattr(settings, name)}" for name in _NUMBERS),
-        *(f"--partition-key={shlex.quote(key)}" for key in settings.partition_keys),
-        *(f'--input "{each}"' for each in inputs),
         *([f'--append-row-to "{rows}"'] if rows else []),
         shlex.quote(str(settings.entry_script)),
-        "--",
-        arguments,
+        f'"{settings.data}"',
     ]
     return " ".join(words)
 
@@ -129,10 +114,22 @@ def format_rows(results: Any) -> str:
     return "".join(f"{element}\n" for element in results)
 
 
+def list_mini_batches(data: Path, size: int) -> list[list[str]]:
+    """The paths of the file, or of all files below the folder, sorted by name, `size` at a time.
+
+    Raises:
+        MiniBatchError: there are no files.
+    """
+    below = [data] if data.is_file() else [each for each in data.rglob("*") if each.is_file()]
+    files = [str(each) for each in sorted(below)]
+    if not files:
+        raise MiniBatchError(f"no file in {data}")
+    return [files[start : start + size] for start in range(0, len(files), size)]
+
+
 @dataclass
 class _MiniBatch:
-    content: Content
-    index: int
+    files: list[str]
     retries: int = 0
 
 
@@ -164,19 +161,18 @@ class Driver:
         """Run all mini-batches.
 
         Raises:
-            MiniBatchError: there is no input, `init` failed, or too many items failed.
+            MiniBatchError: there is no input, `init` failed, or too many files failed.
         """
-        settings = self._settings
-        contents = list_contents(settings.inputs, settings.mini_batch_size, settings.partition_keys)
-        self._waiting.extend(_MiniBatch(each, index) for index, each in enumerate(contents))
-        self.summary.mini_batches = len(contents)
-        self.summary.items = sum(each.items for each in contents)
+        batches = list_mini_batches(self._settings.data, self._settings.mini_batch_size)
+        self._waiting.extend(map(_MiniBatch, batches))
+        self.summary.mini_batches = len(batches)
+        self.summary.files = sum(map(len, batches))
         rows = self._settings.append_row_to
         if rows is not None:  # remove the rows of an earlier attempt of the job
             rows.parent.mkdir(parents=True, exist_ok=True)
             rows.write_text("")
         try:
-            for _ in range(min(self._settings.workers, len(contents))):
+            for _ in range(min(self._settings.workers, len(batches))):
                 self._workers.append(self._start_worker())
             while self._waiting or any(worker.batch for worker in self._workers):
                 self._step()
@@ -188,10 +184,8 @@ class Driver:
     def _start_worker(self) -> _Worker:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        settings = self._settings
-        process = context.Process(
-            target=_work, args=(theirs, settings.entry_script, settings.arguments), daemon=True
-        )
+        arguments = (theirs, self._settings.entry_script)
+        process = context.Process(target=_work, args=arguments, daemon=True)
         process.start()
         theirs.close()
         return _Worker(process, ours)
@@ -222,9 +216,7 @@ class Driver:
         if self._waiting:
             worker.batch = self._waiting.popleft()
             worker.deadline = time.monotonic() + self._settings.timeout_seconds
-            content, index = worker.batch.content, worker.batch.index
-            context = SimpleNamespace(minibatch_index=index, partition_key_value=content.keys)
-            worker.connection.send((content.data, context))
+            worker.connection.send(worker.batch.files)
 
     def _replace(self, index: int, reason: str) -> None:
         worker = self._workers[index]
@@ -237,11 +229,11 @@ class Driver:
 
     def _store(self, batch: _MiniBatch, rows: str, succeeded: int, error: str) -> None:
         """Store the outcome of one attempt, or queue the mini-batch again."""
-        content = batch.content
-        missing = content.items if error else max(0, content.least_results - succeeded)
-        if missing or error:
-            reason = error or f"run() returned {succeeded} results for {content.items} files"
-            print(f"mini-batch of {content.label}: {reason}", flush=True)  # noqa: T201 - the job's log
+        files = batch.files
+        missing = len(files) if error else max(0, len(files) - succeeded)
+        if missing:
+            reason = error or f"run() returned {succeeded} results for {len(files)} files"
+            print(f"mini-batch of {files[0]}: {reason}", flush=True)  # noqa: T201 - the job's log
             if batch.retries < self._settings.max_retries:
                 batch.retries += 1
                 self._waiting.append(batch)
@@ -249,40 +241,36 @@ class Driver:
         if self._settings.append_row_to is not None:
             with self._settings.append_row_to.open("a") as file:
                 file.write(rows)
-        if missing or error:
+        if missing:
             self._count_failure(missing)
 
-    def _count_failure(self, items: int) -> None:
-        summary = self.summary
+    def _count_failure(self, files: int) -> None:
+        summary, allowed = self.summary, self._settings.error_threshold
         summary.failed_mini_batches += 1
-        summary.failed_items += items
-        failures = {
-            "error_threshold": summary.failed_items,
-            "mini_batch_error_threshold": summary.failed_mini_batches,
-        }
-        for name, failed in failures.items():
-            allowed = getattr(self._settings, name)
-            if allowed != IGNORE_ALL and failed > allowed:
-                raise MiniBatchError(f"{failed} failed, more than {name} = {allowed}: {summary}")
+        summary.failed_files += files
+        failed = summary.failed_files
+        if allowed != IGNORE_ALL and failed > allowed:
+            raise MiniBatchError(
+                f"{failed} failed, more than error_threshold = {allowed}: {summary}"
+            )
 
 
-def _work(connection: Connection, entry_script: Path, arguments: Sequence[str]) -> None:
+def _work(connection: Connection, entry_script: Path) -> None:
     """Run a worker: send `(rows, successes, error)` after `init()` and for each mini-batch."""
     try:
-        run = _load(entry_script, arguments)
+        run = _load(entry_script)
     except BaseException as error:  # noqa: BLE001 - the script's: logged, and reported
         traceback.print_exc()
         connection.send(("", 0, _describe(error)))
         return
-    takes_context = len(inspect.signature(run).parameters) > 1
     connection.send(("", 0, ""))
     while True:
         try:
-            data, context = connection.recv()
+            files = connection.recv()
         except EOFError:  # the driver has ended
             return
         try:
-            results = run(data, context) if takes_context else run(data)
+            results = run(files)
             connection.send((format_rows(results), len(results), ""))
         except Exception as error:  # noqa: BLE001 - the script's: logged, and counted
             traceback.print_exc()
@@ -293,9 +281,9 @@ def _describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _load(script: Path, arguments: Sequence[str]) -> Callable[..., Any]:
+def _load(script: Path) -> Callable[[list[str]], Any]:
     """Import the entry script, call its `init()`, and return its `run`."""
-    sys.argv = [str(script), *arguments]
+    sys.argv = [str(script)]
     sys.path.insert(0, str(script.parent.resolve()))
     spec = importlib.util.spec_from_file_location("entry_module", script)
     if spec is None or spec.loader is None:
@@ -311,15 +299,11 @@ def _load(script: Path, arguments: Sequence[str]) -> Callable[..., Any]:
 def _parse(words: Sequence[str]) -> Settings:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("entry_script", type=Path)
-    parser.add_argument("arguments", nargs="*")
-    parser.add_argument("--input", type=Path, action="append", dest="inputs", required=True)
+    parser.add_argument("data", type=Path)
     for name, kind in _NUMBERS.items():
         parser.add_argument(_flag(name), type=kind, required=True)
-    parser.add_argument("--partition-key", action="append", dest="partition_keys", default=[])
     parser.add_argument("--append-row-to", type=Path)
-    values: dict[str, Any] = vars(parser.parse_args(words))
-    values |= {name: tuple(values[name]) for name in ("arguments", "inputs", "partition_keys")}
-    return Settings(**values)
+    return Settings(**vars(parser.parse_args(words)))
 
 
 def _flag(name: str) -> str:

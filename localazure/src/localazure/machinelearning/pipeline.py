@@ -23,7 +23,8 @@ from typing import Any
 from localazure.machinelearning.errors import ArmError, invalid
 from localazure.machinelearning.states import TERMINAL, JobStatus
 
-STEP_TYPES = frozenset({"command", "parallel", "sweep", "pipeline"})
+STEP_TYPES = frozenset({"command", "sweep", "pipeline"})
+_INSTEAD = {"parallel": ", or a batch endpoint, which runs a script over mini-batches of files"}
 
 _BINDING = re.compile(
     r"^\s*\$\{\{\s*parent\.(?:"
@@ -104,9 +105,9 @@ def dependencies(nodes: Mapping[str, dict[str, Any]]) -> dict[str, frozenset[str
     for name, before in graph.items():
         kind = nodes[name].get("type")
         if kind not in STEP_TYPES:
-            raise invalid(
-                f"step {name!r}: type {kind!r} is not covered; use {', '.join(sorted(STEP_TYPES))}"
-            )
+            covered = ", ".join(sorted(STEP_TYPES))
+            instead = _INSTEAD.get(str(kind), "")
+            raise invalid(f"step {name!r}: type {kind!r} is not covered; use {covered}{instead}")
         for other in before - set(nodes):
             raise invalid(f"step {name!r} reads an output of {other!r}, which is no step")
     try:

@@ -13,7 +13,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from localazure.machinelearning import parallel_steps
 from localazure.machinelearning.addresses import parse_asset
 from localazure.machinelearning.errors import ArmError, invalid
 from localazure.machinelearning.job_resolution import output_uri
@@ -33,7 +32,6 @@ from localazure.sqlite.query import Query
 COMPONENTS = "components"
 _KINDS = {
     "command": JobKind.COMMAND,
-    "parallel": JobKind.COMMAND,
     "sweep": JobKind.SWEEP,
     "pipeline": JobKind.PIPELINE,
 }
@@ -66,8 +64,6 @@ def check_pipeline(query: Query, pipeline: Pipeline) -> None:
         if node["type"] == "pipeline":
             inner = {"jobs": spec.get("jobs"), "inputs": {}, "outputs": {}}
             check_pipeline(query, Pipeline(name=step, properties=inner))
-        if node["type"] == "parallel":
-            parallel_steps.command_spec(step, node, spec)
         given = {**(node.get("inputs") or {}), **(node.get("search_space") or {})}
         for key, declared in (spec.get("inputs") or {}).items():
             if key not in given and not declared.get("optional") and "default" not in declared:
@@ -97,16 +93,11 @@ def build_step_job(
     node = pipeline.nodes[step]
     spec = _component(query, step, node)
     kind = _KINDS[node["type"]]
-    inputs = _inputs(query, pipeline, step, spec, children)
-    if node["type"] == "parallel":
-        # The driver reads files, even if the step's input has mode `direct`.
-        inputs[parallel_steps.input_name(step, node, spec)]["mode"] = "ReadOnlyMount"
-        spec = parallel_steps.command_spec(step, node, spec)
     shared = {
         "displayName": node.get("display_name") or step,
         "experimentName": pipeline.properties.get("experimentName"),
         "computeId": _compute_id(pipeline, step),
-        "inputs": inputs,
+        "inputs": _inputs(query, pipeline, step, spec, children),
         "outputs": _outputs(pipeline, step, spec),
         "tags": node.get("tags") or {},
         "properties": {

@@ -157,7 +157,7 @@ def test_the_default_deployment_scores_a_folder(endpoint: Endpoint) -> None:
     assert found == {f"copies/{number}.txt": str(number + 1) for number in range(5)}
     log = Counter(endpoint.local.log(endpoint.step(job).name).splitlines())
     assert (log["2 files"], log["1 files"]) == (2, 1), "what the script printed"
-    assert log["3 mini-batches, 0 of them failed; 5 items, 0 of them failed"] == 1
+    assert log["3 mini-batches, 0 of them failed; 5 files, 0 of them failed"] == 1
     assert job in {each.name for each in endpoint.ml.jobs.list()}
     assert endpoint.ml.jobs.get(job).experiment_name == "heaps"
     for listed in (

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 from azure.ai.ml import load_component
+from azure.ai.ml.entities import CronTrigger, JobSchedule
 from azure.ai.ml.exceptions import JobException
 from azure.core.exceptions import HttpResponseError
 
@@ -100,54 +101,6 @@ def test_steps_pass_on_their_outputs_and_are_reused_where_their_inputs_did_not_c
     local.wait_for("reuse-3", "Completed")
     copy = local.read_blob("azureml-blobstore", "azureml/reuse-3_read/copy/copy")
     assert copy == b"same times 3\n"
-
-
-PARALLEL_SCRIPT = """
-import argparse, pathlib
-def init():
-    global scale
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--scale", type=int)
-    scale = parser.parse_args().scale
-def run(mini_batch):
-    assert len(mini_batch) <= 2
-    return [f"{int(pathlib.Path(file).read_text()) * scale}" for file in mini_batch]
-"""
-
-
-def test_a_parallel_step_runs_its_script_over_mini_batches(local: Local, tmp_path: Path) -> None:
-    for folder in ("data", "src"):
-        (tmp_path / folder).mkdir()
-    for number in range(5):
-        (tmp_path / "data" / f"{number}.txt").write_text(str(number))
-    (tmp_path / "src" / "scale.py").write_text(PARALLEL_SCRIPT)
-    score = {
-        "type": "parallel",
-        "inputs": {"files": {"type": "uri_folder", "path": str(tmp_path / "data")}, "scale": "10"},
-        "outputs": {"rows": {"type": "uri_file"}},
-        "input_data": "${{inputs.files}}",
-        "mini_batch_size": "2",
-        "max_concurrency_per_instance": 1,
-        "resources": {"instance_count": 2},
-        "retry_settings": {"max_retries": 0, "timeout": 60},
-        "mini_batch_error_threshold": 0,
-        "task": {
-            "type": "run_function",
-            "code": str(tmp_path / "src"),
-            "entry_script": "scale.py",
-            "environment": ENVIRONMENT,
-            "program_arguments": "--scale ${{inputs.scale}}",
-            "append_row_to": "${{outputs.rows}}",
-        },
-    }
-    sum_up = step(
-        "grep -c . ${{inputs.rows}} && sort -n ${{inputs.rows}} | paste -sd,",
-        inputs={"rows": "${{parent.jobs.score.outputs.rows}}"},
-    )
-    submit(local, "parallel", {"score": score, "sum": sum_up})
-    local.wait_for("parallel", "Completed")
-    assert "3 mini-batches, 0 of them failed" in local.log("parallel_score")
-    assert local.log("parallel_sum") == "5\n0,10,20,30,40\n"
 
 
 def test_registered_components_are_steps(local: Local, tmp_path: Path) -> None:
@@ -276,6 +229,41 @@ def test_a_step_that_cannot_run_fails_the_pipeline_with_its_reason(local: Local)
     local.wait_for("cannot-run", "Failed")
     with pytest.raises(JobException, match="no-such-data:1"):
         local.ml.jobs.stream("cannot-run")
+
+
+def test_a_parallel_step_is_refused_with_what_to_use_instead(local: Local, tmp_path: Path) -> None:
+    (tmp_path / "score.py").write_text("def run(mini_batch): return mini_batch")
+    score = {
+        "type": "parallel",
+        "inputs": {
+            "files": {"type": "uri_folder", "path": "azureml://datastores/landing/paths/i/"}
+        },
+        "input_data": "${{inputs.files}}",
+        "mini_batch_size": "2",
+        "task": {
+            "type": "run_function",
+            "code": str(tmp_path),
+            "entry_script": "score.py",
+            "environment": ENVIRONMENT,
+        },
+    }
+    with pytest.raises(HttpResponseError, match=r"'score': type 'parallel' .* a batch endpoint"):
+        submit(local, "with-parallel", {"score": score})
+
+
+def test_schedules_are_refused_with_what_to_use_instead(local: Local) -> None:
+    submit(local, "unscheduled", {"only": step("true")})
+    job: Any = local.ml.jobs.get("unscheduled")
+    trigger = CronTrigger(expression="0 4 * * *")
+    for request in (
+        lambda: local.ml.schedules.begin_create_or_update(
+            JobSchedule(name="nightly", trigger=trigger, create_job=job)
+        ),
+        lambda: list(local.ml.schedules.list()),
+        lambda: list(local.ml.jobs.list(scheduled_job_name="nightly")),
+    ):
+        with pytest.raises(HttpResponseError, match=r"schedules are not covered.*timer trigger"):
+            request()
 
 
 def test_a_component_that_does_not_exist_is_refused(local: Local) -> None:

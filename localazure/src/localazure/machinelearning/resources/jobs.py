@@ -33,8 +33,8 @@ from localazure.machinelearning.job_table import (
     delete_job,
     get_job,
 )
+from localazure.machinelearning.resources.not_covered import not_covered
 from localazure.machinelearning.runner_protocol import StopOrder
-from localazure.machinelearning.schedules import SCHEDULE_NAME
 from localazure.machinelearning.store import Resource, get_resource, put_resource
 
 routes = web.RouteTableDef()
@@ -96,19 +96,20 @@ async def remove_job(request: web.Request) -> web.Response:
 def _is_shown(request: web.Request, resource: Resource) -> bool:
     """Whether a list includes the job: children are excluded, and the query filters.
 
-    `tag` selects jobs that have the tag, `scheduled` jobs that a schedule started (or did not), and
-    `scheduleId` the jobs of one schedule.
+    `tag` selects jobs that have the tag.
+
+    Raises:
+        ArmError: 501, the query asks for the jobs of schedules.
     """
+    if "scheduleId" in request.query or request.query.get("scheduled") == "true":
+        raise not_covered("schedules")
     job = get_job(request.app[WORKSPACE].database.read, resource.name)
     properties = resource.properties
-    schedule = (properties.get("properties") or {}).get(SCHEDULE_NAME)
     query = request.query
     return (
         is_listed(request, properties)
         and (job is None or job.parent is None)
         and ("tag" not in query or query["tag"] in (properties.get("tags") or {}))
-        and query.get("scheduled") in (None, str(schedule is not None).lower())
-        and ("scheduleId" not in query or query["scheduleId"].rpartition("/")[2] == schedule)
     )
 
 

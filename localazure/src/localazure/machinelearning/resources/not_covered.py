@@ -11,22 +11,28 @@ from localazure.machinelearning.errors import ArmError
 
 routes = web.RouteTableDef()
 
-# Segment of ARM's path → the family's name.
+_EXISTING: Final = (
+    "it has jobs, computes, data, models, environments, components, datastores, online and batch "
+    "endpoints"
+)
+# Segment of ARM's path → the family's name, and what to use instead.
 # https://learn.microsoft.com/rest/api/azureml/operation-groups
 _FAMILIES: Final = {
-    "featurestoreEntities": "feature stores",
-    "featuresets": "feature stores",
-    "serverlessEndpoints": "serverless endpoints",
+    "featurestoreEntities": ("feature stores", _EXISTING),
+    "featuresets": ("feature stores", _EXISTING),
+    "schedules": ("schedules", "submit jobs from a timer trigger of an app, or from cron"),
+    "serverlessEndpoints": ("serverless endpoints", _EXISTING),
 }
 
 
 @routes.route("*", f"{WORKSPACE_PATH}/{{family:{'|'.join(_FAMILIES)}}}{{rest:(/.*)?}}")
 async def refuse(request: web.Request) -> web.Response:
     """Refuse the request with 501 and the family's name."""
-    family = _FAMILIES[request.match_info["family"]]
-    raise ArmError(
-        501,
-        "NotImplemented",
-        f"{family} are not covered by the local workspace; it has jobs, computes, data, models, "
-        "environments, components, schedules, datastores, online and batch endpoints",
-    )
+    raise not_covered(request.match_info["family"])
+
+
+def not_covered(family: str) -> ArmError:
+    """The refusal of a family, by its segment of ARM's path."""
+    name, instead = _FAMILIES[family]
+    text = f"{name} are not covered by the local workspace; {instead}"
+    return ArmError(501, "NotImplemented", text)

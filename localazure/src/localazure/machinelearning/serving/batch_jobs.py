@@ -121,20 +121,18 @@ def component_spec(
 def _command(source: Source, settings: BatchSettings) -> str:
     """The command that runs the driver on the input, with a scoring script's environment."""
     script = MLFLOW_BATCH_SCRIPT if source.code is None else Path(source.scoring_script)
-    rows = f"${{{{outputs.score}}}}/{settings.output_file_name}"
+    rows = Path("${{outputs.score}}", settings.output_file_name)
     driver = minibatches.shell_command(
         minibatches.Settings(
             entry_script=script,
-            inputs=(),
+            data=Path("${{inputs.data}}"),
             mini_batch_size=settings.mini_batch_size,
             workers=settings.instance_count * settings.max_concurrency_per_instance,
             error_threshold=settings.error_threshold,
             max_retries=settings.max_retries,
             timeout_seconds=settings.timeout_seconds,
-        ),
-        inputs=["${{inputs.data}}"],
-        arguments="",
-        rows=rows if settings.output_action == APPEND_ROW else "",
+            append_row_to=rows if settings.output_action == APPEND_ROW else None,
+        )
     )
     lines = [
         'export AZUREML_BI_OUTPUT_PATH="${{outputs.score}}"',

@@ -61,6 +61,7 @@ def test_the_driver_gets_the_settings() -> None:
     command = spec["command"]
     assert "--workers=6 " in command
     assert "--append-row-to" not in command, "summary_only"
+    assert command.endswith(' "${{inputs.data}}"')
     assert 'ln -sfn "${{inputs.model}}" "$AZUREML_MODEL_DIR"/model\n' in command
     assert spec["resources"] == {"instance_count": 2}
 

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Final
 
 from localazure.functions.configuration.timespan import parse_timespan
-from localazure.ncrontab import NCrontab
+from localazure.functions.triggers.timer.ncrontab import NCrontab
 
 # The last run of a timer that has not run yet: .NET's DateTime.MinValue.
 NEVER: Final = datetime.min.replace(tzinfo=UTC)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localazure.ncrontab import NCrontab
+from localazure.functions.triggers.timer.ncrontab import NCrontab
 
 
 @pytest.mark.parametrize(

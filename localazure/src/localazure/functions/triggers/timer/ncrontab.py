@@ -1,4 +1,4 @@
-"""NCRONTAB expressions, for timer triggers and Azure ML's schedules.
+"""NCRONTAB expressions, for timer triggers.
 
 Six fields, `{second} {minute} {hour} {day} {month} {day-of-week}`, or crontab's five (then the
 second is 0). A field is `*`, a value, a range `a-b`, a step `x/n`, or a list of these. Months and
