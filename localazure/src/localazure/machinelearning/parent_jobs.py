@@ -257,14 +257,15 @@ class _PipelineAdvance(_Advance):
         parent = self._parent
         pipeline = Pipeline(name=parent.name, properties=self._resource.properties)
         children = {child.step: child for child in self._children}
+        # Cancelling needs no graph: that of an earlier version may be refused today.
+        is_cancelled = parent.status is JobStatus.CANCEL_REQUESTED
         step = pipelines.next_step(
-            pipelines.dependencies(pipeline.nodes),
+            {} if is_cancelled else pipelines.dependencies(pipeline.nodes),
             parent.status,
             {name: child.status for name, child in children.items()},
             continue_on_failure=bool(pipeline.settings.get("continue_on_step_failure")),
         )
         for name in step.cancel:
-            is_cancelled = parent.status is JobStatus.CANCEL_REQUESTED
             order = _CANCELLED_BY_PARENT if is_cancelled else _STEP_FAILED
             self._cancel_once(children[name], order)
         names = {name: child.name for name, child in children.items()}

@@ -25,6 +25,7 @@ from localazure.machinelearning.job_table import (
 )
 from localazure.machinelearning.parent_jobs import ParentStep, TrialMetrics, advance_parents
 from localazure.machinelearning.pipeline_steps import COMPONENTS
+from localazure.machinelearning.runner_protocol import StopOrder
 from localazure.machinelearning.states import JobStatus
 from localazure.machinelearning.store import get_resource, put_resource
 from localazure.sqlite.query import querying
@@ -348,3 +349,25 @@ def test_a_name_that_is_taken_fails_the_pipeline(tables: Tables) -> None:
     assert tables.job("p").status is JobStatus.FAILED
     assert "'p_pack' is taken" in tables.job("p").error_message
     assert tables.job("p_pack").status is JobStatus.QUEUED
+
+
+@pytest.mark.parametrize(
+    ("is_cancelled", "end", "why"),
+    [(False, JobStatus.FAILED, "type 'parallel' is not covered"), (True, JobStatus.CANCELED, "")],
+)
+def test_a_pipeline_of_an_earlier_version_ends_if_its_step_is_refused_today(
+    tables: Tables, end: JobStatus, why: str, *, is_cancelled: bool
+) -> None:
+    tables.submit("p", pipeline(tables))
+    tables.settle()
+    tables.start("p_pack")
+    old = tables.properties("p")
+    old["jobs"]["train"]["type"] = "parallel"
+    put_resource(tables.connection, JOBS, "p", "", {"properties": old}, now=tables.now)
+    if is_cancelled:
+        tables.jobs.request_cancel("p", StopOrder())
+    tables.settle()
+    tables.enter("p_pack", JobStatus.CANCELED)
+    tables.settle()
+    assert tables.job("p").status is end
+    assert why in tables.job("p").error_message

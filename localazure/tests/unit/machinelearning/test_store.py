@@ -10,6 +10,7 @@ from localazure.machinelearning.store import MIGRATIONS, end_schedules, list_res
 from localazure.sqlite.database import Database
 
 WITH_SCHEDULES = 3
+"""The last schema with a table of schedules."""
 
 
 async def test_a_state_with_schedules_starts_and_names_them_once(

@@ -1,4 +1,4 @@
-"""Families of resources that the local workspace does not have: 501 with the family's name."""
+"""Families of resources that the local workspace does not have: 501 with what to use instead."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FAMILIES: Final = {
 
 @routes.route("*", f"{WORKSPACE_PATH}/{{family:{'|'.join(_FAMILIES)}}}{{rest:(/.*)?}}")
 async def refuse(request: web.Request) -> web.Response:
-    """Refuse the request with 501 and the family's name."""
+    """Refuse the request with 501: the family's name, and what to use instead."""
     raise not_covered(request.match_info["family"])
 
 
