@@ -285,7 +285,7 @@ class Functions(Load):
 
 
 class MachineLearning(Load):
-    """A sweep, whose trial's metrics are read; and a schedule, whose first job is due at once."""
+    """A sweep, whose trial is scheduled, and its metrics read."""
 
     part = "machinelearning"
     failing = ("scheduling failed", "writing the state of job")
@@ -335,15 +335,6 @@ class MachineLearning(Load):
                 "searchSpace": {"x": ["choice", [[1]]]},
                 "objective": {"goal": "Maximize", "primaryMetric": "accuracy"},
                 "limits": {"jobLimitsType": "Sweep", "maxTotalTrials": 1},
-            },
-        )
-        job = {"jobType": "Command", "computeId": "serverless", **trial}
-        await self._ask(
-            "PUT",
-            f"schedules/{name}",
-            {
-                "trigger": {"triggerType": "Recurrence", "frequency": "Day", "interval": 1},
-                "action": {"actionType": "CreateJob", "jobDefinition": job},
             },
         )
 
