@@ -180,7 +180,6 @@ def show_run(output: Output, run: Mapping[str, Any]) -> None:
             "compute": None
             if compute is None
             else f"{compute['nodes']} x {compute['size']} ({compute['cluster']})",
-            "order of options": run["ranking"],
             "cost": cost(run) or run.get("no_cost"),
             "job": run["job_url"] or run["job"],
             "previous": run["links"]["previous_attempt"],

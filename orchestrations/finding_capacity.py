@@ -10,8 +10,6 @@ from typing import Any
 from orchestrations.activities import Step, call
 from orchestrations.contracts.capacity import (
     Admitted,
-    RankedOptions,
-    RankOptions,
     Refusal,
     RequestNodes,
     ReturnNodes,
@@ -39,9 +37,7 @@ def find_capacity(
 ) -> Generator[Any, Any, Capacity | CancelRequest | None]:
     """Get a cluster for one compute option. Attempt n starts at option n, or at the last one.
 
-    If the pipeline has `minimum_scaling_efficiency`, its options are first ordered by measured
-    efficiency (`rank_options`), once for all generations; if that fails, the pipeline's order
-    holds. Without a queue, the first option that fits into the quota is taken. With a queue:
+    Without a queue, the first option that fits into the quota is taken. With a queue:
 
     1. Ask for the nodes of one option (`request_nodes`). A recorded request to cancel the run
        ends the wait.
@@ -62,10 +58,8 @@ def find_capacity(
         DeadlineExceeded: the run waited for longer than `limits.waiting_seconds`.
         TransientError: the records or Azure ML were unreachable for too long.
     """
-    ranked = awaiting.ranked or (yield from _rank(run))
-    awaiting = awaiting.model_copy(update={"ranked": ranked})
-    compute = run.request.pipeline.compute if ranked is None else ranked.options
-    options = list(compute[min(run.request.attempt, len(compute)) - 1 :])
+    compute = run.request.pipeline.compute
+    options = compute[min(run.request.attempt, len(compute)) - 1 :]
     queue = run.request.pipeline.queue
     if queue is None:
         return (yield from _ensure(run, options))
@@ -78,7 +72,6 @@ def find_capacity(
             queue=queue,
             options=options,
             refusals=awaiting.refusals,
-            ranking=None if ranked is None else ranked.reason,
         )
         try:
             admitted = yield from call(run.context, request)
@@ -144,24 +137,6 @@ def _renew(run: RunProgress, awaiting: AwaitingNodes) -> Generator[Any, Any, Non
             return
     awaiting = awaiting.model_copy(update={"reason": run.status.reason})
     run.context.continue_as_new(RunInput(request=run.request, awaiting=awaiting).to_dict())
-
-
-def _rank(run: RunProgress) -> Generator[Any, Any, RankedOptions | None]:
-    pipeline = run.request.pipeline
-    if pipeline.minimum_scaling_efficiency is None:
-        return None
-    request = RankOptions(
-        pipeline=pipeline.name,
-        options=pipeline.compute,
-        minimum_efficiency=pipeline.minimum_scaling_efficiency,
-    )
-    try:
-        ranked = yield from call(run.context, request)
-    except LandfallError as error:
-        run.log.warning("%s: its compute options keep their order: %s", run.id, error)
-        return RankedOptions(options=tuple(pipeline.compute))
-    run.note(ranking=ranked.reason)
-    return ranked
 
 
 def _show_wait(run: RunProgress, admitted: Admitted) -> Generator[Any, Any, None]:

@@ -14,7 +14,7 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from orchestrations.deploy import Deploy
 from orchestrations.partitions import Partition, PartitionPattern
-from orchestrations.section import ClusterName, Prefix, Section
+from orchestrations.section import ClusterName, Prefix, Section, ignore_fields
 
 # Job names: at most 255 of [a-zA-Z0-9_-]; a run id adds some 20 characters to the pipeline's
 # name, and instance ids, tags and message ids are derived from it in turn.
@@ -235,12 +235,6 @@ class Pipeline(Section):
     settle: Settle
     dataset: DatasetSection
     compute: list[ComputeOption] = Field(min_length=1)
-    # Left out where it is not set, so that the histories of other pipelines do not change.
-    minimum_scaling_efficiency: float | None = Field(
-        default=None, gt=0, le=1, exclude_if=lambda it: it is None
-    )
-    """An option with a lower measured efficiency against an option with fewer nodes (speed per
-    device) is tried after that option. None: the order above holds."""
     queue: Name | None = Field(default=None, exclude_if=lambda it: it is None)
     """The queue in `queues.yml` where its runs wait for nodes. None: they do not wait."""
     gate: Gate
@@ -255,6 +249,8 @@ class Pipeline(Section):
     # Left out where it is not set, so that the histories of other pipelines do not change.
     deploy: Deploy | None = Field(default=None, exclude_if=lambda value: value is None)
     """None: models are registered, but not deployed."""
+
+    _of_earlier_releases = ignore_fields("minimum_scaling_efficiency")
 
     @property
     def selects_partitions(self) -> bool:

@@ -187,7 +187,6 @@ def _conclude(run: RunProgress, job: Job) -> Generator[Any, Any, None]:
         ),
     )
     run.update(metrics=results.metrics or None, results=results.record)
-    run.note(speed=results.speed)
     if results.cancel is not None:
         run.advance("run_cancelled", reason=_cancelled_by(results.cancel))
         return

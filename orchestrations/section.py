@@ -1,10 +1,10 @@
-"""The base class of the sections of `pipeline.yml` and `queues.yml`."""
+"""The base of the sections of `pipeline.yml` and `queues.yml`; fields of earlier releases."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, StringConstraints
+from pydantic import BaseModel, ConfigDict, StringConstraints, model_validator
 
 Prefix = Annotated[
     str, StringConstraints(pattern=r"^([A-Za-z0-9_=.-]*[A-Za-z0-9_=-]/)*$", max_length=512)
@@ -17,3 +17,17 @@ class Section(BaseModel):
     """Base of all sections: frozen; unknown keys, and numbers that are not finite, are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+def ignore_fields(*names: str) -> Any:
+    """A validator for the body of a model: fields that only earlier releases wrote are dropped.
+
+    Records, messages and inputs of running instances still have them.
+    """
+
+    def drop(cls: type[BaseModel], document: Any) -> Any:  # noqa: ARG001 - pydantic passes it
+        if not isinstance(document, dict):
+            return document
+        return {name: value for name, value in document.items() if name not in names}  # pyright: ignore[reportUnknownVariableType] - not validated yet
+
+    return model_validator(mode="before")(classmethod(drop))  # pyright: ignore[reportArgumentType] - as a decorator

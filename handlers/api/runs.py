@@ -231,7 +231,6 @@ def _detail(clients: Clients, record: RunRecord) -> RunDetail:
             "job_url": record.job_url,
             "blobs": record.blobs,
             "bytes": record.bytes,
-            "ranking": record.ranking,
             "champion": record.champion,
             "no_cost": no_cost,
             "all_metrics": (results or {}).get("metrics", {}),

@@ -20,7 +20,7 @@ from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
 from handlers.runs.cancel_requests import read_cancel_request
 from orchestrations.contracts.base import Failure, problems_of
-from orchestrations.contracts.jobs import ReadResults, Results, TrainingSpeed
+from orchestrations.contracts.jobs import ReadResults, Results
 from orchestrations.errors import (
     DataChanged,
     DataRejected,
@@ -99,7 +99,6 @@ def read_results(clients: Clients, request: ReadResults) -> Results:
     record_store.replace(clients.records, record, document)
     return Results(
         metrics={name: metrics[name] for name in request.metrics if name in metrics},
-        speed=speed_of(metrics),
         failure=failure,
         bad_files=0 if error is None else len(error.files),
         record=record,
@@ -141,14 +140,6 @@ def parse_metrics(text: bytes, where: str) -> dict[str, float]:
         if math.isfinite(number):
             metrics[name] = number
     return metrics
-
-
-def speed_of(metrics: Mapping[str, float]) -> TrainingSpeed | None:
-    """The training speed; None if the trainer did not measure it, or trained nothing."""
-    speed, devices = metrics.get("images_per_second", 0.0), int(metrics.get("devices", 0))
-    if speed <= 0 or devices < 1:
-        return None
-    return TrainingSpeed(images_per_second=speed, devices=devices)
 
 
 def parse_trainer_error(text: bytes, where: str) -> TrainerError:

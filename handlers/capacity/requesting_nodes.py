@@ -119,7 +119,6 @@ def _waiting_run(
         queue=request.queue,
         options=tuple(options),
         since=now,
-        ranking=request.ranking,
     )
 
 

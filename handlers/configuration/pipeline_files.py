@@ -14,6 +14,13 @@ from orchestrations.errors import InvalidPipeline
 from orchestrations.pipeline import Pipeline
 
 PIPELINE_FILE = "pipeline.yml"
+# Keys that earlier releases had, and what to do instead. Kept files and running instances may still
+# have them: there they are ignored.
+_REMOVED = {
+    "minimum_scaling_efficiency": (
+        "delete it, and put the options of compute into the order in which runs try them"
+    ),
+}
 
 
 def load_pipelines(folder: Path, *, records_container: str) -> Mapping[str, Pipeline]:
@@ -45,6 +52,9 @@ def parse_pipeline(file: Path, text: str, *, records_container: str) -> Pipeline
         InvalidPipeline: see `load_pipelines`.
     """
     parsed = _parse(file, text)
+    for key in _REMOVED.keys() & parsed.document.keys():
+        problem = f"was removed: {_REMOVED[key]} (value: {parsed.document[key]!r})"
+        raise InvalidPipeline(parsed.problem((key,), problem))
     pipeline = parsed.validate(Pipeline, name=file.parent.name)
     if not (file.parent / pipeline.job).is_file():
         raise InvalidPipeline(

@@ -86,7 +86,6 @@ def summary(record: RunRecord) -> dict[str, Any]:
         "created_at": _iso(record.started_at),
         "ended_at": _iso(status.since) if status.state in TERMINAL_RUN_STATES else None,
         "compute": None if compute is None else compute.to_dict(),
-        "speed": None if record.speed is None else record.speed.to_dict(),
         "cost": None if cost is None else cost.to_dict(),
         "superseded_by": record.superseded_by,
         "next_attempt_at": None if record.next_attempt_at is None else _iso(record.next_attempt_at),

@@ -33,8 +33,7 @@ class Reasons:
         if self.room.queues.queue(run.queue) is None:
             return f"queue {run.queue} is not in queues.yml any more"
         obstacles = "; ".join(f"{each.flavor}: {self._of(run, each)}" for each in run.options)
-        order = "" if run.ranking is None else f"; {run.ranking}"
-        return f"waits in queue {run.queue} since {clock(run.since)} for {obstacles}{order}"
+        return f"waits in queue {run.queue} since {clock(run.since)} for {obstacles}"
 
     def _of(self, run: WaitingRun, option: NodesWanted) -> str:
         wanted = nodes_of(option.nodes)

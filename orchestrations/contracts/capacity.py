@@ -12,6 +12,7 @@ from orchestrations.contracts.base import QUICK, ActivityRequest, Contract
 from orchestrations.contracts.costs import MonthlyCost, RunCost
 from orchestrations.contracts.runs import CancelRequest
 from orchestrations.pipeline import ComputeOption
+from orchestrations.section import ignore_fields
 
 
 class NodesWanted(Contract):
@@ -32,10 +33,10 @@ class WaitingRun(Contract):
     options: tuple[NodesWanted, ...]
     """The best one first."""
     since: datetime
-    ranking: str | None = Field(default=None, exclude_if=lambda it: it is None)
-    """Why the options are in another order than the pipeline's."""
     alerted: bool = False
     """Whether operators were alerted that it waits for long."""
+
+    _of_earlier_releases = ignore_fields("ranking")
 
     @property
     def lacks_quota(self) -> bool:
@@ -109,27 +110,6 @@ class Admission(Contract):
     """Evictions in the last 24 hours, from jobs that have ended."""
 
 
-class RankedOptions(Contract):
-    """A pipeline's compute options in the order in which its run tries them."""
-
-    options: tuple[ComputeOption, ...]
-    reason: str | None = None
-    """Why the order differs from the pipeline's; None if it does not."""
-
-
-class RankOptions(ActivityRequest[RankedOptions]):
-    """Input of `rank_options`: the compute options of a pipeline, by measured efficiency."""
-
-    # Without it, the pipeline's order holds.
-    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
-
-    pipeline: str
-    options: list[ComputeOption]
-    """The options in the pipeline's order, the best one first."""
-    minimum_efficiency: float
-    """The pipeline's `minimum_scaling_efficiency`."""
-
-
 class Refusal(Contract):
     """Azure ML's refusal of a compute option's nodes, because quota is short."""
 
@@ -164,8 +144,8 @@ class RequestNodes(ActivityRequest[Admitted]):
     """The best one first."""
     refusals: tuple[Refusal, ...] = ()
     """Options that Azure ML has refused to this run."""
-    ranking: str | None = Field(default=None, exclude_if=lambda it: it is None)
-    """Why the options are in another order than the pipeline's."""
+
+    _of_earlier_releases = ignore_fields("ranking")
 
 
 class NodesReturned(Contract):

@@ -10,6 +10,7 @@ from orchestrations.contracts.base import QUICK, ActivityRequest, Contract, Done
 from orchestrations.contracts.datasets import DataAsset
 from orchestrations.contracts.runs import CancelRequest, RunRequest
 from orchestrations.pipeline import ComputeOption
+from orchestrations.section import ignore_fields
 
 JobState = Literal["queued", "running", "completed", "failed", "cancelled"]
 
@@ -95,27 +96,19 @@ class DiagnoseJob(ActivityRequest[JobDiagnosis]):
     job: str
 
 
-class TrainingSpeed(Contract):
-    """A job's training speed, as measured by its trainer."""
-
-    images_per_second: float
-    """The total of all devices."""
-    devices: int
-
-
 class Results(Contract):
     """A job's outputs."""
 
     metrics: dict[str, float]
     """The requested metrics that exist; non-finite ones are left out."""
-    speed: TrainingSpeed | None = Field(default=None, exclude_if=lambda it: it is None)
-    """None: `metrics.json` has no speed."""
     failure: Failure | None = None
     bad_files: int = 0
     record: str
     """Blob in the records container with all metrics, or the error, in full."""
     cancel: CancelRequest | None = Field(default=None, exclude_if=lambda it: it is None)
     """A request to cancel the run, which was made before its results were read."""
+
+    _of_earlier_releases = ignore_fields("speed")
 
 
 class ReadResults(ActivityRequest[Results]):

@@ -7,10 +7,11 @@ from datetime import datetime
 from pydantic import Field
 
 from orchestrations.contracts.base import Contract, Failure
-from orchestrations.contracts.capacity import RankedOptions, Refusal
+from orchestrations.contracts.capacity import Refusal
 from orchestrations.contracts.datasets import DataAsset
 from orchestrations.contracts.jobs import Job
 from orchestrations.contracts.runs import RunRequest
+from orchestrations.section import ignore_fields
 
 
 class Waiting(Contract):
@@ -30,8 +31,8 @@ class AwaitingNodes(Contract):
     refusals: tuple[Refusal, ...] = ()
     reason: str | None = Field(default=None, exclude_if=lambda it: it is None)
     """Why it waits, as last shown in its status."""
-    ranked: RankedOptions | None = Field(default=None, exclude_if=lambda it: it is None)
-    """The compute options in the order of the first generation; None: the pipeline's order."""
+
+    _of_earlier_releases = ignore_fields("ranked")
 
 
 class RunInput(Contract):

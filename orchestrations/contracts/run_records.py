@@ -9,8 +9,9 @@ from pydantic import Field
 
 from orchestrations.contracts.base import QUICK, ActivityRequest, Contract, Done, Traceparent
 from orchestrations.contracts.costs import RunCost
-from orchestrations.contracts.jobs import JobDiagnosis, TrainingSpeed
+from orchestrations.contracts.jobs import JobDiagnosis
 from orchestrations.contracts.runs import RunState, RunStatus
+from orchestrations.section import ignore_fields
 
 
 class RunStep(Contract):
@@ -30,18 +31,12 @@ class UsedCompute(Contract):
 
 
 class RunRecord(Contract):
-    """Facts about a run for people, updated as the run changes.
-
-    Only one decision reads them: `rank_options` reads `compute` and `speed`.
-    """
+    """Facts about a run for people, updated as the run changes. No decision depends on them."""
 
     status: RunStatus
     started_at: datetime
     steps: tuple[RunStep, ...] = ()
     compute: UsedCompute | None = None
-    ranking: str | None = Field(default=None, exclude_if=lambda it: it is None)
-    """Why its compute options were tried in another order than the pipeline's."""
-    speed: TrainingSpeed | None = Field(default=None, exclude_if=lambda it: it is None)
     job_url: str | None = None
     """The job in Azure ML studio."""
     blobs: int | None = None
@@ -58,6 +53,8 @@ class RunRecord(Contract):
     """When the next attempt is started, if one is scheduled."""
     traceparent: Traceparent = None
     """The batch's span."""
+
+    _of_earlier_releases = ignore_fields("ranking", "speed")
 
 
 class RecordRun(ActivityRequest[Done]):

@@ -108,8 +108,6 @@ function Facts({ run }) {
     ["Superseded by", links.superseded_by && html`<${RunLink} id=${links.superseded_by} />`],
     ["Redriven from", run.redrive ? html`<${RunLink} id=${run.redrive.run} /> by ${run.redrive.by}: ${run.redrive.reason}` : links.redriven_from && html`<${RunLink} id=${links.redriven_from} />`],
     ["Trace", run.trace_id && html`<span class="mono">${run.trace_id}</span>`],
-    ["Order of options", run.ranking],
-    ["Speed", run.speed && `${number(run.speed.images_per_second)} images/s on ${number(run.speed.devices)} ${run.speed.devices === 1 ? "device" : "devices"}`],
     ["Failed rank", run.diagnosis?.rank],
     ["Exit code", run.diagnosis?.exit_code],
   ].filter(([, value]) => value !== null && value !== undefined && value !== false && value !== "");

@@ -404,7 +404,6 @@ situation(
     {"admitted": _run("succeeded")},
     compute=QUEUED_COMPUTE,
     queue="open",
-    minimum_scaling_efficiency=0.8,
 )(upload_until("succeeded", accuracy=0.9))
 situation("below-floor", {"not-promoted": _run("not_promoted")})(
     upload_until("not_promoted", accuracy=0.4)

@@ -8,10 +8,10 @@ from typing import Literal
 from pydantic import RootModel
 
 from handlers.api.documents.base import Document
-from orchestrations.contracts.jobs import TrainingSpeed
 from orchestrations.contracts.landing import BatchOutcome, LandingPhase
 from orchestrations.contracts.run_records import UsedCompute
 from orchestrations.contracts.runs import RunState, RunStatus
+from orchestrations.section import ignore_fields
 
 
 class RunSummary(RunStatus):
@@ -20,9 +20,10 @@ class RunSummary(RunStatus):
     created_at: datetime
     ended_at: datetime | None
     compute: UsedCompute | None
-    speed: TrainingSpeed | None
     superseded_by: str | None
     next_attempt_at: datetime | None
+
+    _of_earlier_releases = ignore_fields("speed")
 
 
 class RunList(Document):
@@ -70,8 +71,6 @@ class RunDetail(RunSummary):
     """The job in Azure ML studio."""
     blobs: int | None
     bytes: int | None
-    ranking: str | None
-    """Why its compute options were tried in another order than the pipeline names them."""
     champion: str | None
     """The model version that the run's model is compared with."""
     no_cost: str | None

@@ -44,7 +44,7 @@ def run(pipeline: str, **changes: object) -> RunSummary:
     return RunSummary.model_validate(
         status.to_dict()
         | {"pipeline": pipeline, "created_at": NOW - timedelta(hours=1), "ended_at": NOW}
-        | dict.fromkeys(("compute", "speed", "superseded_by", "next_attempt_at"))
+        | dict.fromkeys(("compute", "superseded_by", "next_attempt_at"))
         | changes
     )
 
@@ -53,14 +53,11 @@ def detail(log: list[str], pipeline: str = LONGEST) -> RunOrLanding:
     return RunOrLanding(
         RunDetail.model_validate(
             run(pipeline).to_dict()
-            | dict.fromkeys(
-                ("job_url", "blobs", "bytes", "ranking", "champion", "diagnosis", "trace_id")
-            )
+            | dict.fromkeys(("job_url", "blobs", "bytes", "champion", "diagnosis", "trace_id"))
             | {
                 "created_at": NOW - timedelta(hours=1),
                 "ended_at": NOW,
                 "compute": None,
-                "speed": None,
                 "superseded_by": None,
                 "next_attempt_at": None,
                 "updated_at": NOW,

@@ -28,7 +28,6 @@ RUN: dict[str, Any] = {
     "compute": None,
     "dataset_version": "aa",
     "blobs": 1,
-    "ranking": None,
     "job": "digits-aa-1",
     "job_url": None,
     "next_attempt_at": None,

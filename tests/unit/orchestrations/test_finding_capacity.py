@@ -7,7 +7,7 @@ from typing import Any
 
 from handlers.messaging.retry_queue import start_attempt
 from orchestrations.contracts.base import Contract
-from orchestrations.contracts.capacity import Admitted, NodesReturned, RankedOptions, RequestNodes
+from orchestrations.contracts.capacity import Admitted, NodesReturned, RequestNodes
 from orchestrations.contracts.costs import RunCost
 from orchestrations.contracts.jobs import JobState
 from orchestrations.contracts.retraining import RunInput
@@ -20,7 +20,6 @@ from tests.unit.orchestrations.examples import PIPELINE, run_request, with_rules
 from tests.unit.orchestrations.simulated_workspace import FAILING, QUICK, Cluster, recorded
 
 IN_A_QUEUE = PIPELINE.model_copy(update={"queue": "vision"})
-RANKED = IN_A_QUEUE.model_copy(update={"minimum_scaling_efficiency": 0.8})
 RUN = "digits-0123456789abcdef-1"
 COST = RunCost(
     queue="vision",
@@ -48,8 +47,6 @@ class ClusterWithQueue(Cluster):
                 raise QuotaExceeded("the quota is 0")
             case "request_nodes":
                 return self._admit(request)
-            case "rank_options":
-                return RankedOptions(options=tuple(reversed(request.options)), reason="it pays")
             case "return_nodes":
                 return NodesReturned(returned=True, cost=COST)
             case _:
@@ -92,7 +89,6 @@ def test_a_run_that_is_admitted_at_once_never_waits() -> None:
     assert [each.cluster for each in request.options] == ["spot", "dedicated"]
     (capacity,) = cluster.requests("ensure_capacity")
     assert [each.cluster for each in capacity.options] == ["spot"]
-    assert not cluster.requests("rank_options"), "no efficiency is asked for"
 
 
 def test_without_a_queue_nothing_is_asked_and_nothing_given_back() -> None:
@@ -267,31 +263,8 @@ def test_nodes_that_cannot_be_given_back_end_no_run() -> None:
     assert cluster.run(pipeline=IN_A_QUEUE).state == "succeeded"
 
 
-def test_the_options_are_ranked_once_however_long_the_run_waits() -> None:
-    seconds = 2 * NODES_GENERATION.total_seconds()
-    cluster = busy_for(seconds)
-    instance = cluster.start(pipeline=RANKED)
-    assert RunStatus.from_dict(instance.output).state == "succeeded"
-    assert instance.generations >= 2
-    (request,) = cluster.requests("rank_options")
-    assert (request.options, request.minimum_efficiency) == (PIPELINE.compute, 0.8)
-    asked = cluster.requests("request_nodes")
-    assert {tuple(each.cluster for each in it.options) for it in asked} == {("dedicated", "spot")}
-    assert {it.ranking for it in asked} == {"it pays"}
-    assert cluster.requests("ensure_capacity")[0].options[0].cluster == "dedicated"
-    assert recorded(cluster).ranking == "it pays"
-
-
-def test_a_later_attempt_takes_a_later_option_of_the_ranked_ones() -> None:
+def test_a_later_attempt_takes_a_later_option() -> None:
     cluster = ClusterWithQueue(QUICK)
-    cluster.start(2, RANKED.model_copy(update={"queue": None}))
+    cluster.start(2)
     (capacity,) = cluster.requests("ensure_capacity")
-    assert [each.cluster for each in capacity.options] == ["spot"]
-
-
-def test_options_that_cannot_be_ranked_keep_their_order() -> None:
-    cluster = ClusterWithQueue(QUICK, broken={"rank_options"})
-    assert RunStatus.from_dict(cluster.start(pipeline=RANKED).output).state == "succeeded"
-    (request,) = cluster.requests("request_nodes")
-    assert [each.cluster for each in request.options] == ["spot", "dedicated"]
-    assert recorded(cluster).ranking is None
+    assert [each.cluster for each in capacity.options] == ["dedicated"]

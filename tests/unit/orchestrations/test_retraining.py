@@ -12,7 +12,6 @@ from orchestrations.contracts.jobs import (
     EnsureCapacity,
     JobState,
     SubmitJob,
-    TrainingSpeed,
 )
 from orchestrations.contracts.lineage import Redrive
 from orchestrations.contracts.models import RegisterModel
@@ -59,8 +58,7 @@ def test_three_activities_lie_between_the_start_of_a_run_and_its_job() -> None:
 
 
 def test_the_record_has_every_state_and_is_written_where_one_may_last() -> None:
-    speed = TrainingSpeed(images_per_second=812.5, devices=4)
-    cluster = Cluster(SLOW, results=left(GOOD, speed=speed), cluster_ready_after=60)
+    cluster = Cluster(SLOW, cluster_ready_after=60)
     instance = cluster.start()
     status = RunStatus.from_dict(instance.output)
     record = recorded(cluster)
@@ -83,7 +81,7 @@ def test_the_record_has_every_state_and_is_written_where_one_may_last() -> None:
     assert record.status == status
     assert record.compute is not None
     assert record.compute.cluster == PIPELINE.compute[0].cluster
-    assert (record.champion, record.blobs, record.speed) == ("1", DATASET.blobs, speed)
+    assert (record.champion, record.blobs) == ("1", DATASET.blobs)
     written = [request.record.status.state for request in cluster.requests("record_run")]
     assert written == ["registering", "provisioning", "queued", "running", "succeeded"]
 

@@ -45,7 +45,7 @@ def settling() -> LandingStatus:
 
 def run(state: RunState) -> RunSummary:
     status = run_status("digits-aa-1", state, FROZEN_AT)
-    absent = dict.fromkeys(("ended_at", "compute", "speed", "superseded_by", "next_attempt_at"))
+    absent = dict.fromkeys(("ended_at", "compute", "superseded_by", "next_attempt_at"))
     return RunSummary.model_validate({**status.to_dict(), "created_at": FROZEN_AT, **absent})
 
 

@@ -22,7 +22,7 @@ from handlers.azure_ml.job_outputs import (
 )
 from handlers.runs.cancel_requests import request_cancel
 from orchestrations.contracts.base import Failure
-from orchestrations.contracts.jobs import ReadResults, Results, TrainingSpeed
+from orchestrations.contracts.jobs import ReadResults, Results
 from orchestrations.contracts.runs import CancelRequest
 from orchestrations.errors import InvalidResults, InvalidSetting, JobFailed
 from tests.unit.handlers.azure_ml_fake import World
@@ -56,25 +56,6 @@ def test_tells_who_cancelled_the_run_before_its_results_were_read(world: World) 
     asked = CancelRequest(by="ada", reason="a mistake")
     request_cancel(world.clients, RUN, asked)
     assert read_results(world.clients, COMPLETED).cancel == asked
-
-
-@pytest.mark.parametrize(
-    ("metrics", "speed"),
-    [
-        (
-            {"images_per_second": 812.5, "devices": 4},
-            TrainingSpeed(images_per_second=812.5, devices=4),
-        ),
-        ({"images_per_second": 812.5}, None),
-        ({"images_per_second": 0, "devices": 4}, None),
-        ({"images_per_second": 812.5, "devices": -1}, None),
-    ],
-)
-def test_the_speed_is_read_where_the_trainer_measured_it(
-    world: World, metrics: dict[str, float], speed: TrainingSpeed | None
-) -> None:
-    leave(world, METRICS_FILE, metrics)
-    assert read_results(world.clients, COMPLETED).speed == speed
 
 
 def test_nothing_left_is_no_metrics_and_no_failure(world: World) -> None:

@@ -47,6 +47,11 @@ def write(folder: Path, name: str, text: str = GOOD) -> None:
             r":13: job: .*nowhere",
         ),
         (GOOD, "- a list", r":1: a pipeline is a mapping"),
+        (
+            "gate:",
+            "minimum_scaling_efficiency: 0.8\ngate:",
+            r":10: minimum_scaling_efficiency: was removed: delete it, and put the options of",
+        ),
         # Keys that contradict each other.
         (
             "maximum_wait_seconds: 100",
