@@ -22,7 +22,6 @@ param schedulerEndpoint string
 param recordsContainer string
 param reconcileSchedule string
 param modelWatchUrl string
-param webhookAllowedNetworks string
 param keepCopiesDays string
 
 var storageSuffix = environment().suffixes.storage
@@ -57,10 +56,8 @@ var settings = {
   RECORDS_DATASTORE: 'landfall'
   PIPELINES_FOLDER: '/home/site/wwwroot/pipelines'
   INBOUND_WEBHOOK_SECRET: '@Microsoft.KeyVault(SecretUri=${vaultUrl}secrets/inbound-webhook-secret)'
-  CALLBACK_WEBHOOK_SECRET: '@Microsoft.KeyVault(SecretUri=${vaultUrl}secrets/callback-webhook-secret)'
   MODEL_WATCH_SECRET: '@Microsoft.KeyVault(SecretUri=${vaultUrl}secrets/model-watch-secret)'
   MODEL_WATCH_URL: modelWatchUrl
-  WEBHOOK_ALLOWED_NETWORKS: webhookAllowedNetworks
   KEEP_COPIES_DAYS: keepCopiesDays
   APPLICATIONINSIGHTS_CONNECTION_STRING: insightsConnectionString
   APPLICATIONINSIGHTS_AUTHENTICATION_STRING: 'ClientId=${identityClientId};Authorization=AAD'

@@ -62,8 +62,6 @@ param quotaReading string = 'customRole'
 param reconcileSchedule string = '0 */5 * * * *'
 @description('Webhook receiver of the example pipeline; empty: none.')
 param modelWatchUrl string = ''
-@description('CIDR blocks, separated by commas, that webhooks may reach in addition to the public internet.')
-param webhookAllowedNetworks string = ''
 @description('With dataset.freeze: copy, how many days (30 or more) the copies of older dataset versions are kept; empty: 400.')
 param keepCopiesDays string = ''
 
@@ -423,7 +421,6 @@ module functionApp 'function-app.bicep' = {
     recordsContainer: recordsContainer
     reconcileSchedule: reconcileSchedule
     modelWatchUrl: modelWatchUrl
-    webhookAllowedNetworks: webhookAllowedNetworks
     keepCopiesDays: keepCopiesDays
   }
   dependsOn: [roleAssignments, dataRoles, workspaceRoles, privateEndpoints]

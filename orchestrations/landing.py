@@ -368,7 +368,7 @@ class _Batch:
             pipeline=configuration.pipeline,
             dataset=dataset,
             attempt=1,
-            callback_url=self.request.callback_url,
+            receiver=self.request.receiver,
             configuration=configuration.hash,
             reason=self.request.reason,
             traceparent=self.traceparent,

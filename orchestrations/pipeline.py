@@ -217,6 +217,9 @@ class Webhook(Section):
     name: Name
     url_setting: str
     secret_setting: str
+    # Left out where it is not set, so that the histories of other pipelines do not change.
+    on_request: bool = Field(default=False, exclude_if=lambda it: not it)
+    """Only for the runs whose request names it as `receiver`."""
 
 
 class Notifications(Section):

@@ -118,7 +118,7 @@ class RunProgress:
             at=self.context.current_utc_datetime,
             status=self.status,
             diagnosis=self.known.diagnosis,
-            callback_url=self.request.callback_url,
+            receiver=self.request.receiver,
             traceparent=self.traceparent,
         )
         request = PublishNotification(pipeline=self.request.pipeline, notification=notification)

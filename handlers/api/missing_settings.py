@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from handlers.configuration.settings import KEEP_DAYS, Settings
+from handlers.notifications.webhook_client import parse_receiver
 from handlers.notifications.webhook_signature import parse_secrets
 from orchestrations.errors import InvalidSetting
 from orchestrations.pipeline import Pipeline
@@ -32,12 +33,12 @@ def _needed(settings: Settings, pipeline: Pipeline) -> Iterator[Callable[[], obj
         yield lambda name=name, endpoint=endpoint: settings.connection(name, endpoint)
     for name in KEEP_DAYS:
         yield lambda name=name: settings.keep_days(name)
-    yield lambda: settings.webhook_networks
     if pipeline.notify.event_grid:
         yield lambda: settings.required("EventGridTopic__endpoint")
     for webhook in pipeline.notify.webhooks:
         yield lambda webhook=webhook: settings.decided(webhook.url_setting)
-        if settings.values.get(webhook.url_setting):
+        if url := settings.values.get(webhook.url_setting):
+            yield lambda url=url, webhook=webhook: parse_receiver(url, setting=webhook.url_setting)
             yield lambda webhook=webhook: parse_secrets(
                 settings.values.get(webhook.secret_setting, ""), setting=webhook.secret_setting
             )

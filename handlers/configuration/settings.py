@@ -7,7 +7,6 @@ https://learn.microsoft.com/azure/azure-functions/functions-reference#configure-
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +24,6 @@ KEEP_DAYS: Mapping[str, tuple[int, int]] = {
 }
 """Setting of retention → its default, and the fewest days that it accepts."""
 APP_FOLDER = Path(__file__).parents[2]
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 @dataclass(frozen=True)
@@ -168,18 +166,3 @@ class Settings:
         if value not in ("key", "entra"):
             raise InvalidSetting("app setting API_SIGN_IN: set it to key or entra")
         return value
-
-    @property
-    def webhook_networks(self) -> tuple[Network, ...]:
-        """Networks that may receive webhooks in addition to the public internet, also over HTTP.
-
-        `WEBHOOK_ALLOWED_NETWORKS`: CIDR blocks, separated by commas.
-
-        Raises:
-            InvalidSetting: one of them is not a CIDR block.
-        """
-        blocks = self.values.get("WEBHOOK_ALLOWED_NETWORKS", "").split(",")
-        try:
-            return tuple(ipaddress.ip_network(block.strip()) for block in blocks if block.strip())
-        except ValueError as error:
-            raise InvalidSetting(f"app setting WEBHOOK_ALLOWED_NETWORKS: {error}") from error

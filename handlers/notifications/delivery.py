@@ -6,7 +6,6 @@ A delivery that fails is scheduled again on the queue with growing delays
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import time
 from dataclasses import dataclass
@@ -28,7 +27,12 @@ from handlers.notifications.outbox import (
     subject_kind,
     webhook_body,
 )
-from handlers.notifications.webhook_client import BODY_LIMIT_BYTES, parse_retry_after, post
+from handlers.notifications.webhook_client import (
+    BODY_LIMIT_BYTES,
+    parse_receiver,
+    parse_retry_after,
+    post,
+)
 from handlers.notifications.webhook_signature import parse_secrets, sign
 from handlers.telemetry.metrics import Measurement
 from handlers.telemetry.spans import Span
@@ -39,8 +43,6 @@ from orchestrations.retrying import describe
 from orchestrations.trace_context import TraceContext
 
 logger = logging.getLogger("landfall")
-
-CALLBACK_SECRET_SETTING = "CALLBACK_WEBHOOK_SECRET"  # noqa: S105 - the name of a setting
 
 # The longest delay that a receiver may request.
 RETRY_AFTER_LIMIT_SECONDS = 86_400.0
@@ -180,7 +182,7 @@ def of_delivery(
             context=context,
             parent=TraceContext.parse(delivery.notification.traceparent),
             name=f"deliver {delivery.receiver}",
-            kind="client" if delivery.channel in ("webhook", "callback") else "producer",
+            kind="client" if delivery.channel == "webhook" else "producer",
             began_at=began_at,
             ended_at=ended_at,
             attributes={
@@ -244,20 +246,25 @@ def _to_ops_alerts(clients: Clients, delivery: Delivery) -> Outcome:
 
 def _to_webhook(clients: Clients, delivery: Delivery, now: datetime) -> Outcome:
     webhook = delivery.webhook
-    if webhook is not None and not clients.settings.decided(webhook.url_setting):
+    if webhook is None:
+        return Skipped("callback_url was removed: a request names a receiver of pipeline.yml")
+    settings = clients.settings
+    url = settings.decided(webhook.url_setting)
+    if not url:
         return Skipped(f"app setting {webhook.url_setting} is empty: there is no receiver here")
-    url, secret_setting = _address(clients, delivery)
-    disabled = _disabled_record(delivery, url)
+    receiver = parse_receiver(url, setting=webhook.url_setting)
+    disabled = f"webhooks/disabled/{webhook.name}"
     if record_store.read(clients.records, disabled) is not None:
         return Skipped(f"the receiver answered 410 Gone; delete record {disabled} to enable it")
-    secrets = parse_secrets(clients.settings.required(secret_setting), setting=secret_setting)
+    secrets = parse_secrets(
+        settings.required(webhook.secret_setting), setting=webhook.secret_setting
+    )
     body = webhook_body(delivery.notification, BODY_LIMIT_BYTES)
     answer = post(
-        url,
+        receiver,
         headers=sign(secrets, message_id=delivery.notification.id, at=now, body=body)
         | traced(delivery.traceparent),
         body=body,
-        networks=clients.settings.webhook_networks,
         now=now,
     )
     if answer.accepted:
@@ -269,23 +276,6 @@ def _to_webhook(clients: Clients, delivery: Delivery, now: datetime) -> Outcome:
         f"the receiver answered {answer.status}",
         retry_after_seconds=answer.retry_after_seconds,
     )
-
-
-def _address(clients: Clients, delivery: Delivery) -> tuple[str, str]:
-    """The URL, and the name of the setting with the secrets."""
-    if delivery.webhook is not None:
-        webhook = delivery.webhook
-        return clients.settings.required(webhook.url_setting), webhook.secret_setting
-    url = delivery.notification.callback_url
-    assert url is not None, "a callback is only sent where a caller gave a URL"
-    return url, CALLBACK_SECRET_SETTING
-
-
-def _disabled_record(delivery: Delivery, url: str) -> str:
-    """Identify a receiver by name, or by the hash of a caller's URL, which may be secret."""
-    if delivery.webhook is not None:
-        return f"webhooks/disabled/{delivery.webhook.name}"
-    return f"webhooks/disabled/callback-{hashlib.sha256(url.encode()).hexdigest()[:16]}"
 
 
 def _disable(clients: Clients, delivery: Delivery, record: str, now: datetime) -> Outcome:
@@ -323,8 +313,7 @@ def _give_up(clients: Clients, delivery: Delivery, reason: str, now: datetime) -
     alert = trouble(
         "delivery-failed",
         alert_id=f"{delivery.id}:delivery-failed",
-        # The caller is responsible for its URL, so no operator needs to act.
-        severity="information" if delivery.channel == "callback" else "error",
+        severity="error",
         at=now,
         data={
             "notification": delivery.notification.id,

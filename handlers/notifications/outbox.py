@@ -40,6 +40,7 @@ class Delivery(Contract):
 
     notification: Notification
     channel: Literal["event_grid", "service_bus", "webhook", "callback"]
+    """`callback` only in messages of earlier releases."""
     webhook: Webhook | None = None
     """The receiver in the pipeline's file; only for channel `webhook`."""
     attempt: int = Field(default=1, ge=1)
@@ -116,7 +117,7 @@ def webhook_body(notification: Notification, limit_bytes: int) -> bytes:
 
 
 def deliveries(pipeline: Pipeline, notification: Notification) -> Sequence[Delivery]:
-    """One delivery for each channel of the pipeline, and one for the caller's callback URL."""
+    """One delivery for each channel of the pipeline that is told of the notification."""
     channels = pipeline.notify
     # Orchestrators bound the status's size, but reconciliation does not.
     if isinstance(notification.status, RunStatus):
@@ -130,9 +131,8 @@ def deliveries(pipeline: Pipeline, notification: Notification) -> Sequence[Deliv
     found += [
         Delivery(notification=notification, channel="webhook", webhook=webhook)
         for webhook in channels.webhooks
+        if not webhook.on_request or webhook.name == notification.receiver
     ]
-    if notification.callback_url is not None:
-        found.append(Delivery(notification=notification, channel="callback"))
     return found
 
 

@@ -1,37 +1,29 @@
-"""Sends webhooks to allowed receivers.
-
-Callers choose the address (`callback_url`), so the receiver is checked as OWASP's "Server-Side
-Request Forgery Prevention" requires: see `handlers.notifications.receiver_addresses`.
-"""
+"""Sends webhooks to receivers whose URLs operators have set."""
 
 from __future__ import annotations
 
 import contextlib
 import http.client
+import ipaddress
 import os
+import re
 import socket
 import ssl
 import threading
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from urllib.parse import SplitResult, urlsplit
 
-from handlers.configuration.settings import Network
-from handlers.notifications.receiver_addresses import (
-    Receiver,
-    Resolve,
-    check_addresses,
-    parse_receiver,
-    resolve,
-)
-from orchestrations.errors import PermanentError, TransientError
+from orchestrations.errors import InvalidSetting, PermanentError, TransientError
 
 # https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md:
 # payloads under 20 KB, 15 to 30 s for an answer.
 BODY_LIMIT_BYTES = 20_000
 TIMEOUT_SECONDS = 15.0
+DEFAULT_PORTS = {"https": 443, "http": 80}
 USER_AGENT = "Landfall-Webhooks/1"
 
 
@@ -56,37 +48,60 @@ class Answer:
         return 200 <= self.status < 300  # noqa: PLR2004 - the class of successes
 
 
+def parse_receiver(url: str, *, setting: str) -> SplitResult:
+    """Parse the URL of a receiver, the value of an app setting.
+
+    Raises:
+        InvalidSetting: it is not https, or http to this machine. The URL can be secret, so the
+            message does not have it.
+    """
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:  # a port that is no number, or half of a bracket
+        parts = urlsplit("")
+    host = parts.hostname or ""
+    schemes = ("https", "http") if _is_this_machine(host) else ("https",)
+    is_visible = re.fullmatch("[!-~]+", url) is not None
+    if parts.scheme not in schemes or not host or "@" in parts.netloc or not is_visible:
+        raise InvalidSetting(
+            f"app setting {setting}: set it to https://<host>[:<port>]/<path>, in "
+            "visible ASCII and without credentials; only this machine may have http://"
+        )
+    return parts
+
+
+def _is_this_machine(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def post(
-    url: str,
+    receiver: SplitResult,
     *,
     headers: Mapping[str, str],
     body: bytes,
-    networks: Sequence[Network],
     now: datetime,
-    resolver: Resolve = resolve,
     tls: ssl.SSLContext | None = None,
     timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> Answer:
-    """Send a webhook to an allowed receiver.
+    """Send a webhook; follows no redirects and uses no proxy.
 
-    Connects to one of the checked addresses, so that a name that resolves differently a moment
-    later cannot bypass the check; the Host header and the certificate are the name's. Follows no
-    redirects and uses no proxy. `timeout_seconds` covers everything from DNS to the end of the
-    response's headers.
+    `timeout_seconds` covers everything from the connection to the end of the response's headers.
 
     Raises:
-        ReceiverRefused: it is neither public nor in an allowed network, or not https.
         ReceiverUnreachable: it was not found, reached or trusted, or did not answer in time.
         BodyTooLarge: the body is.
     """
     if len(body) > BODY_LIMIT_BYTES:
         raise BodyTooLarge(f"a body of {len(body)} bytes is over {BODY_LIMIT_BYTES}")
-    receiver = parse_receiver(url)
+    host, port = receiver.hostname or "", receiver.port or DEFAULT_PORTS[receiver.scheme]
     try:
-        addresses = check_addresses(receiver, resolver(receiver.host, receiver.port), networks)
         deadline = time.monotonic() + timeout_seconds
         with (
-            _connect(addresses, receiver.port, timeout_seconds) as plain,
+            socket.create_connection((host, port), timeout_seconds) as plain,
             _cut_off(plain, deadline - time.monotonic()),
             _secure(plain, receiver, tls) as channel,
         ):
@@ -94,20 +109,9 @@ def post(
     except (OSError, http.client.HTTPException) as error:
         # Without the error's text: http.client quotes the response.
         raise ReceiverUnreachable(
-            f"host {receiver.host} cannot be found, reached or trusted, or gave no answer within "
+            f"host {host} cannot be found, reached or trusted, or gave no answer within "
             f"{timeout_seconds:g} s: {type(error).__name__}"
         ) from error
-
-
-def _connect(addresses: Sequence[str], port: int, timeout_seconds: float) -> socket.socket:
-    """Connect to the first address that accepts; the addresses share the timeout."""
-    for position, address in enumerate(addresses, start=1):
-        try:
-            return socket.create_connection((address, port), timeout_seconds / len(addresses))
-        except OSError:
-            if position == len(addresses):
-                raise
-    raise OSError("the name has no address")
 
 
 @contextlib.contextmanager
@@ -140,30 +144,33 @@ def _cut_off(connection: socket.socket, seconds: float) -> Generator[None]:
         raise TimeoutError(f"no answer within {seconds:g} s")
 
 
-def _secure(plain: socket.socket, receiver: Receiver, tls: ssl.SSLContext | None) -> socket.socket:
+def _secure(
+    plain: socket.socket, receiver: SplitResult, tls: ssl.SSLContext | None
+) -> socket.socket:
     if receiver.scheme != "https":
         return plain
     context = tls or ssl.create_default_context()
-    return context.wrap_socket(plain, server_hostname=receiver.host)
+    return context.wrap_socket(plain, server_hostname=receiver.hostname)
 
 
 def _exchange(
     channel: socket.socket,
-    receiver: Receiver,
+    receiver: SplitResult,
     headers: Mapping[str, str],
     body: bytes,
     now: datetime,
 ) -> Answer:
-    connection = http.client.HTTPConnection(receiver.host, receiver.port)
+    connection = http.client.HTTPConnection(receiver.hostname or "", DEFAULT_PORTS[receiver.scheme])
     connection.sock = channel  # so that it does not open a connection itself
     fields = {
-        "Host": receiver.authority,
+        "Host": receiver.netloc,
         "Content-Type": "application/json",
         "User-Agent": USER_AGENT,
         "Connection": "close",
         **headers,
     }
-    connection.request("POST", receiver.target, body, fields)
+    target = (receiver.path or "/") + (f"?{receiver.query}" if receiver.query else "")
+    connection.request("POST", target, body, fields)
     response = connection.getresponse()
     try:
         return Answer(

@@ -121,7 +121,6 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(prefix="run-index/", setting=RECORDS, protects=_index_entry),
     Kind(prefix="runs/", setting=RECORDS, depth=2, protects=lambda use, parts: _run(use, parts[1])),
-    Kind(prefix="webhooks/disabled/callback-", setting=RECORDS),
     Kind(
         prefix="manifests/",
         setting=RECORDS,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Any
 
 from azure.core.exceptions import AzureError
 from azure.durable_functions import DurableOrchestrationClient
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from handlers.api.actions import Asked, keep_action
 from handlers.api.documents.base import Accepted
@@ -19,7 +19,6 @@ from handlers.configuration.clients import Clients
 from handlers.configuration.settings import Settings
 from handlers.durable.instances import exists, is_live, start_once, wake_up
 from handlers.durable.status_documents import run_status
-from handlers.notifications.receiver_addresses import ReceiverRefused, check_literal, parse_receiver
 from handlers.notifications.webhook_signature import ID_HEADER, BadSignature, parse_secrets, verify
 from handlers.runs.cancel_requests import request_cancel
 from handlers.telemetry.current_span import below
@@ -45,11 +44,21 @@ class StartRun(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    callback_url: str | None = None
+    receiver: str | None = None
     reason: str | None = Field(default=None, min_length=1, max_length=START_REASON_LIMIT_CHARACTERS)
     idempotency_key: str | None = Field(
         default=None, min_length=1, max_length=IDEMPOTENCY_KEY_LIMIT_CHARACTERS
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_callback_url(cls, body: Any) -> Any:
+        if isinstance(body, dict) and "callback_url" in body:
+            raise ValueError(
+                "callback_url was removed: let an operator add the URL to notify.webhooks in "
+                "pipeline.yml, and give the webhook's name as receiver"
+            )
+        return body  # pyright: ignore[reportUnknownVariableType] - not validated yet
 
 
 class CancelRun(Asked):
@@ -100,14 +109,18 @@ async def start_run(
             "the header is not signed: put the key into the body, as idempotency_key",
             where=IDEMPOTENCY_HEADER,
         )
-    if asked.callback_url is not None:
-        _check_callback(asked.callback_url, settings)
+    receivers = [webhook.name for webhook in pipeline.notify.webhooks]
+    if asked.receiver is not None and asked.receiver not in receivers:
+        known = ", ".join(receivers) or "none"
+        raise invalid_request(
+            f"pipeline {name} has no such receiver; its webhooks are: {known}", where="receiver"
+        )
     trace = _trace(settings, fields.get(HEADER))
     request = LandingRequest(
         pipeline=pipeline.name,
         opened_by="request",
         settled=True,
-        callback_url=asked.callback_url,
+        receiver=asked.receiver,
         reason=asked.reason,
         trace=trace,
     )
@@ -153,14 +166,3 @@ async def cancel_run(
     except (AzureError, TimeoutError) as error:
         logger.warning("action cancel of run %s was not recorded: %s", run, type(error).__name__)
     return Accepted(id=run, status_url=f"/api/runs/{run}")
-
-
-def _check_callback(url: str, settings: Settings) -> None:
-    """Check the URL without DNS: each delivery checks the addresses of the host's name."""
-    try:
-        receiver = parse_receiver(url)
-        check_literal(receiver, settings.webhook_networks)
-    except ReceiverRefused as error:
-        raise invalid_request(str(error), where="callback_url") from None
-    if receiver.scheme != "https" and not settings.webhook_networks:
-        raise invalid_request("a callback is sent by https only", where="callback_url")

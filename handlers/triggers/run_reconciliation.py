@@ -195,7 +195,7 @@ def _notify_end(
         kind=kind,
         at=now,
         status=status,
-        callback_url=request.callback_url,
+        receiver=request.receiver,
         traceparent=run_header(request.traceparent, status.id),
     )
     publish_notification(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from azure.keyvault.secrets import SecretClient
 
-NAMES = ("inbound-webhook-secret", "callback-webhook-secret", "model-watch-secret")
+NAMES = ("inbound-webhook-secret", "model-watch-secret")
 
 
 def ensure_secrets(vault: SecretClient) -> list[str]:

@@ -22,7 +22,7 @@ traced."""
 class Contract(BaseModel):
     """Base of all contracts: a frozen record with a schema version."""
 
-    # The errors of an orchestrator's input are shown: a callback URL in it can hold a token.
+    # The errors of an orchestrator's input are shown: a URL in it can hold a token.
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     schema_version: int = Field(default=1, ge=1, le=1)
@@ -42,7 +42,7 @@ class Contract(BaseModel):
 
 
 def problems_of(error: ValidationError, *, whole: str) -> str:
-    """List a document's errors without its values: a callback URL can hold a token.
+    """List a document's errors without its values: a URL can hold a token.
 
     Args:
         error: the parser's.

@@ -11,6 +11,7 @@ from orchestrations.contracts.base import ActivityRequest, Contract, Done, Trace
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.runs import START_REASON_LIMIT_CHARACTERS, RunRequest
 from orchestrations.pipeline import Pipeline, Settle
+from orchestrations.section import ignore_fields
 
 OpenedBy = Literal["event", "request", "reconciliation", "release"]
 LandingPhase = Literal["settling", "training", "closing"]
@@ -52,7 +53,8 @@ class LandingRequest(Contract):
     opened_by: OpenedBy
     settled: bool = False
     """The caller says that the batch is whole: freeze at once."""
-    callback_url: str | None = None
+    receiver: str | None = Field(default=None, exclude_if=lambda it: it is None)
+    """The webhook of the pipeline that the request names; it is told of the runs."""
     reason: str | None = Field(
         default=None,
         max_length=START_REASON_LIMIT_CHARACTERS,
@@ -62,6 +64,8 @@ class LandingRequest(Contract):
     opened_at: datetime | None = None
     """Set when the landing continues as new before the batch has settled."""
     trace: BatchTrace | None = Field(default=None, exclude_if=lambda it: it is None)
+
+    _of_earlier_releases = ignore_fields("callback_url")
 
     @field_validator("pipeline", mode="before")
     @classmethod

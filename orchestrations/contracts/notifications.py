@@ -5,11 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
+from pydantic import Field
+
 from orchestrations.contracts.base import ActivityRequest, Contract, Done, Traceparent
 from orchestrations.contracts.jobs import JobDiagnosis
 from orchestrations.contracts.rollouts import RolloutStatus
 from orchestrations.contracts.runs import RunStatus
 from orchestrations.pipeline import Pipeline
+from orchestrations.section import ignore_fields
 
 RunNotificationKind = Literal[
     "started",
@@ -33,9 +36,12 @@ class Notification(Contract):
     status: RunStatus | RolloutStatus
     diagnosis: JobDiagnosis | None = None
     """Why the job failed, if it did."""
-    callback_url: str | None = None
+    receiver: str | None = Field(default=None, exclude_if=lambda it: it is None)
+    """The webhook of the pipeline that the run's request named."""
     traceparent: Traceparent = None
     """The run's span."""
+
+    _of_earlier_releases = ignore_fields("callback_url")
 
 
 class PublishNotification(ActivityRequest[Done]):

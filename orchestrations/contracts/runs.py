@@ -14,6 +14,7 @@ from orchestrations.contracts.lineage import Redrive
 from orchestrations.contracts.models import Model
 from orchestrations.names import run_id, training_name
 from orchestrations.pipeline import Pipeline, Retry
+from orchestrations.section import ignore_fields
 
 UnfinishedRunState = Literal[
     "registering",
@@ -48,7 +49,8 @@ class RunRequest(Contract):
     round: int = Field(default=1, ge=1, exclude_if=lambda it: it == 1)
     """The round of training on the dataset version; see `orchestrations.rounds`."""
     attempt: int = Field(ge=1)
-    callback_url: str | None = None
+    receiver: str | None = Field(default=None, exclude_if=lambda it: it is None)
+    """The webhook of the pipeline that the request named."""
     configuration: str | None = None
     """Hash of the `pipeline.yml`, `job.yml` and code that were in force when the batch was frozen;
     the text of the files is kept under it. None: `job.yml` as it is deployed."""
@@ -62,6 +64,8 @@ class RunRequest(Contract):
     """A person's changes; `pipeline` and `dataset` already include them."""
     traceparent: Traceparent = None
     """The batch's span."""
+
+    _of_earlier_releases = ignore_fields("callback_url")
 
     @property
     def run(self) -> str:

@@ -158,14 +158,16 @@ def every_end_is_notified_once(evidence: Evidence) -> Iterator[str]:
         if state not in TERMINAL_RUN_STATES:
             continue
         wanted = notification_of(state)
-        callback = ("callback",) if evidence.requests[run.id].callback_url else ()
+        caller = ("webhook/caller",) if evidence.requests[run.id].receiver else ()
         event_grid = ("event_grid",) if evidence.requests[run.id].pipeline.notify.event_grid else ()
-        for channel in (*event_grid, "webhook/model-watch", "service_bus", *callback):
+        for channel in (*event_grid, "webhook/model-watch", "service_bus", *caller):
             kinds = run.kinds.get(channel, set())
             if wanted not in kinds and not _was_undeliverable(evidence, f"{run.id}:{wanted}"):
                 yield f"{run.id} ended as {state}: {channel} has {sorted(kinds)}"
             for other in (kinds & ends) - {wanted}:
                 yield f"{run.id} ended as {state}: {channel} has {other}, too"
+        if not caller and run.kinds.get("webhook/caller"):
+            yield f"{run.id}: a receiver that nobody asked for is told of it"
 
 
 def every_end_is_in_the_list_of_runs(evidence: Evidence) -> Iterator[str]:

@@ -143,7 +143,7 @@ class Evidence:
         for channel, messages in (
             ("event_grid", self.world.events),
             ("webhook/model-watch", self.world.webhooks),
-            ("callback", self.world.callbacks),
+            ("webhook/caller", self.world.callers),
             ("service_bus", [(each.message_id, "") for each in self.alerts]),
         ):
             for message_id, _ in messages:

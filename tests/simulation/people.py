@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 SECRET = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
-CALLBACK_URL = "https://caller.example/done"
+CALLER_URL = "https://caller.example/done"
 WHY = b'{"by": "ada", "reason": "customers complain"}'
 ASK_AGAIN_SECONDS = 60.0
 LARGE: dict[str, Any] = {"cluster": "large", "size": "Standard_D16s_v5", "nodes": 2}
@@ -107,7 +107,7 @@ class People:
 
     async def _request_run(self, item: RequestRun) -> None:
         world = self._world
-        body = json.dumps({"callback_url": CALLBACK_URL}).encode()
+        body = json.dumps({"receiver": "caller"}).encode()
         # The library that verifies it reads the wall clock.
         now = datetime.now(UTC)
         headers = sign(parse_secrets(SECRET, setting=""), message_id=item.key, at=now, body=body)

@@ -30,7 +30,7 @@ from tests.simulation.fakes.training import LANDING_CONTAINER, RECORDS_CONTAINER
 from tests.simulation.fakes.webhooks import WebhookReceiver
 from tests.simulation.host import Host
 from tests.simulation.network import Network
-from tests.simulation.people import CALLBACK_URL, SECRET
+from tests.simulation.people import CALLER_URL, SECRET
 from tests.simulation.releases import (
     pipelines_of,
     read_release,
@@ -52,7 +52,8 @@ SETTINGS = {
     "MODEL_WATCH_URL": "https://models.example/hook",
     "MODEL_WATCH_SECRET": SECRET,
     "INBOUND_WEBHOOK_SECRET": SECRET,
-    "CALLBACK_WEBHOOK_SECRET": SECRET,
+    "CALLER_URL": CALLER_URL,
+    "CALLER_SECRET": SECRET,
 }
 STORY_SECONDS = 7 * DAY
 # A receiver's retries take 75 hours. Work that has not ended after this counts as stuck.
@@ -115,8 +116,8 @@ class World:
         self.host = Host(scheduler, network, hub, broker, story, self.pipelines, self._make_clients)
         self.webhooks: list[tuple[str, str]] = []
         """Id and type of every webhook that a receiver accepted."""
-        self.callbacks: list[tuple[str, str]] = []
-        """Id and type of every callback to a caller of the API."""
+        self.callers: list[tuple[str, str]] = []
+        """Id and type of every webhook to the receiver that callers of the API name."""
         self.events: list[tuple[str, str]] = []
         """Id and type of every event on the custom topic."""
         self.zone: list[Snapshot] = []
@@ -246,7 +247,7 @@ class World:
             self.admissions.append((self.scheduler.time(), blob.content))
 
     def _take_webhook(self, url: str, message_id: str, document: dict[str, Any]) -> None:
-        taken = self.callbacks if url == CALLBACK_URL else self.webhooks
+        taken = self.callers if url == CALLER_URL else self.webhooks
         taken.append((message_id, document["type"]))
 
     def _take_event(self, event: Any) -> None:

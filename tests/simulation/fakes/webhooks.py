@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import SplitResult
 
 from handlers.notifications.webhook_client import Answer, ReceiverUnreachable
 from tests.simulation.network import Network, Unavailable
@@ -20,11 +21,15 @@ class WebhookReceiver:
         self._network = network
         self._take = take
 
-    def post(self, url: str, *, headers: dict[str, str], body: bytes, **_: Any) -> Answer:
+    def post(
+        self, receiver: SplitResult, *, headers: dict[str, str], body: bytes, **_: Any
+    ) -> Answer:
         """In the place of `webhook_client.post`."""
         try:
             self._network.call(
-                "webhooks", "post", lambda: self._take(url, headers["webhook-id"], json.loads(body))
+                "webhooks",
+                "post",
+                lambda: self._take(receiver.geturl(), headers["webhook-id"], json.loads(body)),
             )
         except Unavailable as error:
             if error.status is None:

@@ -24,14 +24,15 @@ class Vault(dict[str, str]):
 
 
 def test_missing_secrets_are_made_and_others_are_left_alone() -> None:
-    vault: Any = Vault({"callback-webhook-secret": "kept"})
+    vault: Any = Vault({"of-another-app": "kept"})
     made = webhook_secrets.ensure_secrets(vault)
     assert made == ["inbound-webhook-secret", "model-watch-secret"]
-    assert vault.pop("callback-webhook-secret") == "kept"
+    assert vault.pop("of-another-app") == "kept"
     keys = [base64.b64decode(vault[name].removeprefix("whsec_")) for name in made]
     assert [len(each) for each in keys] == [32, 32]
     assert keys[0] != keys[1]
-    assert webhook_secrets.ensure_secrets(vault) == ["callback-webhook-secret"]
+    del vault["model-watch-secret"]
+    assert webhook_secrets.ensure_secrets(vault) == ["model-watch-secret"]
 
 
 def test_a_batch_is_new_content_with_its_marker_last() -> None:

@@ -9,14 +9,17 @@ from handlers.api.documents.runs import RunSummary
 from orchestrations.contracts.capacity import RequestNodes, WaitingRun
 from orchestrations.contracts.datasets import DataAsset
 from orchestrations.contracts.jobs import Results
+from orchestrations.contracts.landing import LandingRequest
+from orchestrations.contracts.notifications import Notification
 from orchestrations.contracts.retraining import AwaitingNodes
 from orchestrations.contracts.run_records import RunRecord
 from orchestrations.section import ignore_fields
-from tests.unit.orchestrations.examples import FROZEN_AT, PIPELINE, run_status
+from tests.unit.orchestrations.examples import FROZEN_AT, PIPELINE, run_request, run_status
 
 STATUS = run_status("digits-0123456789abcdef-1", "running", FROZEN_AT)
 OPTIONS = list(PIPELINE.compute)
 SPEED = {"schema_version": 1, "images_per_second": 812.5, "devices": 4}
+CALLBACK = {"callback_url": "https://a.example/?token=1"}
 RANKED = {"schema_version": 1, "options": [], "reason": None}
 
 
@@ -24,6 +27,9 @@ RANKED = {"schema_version": 1, "options": [], "reason": None}
     ("document", "fields"),
     [
         (PIPELINE, {"minimum_scaling_efficiency": 0.8}),
+        (run_request(1), CALLBACK),
+        (LandingRequest(pipeline="a", opened_by="request"), CALLBACK),
+        (Notification(id="n", kind="started", at=FROZEN_AT, status=STATUS), CALLBACK),
         (Results(metrics={}, record="results.json"), {"speed": SPEED}),
         (RunRecord(status=STATUS, started_at=FROZEN_AT), {"speed": SPEED, "ranking": "it pays"}),
         (

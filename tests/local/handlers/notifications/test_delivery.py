@@ -30,17 +30,19 @@ NOW = datetime.now(UTC)
 MODEL_WATCH = Webhook(
     name="model-watch", url_setting="MODEL_WATCH_URL", secret_setting="MODEL_WATCH_SECRET"
 )
+CALLER = Webhook(
+    name="caller", url_setting="CALLER_URL", secret_setting="MODEL_WATCH_SECRET", on_request=True
+)
+DOWN = Webhook(name="down", url_setting="DOWN_URL", secret_setting="MODEL_WATCH_SECRET")
 GONE = Webhook(name="gone", url_setting="GONE_URL", secret_setting="MODEL_WATCH_SECRET")
 
 
 def a_notification(
-    attempt: int, kind: NotificationKind = "succeeded", *, callback_url: str | None = None
+    attempt: int, kind: NotificationKind = "succeeded", *, receiver: str | None = None
 ) -> Notification:
     run = f"digits-{DATASET.version}-{attempt}"
     status = run_status(run, "succeeded" if kind == "succeeded" else "failed", NOW)
-    return Notification(
-        id=f"{run}:{kind}", kind=kind, at=NOW, status=status, callback_url=callback_url
-    )
+    return Notification(id=f"{run}:{kind}", kind=kind, at=NOW, status=status, receiver=receiver)
 
 
 def deliver(world: World, delivery: Delivery) -> object:
@@ -54,8 +56,8 @@ def clients_with(world: World, **settings: str) -> Clients:
 
 
 def test_every_channel_is_told_the_same_once(world: World, namespace: Namespace) -> None:
-    pipeline = PIPELINE.model_copy(update={"notify": Notifications(webhooks=[MODEL_WATCH])})
-    notification = a_notification(1, callback_url=f"{world.receiver.url}/callback")
+    pipeline = PIPELINE.model_copy(update={"notify": Notifications(webhooks=[MODEL_WATCH, CALLER])})
+    notification = a_notification(1, receiver="caller")
     for _ in range(2):  # the second time as after a crash between effect and checkpoint
         publish_notification(
             world.clients, PublishNotification(pipeline=pipeline, notification=notification)
@@ -64,12 +66,12 @@ def test_every_channel_is_told_the_same_once(world: World, namespace: Namespace)
     messages = [each for each in taken if str(each.message_id).startswith(notification.id)]
     assert sorted(str(message.message_id) for message in messages) == [
         f"{notification.id}:{receiver}"
-        for receiver in ("callback", "event_grid", "service_bus", "webhook/model-watch")
+        for receiver in ("event_grid", "service_bus", "webhook/caller", "webhook/model-watch")
     ]
     for message in messages:
         assert handle_delivery(world.clients, str(message), now=datetime.now(UTC)) == Delivered()
 
-    for path in ("/model-watch", "/callback"):
+    for path in ("/model-watch", "/caller"):
         (posted,) = world.receiver.to(path)
         document = Verifier(SECRET).verify(posted.body, posted.headers)
         assert posted.headers["webhook-id"] == notification.id
@@ -95,8 +97,8 @@ def test_every_channel_is_told_the_same_once(world: World, namespace: Namespace)
 
 
 def test_a_failed_delivery_is_scheduled_again_once(world: World, namespace: Namespace) -> None:
-    notification = a_notification(2, "failed", callback_url=f"{world.receiver.url}/down")
-    delivery = Delivery(notification=notification, channel="callback")
+    notification = a_notification(2, "failed")
+    delivery = Delivery(notification=notification, channel="webhook", webhook=DOWN)
     world.receiver.answers["/down"] = (500, {})
     for _ in range(2):  # the second time as after a crash before the message was completed
         outcome = deliver(world, delivery)
@@ -116,21 +118,21 @@ def test_after_the_last_delay_comes_the_dead_letter_queue_and_an_alert(
 ) -> None:
     world.receiver.answers["/down"] = (500, {})
     delivery = Delivery(
-        notification=a_notification(3, callback_url=f"{world.receiver.url}/down"),
-        channel="callback",
+        notification=a_notification(3),
+        channel="webhook",
+        webhook=DOWN,
         attempt=len(DELIVERY_DELAYS_SECONDS) + 1,
     )
     outcome = deliver(world, delivery)
     assert isinstance(outcome, Undeliverable)
     (letter,) = namespace.take_present(REJECTED_RUNS, dead=True)
     assert letter.message_id == delivery.id
-    assert letter.dead_letter_reason == "callback undeliverable"
+    assert letter.dead_letter_reason == "webhook/down undeliverable"
     assert letter.dead_letter_error_description == outcome.reason
     assert parse_delivery(str(letter)) == delivery
     alert = namespace.take_alert("delivery-failed", delivery.notification.status.id)
-    assert json.loads(str(alert))["data"]["receiver"] == "callback"
-    # A caller's bad URL needs no operator.
-    assert (alert.application_properties or {})[b"severity"] == b"information"
+    assert json.loads(str(alert))["data"]["receiver"] == "webhook/down"
+    assert (alert.application_properties or {})[b"severity"] == b"error"
 
 
 def test_gone_disables_a_receiver_until_its_record_is_deleted(

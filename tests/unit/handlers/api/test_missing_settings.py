@@ -50,7 +50,7 @@ def test_each_missing_setting_is_named_and_how_to_set_it(name: str) -> None:
     ("changes", "word"),
     [
         ({"WATCH_SECRET": "whsec_short"}, "WATCH_SECRET"),
-        ({"WEBHOOK_ALLOWED_NETWORKS": "here"}, "WEBHOOK_ALLOWED_NETWORKS"),
+        ({"WATCH_URL": "http://short.example"}, "WATCH_URL"),
         ({"KEEP_COPIES_DAYS": "3"}, "KEEP_COPIES_DAYS"),
     ],
 )

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import ipaddress
 from pathlib import Path
 
 import pytest
@@ -45,7 +44,6 @@ def test_what_is_not_set_has_its_default(values: dict[str, str]) -> None:
     assert settings.pipelines_folder == APP_FOLDER / "pipelines"
     assert (settings.pipelines_folder / "digits" / "pipeline.yml").is_file()
     assert settings.records_container == settings.records_datastore == "landfall"
-    assert settings.webhook_networks == ()
     assert {name: settings.keep_days(name) for name in KEEP_DAYS} == {
         name: default for name, (default, _) in KEEP_DAYS.items()
     }
@@ -58,16 +56,11 @@ def test_what_is_set_counts() -> None:
             "RECORDS_CONTAINER": "records",
             "RECORDS_DATASTORE": "store",
             "KEEP_COPIES_DAYS": "30",
-            "WEBHOOK_ALLOWED_NETWORKS": "10.0.0.0/8, fd00::/8,",
         }
     )
     assert settings.pipelines_folder == Path("/elsewhere")
     assert (settings.records_container, settings.records_datastore) == ("records", "store")
     assert settings.keep_days("KEEP_COPIES_DAYS") == 30
-    assert settings.webhook_networks == (
-        ipaddress.ip_network("10.0.0.0/8"),
-        ipaddress.ip_network("fd00::/8"),
-    )
 
 
 @pytest.mark.parametrize("days", ["29", "-40", "30.5", "a month"])
@@ -82,9 +75,3 @@ def test_no_retention_is_shorter_than_what_the_app_itself_reads(name: str) -> No
     assert Settings({name: str(fewest)}).keep_days(name) == fewest
     with pytest.raises(InvalidSetting, match=f"{name}: set it to a whole number of days"):
         Settings({name: str(fewest - 1)}).keep_days(name)
-
-
-@pytest.mark.parametrize("block", ["10.0.0.1/8", "intranet"])
-def test_a_network_that_is_none_is_named(block: str) -> None:
-    with pytest.raises(InvalidSetting, match="WEBHOOK_ALLOWED_NETWORKS"):
-        _ = Settings({"WEBHOOK_ALLOWED_NETWORKS": block}).webhook_networks

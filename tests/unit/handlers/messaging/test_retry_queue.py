@@ -45,7 +45,7 @@ def test_what_cannot_be_read_is_refused_by_place_and_without_its_values(
     changes: dict[str, Any], error: type[Exception], place: str
 ) -> None:
     document = run_request(2).to_dict()
-    document["callback_url"] = "https://a.example/?token=hunter2"
+    document["reason"] = "hunter2"
     with pytest.raises(error) as refused:
         parse_retry(json.dumps(document | changes))
     assert place in str(refused.value)

@@ -40,7 +40,7 @@ HOURS = 3600.0
 
 
 def a_notification(
-    *, callback_url: str | None = None, error: str | None = None, pipeline: str = "digits"
+    *, receiver: str | None = None, error: str | None = None, pipeline: str = "digits"
 ) -> Notification:
     run = f"{pipeline}-{DATASET.version}-20"
     status = run_status(
@@ -50,27 +50,49 @@ def a_notification(
         error=None if error is None else Failure(type="T", message=error, permanent=False),
     )
     return Notification(
-        id=f"{run}:superseded", kind="superseded", at=NOW, status=status, callback_url=callback_url
+        id=f"{run}:superseded", kind="superseded", at=NOW, status=status, receiver=receiver
     )
 
 
-def a_webhook(name: str) -> Webhook:
-    return Webhook(name=name, url_setting="URL", secret_setting="SECRET")
+def a_webhook(name: str, *, on_request: bool = False) -> Webhook:
+    return Webhook(name=name, url_setting="URL", secret_setting="SECRET", on_request=on_request)
 
 
-def test_one_message_for_each_channel() -> None:
-    # A webhook may have the name of another channel.
-    webhooks = [a_webhook("callback"), a_webhook("b")]
+@pytest.mark.parametrize(
+    ("receiver", "told"),
+    [
+        (None, ["a", "b"]),
+        ("b", ["a", "b"]),
+        ("c", ["a", "b", "c"]),
+        ("was-removed", ["a", "b"]),
+    ],
+)
+def test_one_message_for_each_channel_and_the_receiver_that_was_asked_for(
+    receiver: str | None, told: list[str]
+) -> None:
+    webhooks = [
+        a_webhook("a"),
+        a_webhook("b"),
+        a_webhook("c", on_request=True),
+        a_webhook("d", on_request=True),
+    ]
     pipeline = with_rules(PIPELINE, notify={"webhooks": webhooks})
-    found = deliveries(pipeline, a_notification(callback_url="https://a.example/"))
+    found = deliveries(pipeline, a_notification(receiver=receiver))
     assert [each.receiver for each in found] == [
         "event_grid",
         "service_bus",
-        "webhook/callback",
-        "webhook/b",
-        "callback",
+        *(f"webhook/{name}" for name in told),
     ]
     assert len({each.id for each in found}) == len(found)
+
+
+def test_a_callback_of_an_earlier_release_is_skipped() -> None:
+    body = Delivery(notification=a_notification(), channel="callback").to_dict()
+    body["notification"]["callback_url"] = "https://a.example/"
+    delivery = parse_delivery(json.dumps(body))
+    outcome = deliver(Clients(Settings({})), delivery, NOW)
+    assert isinstance(outcome, Skipped)
+    assert "callback_url was removed" in outcome.reason
 
 
 def test_channels_can_be_off() -> None:

@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from standardwebhooks import Webhook
 
-from handlers.notifications.webhook_client import Answer, BodyTooLarge, parse_retry_after, post
+from handlers.notifications.webhook_client import (
+    Answer,
+    BodyTooLarge,
+    parse_receiver,
+    parse_retry_after,
+    post,
+)
 from handlers.notifications.webhook_signature import BadSignature, parse_secrets, sign, verify
 from orchestrations.errors import InvalidSetting
 
@@ -134,10 +140,38 @@ def test_any_retry_after_is_understood_or_left_alone(value: str) -> None:
 
 
 def test_a_body_beyond_the_limit_is_not_sent() -> None:
+    receiver = parse_receiver("https://a.example/", setting="URL")
     with pytest.raises(BodyTooLarge):
-        post(
-            "https://a.example/", headers={}, body=b"x" * 20_001, networks=(), now=datetime.now(UTC)
-        )
+        post(receiver, headers={}, body=b"x" * 20_001, now=datetime.now(UTC))
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://a.example", "https://10.0.0.4:8443/a?b=c", "http://127.0.0.1:7/", "http://localhost"],
+)
+def test_a_receiver_has_https_or_is_this_machine(url: str) -> None:
+    assert parse_receiver(url, setting="URL").geturl() == url
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://a.example/secret",
+        "http://10.0.0.4/secret",
+        "ftp://a.example/secret",
+        "a.example/secret",
+        "https:///secret",
+        "https://user:secret@a.example/",
+        "https://a.example:secret/",
+        "https://[::1/secret",
+        "https://a.example/secret-ü",
+        "https://a.example/secret\n",
+    ],
+)
+def test_another_url_is_refused_without_being_quoted(url: str) -> None:
+    with pytest.raises(InvalidSetting, match="app setting URL: set it to https") as refused:
+        parse_receiver(url, setting="URL")
+    assert "secret" not in str(refused.value)
 
 
 def test_only_success_is_accepted() -> None:

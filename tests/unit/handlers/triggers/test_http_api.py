@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import ipaddress
 import json
 import logging
+import re
 import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -20,13 +20,23 @@ from handlers.triggers.problem_details import Answer
 from orchestrations.contracts.landing import LandingRequest
 from orchestrations.contracts.runs import CancelRequest
 from orchestrations.names import request_instance
+from orchestrations.pipeline import Webhook
 from tests.unit.handlers.asking import ask, check_problem
 from tests.unit.handlers.azure_ml_fake import World, make_world
 from tests.unit.handlers.durable_fake import STARTED_AT, TaskHub
-from tests.unit.orchestrations.examples import DATASET, PIPELINE, run_status
+from tests.unit.orchestrations.examples import DATASET, PIPELINE, run_status, with_rules
 
 SECRET = "whsec_" + base64.b64encode(b"s" * 32).decode()
 SETTINGS = Settings({"INBOUND_WEBHOOK_SECRET": SECRET})
+WITH_RECEIVERS = with_rules(
+    PIPELINE,
+    notify={
+        "webhooks": [
+            Webhook(name=name, url_setting="URL", secret_setting="SECRET")
+            for name in ("caller", "watch")
+        ]
+    },
+)
 RUN = f"digits-{DATASET.version}-1"
 
 
@@ -45,13 +55,13 @@ async def start(
     given = signed | dict(headers or {})
     clients = make_world(settings.values).clients
     return await ask(
-        http_api.start_run, clients, hub, PIPELINE, name=name, headers=given, body=body
+        http_api.start_run, clients, hub, WITH_RECEIVERS, name=name, headers=given, body=body
     )
 
 
 async def test_a_signed_request_starts_a_landing_that_is_settled() -> None:
     hub = TaskHub()
-    answer = await start(hub, b'{"callback_url": "https://a.example/hook", "reason": "new labels"}')
+    answer = await start(hub, b'{"receiver": "caller", "reason": "new labels"}')
     instance = request_instance("digits", "m-1")
     url = f"/api/runs/{instance}"
     assert answer.status == 202
@@ -62,7 +72,7 @@ async def test_a_signed_request_starts_a_landing_that_is_settled() -> None:
         pipeline=PIPELINE.name,
         opened_by="request",
         settled=True,
-        callback_url="https://a.example/hook",
+        receiver="caller",
         reason="new labels",
     )
 
@@ -117,11 +127,7 @@ async def test_an_unknown_pipeline_is_404_and_the_known_ones_are_named() -> None
         (b"[]", "body"),
         (b"{", "body"),
         (b'{"callbackUrl": "https://a.example"}', "callbackUrl"),
-        (b'{"callback_url": 5}', "callback_url"),
-        (b'{"callback_url": "http://a.example"}', "callback_url"),
-        (b'{"callback_url": "a.example"}', "callback_url"),
-        (b'{"callback_url": "https://93.184.215.14/"}', "callback_url"),
-        (b'{"callback_url": "https://[::1]/"}', "callback_url"),
+        (b'{"receiver": 5}', "receiver"),
         (b'{"idempotency_key": ""}', "idempotency_key"),
     ],
 )
@@ -133,11 +139,19 @@ async def test_a_malformed_body_is_400_and_names_the_place(body: bytes, where: s
     assert hub.started == []
 
 
-async def test_plain_http_callbacks_need_an_allowed_network() -> None:
-    settings = Settings({**SETTINGS.values, "WEBHOOK_ALLOWED_NETWORKS": "127.0.0.0/8"})
-    assert settings.webhook_networks == (ipaddress.ip_network("127.0.0.0/8"),)
-    answer = await start(TaskHub(), b'{"callback_url": "http://127.0.0.1/x"}', settings=settings)
-    assert answer.status == 202
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b'{"receiver": "caler"}', "no such receiver; its webhooks are: caller, watch"),
+        (b'{"callback_url": "https://a.example"}', "callback_url was removed: .* as receiver"),
+    ],
+)
+async def test_only_a_webhook_of_the_pipeline_is_a_receiver(body: bytes, words: str) -> None:
+    hub = TaskHub()
+    answer = await start(hub, body)
+    check_problem(answer, 400, "invalid-request")
+    assert re.search(words, str(answer.document["detail"]))
+    assert hub.started == []
 
 
 async def test_limits_and_a_missing_secret_are_told() -> None:
