@@ -103,11 +103,12 @@ conformance-clients: setup
 conformance-data: setup
 	@cd localazure/tests && $(abspath $(BIN))/python -W ignore -m conformance.data_access
 
-# Azurite's own tests, with Azurite as released and as changed here. ONLY=blob/sas for some files,
-# AZURITE_SOURCE=FOLDER for a checkout of the pinned version instead of a clone from GitHub.
+# Azurite's own tests and those of Microsoft's Python SDKs, with Azurite as released and here. SUITES=sdks
+# or SUITES=azurite for one of them, ONLY=sas for files whose path has it, AZURITE_SOURCE=FOLDER for a
+# checkout of the pinned version instead of a clone from GitHub.
 conformance-storage: setup
 	@cd localazure/tests && $(abspath $(BIN))/python -m conformance.storage \
-	    $(if $(AZURITE_SOURCE),--source $(abspath $(AZURITE_SOURCE))) $(if $(ONLY),--only '$(ONLY)')
+	    $(if $(AZURITE_SOURCE),--source $(abspath $(AZURITE_SOURCE))) $(if $(ONLY),--only '$(ONLY)') $(SUITES)
 
 # Azure's own examples, from a clone: make examples SOURCES=../azureml-examples COMMIT=… ONLY=basics WRITE=1.
 examples: setup

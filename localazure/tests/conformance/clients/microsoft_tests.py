@@ -8,26 +8,29 @@ plain AMQP, as with an emulator's connection string.
 
 from __future__ import annotations
 
-import base64
 import enum
 import functools
-import inspect
 import itertools
 import json
-import sys
 import tempfile
-import time
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
-from typing import Any, Final, Self
+from types import SimpleNamespace
+from typing import Any, Final
 
 import azure.servicebus
 import azure.servicebus.aio
 import pytest
-from azure.core.credentials import AccessToken
 
 from conformance.clients.not_covered import reason_of
+from conformance.devtools_testutils import (
+    Given,
+    Test,
+    credential,
+    decorator,
+    module,
+    test_proxy,
+)
 from harness.part_process import PartProcess
 from localazure.runtime.environment import SERVICE_BUS_KEY_NAME, Environment
 
@@ -44,29 +47,6 @@ _rules: dict[str, list[str]] = {}
 """Name of an authorization rule → claims."""
 _numbers = itertools.count()
 
-Test = Callable[..., Any]
-Given = dict[str, Any]
-"""Keyword arguments of a test, including those of its decorators."""
-
-
-def _decorator(give: Callable[[Given], Given]) -> Callable[[Test], Test]:
-    def decorate(test: Test) -> Test:
-        if inspect.iscoroutinefunction(test):
-
-            @functools.wraps(test)
-            async def run_async(case: object, **given: Any) -> None:
-                await test(case, **given, **give(given))
-
-            return run_async
-
-        @functools.wraps(test)
-        def run(case: object, **given: Any) -> None:
-            test(case, **given, **give(given))
-
-        return run
-
-    return decorate
-
 
 def _queue(*, parameter_name: str = "servicebus_queue", **options: Any) -> Callable[[Test], Test]:
     name = f"queue-{next(_numbers)}"
@@ -78,23 +58,23 @@ def _queue(*, parameter_name: str = "servicebus_queue", **options: Any) -> Calla
         ),
         "RequiresSession": options.get("requires_session", False),
     }
-    return _decorator(lambda _: {parameter_name: SimpleNamespace(name=name)})
+    return decorator(lambda _: {parameter_name: SimpleNamespace(name=name)})
 
 
 def _topic(**_: Any) -> Callable[[Test], Test]:
     name = f"topic-{next(_numbers)}"
     _topics.add(name)
-    return _decorator(lambda _: {"servicebus_topic": SimpleNamespace(name=name)})
+    return decorator(lambda _: {"servicebus_topic": SimpleNamespace(name=name)})
 
 
 def _subscription(**options: Any) -> Callable[[Test], Test]:
     name = f"subscription-{next(_numbers)}"
     _subscriptions[name] = options.get("lock_duration", "PT60S")
-    return _decorator(lambda _: {"servicebus_subscription": SimpleNamespace(name=name)})
+    return decorator(lambda _: {"servicebus_subscription": SimpleNamespace(name=name)})
 
 
 def _namespace(**_: Any) -> Callable[[Test], Test]:
-    return _decorator(
+    return decorator(
         lambda _: {
             "servicebus_namespace": SimpleNamespace(name=NAMESPACE),
             "servicebus_namespace_connection_string": _environment.service_bus_connection_string,
@@ -123,43 +103,13 @@ def _rule(parameter: str, *, entity: str | None) -> Callable[..., Callable[[Test
                 text += f"EntityPath={given[entity].name}"
             return {f"{parameter}_connection_string": text}
 
-        return _decorator(give)
+        return decorator(give)
 
     return preparer
 
 
 def _nothing(**_: Any) -> Callable[[Test], Test]:
     return lambda test: test
-
-
-class _Credential:
-    """A token without a valid signature: without a role table, the broker does not check it."""
-
-    def get_token(self, *_scopes: str, **_: Any) -> AccessToken:
-        expiry = int(time.time()) + 3600
-        parts = ({"alg": "RS256", "typ": "JWT"}, {"exp": expiry}, {})
-        text = (
-            base64.urlsafe_b64encode(json.dumps(p).encode()).decode().rstrip("=") for p in parts
-        )
-        return AccessToken(".".join(text), expiry)
-
-
-class _AsyncCredential(_Credential):
-    async def get_token(self, *scopes: str, **options: Any) -> AccessToken:  # pyright: ignore[reportIncompatibleMethodOverride] - as the SDK's own pairs of classes
-        return super().get_token(*scopes, **options)
-
-    async def close(self) -> None:
-        """Do nothing."""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        """Do nothing."""
-
-
-def _credential(*, is_async: bool = False, **_: Any) -> _Credential:
-    return _AsyncCredential() if is_async else _Credential()
 
 
 class _RecordedTestCase:
@@ -181,19 +131,8 @@ def _plain_amqp(client: Any) -> None:
     client.__init__ = init
 
 
-def _module(name: str, **content: Any) -> None:
-    module = ModuleType(name)
-    module.__dict__.update(content)
-    module.__path__ = []
-    sys.modules[name] = module
-
-
-def _no_recording(*_: object, **__: object) -> None:
-    """Do nothing in place of recording HTTP."""
-
-
 def _install() -> None:
-    _module(
+    module(
         "servicebus_preparer",
         SERVICEBUS_ENDPOINT_SUFFIX=f":{_environment.ports.service_bus}",
         ServiceBusResourceGroupPreparer=_nothing,
@@ -213,34 +152,25 @@ def _install() -> None:
             "servicebus_queue_authorization_rule", entity="servicebus_queue"
         ),
     )
-    _module(
+    module(
         "devtools_testutils",
         AzureMgmtRecordedTestCase=object,
         AzureRecordedTestCase=_RecordedTestCase,
         RandomNameResourceGroupPreparer=_nothing,
-        get_credential=_credential,
-        set_custom_default_matcher=_no_recording,
+        get_credential=credential,
+        test_proxy=test_proxy,
     )
-    names = ("remove_header", "general_regex", "oauth_response")
-    _module(
-        "devtools_testutils.sanitizers",
-        **{f"add_{name}_sanitizer": _no_recording for name in names},
-    )
-    _module("azure.mgmt")
-    _module("azure.mgmt.servicebus")
-    _module("azure.mgmt.servicebus.models", AccessRights=_AccessRights)
+    module("devtools_testutils.sanitizers")
+    module("azure.mgmt")
+    module("azure.mgmt.servicebus")
+    module("azure.mgmt.servicebus.models", AccessRights=_AccessRights)
     errors = ("AzureHttpError", "AzureConflictHttpError")
-    _module("azure.common", **{name: type(name, (Exception,), {}) for name in errors})
+    module("azure.common", **{name: type(name, (Exception,), {}) for name in errors})
     for client in (azure.servicebus.ServiceBusClient, azure.servicebus.aio.ServiceBusClient):
         _plain_amqp(client)
 
 
 _install()
-
-
-@pytest.fixture(scope="session")
-def test_proxy() -> None:
-    """Replaces the fixture that records HTTP."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,15 +1,17 @@
-"""Runs Azurite's tests with Azurite as released and as changed here: `make conformance-storage`.
+"""Runs Microsoft's tests with Azurite as released and with localazure: `make conformance-storage`.
 
-The sources are cloned from GitHub at the tag of the pinned version into the user's cache, or come
-from a checkout of it that AZURITE_SOURCE names. Only their `tests` are used: these start Azurite in
-their own process from `../src`, which here is the npm package. So two runs of a file differ only in
-the scripts of `localazure/storage/azurite/`, which are preloaded in one of them. The packages that
-the tests import come from npm, in the versions of the sources' lock file.
+`azurite` are Azurite's own. The sources are cloned from GitHub at the tag of the pinned version
+into the user's cache, or come from a checkout of it that AZURITE_SOURCE names. Only their `tests`
+are used: these start Azurite in their own process from `../src`, which here is the npm package. So two
+runs of a file differ only in the scripts of `localazure/storage/azurite/`, which are preloaded in
+one of them. The packages that the tests import come from npm, in the versions of the sources' lock
+file. They listen on the ports 11000 to 11002. Two busy cores took an hour for all of them.
 
-A test that passes as released must pass as changed, in one of three tries: some depend on time.
-The tests listen on the ports 11000 to 11002. Two busy cores took an hour for all of them.
+`sdks` are the tests of Microsoft's Python SDKs: see `python_sdks.py`.
 
-In localazure/tests: `python -m conformance.storage [--source FOLDER] [--only REGEX]`.
+A test that passes as released must pass here, in one of three tries: some depend on time.
+
+In localazure/tests: `python -m conformance.storage [--source FOLDER] [--only REGEX] [SUITE ...]`.
 """
 
 from __future__ import annotations
@@ -22,10 +24,12 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any, Final
 
+from conformance.storage import python_sdks
+from conformance.storage.outcome import Outcome
 from localazure.storage.azurite_installation import PACKAGE, Installation, cache_folder, find_node
 from localazure.storage.azurite_process import PRELOADED
 
@@ -43,18 +47,8 @@ COMPILER: Final = {
     "rootDir": ".",
 }
 CHANGES: Final = tuple(f"--require={PACKAGE / name}" for name in PRELOADED)
-TRIES: Final = 3
 FILE_SECONDS: Final = 900
 _IMPORTED: Final = re.compile(r"""(?:from|require\()\s*["']((?:@[^/"']+/)?[^."'/][^"'/]*)""")
-
-
-@dataclass
-class Outcome:
-    """What tests came to, by file and full title; titles repeat, so passes are counted."""
-
-    passed: Counter[str] = field(default_factory=Counter[str])
-    failed: dict[str, str] = field(default_factory=dict[str, str])
-    """Each with the message of its last failure."""
 
 
 def install(folder: Path, source: Path) -> None:
@@ -122,31 +116,12 @@ def run(folder: Path, file: str, changes: tuple[str, ...]) -> Outcome:
     return Outcome(Counter(titles("passes")), dict(zip(titles("failures"), errors, strict=True)))
 
 
-def compare(folder: Path, file: str) -> tuple[Outcome, Outcome]:
-    """The outcomes of a file as released and as changed.
-
-    What passed as released and failed as changed gets two more tries: some tests depend on time.
-    """
-    there, here = run(folder, file, ()), run(folder, file, CHANGES)
-    for _ in range(1, TRIES):
-        if here.passed >= there.passed:
-            break
-        again = run(folder, file, CHANGES)
-        here.passed |= again.passed
-        here.failed = {test: here.failed[test] for test in here.failed.keys() & again.failed.keys()}
-    return there, here
-
-
-def main() -> int:
-    """Return 1 if a test passes with Azurite as released and fails with the changed one."""
-    parser = argparse.ArgumentParser(prog="python -m conformance.storage", description=__doc__)
-    parser.add_argument("--source", type=Path, metavar="FOLDER", help="a checkout of Azurite")
-    parser.add_argument("--only", default="", metavar="REGEX", help="found in the path of a file")
-    parsed = parser.parse_args()
+def outcomes(source: Path | None, only: str) -> Generator[tuple[str, Outcome, Outcome]]:
+    """For each service the outcomes of Azurite's own tests as released and as changed."""
     version = Installation.find().version
     folder = cache_folder(os.environ) / f"conformance-storage-{version}"
     folder.mkdir(parents=True, exist_ok=True)
-    source = parsed.source or folder / "sources"
+    source = source or folder / "sources"
     if not source.exists():
         clone = ["git", "-c", "advice.detachedHead=false", "clone", "--quiet", "--depth", "1"]
         subprocess.run([*clone, "--branch", f"v{version}", REPOSITORY, source], check=True)
@@ -154,25 +129,44 @@ def main() -> int:
     if found != version:
         sys.exit(f"{source} is Azurite {found}; localazure uses {version}")
     install(folder, source)
-    rows = ["| tests | pass as released | fail | pass as changed | fail |", "|---|---|---|---|---|"]
-    worse: list[str] = []
     for service in SERVICES:
         there, here = Outcome(), Outcome()
         for path in sorted((folder / "tests" / service).rglob("*.test.ts")):
             file = str(path.relative_to(folder))
-            if re.search(parsed.only, file) and NOT_RUN not in file:
+            if re.search(only, file) and NOT_RUN not in file:
                 print(file, file=sys.stderr)
-                for side, added in zip((there, here), compare(folder, file), strict=True):
+                released, changed = run(folder, file, ()), run(folder, file, CHANGES)
+                changed.retry(released, lambda _tests, _try, f=file: run(folder, f, CHANGES))
+                for side, added in ((there, released), (here, changed)):
                     side.passed += added.passed
                     side.failed |= added.failed
-        counts = (f"{each.passed.total()} | {len(each.failed)}" for each in (there, here))
-        rows.append(f"| {service} | {' | '.join(counts)} |")
-        worse += [f"{test}\n  {here.failed.get(test)}" for test in there.passed - here.passed]
-        if not there.passed and not parsed.only:
-            worse.append(f"{service}: no test passes as released")
-        for test, error in there.failed.items():
-            print(f"fails as released: {test}\n  {error}")
-    verdict = "pass only as released:" if worse else "all that pass as released pass as changed"
+        yield service, there, here
+
+
+def main() -> int:
+    """Return 1 if a test passes with Azurite as released and fails with localazure."""
+    parser = argparse.ArgumentParser(prog="python -m conformance.storage", description=__doc__)
+    parser.add_argument("--source", type=Path, metavar="FOLDER", help="a checkout of Azurite")
+    parser.add_argument("--only", default="", metavar="REGEX", help="found in the path of a file")
+    parser.add_argument("suites", nargs="*", choices=("azurite", "sdks"), metavar="SUITE")
+    parsed = parser.parse_args()
+    suites = {
+        "azurite": lambda: outcomes(parsed.source, parsed.only),
+        "sdks": lambda: python_sdks.outcomes(parsed.only),
+    }
+    rows = ["| tests | pass as released | fail | pass here | fail |", "|---|---|---|---|---|"]
+    worse: list[str] = []
+    for suite in parsed.suites or suites:
+        for name, there, here in suites[suite]():
+            counts = (f"{each.passed.total()} | {len(each.failed)}" for each in (there, here))
+            rows.append(f"| {name} | {' | '.join(counts)} |")
+            print(rows[-1], file=sys.stderr)
+            worse += [f"{test}\n  {here.failed.get(test)}" for test in there.passed - here.passed]
+            if not there.passed and not parsed.only:
+                worse.append(f"{name}: no test passes as released")
+            for test, error in there.failed.items():
+                print(f"fails as released: {test}\n  {error}")
+    verdict = "pass only as released:" if worse else "all that pass as released pass here"
     print(*rows, verdict, *worse, sep="\n")
     return int(bool(worse))
 
