@@ -2,10 +2,10 @@
 
 `azurite` are Azurite's own. The sources are cloned from GitHub at the tag of the pinned version
 into the user's cache, or come from a checkout of it that AZURITE_SOURCE names. Only their `tests`
-are used: these start Azurite in their own process from `../src`, which here is the npm package. So two
-runs of a file differ only in the scripts of `localazure/storage/azurite/`, which are preloaded in
-one of them. The packages that the tests import come from npm, in the versions of the sources' lock
-file. They listen on the ports 11000 to 11002. Two busy cores took an hour for all of them.
+are used: these start Azurite in their own process from `../src`, which here is the npm package. So
+two runs of a file differ only in the scripts of `localazure/storage/azurite/`, which are preloaded
+in one of them. The packages that the tests import come from npm, in the versions of the sources'
+lock file. They listen on the ports 11000 to 11002. Two busy cores took an hour for all of them.
 
 `sdks` are the tests of Microsoft's Python SDKs: see `python_sdks.py`.
 
