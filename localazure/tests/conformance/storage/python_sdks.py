@@ -35,7 +35,7 @@ DISTRIBUTIONS: Final = {
     "queue": ("azure-storage-queue", version("azure-storage-queue")),
     "table": ("azure-data-tables", "12.7.0"),
 }
-# Cosmos DB is another service. `largest_block_blob` is about blobs of up to 200 TB. For
+# Cosmos DB is another service. `largest_block_blob` needs more memory than a test machine has. For
 # `service_stats` the SDKs need a host of the secondary region, and an emulator's address has none.
 LEFT_OUT: Final = ("cosmos", "largest_block_blob", "service_stats")
 # The tests wait more than they compute. Those of a file share what they left in an account.
