@@ -13,6 +13,7 @@ from handlers.azure_ml.tags import tags_of
 from handlers.azure_ml.trials import trial_of
 from handlers.configuration.clients import Clients
 from handlers.durable.activity_adapter import activity
+from handlers.runs.cancel_requests import end_cancellation
 from orchestrations.contracts.models import Model, RegisterModel
 from orchestrations.errors import JobRejected
 
@@ -37,6 +38,7 @@ def register_model(clients: Clients, request: RegisterModel) -> Model:
     """
     name = request.pipeline.model.name
     metrics = read_metrics(clients, request.results)
+    end_cancellation(clients, request.run)
     registered = all_versions(clients, name)
     for model in registered:
         if _is_of(model, request):

@@ -16,10 +16,25 @@ def request_cancel(clients: Clients, run: str, request: CancelRequest) -> None:
 
 
 def read_cancel_request(clients: Clients, run: str) -> CancelRequest | None:
-    """The request to cancel a run, if there is one."""
+    """The request to cancel a run; None if there is none, or its model may be registered."""
     document = record_store.read(clients.records, _name(run))
-    return None if document is None else CancelRequest.from_dict(document)
+    if document is None or record_store.read(clients.records, _registering(run)) is not None:
+        return None
+    return CancelRequest.from_dict(document)
+
+
+def end_cancellation(clients: Clients, run: str) -> None:
+    """Record that a run registers its model: from now on, it is too late to cancel it.
+
+    A registration can take effect without an answer. The run that then ended as cancelled would
+    leave its model as the champion.
+    """
+    record_store.create(clients.records, _registering(run), {})
 
 
 def _name(run: str) -> str:
     return f"runs/{run}/cancel"
+
+
+def _registering(run: str) -> str:
+    return f"runs/{run}/registering"

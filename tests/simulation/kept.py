@@ -12,6 +12,7 @@ from tests.simulation.rollout_items import (
 from tests.simulation.story import (
     DAY,
     HOUR,
+    CallFault,
     CancelRun,
     Crash,
     Deploy,
@@ -108,6 +109,12 @@ KEPT: Mapping[str, Story] = {
         JobFate(number=1, end="never ends"),
         CancelRun(at=2 * HOUR),
         RequestRun(at=DAY, key="again"),
+    ),
+    "a run is cancelled when its model is registered, and has not learned of it": quiet_week(
+        UPLOAD,
+        CallFault(service="azure_ml", number=26, end="answer lost"),
+        Outage(service="azure_ml", at=HOUR + 568, seconds=2 * HOUR),
+        CancelRun(at=HOUR + 600),
     ),
     "a request for the same data with new code": quiet_week(
         UPLOAD, Deploy(at=DAY - HOUR, floor=0.7), RequestRun(at=DAY, key="again")

@@ -15,7 +15,7 @@ from handlers.messaging.retry_queue import (
     schedule_retry,
     start_attempt,
 )
-from handlers.runs.cancel_requests import request_cancel
+from handlers.runs.cancel_requests import end_cancellation, request_cancel
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.retraining import RunInput
 from orchestrations.contracts.runs import CancelRequest, RunState, ScheduleRetry
@@ -58,6 +58,10 @@ def test_a_run_that_a_person_has_cancelled_gets_no_next_attempt(world: World) ->
     retry = ScheduleRetry(request=run_request(2), delay_seconds=5)
     assert schedule_retry(world.clients, retry).cancel == asked
     assert not [name for name in world.records.blobs if name.startswith("outbox/")]
+    # From the registration of its model on, it is too late: the next attempt adopts the model.
+    end_cancellation(world.clients, run_request(1).run)
+    assert schedule_retry(world.clients, retry).cancel is None
+    assert [name for name in world.records.blobs if name.startswith("outbox/")]
 
 
 async def test_an_attempt_is_started_once() -> None:
