@@ -81,6 +81,11 @@ class Rollout:
         return RolloutInput.from_dict(_given(self.instance)).request.pipeline
 
     @property
+    def at_once(self) -> bool:
+        """Whether it gives the model all traffic in one step, unwatched."""
+        return RolloutInput.from_dict(_given(self.instance)).request.at_once
+
+    @property
     def began(self) -> float:
         return (self.instance.created_at - START).total_seconds()
 

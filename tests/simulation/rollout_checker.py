@@ -14,9 +14,7 @@ from tests.simulation.fakes.serving import GOOD_SECONDS, JOB_INTERVAL_SECONDS, N
 from tests.simulation.rollout_items import (
     NoRequests,
 )
-from tests.simulation.story import (
-    HOUR,
-)
+from tests.simulation.story import HOUR, RemovePipeline
 
 ENDS = {
     "finished": "deployed",
@@ -36,11 +34,20 @@ ACTIVITIES_PER_HOUR = 60
 
 
 def rollouts_have_a_cause_to_go_back(evidence: Evidence) -> Iterator[str]:
-    """A model that serves well is rolled back by people, or because its endpoint was deleted."""
+    """A model that serves well is rolled back by people, or because its endpoint was deleted.
+
+    Its files are gone while its pipeline is not deployed: what they say cannot be done, and the
+    rollout ends, is told and lets go of the endpoint.
+    """
     for rollout in evidence.rollouts.values():
         acts, serving = evidence.world.acts, evidence.world.serving
         people = [*acts.champion_changes, *serving.deleted_by_people]
         is_asked = rollout.id in acts.rolled_back or _was_within(rollout, people)
+        is_asked |= any(
+            overlap(rollout.began, rollout.ended, item.at, item.at + item.seconds)
+            for item in evidence.world.story.items
+            if isinstance(item, RemovePipeline)
+        )
         if rollout.state not in ("rolled_back", "failed") or is_asked:
             continue
         if serving.end_of(rollout.version) == "serves":
@@ -52,7 +59,9 @@ def broken_models_leave_the_traffic(evidence: Evidence) -> Iterator[str]:
     """A model that breaks a guard has no live traffic some minutes later."""
     for deployment in evidence.world.serving.every_deployment():
         rollouts = evidence.rollouts_of(deployment.endpoint, deployment.version)
-        if any(each.id in evidence.world.acts.promoted or _broke_off(each) for each in rollouts):
+        # A rollout at once, to which a person rolls back, watches nothing.
+        promoted = evidence.world.acts.promoted
+        if any(each.id in promoted or each.at_once or _broke_off(each) for each in rollouts):
             continue
         for began, ended in _bad_spans(evidence, deployment):
             seconds = ended - began - NOTICED_AFTER_SECONDS
@@ -121,7 +130,9 @@ def deployments_serve_or_are_deleted(evidence: Evidence) -> Iterator[str]:
         return
     for (endpoint, name), deployment in serving.deployments.items():
         is_there = deployment.gone_at == NEVER
-        if any(map(_broke_off, evidence.rollouts_of(endpoint, deployment.version))):
+        # Of its own rollout, or of the one that was to delete it as the previous deployment.
+        everyone = evidence.rollouts.values()
+        if any(_broke_off(each) and each.ended >= deployment.made_at for each in everyone):
             continue
         if is_there and name not in serving.endpoints[endpoint].traffic:
             yield f"{name} of {endpoint} has no traffic, and nobody deletes it"
