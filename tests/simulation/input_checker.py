@@ -145,9 +145,11 @@ def jobs_run_where_there_is_quota(evidence: Evidence) -> Iterator[str]:
         run = evidence.runs.get(life.name)
         if run is None:
             continue
-        began = (run.instance.created_at - START).total_seconds()
+        submitted = life.states[0][0]
+        # An instance that was started again is younger than its job.
+        began = min((run.instance.created_at - START).total_seconds(), submitted)
         for item in _shortages(evidence):
-            lasts = item.at <= began and life.states[0][0] < item.at + item.seconds
+            lasts = item.at <= began and submitted < item.at + item.seconds
             if lasts and life.cluster in item.clusters:
                 yield f"job {life.name} was submitted to {life.cluster}, which has no quota"
 

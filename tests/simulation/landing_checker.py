@@ -151,9 +151,14 @@ def signals_lead_to_runs(evidence: Evidence) -> Iterator[str]:
             yield f"signal {number} of {sent_at:.0f} s has the runs {runs}"
         if runs or _outcome(instance) not in ("started", "duplicate"):
             continue
-        # A run for the same content that was under way answers the signal.
-        run = evidence.runs.get(instance.output["run"])
-        if run is None or run.instance.last_updated_at < instance.created_at:
+        # A run for the same content that was under way answers the signal: with any of its
+        # attempts, of which the landing names the first. If it broke right before, and nobody knew
+        # that yet, its dead letter is told, and a redrive answers.
+        training = instance.output["run"].rpartition("-")[0]
+        attempts = [run for name, run in evidence.runs.items() if name.startswith(f"{training}-")]
+        if not any(
+            run.is_broken or run.instance.last_updated_at >= instance.created_at for run in attempts
+        ):
             yield f"signal {number} of {sent_at:.0f} s has no run: {instance.output}"
 
 

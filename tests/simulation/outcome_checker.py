@@ -20,6 +20,7 @@ SERVICE_ERRORS = (
     "ServiceBusError",
     "TimeoutError",
     "ClientAuthenticationError",
+    "is refused with 403",  # what the app makes of an HttpResponseError for want of a role
     "ContainerNotFound",
     "InvalidPipeline",
     "no result within",  # an activity's limit: the service hangs
