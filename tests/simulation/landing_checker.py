@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from datetime import timedelta
 
 from orchestrations.names import REQUEST_PREFIX, landing_instance, request_instance
 from tests.simulation.evidence import Evidence
@@ -152,12 +153,15 @@ def signals_lead_to_runs(evidence: Evidence) -> Iterator[str]:
         if runs or _outcome(instance) not in ("started", "duplicate"):
             continue
         # A run for the same content that was under way answers the signal: with any of its
-        # attempts, of which the landing names the first. If it broke right before, and nobody knew
-        # that yet, its dead letter is told, and a redrive answers.
+        # attempts, of which the landing names the first. If it broke right before, and was not
+        # reconciled yet, its dead letter is told, and a redrive answers.
         training = instance.output["run"].rpartition("-")[0]
         attempts = [run for name, run in evidence.runs.items() if name.startswith(f"{training}-")]
+        unknown = timedelta(seconds=2 * world.story.reconcile_every)
         if not any(
-            run.is_broken or run.instance.last_updated_at >= instance.created_at for run in attempts
+            run.instance.last_updated_at + (unknown if run.is_broken else timedelta())
+            >= instance.created_at
+            for run in attempts
         ):
             yield f"signal {number} of {sent_at:.0f} s has no run: {instance.output}"
 
