@@ -130,7 +130,7 @@ def deployments_serve_or_are_deleted(evidence: Evidence) -> Iterator[str]:
         return
     for (endpoint, name), deployment in serving.deployments.items():
         is_there = deployment.gone_at == NEVER
-        # Of its own rollout, or of the one that was to delete it as the previous deployment.
+        # Its own rollout broke off, or the one that was to delete it as the previous deployment.
         everyone = evidence.rollouts.values()
         if any(_broke_off(each) and each.ended >= deployment.made_at for each in everyone):
             continue
