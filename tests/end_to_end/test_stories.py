@@ -332,7 +332,7 @@ async def test_every_notification_came_once_on_each_channel(
     for each in performance.stage.mailbox.notifications:
         channels[each.id].append(each.channel)
     runs = await performance.stage.cloud.runs()
-    assert len(channels) == 2 * (len(runs) + 2)  # two rollouts
+    assert len(channels) == 2 * (len(runs) + 2), sorted(channels)  # two rollouts
     assert {tuple(sorted(each)) for each in channels.values()} == {
         ("event_grid", "service_bus", "webhook")
     }

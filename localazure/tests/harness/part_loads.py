@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import json
@@ -9,6 +10,7 @@ import ssl
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -285,7 +287,7 @@ class Functions(Load):
 
 
 class MachineLearning(Load):
-    """A sweep, whose trial is scheduled, and its metrics read."""
+    """A sweep, whose trial is scheduled, and its metrics read; and a job that takes seconds."""
 
     part = "machinelearning"
     failing = ("scheduling failed", "writing the state of job")
@@ -318,10 +320,13 @@ class MachineLearning(Load):
         url = f"{self.environment.azure_ml_url}{workspace_id(self.environment)}/{path}"
         body = None if properties is None else {"properties": properties}
         version = {"api-version": "2024-10-01"}
-        async with self._http.request(method, url, params=version, json=body) as answer:
-            if not answer.ok:
-                raise OSError(await answer.text())
-            return await answer.json()
+        while True:
+            async with self._http.request(method, url, params=version, json=body) as answer:
+                if answer.ok:
+                    return await answer.json()
+                if answer.status != HTTPStatus.TOO_MANY_REQUESTS:
+                    raise OSError(await answer.text())
+            await asyncio.sleep(float(answer.headers["Retry-After"]))
 
     async def write(self, name: str) -> None:
         trial = {"command": "sleep 1", "environmentId": ENVIRONMENT.removeprefix("azureml:")}
@@ -337,8 +342,11 @@ class MachineLearning(Load):
                 "limits": {"jobLimitsType": "Sweep", "maxTotalTrials": 1},
             },
         )
+        job = {**trial, "command": "sleep 3", "computeId": "serverless"}
+        await self._ask("PUT", f"jobs/{name}-job", {"jobType": "Command", **job})
 
     async def _statuses(self) -> dict[str, str]:
+        await asyncio.sleep(0.3)  # the rate of requests is limited, as on Azure
         found = (await self._ask("GET", "jobs"))["value"]
         status = {each["name"]: each["properties"]["status"] for each in found}
         assert not {"Failed", "Canceled"} & set(status.values()), status
@@ -349,6 +357,7 @@ class MachineLearning(Load):
         return any("-" in name and status == "Running" for name, status in statuses.items())
 
     async def done(self) -> set[str]:
+        """A sweep is completed when its trial is."""
         completed = {name for name, at in (await self._statuses()).items() if at == "Completed"}
         return completed & {name.partition("-")[0] for name in completed if "-" in name}
 

@@ -149,7 +149,7 @@ def test_every_port_refuses_web_pages_and_accepts_every_form_of_a_target(runtime
             assert answer(name, "OPTIONS", "*") == (200, ""), name
             whole, _ = answer(name, "GET", f"http://localhost:{ports[name]}/x/y?z=1")
             assert whole == answer(name, "GET", "/x/y?z=1")[0], name
-    for part in ("functions", "storage", "eventgrid", "machinelearning", "telemetry"):
+    for part in ("functions", "storage", "eventgrid", "machinelearning"):
         log = (runtime.state / "logs" / f"{part}.log").read_text()
         for why in ("'evil.example' is no name", "'https://evil.example' sent"):
             assert why in log, (part, why)
@@ -158,7 +158,7 @@ def test_every_port_refuses_web_pages_and_accepts_every_form_of_a_target(runtime
 @pytest.mark.parametrize(
     ("name", "part", "first", "words", "remedy"),
     [
-        ("otlp", "telemetry", TLS, "speaks TLS", "use http://"),
+        ("event_grid", "eventgrid", TLS, "speaks TLS", "use http://"),
         ("service_bus", "servicebus", TLS, "speaks TLS", "UseDevelopmentEmulator=true"),
         ("service_bus", "servicebus", b"GET / HTTP/1.1\r\n", "speaks HTTP", "AmqpOverWebsocket"),
     ],
