@@ -15,7 +15,7 @@ from handlers.configuration import record_store
 from handlers.configuration.clients import Clients
 from handlers.configuration.queue_files import load_queues
 from handlers.messaging.message_outbox import send_in_background
-from handlers.messaging.service_bus import JOB_EVENTS, Message, fit_message_id
+from handlers.messaging.service_bus import JOB_EVENTS, NODES_OFFERED, Message, fit_message_id
 from orchestrations.capacity.admission import Division, divide
 from orchestrations.capacity.queues import Queues
 from orchestrations.contracts.capacity import Admission
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from azure.storage.blob import ContainerClient
 
 RECORD = "capacity/admission.json"
-NODES_OFFERED = "Landfall.NodesOffered"
-"""The type of the event on `job-events` that wakes a run which waits for nodes."""
 # Usage follows from the other fields and the time: a difference only there needs no write.
 _DERIVED = frozenset({"at", "usage"})
 

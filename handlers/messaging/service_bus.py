@@ -32,6 +32,8 @@ REJECTED_RUNS = "rejected-runs"
 OPS_ALERTS = "ops-alerts"
 TOPICS = frozenset({OPS_ALERTS})
 """The topics; all other entities are queues."""
+NODES_OFFERED = "Landfall.NodesOffered"
+"""The type of the event on `job-events` that wakes a run which waits for nodes."""
 
 # Long enough for the SDK's own three tries over a lost connection. It bounds a part of a send only:
 # with a broker that accepts connections and never answers, the SDK does not return for minutes.

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 
-from handlers.capacity.admission_record import NODES_OFFERED
 from handlers.configuration.settings import Settings
+from handlers.messaging.service_bus import NODES_OFFERED
 from handlers.triggers.event_envelope import EventEnvelope, lower_keys
 
 EVENT_TYPES = frozenset(
