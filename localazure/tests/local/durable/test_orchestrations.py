@@ -119,7 +119,8 @@ async def test_continue_as_new(tmp_path: Path) -> None:
 
     async with running(app, tmp_path) as hub:
         instance_id = await hub.client.start_new("counting", client_input=0)
-        await eventually(lambda: app.count("double") >= 4)
+        # Two episodes a generation. An event before the last generation is dropped, as on Azure.
+        await eventually(lambda: app.count("counting") >= 9)
         await hub.client.raise_event(instance_id, "late", 1)
         status = await hub.until(instance_id, history=True)
     assert (status.output, status.custom_status) == ("1", 3)
