@@ -1,8 +1,9 @@
 """Landfall's composition root: registers every function of the app.
 
 The data's path: `on_blob_events` → `landing` → `retraining` → `deliver_notification`. In addition
-there are the HTTP API (`handlers.api.routes`), later attempts (`on_retry`), and `reconcile`. A
-function imports its handler when it is called, so a cold start does not load all handlers.
+there are the HTTP API (`handlers.operate.api.routes`), later attempts (`on_retry`), and
+`reconcile`. A function imports its handler when it is called, so a cold start does not load all
+handlers.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ from typing import TYPE_CHECKING, List  # noqa: UP035 - see event_triggers
 import azure.durable_functions as df
 import azure.functions as func
 
-from handlers.api.routes import ROUTES, Route
-from handlers.configuration.clients import Clients
-from handlers.configuration.pipeline_files import load_pipelines
-from handlers.configuration.settings import Settings
-from handlers.durable.activity_adapter import functions as activity_functions
+from handlers.operate.api.routes import ROUTES, Route
+from handlers.platform.clients import Clients
+from handlers.platform.configuration.pipeline_files import load_pipelines
+from handlers.platform.durable.activity_adapter import functions as activity_functions
+from handlers.platform.settings import Settings
 from orchestrations.errors import OfAnotherRelease
-from orchestrations.freezing import freezing
-from orchestrations.landing import landing
-from orchestrations.retraining import retraining
-from orchestrations.rollout import rollout
+from orchestrations.landing.freezing import freezing
+from orchestrations.landing.landing import landing
+from orchestrations.rollout.rollout import rollout
+from orchestrations.training.retraining import retraining
 
 if TYPE_CHECKING:
-    from handlers.triggers.event_envelope import Delivered
+    from handlers.platform.event_envelope import Delivered
 
     HandleEvents = Callable[[Sequence[Delivered], df.DurableOrchestrationClient], Awaitable[None]]
 
@@ -88,8 +89,8 @@ async def on_blob_events(
     events: Sequence[Delivered], starter: df.DurableOrchestrationClient
 ) -> None:
     """Start or wake landings for new data."""
-    from handlers.telemetry.metrics import of_events
-    from handlers.triggers.blob_created import handle_blob_events
+    from handlers.landing.blob_created import handle_blob_events
+    from handlers.platform.telemetry.metrics import of_events
 
     now = datetime.now(UTC)
     decisions = await handle_blob_events(clients, pipelines, starter, events, now=now)
@@ -102,7 +103,7 @@ async def on_job_events(
     events: Sequence[Delivered], starter: df.DurableOrchestrationClient
 ) -> None:
     """Wake the runs whose jobs have changed their state."""
-    from handlers.triggers.job_state_changed import handle_job_events
+    from handlers.operate.job_state_changed import handle_job_events
 
     await handle_job_events(clients, pipelines, starter, events, now=datetime.now(UTC))
 
@@ -111,8 +112,8 @@ async def on_job_events(
 @app.durable_client_input(client_name="starter")
 async def on_retry(message: func.ServiceBusMessage, starter: df.DurableOrchestrationClient) -> None:
     """Start the next attempt of a run, whose delay has ended."""
-    from handlers.messaging.put_back import put_back
-    from handlers.messaging.retry_queue import handle_retry
+    from handlers.operate.dead_letters.put_back import put_back
+    from handlers.training.retry_queue import handle_retry
 
     try:
         await handle_retry(clients, starter, message.get_body())
@@ -127,8 +128,8 @@ async def on_rollout(
     message: func.ServiceBusMessage, starter: df.DurableOrchestrationClient
 ) -> None:
     """Roll out a model that was registered for an endpoint."""
-    from handlers.messaging.put_back import put_back
-    from handlers.rollouts.starting import handle_rollout
+    from handlers.operate.dead_letters.put_back import put_back
+    from handlers.rollout.starting import handle_rollout
 
     now = datetime.now(UTC)
     try:
@@ -142,8 +143,8 @@ async def on_rollout(
 )
 def deliver_notification(message: func.ServiceBusMessage) -> None:
     """Deliver one notification to one receiver."""
-    from handlers.messaging.put_back import put_back
-    from handlers.notifications.delivery import handle_delivery
+    from handlers.notify.delivery import handle_delivery
+    from handlers.operate.dead_letters.put_back import put_back
 
     now = datetime.now(UTC)
     try:
@@ -156,7 +157,7 @@ def deliver_notification(message: func.ServiceBusMessage) -> None:
 @app.durable_client_input(client_name="starter")
 async def reconcile(timer: func.TimerRequest, starter: df.DurableOrchestrationClient) -> None:
     """Find and repair work that was lost with an event or an instance."""
-    from handlers.triggers import reconciliation
+    from handlers.operate.reconciliation import reconciliation
 
     now = datetime.now(UTC)
     summary = await reconciliation.reconcile(clients, pipelines, starter, now=now)
@@ -166,8 +167,8 @@ async def reconcile(timer: func.TimerRequest, starter: df.DurableOrchestrationCl
 @app.timer_trigger(arg_name="timer", schedule="%RECONCILE_SCHEDULE%")
 def raise_alarms(timer: func.TimerRequest) -> None:
     """Alert operators to expected events that did not happen, and measure the gauges."""
-    from handlers.alarms import raising
-    from handlers.telemetry.measuring import measure
+    from handlers.operate.alarms import raising
+    from handlers.operate.measuring import measure
 
     changes = raising.raise_alarms(clients, pipelines, now=datetime.now(UTC))
     logger.info("alarms%s: %s", " (late)" if timer.past_due else "", changes)
@@ -178,15 +179,15 @@ def serve(route: Route) -> None:
     """Register the function of a route of the API. Answers to GET have an ETag.
 
     By default, the host checks the function key. If app setting `API_SIGN_IN` is `entra`, the host
-    admits all requests, and `handlers.triggers.sign_in` checks the callers. The function of a
+    admits all requests, and `handlers.operate.api.sign_in` checks the callers. The function of a
     signed request checks the signature itself.
     """
 
     async def function(
         req: func.HttpRequest, starter: df.DurableOrchestrationClient
     ) -> func.HttpResponse:
-        from handlers.api import endpoint
-        from handlers.triggers.sign_in import check_sign_in
+        from handlers.operate.api import endpoint
+        from handlers.operate.api.sign_in import check_sign_in
 
         if not route.signed:
             refused = check_sign_in(settings, route.method, req.headers)
@@ -222,6 +223,6 @@ for each in ROUTES:
 @app.route("ui/{*file}", methods=["GET"], auth_level=func.AuthLevel.ANONYMOUS)
 async def ui(req: func.HttpRequest) -> func.HttpResponse:
     """Serve the operators' page and its files."""
-    from handlers.api import page
+    from handlers.operate.api import page
 
     return page.serve(req.route_params.get("file", ""), req.headers.get("if-none-match"))

@@ -21,16 +21,16 @@ from typing import Any
 from azure.durable_functions import OrchestrationRuntimeStatus
 from azure.storage.blob import BlobServiceClient
 
-from handlers.configuration.clients import Clients
-from handlers.configuration.settings import Settings
-from handlers.landing_zone.batch_records import record_batch
-from handlers.landing_zone.newest_events import advance_newest_event
-from handlers.triggers.blob_created import handle_blob_events
-from handlers.triggers.event_envelope import from_message
-from handlers.triggers.reconciliation import PIPELINES_AT_ONCE
-from handlers.triggers.zone_reconciliation import partitions_to_land, read_zone_records
+from handlers.landing.batch_records import record_batch
+from handlers.landing.blob_created import handle_blob_events
+from handlers.landing.newest_events import advance_newest_event
+from handlers.operate.reconciliation.reconciliation import PIPELINES_AT_ONCE
+from handlers.operate.reconciliation.zones import partitions_to_land, read_zone_records
+from handlers.platform.clients import Clients
+from handlers.platform.event_envelope import from_message
+from handlers.platform.settings import Settings
+from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.landing import LandingResult, LandingStatus, RecordBatch
-from orchestrations.pipeline import Pipeline
 from tests.unit.orchestrations.examples import DATASET, PIPELINE, with_rules
 
 DELIVERIES = 5

@@ -15,16 +15,16 @@ from benchmarks.landing_real import PIPELINE, Zone, landing_zone
 from demo.cloud import LANDING_CONTAINER, PREFIX
 from demo.digits import File
 from demo.waiting import eventually
-from handlers.configuration.clients import Clients
-from handlers.configuration.pipeline_files import load_pipelines
-from handlers.configuration.settings import Settings
-from handlers.durable.activity_adapter import bodies
+from handlers.platform.clients import Clients
+from handlers.platform.configuration.pipeline_files import load_pipelines
+from handlers.platform.durable.activity_adapter import bodies
+from handlers.platform.settings import Settings
 from orchestrations.contracts.base import ActivityRequest, Result
 from orchestrations.contracts.datasets import FreezeManifest, RegisterDataset
 from orchestrations.contracts.jobs import CancelJob, EnsureCapacity, GetJob, SubmitJob
 from orchestrations.contracts.landing import ClaimDataset, CompareBatch
 from orchestrations.contracts.runs import RunRequest
-from orchestrations.waiting import ENDED
+from orchestrations.platform.waiting import ENDED
 
 FILES = 300
 JOB_END_TIMEOUT_SECONDS = 120.0

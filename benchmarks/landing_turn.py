@@ -22,11 +22,11 @@ from xml.etree import ElementTree as ET
 from azure.core.credentials import AzureNamedKeyCredential
 from azure.storage.blob import BlobServiceClient, ContainerClient
 
-from handlers.configuration.clients import Clients
-from handlers.configuration.settings import Settings
-from handlers.durable.activity_adapter import functions as activity_functions
+from handlers.platform.clients import Clients
+from handlers.platform.durable.activity_adapter import functions as activity_functions
+from handlers.platform.settings import Settings
 from orchestrations.contracts.datasets import Dataset
-from orchestrations.freezing import LANES_AT_ONCE, freeze, freezing
+from orchestrations.landing.freezing import LANES_AT_ONCE, freeze, freezing
 from tests.unit.orchestrations.examples import PIPELINE, with_rules
 
 ZONE_KEY = "bG9jYWw="

@@ -42,7 +42,7 @@ def examine_app(app: Path, histories: Path) -> Iterator[Check]:
         app: the app's folder.
         histories: a folder of JSON files.
     """
-    yield _run(app, "pipelines", ["handlers.configuration"], PIPELINES_REMEDY)
+    yield _run(app, "pipelines", ["handlers.platform.configuration"], PIPELINES_REMEDY)
     files = sorted(str(file.resolve()) for file in histories.glob("*.json"))
     if files:
         arguments = ["replay_guard", "check", ".", *files]

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from orchestrations.errors import InvalidRequest, LandfallError, OfAnotherRelease
 
 Traceparent = Annotated[str | None, Field(exclude_if=lambda it: it is None)]
-"""The parent span, in the form of `orchestrations.trace_context`; None if nothing is
+"""The parent span, in the form of `orchestrations.platform.trace_context`; None if nothing is
 traced."""
 
 
@@ -93,7 +93,7 @@ class Done(Contract):
 
 
 # A step of a landing, a run or a rollout outlasts an outage of half an hour, as a run's supervision
-# does (`orchestrations.waiting`). Eleven attempts are at most 88 history events.
+# does (`orchestrations.platform.waiting`). Eleven attempts are at most 88 history events.
 PATIENT = (5.0, 15.0, 45.0, 135.0, 300.0, 300.0, 300.0, 300.0, 300.0, 300.0)
 # For what is asked again anyway, or what is done without.
 QUICK = (5.0,)

@@ -7,12 +7,12 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from orchestrations.capacity.queues import Queues
+from orchestrations.configuration.pipeline import ComputeOption
+from orchestrations.configuration.queues import Queues
+from orchestrations.configuration.section import ignore_fields
 from orchestrations.contracts.base import QUICK, ActivityRequest, Contract
 from orchestrations.contracts.costs import MonthlyCost, RunCost
 from orchestrations.contracts.runs import CancelRequest
-from orchestrations.pipeline import ComputeOption
-from orchestrations.section import ignore_fields
 
 
 class NodesWanted(Contract):

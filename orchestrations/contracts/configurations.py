@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.base import Contract
-from orchestrations.pipeline import Pipeline
 
 
 class Configuration(Contract):

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.base import ActivityRequest, Contract, Done, Failure
 from orchestrations.contracts.configurations import Configuration
-from orchestrations.pipeline import Pipeline
 
 
 class Dataset(Contract):
@@ -95,7 +95,7 @@ class CommitProgress(Contract):
     blobs: int
     bytes: int
     link: str
-    """See `orchestrations.manifest.DatasetVersion`."""
+    """See `orchestrations.contracts.manifest.DatasetVersion`."""
     is_hashed: bool
     after: str | None
     """The last path of the previous piece; None at the beginning."""

@@ -6,11 +6,11 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from orchestrations.configuration.pipeline import ComputeOption
+from orchestrations.configuration.section import ignore_fields
 from orchestrations.contracts.base import QUICK, ActivityRequest, Contract, Done, Failure
 from orchestrations.contracts.datasets import DataAsset
 from orchestrations.contracts.runs import CancelRequest, RunRequest
-from orchestrations.pipeline import ComputeOption
-from orchestrations.section import ignore_fields
 
 JobState = Literal["queued", "running", "completed", "failed", "cancelled"]
 

@@ -7,11 +7,11 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
+from orchestrations.configuration.pipeline import Pipeline, Settle
+from orchestrations.configuration.section import ignore_fields
 from orchestrations.contracts.base import ActivityRequest, Contract, Done, Traceparent
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.runs import START_REASON_LIMIT_CHARACTERS, RunRequest
-from orchestrations.pipeline import Pipeline, Settle
-from orchestrations.section import ignore_fields
 
 OpenedBy = Literal["event", "request", "reconciliation", "release"]
 LandingPhase = Literal["settling", "training", "closing"]

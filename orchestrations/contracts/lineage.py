@@ -6,8 +6,8 @@ from datetime import datetime
 
 from pydantic import Field
 
+from orchestrations.configuration.pipeline import ComputeOption, Limits
 from orchestrations.contracts.base import Contract
-from orchestrations.pipeline import ComputeOption, Limits
 
 
 class Redrive(Contract):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.base import ActivityRequest, Contract, Traceparent
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.lineage import Redrive
-from orchestrations.pipeline import Pipeline
 
 
 class Model(Contract):

@@ -7,12 +7,12 @@ from typing import Literal
 
 from pydantic import Field
 
+from orchestrations.configuration.pipeline import Pipeline
+from orchestrations.configuration.section import ignore_fields
 from orchestrations.contracts.base import ActivityRequest, Contract, Done, Traceparent
 from orchestrations.contracts.jobs import JobDiagnosis
 from orchestrations.contracts.rollouts import RolloutStatus
 from orchestrations.contracts.runs import RunStatus
-from orchestrations.pipeline import Pipeline
-from orchestrations.section import ignore_fields
 
 RunNotificationKind = Literal[
     "started",

@@ -6,12 +6,12 @@ from datetime import datetime
 
 from pydantic import Field
 
+from orchestrations.configuration.section import ignore_fields
 from orchestrations.contracts.base import Contract, Failure
 from orchestrations.contracts.capacity import Refusal
 from orchestrations.contracts.datasets import DataAsset
 from orchestrations.contracts.jobs import Job
 from orchestrations.contracts.runs import RunRequest
-from orchestrations.section import ignore_fields
 
 
 class Waiting(Contract):

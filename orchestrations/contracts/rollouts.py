@@ -1,6 +1,7 @@
 """A rollout: the traffic of an endpoint moves to one model version, or back.
 
-Most activities are `QUICK`: `orchestrations.rollout` repeats them itself, with growing delays.
+Most activities are `QUICK`: `orchestrations.rollout.rollout` repeats them itself, with growing
+delays.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from orchestrations.configuration.deploy import AnswerGuard, EndpointKind
+from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.base import QUICK, ActivityRequest, Contract, Done, Traceparent
 from orchestrations.contracts.models import Model
-from orchestrations.deploy import AnswerGuard, EndpointKind
-from orchestrations.pipeline import Pipeline
 
 RolloutState = Literal[
     "waiting",

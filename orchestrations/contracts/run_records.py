@@ -7,11 +7,11 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from orchestrations.configuration.section import ignore_fields
 from orchestrations.contracts.base import QUICK, ActivityRequest, Contract, Done, Traceparent
 from orchestrations.contracts.costs import RunCost
 from orchestrations.contracts.jobs import JobDiagnosis
 from orchestrations.contracts.runs import RunState, RunStatus
-from orchestrations.section import ignore_fields
 
 
 class RunStep(Contract):

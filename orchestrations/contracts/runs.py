@@ -7,14 +7,14 @@ from typing import Literal
 
 from pydantic import Field
 
+from orchestrations.configuration.pipeline import Pipeline, Retry
+from orchestrations.configuration.section import ignore_fields
 from orchestrations.contracts.base import ActivityRequest, Contract, Done, Failure, Traceparent
 from orchestrations.contracts.costs import RunCost
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.lineage import Redrive
 from orchestrations.contracts.models import Model
 from orchestrations.names import run_id, training_name
-from orchestrations.pipeline import Pipeline, Retry
-from orchestrations.section import ignore_fields
 
 UnfinishedRunState = Literal[
     "registering",
@@ -47,7 +47,7 @@ class RunRequest(Contract):
     pipeline: Pipeline
     dataset: Dataset
     round: int = Field(default=1, ge=1, exclude_if=lambda it: it == 1)
-    """The round of training on the dataset version; see `orchestrations.rounds`."""
+    """The round of training on the dataset version; see `orchestrations.landing.rounds`."""
     attempt: int = Field(ge=1)
     receiver: str | None = Field(default=None, exclude_if=lambda it: it is None)
     """The webhook of the pipeline that the request named."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 import handlers
-from handlers.api.routes import ROUTES
-from handlers.configuration import bulkheads
-from handlers.configuration.bulkheads import Bulkhead
-from handlers.configuration.settings import APP_FOLDER
+from handlers.operate.api.routes import ROUTES
+from handlers.platform import bulkheads
+from handlers.platform.bulkheads import Bulkhead
+from handlers.platform.settings import APP_FOLDER
 
 # https://learn.microsoft.com/azure/azure-functions/functions-bindings-http-webhook-trigger#limits
 HOST_LIMIT_SECONDS = 230.0

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from handlers.configuration.settings import APP_FOLDER
+from handlers.platform.settings import APP_FOLDER
 
 MODULES = sorted((APP_FOLDER / "orchestrations").rglob("*.py"))
 
 CLOCK = "reads a clock: take context.current_utc_datetime"
 CHANCE = "draws by chance: derive the name (orchestrations/names.py)"
 OUTSIDE = "reaches the outside world: that is an activity's"
-LOGS = "logs again on each replay: take orchestrations.replay_logger"
+LOGS = "logs again on each replay: take orchestrations.platform.replay_logger"
 CONCURRENCY = "runs beside the replay: yield a durable task"
 DYNAMIC = "hides what is imported from this test"
 

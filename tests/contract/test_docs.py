@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from handlers.configuration.settings import APP_FOLDER
+from handlers.platform.settings import APP_FOLDER
 
 PAGES = [
     page

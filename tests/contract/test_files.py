@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from handlers.configuration.pipeline_files import load_pipelines
-from handlers.configuration.settings import APP_FOLDER
+from handlers.platform.configuration.pipeline_files import load_pipelines
+from handlers.platform.settings import APP_FOLDER
 
 APP_SOURCES = [*APP_FOLDER.glob("handlers/**/*.py"), *APP_FOLDER.glob("orchestrations/**/*.py")]
 HOST_JSON: dict[str, Any] = json.loads((APP_FOLDER / "host.json").read_text())

@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 import yaml
 
-from handlers.api.openapi import describe_api
-from handlers.api.routes import ROUTES
-from handlers.configuration.pipeline_files import load_pipelines
-from handlers.configuration.settings import APP_FOLDER, Settings
-from handlers.messaging import service_bus
+from handlers.operate.api.openapi import describe_api
+from handlers.operate.api.routes import ROUTES
+from handlers.platform import service_bus
+from handlers.platform.configuration.pipeline_files import load_pipelines
+from handlers.platform.settings import APP_FOLDER, Settings
 from localazure.servicebus.configuration import load
-from orchestrations import activities
-from orchestrations.freezing import freezing
-from orchestrations.landing import RETRAINING, landing
-from orchestrations.retraining import retraining
-from orchestrations.rollout import rollout
+from orchestrations.landing.freezing import freezing
+from orchestrations.landing.landing import RETRAINING, landing
+from orchestrations.platform import activities
+from orchestrations.rollout.rollout import rollout
+from orchestrations.training.retraining import retraining
 
 INFRA = APP_FOLDER / "infra" / "local"
 PIPELINES = load_pipelines(APP_FOLDER / "pipelines", records_container="landfall")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from handlers.api import page
-from handlers.configuration.settings import APP_FOLDER
+from handlers.operate.api import page
+from handlers.platform.settings import APP_FOLDER
 
 VENDOR = APP_FOLDER / "page" / "vendor"
 OURS = sorted(

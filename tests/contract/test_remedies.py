@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from handlers.api.remedies import REMEDIES
-from handlers.configuration.settings import APP_FOLDER
+from handlers.operate.api.remedies import REMEDIES
+from handlers.platform.settings import APP_FOLDER
 from landfall_cli import doctor
 from orchestrations import errors
 from orchestrations.errors import LandfallError

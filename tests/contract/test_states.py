@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import get_args
 
-from handlers.configuration.settings import APP_FOLDER
+from handlers.platform.settings import APP_FOLDER
 from orchestrations.contracts.runs import RunState
-from orchestrations.transitions import TERMINAL_RUN_STATES, TRANSITIONS
+from orchestrations.contracts.transitions import TERMINAL_RUN_STATES, TRANSITIONS
 
 PAGE = (APP_FOLDER / "docs" / "operations.md").read_text("utf-8")
 

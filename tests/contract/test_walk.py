@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from handlers.configuration.settings import APP_FOLDER
+from handlers.platform.settings import APP_FOLDER
 
 STOPS_LIMIT = 22
 

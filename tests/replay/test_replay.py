@@ -13,13 +13,13 @@ from azure.durable_functions import Orchestrator
 from azure.durable_functions.models.actions.ActionType import ActionType
 
 from localazure.functions.durable.engine.history import EventType
-from orchestrations import activities
 from orchestrations.contracts.landing import LandingResult
-from orchestrations.freezing import freezing
-from orchestrations.landing import landing
-from orchestrations.retraining import retraining
-from orchestrations.rollout import rollout
-from orchestrations.transitions import TERMINAL_RUN_STATES
+from orchestrations.contracts.transitions import TERMINAL_RUN_STATES
+from orchestrations.landing.freezing import freezing
+from orchestrations.landing.landing import landing
+from orchestrations.platform import activities
+from orchestrations.rollout.rollout import rollout
+from orchestrations.training.retraining import retraining
 from replay_guard import worker_form
 from replay_guard.replay import replay
 from tests.replay.recording import HISTORIES, Document, Recording, load_all

@@ -9,7 +9,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from orchestrations.pipeline import Pipeline
+from orchestrations.configuration.pipeline import Pipeline
 from tests.simulation.fakes.training import LANDING_CONTAINER
 from tests.simulation.people import AT_THE_API, People
 from tests.simulation.rollout_items import (

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 
-from handlers.configuration.queue_files import load_queues
-from orchestrations.capacity import accounts
-from orchestrations.capacity.queues import Queues
+from handlers.platform.configuration.queue_files import load_queues
+from orchestrations.configuration.queues import Queues
 from orchestrations.contracts.capacity import Admission
 from orchestrations.names import alert_id
+from orchestrations.training.capacity import accounts
 from tests.simulation.evidence import Evidence
 from tests.simulation.fakes.training import ENDED, JobLife
 from tests.simulation.world import QUEUED_PIPELINES_FOLDER

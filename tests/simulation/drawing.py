@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import get_args
 
-from orchestrations.activities import ACTIVITIES
+from orchestrations.platform.activities import ACTIVITIES
 from tests.simulation.drawing_causes import draw_causes
 from tests.simulation.drawing_rollouts import draw_rollouts
 from tests.simulation.scheduler import START

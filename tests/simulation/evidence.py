@@ -11,16 +11,16 @@ from functools import cached_property
 from typing import Any
 
 from localazure.functions.durable.engine.instance import Status
+from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.landing import RecordBatch
+from orchestrations.contracts.manifest import ManifestLine, copy_name, decode_line
 from orchestrations.contracts.retraining import RunInput
 from orchestrations.contracts.rollouts import RolloutInput
 from orchestrations.contracts.runs import RunRequest
-from orchestrations.landing import landing
-from orchestrations.manifest import ManifestLine, copy_name, decode_line
+from orchestrations.landing.landing import landing
 from orchestrations.names import training_name
-from orchestrations.pipeline import Pipeline
-from orchestrations.retraining import retraining
-from orchestrations.rollout import rollout
+from orchestrations.rollout.rollout import rollout
+from orchestrations.training.retraining import retraining
 from tests.simulation.fakes.blob_storage import Blob
 from tests.simulation.fakes.training import RECORDS_CONTAINER
 from tests.simulation.releases import Release

@@ -13,17 +13,17 @@ from typing import Any
 
 from azure.core.exceptions import AzureError
 
-from handlers.configuration import bulkheads
-from handlers.configuration.clients import Clients
-from handlers.durable.activity_adapter import ActivityFault, Function, bodies, functions
-from handlers.messaging.retry_queue import handle_retry
-from handlers.notifications.delivery import handle_delivery
-from handlers.rollouts.starting import handle_rollout
-from handlers.triggers.blob_created import handle_blob_events
-from handlers.triggers.job_state_changed import handle_job_events
-from handlers.triggers.reconciliation import reconcile
+from handlers.landing.blob_created import handle_blob_events
+from handlers.notify.delivery import handle_delivery
+from handlers.operate.job_state_changed import handle_job_events
+from handlers.operate.reconciliation.reconciliation import reconcile
+from handlers.platform import bulkheads
+from handlers.platform.clients import Clients
+from handlers.platform.durable.activity_adapter import ActivityFault, Function, bodies, functions
+from handlers.rollout.starting import handle_rollout
+from handlers.training.retry_queue import handle_retry
+from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.errors import LandfallError
-from orchestrations.pipeline import Pipeline
 from tests.simulation.durable_client import DurableClient, DurableClientError
 from tests.simulation.fakes.service_bus import Broker, Message, Queue
 from tests.simulation.network import Network

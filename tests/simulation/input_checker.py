@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
+from orchestrations.configuration.pipeline import ComputeOption
 from orchestrations.errors import DataRejected, InvalidResults, QuotaExceeded
-from orchestrations.pipeline import ComputeOption
 from tests.simulation.evidence import Evidence, Run
 from tests.simulation.fakes.training import RECORDS_CONTAINER
 from tests.simulation.people import LARGE, QUEUED_LIMIT_SECONDS

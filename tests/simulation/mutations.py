@@ -13,39 +13,31 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from handlers.api import champion_changes
-from handlers.api import pipelines as pipelines_of_api
-from handlers.azure_ml import (
+from handlers.landing import broken_landings, copies, dataset_claims, freezing
+from handlers.notify import dead_letter_queue, delivery
+from handlers.operate import job_state_changed
+from handlers.operate.api import champion_changes
+from handlers.operate.api import pipelines as pipelines_of_api
+from handlers.operate.dead_letters import redrive
+from handlers.operate.reconciliation import reconciliation
+from handlers.platform import bulkheads
+from handlers.platform.clients import Clients
+from handlers.platform.configuration import configurations
+from handlers.platform.durable import activity_adapter, status_documents
+from handlers.platform.records import run_records
+from handlers.platform.settings import Settings
+from handlers.rollout import endpoint_metrics, observing
+from handlers.rollout.requesting import Redirection
+from handlers.training import (
     compute_clusters,
-    endpoint_metrics,
     job_bindings,
     job_outputs,
     jobs,
     model_registry,
+    retry_queue,
 )
-from handlers.capacity import requesting_nodes, returning_nodes
-from handlers.configuration import bulkheads, configurations
-from handlers.configuration.clients import Clients
-from handlers.configuration.settings import Settings
-from handlers.durable import activity_adapter, status_documents
-from handlers.landing_zone import copies, dataset_claims, freezing
-from handlers.messaging import dead_letter_queue, redrive, retry_queue
-from handlers.notifications import delivery
-from handlers.rollouts import observing
-from handlers.rollouts.requesting import Redirection
-from handlers.runs import run_records
-from handlers.triggers import broken_landings, job_state_changed, reconciliation
-from orchestrations import (
-    landing,
-    retraining,
-    rollout_faults,
-    rounds,
-    run_progress,
-    supervising,
-)
-from orchestrations.capacity.queues import Queues
-from orchestrations.capacity.reasons import Reasons
-from orchestrations.capacity.room import Room
+from handlers.training.capacity import requesting_nodes, returning_nodes
+from orchestrations.configuration.queues import Queues
 from orchestrations.contracts.base import ActivityRequest, Contract, Done, Failure
 from orchestrations.contracts.capacity import NodesReturned, ReturnNodes
 from orchestrations.contracts.configurations import Configuration
@@ -55,8 +47,13 @@ from orchestrations.contracts.landing import ClaimDataset, DatasetClaim
 from orchestrations.contracts.models import Model, RegisterModel
 from orchestrations.contracts.runs import RunRequest, RunStatus
 from orchestrations.errors import LandfallError, PermanentError, TransientError
-from orchestrations.interruptible_timer import WAKE_UP
-from orchestrations.retrying import describe
+from orchestrations.landing import landing, rounds
+from orchestrations.platform.interruptible_timer import WAKE_UP
+from orchestrations.platform.retrying import describe
+from orchestrations.rollout import faults as rollout_faults
+from orchestrations.training import retraining, run_progress, supervising
+from orchestrations.training.capacity.reasons import Reasons
+from orchestrations.training.capacity.room import Room
 from tests.simulation.world import PIPELINES_FOLDER
 
 Mutation = Callable[[], AbstractContextManager[Any]]

@@ -13,13 +13,13 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from handlers.api.routes import ROUTES
-from handlers.azure_ml.champions import choose_champion
-from handlers.configuration.bulkheads import Unavailable
-from handlers.notifications.webhook_signature import parse_secrets, sign
-from handlers.triggers.problem_details import Answer
-from orchestrations.retraining import retraining
-from orchestrations.rollout import rollout
+from handlers.notify.webhook_signature import parse_secrets, sign
+from handlers.operate.api.problem_details import Answer
+from handlers.operate.api.routes import ROUTES
+from handlers.platform.bulkheads import Unavailable
+from handlers.training.champions import choose_champion
+from orchestrations.rollout.rollout import rollout
+from orchestrations.training.retraining import retraining
 from tests.simulation.fakes.training import LANDING_CONTAINER, RECORDS_CONTAINER
 from tests.simulation.rollout_items import (
     PromoteModel,

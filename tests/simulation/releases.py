@@ -17,8 +17,8 @@ from typing import Any
 
 import yaml
 
-from handlers.configuration.pipeline_files import load_pipelines
-from orchestrations.pipeline import Pipeline
+from handlers.platform.configuration.pipeline_files import load_pipelines
+from orchestrations.configuration.pipeline import Pipeline
 from tests.simulation.fakes.training import RECORDS_CONTAINER
 from tests.simulation.story import ConfigurationChange
 

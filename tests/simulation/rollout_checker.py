@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from handlers.azure_ml.champions import choose_champion
+from handlers.training.champions import choose_champion
 from localazure.functions.durable.engine.instance import Status
 from orchestrations.contracts.rollouts import EndpointTraffic
-from orchestrations.rollout_decisions import main_deployment
+from orchestrations.rollout.decisions import main_deployment
 from tests.simulation.evidence import Evidence, Rollout
 from tests.simulation.excuses import excused, overlap
 from tests.simulation.fakes.serving import GOOD_SECONDS, JOB_INTERVAL_SECONDS, NEVER, Deployment

@@ -16,10 +16,10 @@ from typing import Any, get_args
 
 import pytest
 
-from handlers.configuration.settings import KEEP_DAYS
-from handlers.landing_zone import copy_retention
-from handlers.retention.kinds import KEPT, KINDS, RECORDS, Kind, Place
-from handlers.retention.removing import DAYS_AFTER_COPIES
+from handlers.operate.retention import copy_retention
+from handlers.operate.retention.kinds import KEPT, KINDS, RECORDS, Kind, Place
+from handlers.operate.retention.removing import DAYS_AFTER_COPIES
+from handlers.platform.settings import KEEP_DAYS
 from tests.simulation import scheduler, world
 from tests.simulation.fakes.blob_storage import Blob
 from tests.simulation.fakes.training import RECORDS_CONTAINER, RESULTS_CONTAINER

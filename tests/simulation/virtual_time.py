@@ -13,16 +13,16 @@ from unittest import mock
 
 from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 
-from handlers.azure_ml import endpoint_metrics, endpoints, smoke_jobs
-from handlers.capacity import admission_record, requesting_nodes, returning_nodes
-from handlers.configuration import bulkheads, configurations, pipeline_files, queue_files
-from handlers.durable import activity_adapter
-from handlers.landing_zone import copies, copy_retention
-from handlers.messaging import dead_letter_queue, retry_queue, service_bus
-from handlers.notifications import delivery
-from handlers.retention import removing
-from handlers.rollouts import collected_answers, observing
-from handlers.runs import run_index
+from handlers.landing import copies
+from handlers.notify import dead_letter_queue, delivery
+from handlers.operate.retention import copy_retention, removing
+from handlers.platform import bulkheads, service_bus
+from handlers.platform.configuration import configurations, pipeline_files, queue_files
+from handlers.platform.durable import activity_adapter
+from handlers.platform.records import run_index
+from handlers.rollout import collected_answers, endpoint_metrics, endpoints, observing, smoke_jobs
+from handlers.training import retry_queue
+from handlers.training.capacity import admission_record, requesting_nodes, returning_nodes
 from tests.simulation.fakes.azure_ml import modules
 from tests.simulation.fakes.endpoint_clients import PipelineClients
 from tests.simulation.fakes.webhooks import WebhookReceiver

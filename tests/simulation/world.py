@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from handlers.capacity.admission_record import RECORD as ADMISSION_RECORD
-from handlers.configuration.clients import Clients
-from handlers.configuration.settings import Settings
+from handlers.platform.clients import Clients
+from handlers.platform.settings import Settings
+from handlers.training.capacity.admission_record import RECORD as ADMISSION_RECORD
 from localazure.functions.durable.engine.instance import Status
-from orchestrations.activities import ACTIVITIES
-from orchestrations.freezing import freezing
-from orchestrations.landing import landing
-from orchestrations.pipeline import Pipeline
-from orchestrations.retraining import retraining
-from orchestrations.rollout import rollout
+from orchestrations.configuration.pipeline import Pipeline
+from orchestrations.landing.freezing import freezing
+from orchestrations.landing.landing import landing
+from orchestrations.platform.activities import ACTIVITIES
+from orchestrations.rollout.rollout import rollout
+from orchestrations.training.retraining import retraining
 from tests.simulation.acts import Acts
 from tests.simulation.fakes.azure_ml import MLClient, Workspace
 from tests.simulation.fakes.blob_storage import Blob, BlobServiceClient, StorageAccount

@@ -24,10 +24,10 @@ from azure.core.messaging import CloudEvent
 from azure.servicebus.exceptions import ServiceBusAuthorizationError
 from azure.storage.blob import BlobServiceClient
 
-from handlers.azure_ml.endpoint_metrics import read_deployment_metrics
-from handlers.configuration.clients import Clients
-from handlers.configuration.settings import Settings
-from handlers.messaging.service_bus import RETRIES, Message, MessageQueues
+from handlers.platform.clients import Clients
+from handlers.platform.service_bus import RETRIES, Message, MessageQueues
+from handlers.platform.settings import Settings
+from handlers.rollout.endpoint_metrics import read_deployment_metrics
 from harness.part_process import running_parts
 from harness.role_table import TABLE, RoleTable
 from infra.hooks.smoke_test import landing_container

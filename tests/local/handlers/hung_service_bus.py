@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from handlers.configuration.clients import Clients
-from handlers.configuration.settings import Settings
+from handlers.platform.clients import Clients
+from handlers.platform.settings import Settings
 
 
 @pytest.fixture

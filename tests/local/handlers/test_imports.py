@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 
-from handlers.configuration.settings import APP_FOLDER
+from handlers.platform.settings import APP_FOLDER
 
 PROGRAM = """
 import json, os, sys
@@ -17,19 +17,27 @@ def loaded(*names):
 import function_app
 of_the_app = loaded("torch", "azure.ai.ml", "localazure", "trainers")
 
-from handlers.azure_ml import compute_clusters, data_assets, job_outputs, jobs, model_registry
-from handlers.configuration import clients, settings
-from handlers.durable import activity_adapter
-from handlers.triggers import explain, http_api, job_events, reconciliation
+from handlers.training import compute_clusters
+from handlers.training import data_assets
+from handlers.training import job_outputs
+from handlers.training import jobs
+from handlers.training import model_registry
+from handlers.platform import clients
+from handlers.platform import settings
+from handlers.platform.durable import activity_adapter
+from handlers.operate.api import explain
+from handlers.operate.api import run_requests
+from handlers.training import job_events
+from handlers.operate.reconciliation import reconciliation
 off = clients.Clients(settings.Settings({}))
 of_clients = loaded(
     "azure.ai.ml", "azure.storage", "azure.servicebus", "azure.eventgrid", "azure.identity"
 )
 
 from datetime import UTC, datetime
-from handlers.telemetry.spans import Span
+from handlers.platform.telemetry.spans import Span
 from orchestrations.contracts.runs import CancelRequest
-from orchestrations.trace_context import TraceContext
+from orchestrations.platform.trace_context import TraceContext
 heavy = "opentelemetry.sdk", "requests", "azure.monitor"
 now, root = datetime.now(UTC), TraceContext.root("a")
 span = Span(context=root, parent=None, name="a", began_at=now, ended_at=now)
@@ -40,8 +48,8 @@ of_telemetry = loaded(*heavy)
 on.telemetry.send([span])
 telemetry = [off.telemetry.is_on, "opentelemetry.sdk" in loaded(*heavy)]
 
-from handlers.azure_ml.job_outputs import read_bad_files, read_metrics, read_results, results_folder
-from handlers.runs.cancel_requests import request_cancel
+from handlers.training.job_outputs import read_bad_files, read_metrics, read_results, results_folder
+from handlers.platform.records.cancel_requests import request_cancel
 from orchestrations.contracts.jobs import ReadResults
 from tests.unit.handlers.azure_ml_fake import make_world
 

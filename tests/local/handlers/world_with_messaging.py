@@ -20,9 +20,9 @@ from azure.servicebus import (
     ServiceBusReceiver,
 )
 
-from handlers.configuration.clients import Clients
-from handlers.configuration.settings import Settings
-from handlers.triggers import reconciliation
+from handlers.operate.reconciliation import reconciliation
+from handlers.platform.clients import Clients
+from handlers.platform.settings import Settings
 from harness.part_process import running_parts
 from localazure.runtime.environment import Environment
 from tests.local.handlers.zone_on_storage import MESSAGING

@@ -14,17 +14,18 @@ from typing import Any
 import pytest
 from azure.functions import EventGridEvent, ServiceBusMessage
 
-from handlers.azure_ml.job_outputs import read_results
-from handlers.configuration.clients import Clients
-from handlers.configuration.settings import Settings
-from handlers.landing_zone.batch_records import record_batch
-from handlers.landing_zone.dataset_claims import claim_dataset
-from handlers.landing_zone.freezing import freeze_manifest
-from handlers.landing_zone.held_batches import hold_batch
-from handlers.landing_zone.quarantine import quarantine_files
-from handlers.triggers.explain import explain
+from handlers.landing.batch_records import record_batch
+from handlers.landing.dataset_claims import claim_dataset
+from handlers.landing.freezing import freeze_manifest
+from handlers.landing.held_batches import hold_batch
+from handlers.landing.quarantine import quarantine_files
+from handlers.operate.api.explain import explain
+from handlers.platform.clients import Clients
+from handlers.platform.settings import Settings
+from handlers.training.job_outputs import read_results
 from harness.part_process import PartProcess
 from localazure.runtime.environment import Environment
+from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.datasets import Dataset, FreezeManifest, QuarantineFiles
 from orchestrations.contracts.jobs import ReadResults
 from orchestrations.contracts.landing import (
@@ -38,7 +39,6 @@ from orchestrations.contracts.landing import (
 )
 from orchestrations.contracts.runs import RunRequest
 from orchestrations.names import batch_id, landing_instance, run_id
-from orchestrations.pipeline import Pipeline
 from tests.unit.handlers.asking import ask
 from tests.unit.orchestrations.examples import PIPELINE, deploy, with_rules
 

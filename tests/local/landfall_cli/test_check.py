@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from handlers.configuration.settings import APP_FOLDER
+from handlers.platform.settings import APP_FOLDER
 from landfall_cli.__main__ import app
 from tests.replay.recording import HISTORIES
 

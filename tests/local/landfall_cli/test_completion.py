@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from handlers.configuration.settings import APP_FOLDER
+from handlers.platform.settings import APP_FOLDER
 
 BASH = shutil.which("bash")
 PAGE = (APP_FOLDER / "docs" / "operators.md").read_text("utf-8")

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 from typer.testing import CliRunner
 
-from handlers.api.openapi import describe_api
+from handlers.operate.api.openapi import describe_api
 from landfall_cli.__main__ import app
 from tests.local.http_server import JsonHandler, serving
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from handlers.api.documents.models import ChampionChanged
-from handlers.triggers.rollout_api import RolloutList, RolloutSummary
+from handlers.operate.api.documents.models import ChampionChanged
+from handlers.operate.api.rollouts import RolloutList, RolloutSummary
 from landfall_cli.__main__ import app
 from orchestrations.contracts.models import Model
 from orchestrations.contracts.rollouts import Unknown

@@ -8,7 +8,7 @@ import shlex
 from string import Template
 from typing import Any
 
-from handlers.configuration.settings import APP_FOLDER
+from handlers.platform.settings import APP_FOLDER
 from tests.local.operators.conftest import Laptop
 
 SCRIPT = (APP_FOLDER / "docs" / "operators.md").read_text("utf-8")

@@ -8,7 +8,7 @@ from dataclasses import replace
 import jsonschema
 import pytest
 
-from handlers.api.openapi import describe_api
+from handlers.operate.api.openapi import describe_api
 from tests.local.operators.conftest import WAITING, Laptop
 
 pytestmark = [pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from handlers.triggers.rollout_api import RolloutSummary
+from handlers.operate.api.rollouts import RolloutSummary
 from tests.local.operators.conftest import FAILING, WAITING, Laptop
 from tests.local.operators.page_steps import (
     IMAGES,

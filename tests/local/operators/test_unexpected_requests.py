@@ -11,7 +11,7 @@ import pytest_asyncio
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from handlers.api.openapi import describe_api
+from handlers.operate.api.openapi import describe_api
 from tests.local.operators.conftest import FUZZED, Laptop
 
 if TYPE_CHECKING:

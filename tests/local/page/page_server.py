@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel
 
-from handlers.api import page
+from handlers.operate.api import page
 
 
 @dataclass

@@ -6,11 +6,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from handlers.api.actions import Action, ActionList
-from handlers.api.alarms import AlarmList
-from handlers.api.dead_letters import DeadLetterList
-from handlers.api.documents.pipelines import PipelineList, PipelineState, PipelineSummary
-from handlers.api.documents.runs import (
+from handlers.operate.api.actions import Action, ActionList
+from handlers.operate.api.alarms import AlarmList
+from handlers.operate.api.dead_letters import DeadLetterList
+from handlers.operate.api.documents.pipelines import PipelineList, PipelineState, PipelineSummary
+from handlers.operate.api.documents.runs import (
     RunDetail,
     RunLinks,
     RunList,

@@ -16,14 +16,14 @@ from typing import Any
 
 from azure.durable_functions import DurableOrchestrationContext, Orchestrator
 
-from handlers.triggers.run_reconciliation import mend_run
+from handlers.operate.reconciliation.runs import mend_run
 from harness.task_hub import DurableApp, RunningHub, running
 from harness.waiting import eventually
 from orchestrations.contracts.base import Contract
 from orchestrations.contracts.retraining import RunInput
 from orchestrations.contracts.runs import RunStatus
-from orchestrations.interruptible_timer import WAKE_UP
-from orchestrations.retraining import retraining
+from orchestrations.platform.interruptible_timer import WAKE_UP
+from orchestrations.training.retraining import retraining
 from replay_guard.check import read_document
 from replay_guard.matching import Difference
 from replay_guard.redaction import redact
@@ -32,7 +32,7 @@ from replay_guard.versions import Versioning
 from tests.unit.handlers.azure_ml_fake import a_job, make_world
 from tests.unit.orchestrations.driver import answered_by
 from tests.unit.orchestrations.examples import run_request
-from tests.unit.orchestrations.simulated_workspace import Cluster
+from tests.unit.orchestrations.training.simulated_workspace import Cluster
 
 Orchestration = Callable[[DurableOrchestrationContext], Generator[Any, Any, Any]]
 RUN = run_request(1).run

@@ -47,7 +47,7 @@ class TapedOrchestrator(durable_app.Orchestrator):
 durable_app.Orchestrator = TapedOrchestrator
 sys.path.insert(0, str(APP))
 # A zone of more than one blob is a large one, where its listing has more than one page or prefix.
-freezing: Any = importlib.import_module("handlers.landing_zone.freezing")
+freezing: Any = importlib.import_module("handlers.landing.freezing")
 freezing.BLOBS_AT_ONCE = 1
 _spec = importlib.util.spec_from_file_location("recorded_function_app", APP / "function_app.py")
 assert _spec is not None

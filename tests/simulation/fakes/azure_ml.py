@@ -1,7 +1,7 @@
 """An Azure ML workspace in memory, as far as the handlers ask `azure.ai.ml` for it.
 
 The SDK's package is stood in for as a whole: its import takes a second and loading a job file a
-tenth of one, which ten thousand seeds cannot pay. `tests/unit/handlers/azure_ml` has the real one.
+tenth of one, which ten thousand seeds cannot pay. `tests/unit/handlers/training` has the real one.
 """
 
 from __future__ import annotations

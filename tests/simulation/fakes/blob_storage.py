@@ -183,7 +183,7 @@ class ContainerClient:
         self._name = name
         self.call = client.calls_to(name)
         self.url = client.url + name
-        self._pipeline = SimpleNamespace(run=self._answer)  # see `landing_zone.listing`
+        self._pipeline = SimpleNamespace(run=self._answer)  # see `landing.listing`
 
     def _answer(self, request: HttpRequest, *, stream: bool) -> Any:
         """List Blobs, in one page."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from handlers.triggers.monitor_signals import THRESHOLD_TAG
+from handlers.landing.monitor_signals import THRESHOLD_TAG
 from tests.simulation.fakes.blob_storage import ACCOUNT, Blob
 from tests.simulation.fakes.service_bus import Broker
 from tests.simulation.network import Network
@@ -141,7 +141,7 @@ def signal_text(number: int, pipeline: str) -> str:
 
 
 class EventGridTopic:
-    """In the place of `handlers.notifications.event_grid.EventGridTopic`."""
+    """In the place of `handlers.platform.event_grid.EventGridTopic`."""
 
     def __init__(self, network: Network, take: Callable[[Any], None]) -> None:
         self._network = network

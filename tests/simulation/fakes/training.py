@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from handlers.azure_ml.job_outputs import results_folder
+from handlers.training.job_outputs import results_folder
 from tests.simulation.fakes.azure_ml import Workspace
 from tests.simulation.fakes.blob_storage import StorageAccount
 from tests.simulation.scheduler import Scheduler

@@ -9,10 +9,10 @@ from typing import Literal
 
 import pytest
 
-from handlers.configuration.clients import Clients
-from handlers.configuration.settings import Settings
-from handlers.notifications import delivery
-from handlers.notifications.outbox import Delivery
+from handlers.notify import delivery
+from handlers.notify.outbox import Delivery
+from handlers.platform.clients import Clients
+from handlers.platform.settings import Settings
 from orchestrations.contracts.notifications import Notification
 from tests.unit.deployment.package import ROOT
 from tests.unit.orchestrations.examples import run_status

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from handlers.api.endpoint import Request, answer
-from handlers.configuration.bulkheads import STORAGE, Bulkhead
-from handlers.configuration.clients import Clients
-from handlers.triggers.problem_details import PROBLEM_TYPE, Answer
-from orchestrations.pipeline import Pipeline
+from handlers.operate.api.endpoint import Request, answer
+from handlers.operate.api.problem_details import PROBLEM_TYPE, Answer
+from handlers.platform.bulkheads import STORAGE, Bulkhead
+from handlers.platform.clients import Clients
+from orchestrations.configuration.pipeline import Pipeline
 
 
 async def ask(

@@ -12,8 +12,8 @@ from typing import Any
 
 from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
 
-from handlers.configuration.clients import Clients
-from handlers.configuration.settings import Settings
+from handlers.platform.clients import Clients
+from handlers.platform.settings import Settings
 
 IDENTITY = (
     "/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentity"

@@ -6,12 +6,17 @@ from typing import Any
 
 from rich.console import Console
 
-from handlers.api.queues import describe_queues
+from handlers.operate.api.queues import describe_queues
 from landfall_cli.output import Output
 from landfall_cli.queue import print_queues
-from orchestrations.capacity.admission import divide
 from orchestrations.contracts.costs import MonthlyCost
-from tests.unit.orchestrations.capacity.examples import START, an_admission, queues, waiting
+from orchestrations.training.capacity.admission import divide
+from tests.unit.orchestrations.training.capacity.examples import (
+    START,
+    an_admission,
+    queues,
+    waiting,
+)
 
 QUEUES = queues(
     {"name": "vision", "nominal_quota": 2, "budget": {"amount": 10, "days": 7}},

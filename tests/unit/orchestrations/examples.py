@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.datasets import Dataset
+from orchestrations.contracts.manifest import DatasetVersion, ManifestLine, encode_line
 from orchestrations.contracts.runs import RunRequest, RunState, RunStatus
-from orchestrations.manifest import DatasetVersion, ManifestLine, encode_line
-from orchestrations.pipeline import Pipeline
 
 FROZEN_AT = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from handlers.configuration.settings import APP_FOLDER
+from handlers.platform.settings import APP_FOLDER
 
 PROGRAM = APP_FOLDER / "pipelines" / "smoke" / "program" / "count_files.py"
 

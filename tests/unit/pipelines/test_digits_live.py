@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 from safetensors.numpy import save_file
 
-from handlers.configuration.settings import APP_FOLDER
+from handlers.platform.settings import APP_FOLDER
 
 FOLDER = APP_FOLDER / "pipelines" / "digits-live"
 

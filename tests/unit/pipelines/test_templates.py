@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from handlers.configuration.pipeline_files import load_pipelines
+from handlers.platform.configuration.pipeline_files import load_pipelines
 from tests.unit.trainers.small_datasets import freeze, image_file
 
 REPOSITORY = Path(__file__).parents[3]

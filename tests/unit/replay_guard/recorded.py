@@ -9,10 +9,10 @@ from datetime import timedelta
 from azure.durable_functions import Orchestrator
 from azure.durable_functions.models.history.HistoryEventType import HistoryEventType as Kind
 
-from orchestrations.freezing import freezing
-from orchestrations.landing import landing
-from orchestrations.retraining import retraining
-from orchestrations.rollout import rollout
+from orchestrations.landing.freezing import freezing
+from orchestrations.landing.landing import landing
+from orchestrations.rollout.rollout import rollout
+from orchestrations.training.retraining import retraining
 from replay_guard.history import parse_time, time_text
 from replay_guard.worker import Handle
 from tests.replay.recording import HISTORIES, STEP_EVENTS, Document

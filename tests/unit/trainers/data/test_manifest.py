@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrations.manifest import ManifestLine
+from orchestrations.contracts.manifest import ManifestLine
 from tests.unit.orchestrations.examples import encode_manifest, version_of
 from trainers.data.manifest import Entry, dataset_version, parse, read_manifest
 from trainers.errors import DataRejected

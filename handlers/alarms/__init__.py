@@ -1,1 +1,0 @@
-"""Silence alarms: an expected event did not happen."""

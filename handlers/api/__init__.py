@@ -1,1 +1,0 @@
-"""The resources of the HTTP API for people on call, their documents, and the operators' page."""

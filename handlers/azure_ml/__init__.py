@@ -1,1 +1,0 @@
-"""Activities on Azure Machine Learning."""

@@ -1,1 +1,0 @@
-"""Settings, SDK clients, pipeline files, records."""

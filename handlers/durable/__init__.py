@@ -1,1 +1,0 @@
-"""Adapters between the handlers and Durable Functions."""

@@ -1,0 +1,1 @@
+"""From events of blobs to a frozen batch and its claim."""

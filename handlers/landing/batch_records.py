@@ -1,0 +1,196 @@
+"""The outcome of every batch: the frozen dataset, and the run that it started or found.
+
+Besides the history, each zone or partition has a record of its last batch: what the last listing
+saw, and what was trained on last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from azure.core.exceptions import ResourceNotFoundError
+
+from handlers.landing.hold_records import end_hold
+from handlers.landing.zone_troubles import close_troubles
+from handlers.platform import record_store
+from handlers.platform.clients import Clients
+from handlers.platform.durable.activity_adapter import activity
+from handlers.platform.telemetry import metrics
+from handlers.platform.telemetry.spans import of_batch
+from orchestrations.contracts.base import Done
+from orchestrations.contracts.landing import (
+    BatchOutcome,
+    CountDataChanged,
+    LandingAlert,
+    LastBatch,
+    RecordBatch,
+)
+from orchestrations.names import landing_instance
+
+_HISTORY = "batches"
+_LAST = "last-batches"
+_ZONE = "zone"
+# The outcomes of batches that are or were trained on; the next batch is compared with them.
+_TRAINED: frozenset[BatchOutcome] = frozenset({"started", "duplicate"})
+
+
+@activity
+def record_batch(clients: Clients, request: RecordBatch) -> Done:
+    """Record the outcome of a batch, and end its zone's hold and troubles. Idempotent."""
+    pipeline, dataset = request.result.pipeline, request.dataset
+    name = _name(pipeline, request.batch, dataset.frozen_at)
+    record_store.replace(clients.records, name, request.to_dict())
+
+    def follow(last: LastBatch | None) -> LastBatch | None:
+        if last is not None and last.dataset.frozen_at > dataset.frozen_at:
+            return None  # a caller's request recorded a newer batch
+        is_trained = request.result.outcome in _TRAINED
+        return LastBatch(
+            batch=request.batch,
+            dataset=dataset,
+            marker_at=request.marker_at,
+            last_trained=dataset if is_trained else last and last.last_trained,
+            data_changed_in_a_row=0 if last is None else last.data_changed_in_a_row,
+        )
+
+    _update_last(clients, pipeline, dataset.partition, follow)
+    ended: list[LandingAlert] = ["landing-overdue", "manifest-invalid", "pipeline-not-deployed"]
+    if landing_of(name) == landing_instance(pipeline, dataset.partition):
+        ended.append("landing-failed")
+    if request.result.outcome != "held":
+        ended.append("batch-held")
+        end_hold(clients, pipeline, dataset.partition, until=dataset.frozen_at)
+    until = dataset.frozen_at
+    close_troubles(clients, pipeline, dataset.partition, until=until, kinds=ended)
+    clients.telemetry.send(of_batch(request))
+    clients.telemetry.record(metrics.of_batch(request))
+    return Done()
+
+
+@activity
+def count_data_changed(clients: Clients, request: CountDataChanged) -> Done:
+    """Record how many runs in a row have ended because their data was overwritten."""
+
+    def count(last: LastBatch | None) -> LastBatch | None:
+        assert last is not None, "a batch is recorded before it is trained on"
+        return last.model_copy(update={"data_changed_in_a_row": request.in_a_row})
+
+    _update_last(clients, request.pipeline, request.dataset.partition, count)
+    return Done()
+
+
+def last_batch(clients: Clients, pipeline: str, partition: str | None = None) -> LastBatch | None:
+    """The last frozen batch of a zone or partition, if there is one."""
+    document = record_store.read(clients.records, _last_name(pipeline, partition))
+    return None if document is None else LastBatch.from_dict(document)
+
+
+@dataclass(frozen=True)
+class LastListing:
+    """Facts about the last batch of a zone or partition that a listing returns."""
+
+    listed_from: datetime
+    marker_at: datetime | None
+
+
+def list_last_batches(clients: Clients) -> Mapping[str, Mapping[str | None, LastListing]]:
+    """Pipeline → partition → its last batch; None stands for the whole zone."""
+    found: dict[str, dict[str | None, LastListing]] = defaultdict(dict)
+    for blob in clients.records.list_blobs(name_starts_with=f"{_LAST}/", include=["metadata"]):
+        _, pipeline, key = blob.name.removesuffix(".json").split("/", 2)
+        marker_at = blob.metadata.get("marker_at")
+        found[pipeline][None if key == _ZONE else key] = LastListing(
+            listed_from=datetime.fromisoformat(blob.metadata["frozen_at"]),
+            marker_at=datetime.fromisoformat(marker_at) if marker_at else None,
+        )
+    return found
+
+
+def batches_since(clients: Clients, pipeline: str, moment: datetime) -> Iterator[str]:
+    """The record names of batches frozen at or after a moment, oldest first.
+
+    Costs one listing of the days with batches, and one per day that the reader iterates over.
+    """
+    first = _day(pipeline, moment)
+    for day in _days(clients, pipeline):
+        if day >= first:
+            names = sorted(clients.records.list_blob_names(name_starts_with=day))
+            yield from (name for name in names if frozen_at(name) >= moment)
+
+
+def has_batch_before(clients: Clients, pipeline: str, moment: datetime) -> bool:
+    """Whether there is a record of a batch of an earlier day; one listing of the days."""
+    return any(day < _day(pipeline, moment) for day in _days(clients, pipeline))
+
+
+def newest_batches(clients: Clients, pipeline: str) -> Iterator[str]:
+    """The record names of all batches, newest first; costs as much as `batches_since`."""
+    for day in reversed(_days(clients, pipeline)):
+        yield from sorted(clients.records.list_blob_names(name_starts_with=day), reverse=True)
+
+
+def read_batch(clients: Clients, name: str) -> RecordBatch | None:
+    """The record with a name; None if it was deleted since it was listed."""
+    document = record_store.read(clients.records, name)
+    return None if document is None else RecordBatch.from_dict(document)
+
+
+def delete_record(clients: Clients, pipeline: str, batch: str, moment: datetime) -> None:
+    """Delete the record of a batch that was frozen at `moment`, if it is there."""
+    with contextlib.suppress(ResourceNotFoundError):
+        clients.records.delete_blob(_name(pipeline, batch, moment))
+
+
+def landing_of(name: str) -> str:
+    """The landing of a named batch."""
+    return name.rpartition("/")[2].partition("_")[2].rpartition("@")[0]
+
+
+def frozen_at(name: str) -> datetime:
+    """The time at which a named batch was frozen, rounded down to milliseconds."""
+    return datetime.fromisoformat(name.rpartition("/")[2].partition("_")[0])
+
+
+def _name(pipeline: str, batch: str, moment: datetime) -> str:
+    """The name begins with the time in UTC, to sort by it; each day has a folder."""
+    frozen = moment.astimezone(UTC).isoformat(timespec="milliseconds")
+    return f"{_day(pipeline, moment)}{frozen}_{batch}.json"
+
+
+def _day(pipeline: str, moment: datetime) -> str:
+    return f"{_HISTORY}/{pipeline}/{moment.astimezone(UTC):%Y-%m-%d}/"
+
+
+def _days(clients: Clients, pipeline: str) -> Sequence[str]:
+    folders = clients.records.walk_blobs(name_starts_with=f"{_HISTORY}/{pipeline}/")
+    return sorted(folder.name for folder in folders)
+
+
+def _last_name(pipeline: str, partition: str | None) -> str:
+    return f"{_LAST}/{pipeline}/{partition or _ZONE}.json"
+
+
+def _update_last(
+    clients: Clients,
+    pipeline: str,
+    partition: str | None,
+    change: Callable[[LastBatch | None], LastBatch | None],
+) -> None:
+    def changed(document: Any | None) -> Any | None:
+        after = change(None if document is None else LastBatch.from_dict(document))
+        return None if after is None else after.to_dict()
+
+    record_store.update(clients.records, _last_name(pipeline, partition), changed, _shown)
+
+
+def _shown(document: Any) -> dict[str, str]:
+    last = LastBatch.from_dict(document)
+    shown = {"frozen_at": last.dataset.frozen_at.isoformat()}
+    if last.marker_at is not None:
+        shown["marker_at"] = last.marker_at.isoformat()
+    return shown

@@ -1,0 +1,271 @@
+"""Dataset claims: the idempotency record of each round of training. Never deleted.
+
+`dataset-claims/<pipeline>/<version>.json` is the claim of the first round on a dataset version,
+`<version>r2.json` that of the second, and so on (`orchestrations.landing.rounds`).
+`claim-index/<pipeline>/…` has an empty blob for each batch that requested one, newest first, so
+that the cost of reading the latest claims does not depend on the number of claims.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from azure.core.exceptions import AzureError
+
+from handlers.landing.batch_records import last_batch
+from handlers.platform import record_store
+from handlers.platform.clients import Clients
+from handlers.platform.durable.activity_adapter import activity
+from handlers.platform.newest_first import countdown, list_entries
+from handlers.platform.records.run_index import runs_of_training, runs_since
+from handlers.platform.records.run_records import add_to_record, read_run_record
+from orchestrations.contracts.datasets import CheckSuperseded, Dataset, Superseded
+from orchestrations.contracts.landing import ClaimDataset, DatasetClaim
+from orchestrations.contracts.runs import RunRequest
+from orchestrations.errors import TransientError
+from orchestrations.landing.rounds import LastRound, why_no_further_round
+from orchestrations.names import landing_of, run_id, training_name
+
+logger = logging.getLogger(__name__)
+
+_INDEX = "claim-index"
+_ENTRY = "entry"
+PAGE_ENTRIES = 100
+# A claim is lost only to another batch with the same content at the same moment.
+ROUNDS_TRIED = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClaimedRun:
+    """A claim, with the request that starts its run."""
+
+    claim: DatasetClaim
+    request: RunRequest
+
+
+def _name(pipeline: str, training: str) -> str:
+    return f"dataset-claims/{pipeline}/{training}.json"
+
+
+@activity
+def claim_dataset(clients: Clients, request: ClaimDataset) -> DatasetClaim:
+    """Claim a round of training on a dataset version, or return the existing claim that answers.
+
+    That is the batch's own, if an earlier try wrote it; the one that the same request got under an
+    earlier batch; or the newest, with the reason why there is no further round. A claim never
+    changes.
+
+    Raises:
+        TransientError: other batches claimed every round that was tried.
+    """
+    claim = _create(clients, request, 1)
+    for _ in range(ROUNDS_TRIED):
+        if claim is not None:
+            return claim
+        rounds = _rounds(clients, request.request.pipeline.name, request.request.dataset.version)
+        answer = next((each.claim for each in rounds if _is_of(each.claim, request)), None)
+        if answer is not None:
+            return answer
+        newest = rounds[-1]
+        why = why_no_further_round(request, _last_round(clients, newest))
+        if why is not None:
+            logger.info("%s: %s", request.batch, why)
+            return newest.claim.model_copy(update={"why_not": why})
+        claim = _create(clients, request, newest.claim.round + 1)
+    raise TransientError(
+        f"{request.batch}: other batches claimed the {ROUNDS_TRIED} rounds that were tried"
+    )
+
+
+def _create(clients: Clients, request: ClaimDataset, number: int) -> DatasetClaim | None:
+    """Claim a round; None if it is claimed already."""
+    first = request.request.model_copy(update={"round": number})
+    claim = DatasetClaim(run=first.run, batch=request.batch, round=number)
+    document = {"claim": claim.to_dict(), "request": first.to_dict()}
+    # Index first: if the process died in between, a claim without an entry would never be found.
+    _index(clients, first)
+    if not record_store.create(
+        clients.records, _name(first.pipeline.name, first.training), document
+    ):
+        return None
+    _link_follower(clients, first)
+    return claim
+
+
+def _is_of(claim: DatasetClaim, request: ClaimDataset) -> bool:
+    """Whether a claim is the batch's own, or of the same request, whose landing was restarted."""
+    if request.opened_by == "request":
+        return landing_of(claim.batch) == landing_of(request.batch)
+    return claim.batch == request.batch
+
+
+def _rounds(clients: Clients, pipeline: str, version: str) -> Sequence[ClaimedRun]:
+    """The claims of all rounds on a dataset version, in order."""
+    stem = _name(pipeline, version).removesuffix(".json")
+    known = re.compile(rf"{re.escape(stem)}(r\d+)?\.json")
+    names = filter(known.fullmatch, clients.records.list_blob_names(name_starts_with=stem))
+    claims = (read_claim(clients, name) for name in names)
+    return sorted((each for each in claims if each is not None), key=lambda it: it.claim.round)
+
+
+def _last_round(clients: Clients, claimed: ClaimedRun) -> LastRound:
+    """A round as its last attempt's record shows it."""
+    request = claimed.request
+    runs = runs_of_training(clients.records, request.pipeline.name, request.training)
+    run = max(runs, key=lambda each: int(each.rpartition("-")[2]), default=claimed.claim.run)
+    record = read_run_record(clients, run)
+    redrive = None if record is None else record.status.redrive
+    return LastRound(
+        run=run,
+        state=None if record is None else record.status.state,
+        configuration=redrive.job if redrive and redrive.job else request.configuration,
+    )
+
+
+def _link_follower(clients: Clients, request: RunRequest) -> None:
+    """Link a run whose data was overwritten to the run of the zone's next batch.
+
+    The link is informational: errors of storage are suppressed.
+    """
+    pipeline, dataset = request.pipeline.name, request.dataset
+    with contextlib.suppress(AzureError):
+        last = last_batch(clients, pipeline, dataset.partition)
+        if last is None or last.dataset.version == dataset.version:
+            return
+        rounds = _rounds(clients, pipeline, last.dataset.version)
+        record = read_run_record(clients, rounds[-1].claim.run) if rounds else None
+        if record is not None and record.status.state == "superseded":
+            add_to_record(clients, record.model_copy(update={"superseded_by": request.run}))
+
+
+@activity
+def check_superseded(clients: Clients, request: CheckSuperseded) -> Superseded:
+    """Whether a later dataset of the same zone or partition was claimed, which ends retries."""
+    dataset = request.dataset
+    for entry in _entries_after(clients, request.pipeline, dataset.frozen_at):
+        if entry.partition != dataset.partition:
+            continue
+        # The entry may be from a batch that found an older claim for its content, or that died
+        # before it wrote a claim.
+        claimed = read_claim(clients, _name(request.pipeline, entry.training))
+        if claimed is not None and claimed.request.dataset.frozen_at == entry.frozen_at:
+            return Superseded(by=claimed.claim.run)
+    return Superseded(by=None)
+
+
+def find_claim(clients: Clients, pipeline: str, version: str) -> DatasetClaim | None:
+    """The claim of the first round on a dataset version, if there is one."""
+    document = record_store.read(clients.records, _name(pipeline, version))
+    return None if document is None else DatasetClaim.from_dict(document["claim"])
+
+
+def claimed_dataset(clients: Clients, pipeline: str, version: str) -> Dataset | None:
+    """The dataset of a version, if it was ever claimed."""
+    request = claimed_request(clients, pipeline, version)
+    return None if request is None else request.dataset
+
+
+def claimed_request(clients: Clients, pipeline: str, version: str) -> RunRequest | None:
+    """The request of the run that claimed a version, if it was ever claimed."""
+    document = record_store.read(clients.records, _name(pipeline, version))
+    return None if document is None else RunRequest.from_dict(document["request"])
+
+
+def list_claims_without_run(
+    clients: Clients, pipeline: str, *, frozen_after: datetime
+) -> Sequence[str]:
+    """The names of claims without a run record, for batches frozen after a moment.
+
+    The claim may be from an older batch with the same content, or not exist yet, and its run may be
+    about to start.
+    """
+    entries = _entries_after(clients, pipeline, frozen_after)
+    trainings = list(dict.fromkeys(entry.training for entry in entries))
+    if not trainings:
+        return []
+    known = set(runs_since(clients.records, pipeline, frozen_after))
+    return [
+        _name(pipeline, training)
+        for training in trainings
+        if run_id(pipeline, training, 1) not in known
+    ]
+
+
+def list_versions(clients: Clients, pipeline: str, *, frozen_after: datetime) -> Sequence[str]:
+    """The dataset versions of batches that requested a claim and were frozen after a moment."""
+    entries = _entries_after(clients, pipeline, frozen_after)
+    return list(dict.fromkeys(entry.version for entry in entries))
+
+
+def read_claim(clients: Clients, name: str) -> ClaimedRun | None:
+    """The claim with a name, and its request; None if it does not exist.
+
+    Raises:
+        pydantic.ValidationError: its schema is unknown to this release.
+    """
+    document = record_store.read(clients.records, name)
+    return None if document is None else _parse(document)
+
+
+def _parse(document: Any) -> ClaimedRun:
+    return ClaimedRun(
+        claim=DatasetClaim.from_dict(document["claim"]),
+        request=RunRequest.from_dict(document["request"]),
+    )
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """An entry of the index: a batch that requested the claim of a round."""
+
+    version: str
+    round: int
+    frozen_at: datetime
+    partition: str | None
+
+    @property
+    def training(self) -> str:
+        return training_name(self.version, self.round)
+
+
+def _index(clients: Clients, request: RunRequest) -> None:
+    dataset = request.dataset
+    entry = {
+        "version": dataset.version,
+        "round": request.round,
+        "frozen_at": dataset.frozen_at.astimezone(UTC).isoformat(),
+        "partition": dataset.partition,
+    }
+    name = f"{countdown(dataset.frozen_at)}_{request.training}"
+    clients.records.upload_blob(
+        f"{_INDEX}/{request.pipeline.name}/{name}",
+        b"",
+        overwrite=True,
+        metadata={_ENTRY: json.dumps(entry)},
+    )
+
+
+def _entries_after(clients: Clients, pipeline: str, moment: datetime) -> Iterator[_Entry]:
+    """The entries of batches frozen after a moment, newest first."""
+    entries = list_entries(
+        clients.records,
+        f"{_INDEX}/{pipeline}/",
+        metadata=_ENTRY,
+        first="",
+        after=None,
+        page_size=PAGE_ENTRIES,
+    )
+    for _, document in entries:
+        frozen_at = datetime.fromisoformat(document["frozen_at"])
+        if frozen_at <= moment:
+            return
+        yield _Entry(
+            document["version"], document.get("round", 1), frozen_at, document["partition"]
+        )

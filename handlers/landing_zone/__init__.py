@@ -1,1 +1,0 @@
-"""Landing zones: their blobs, and Landfall's records about them."""

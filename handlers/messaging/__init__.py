@@ -1,1 +1,0 @@
-"""Service Bus: retries, dead letters, alerts to operators."""

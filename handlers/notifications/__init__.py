@@ -1,1 +1,0 @@
-"""Notifications to Event Grid, operators and webhooks."""

@@ -1,0 +1,1 @@
+"""Tells receivers and operators: notifications, alerts, dead letters."""

@@ -1,0 +1,184 @@
+"""The outbox: notifications of runs, one message per channel on the queue `notifications`.
+
+A failing receiver does not delay the others. Delivery is at least once per channel, always with the
+same id; receivers drop duplicates by `webhook-id`, CloudEvents `id` or `MessageId`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import Field
+
+from handlers.platform.clients import Clients
+from handlers.platform.durable.activity_adapter import activity
+from handlers.platform.message_outbox import send_in_background
+from handlers.platform.records.rollout_index import asked_at
+from handlers.platform.records.rollout_steps import read_steps, record_step
+from handlers.platform.service_bus import (
+    NOTIFICATIONS,
+    Message,
+    fit_message_id,
+    parse_body,
+    traced,
+)
+from handlers.platform.telemetry.spans import of_rollout
+from orchestrations.configuration.pipeline import Pipeline, Webhook
+from orchestrations.contracts.base import Contract, Done
+from orchestrations.contracts.notifications import Notification, PublishNotification
+from orchestrations.contracts.rollouts import RolloutStatus
+from orchestrations.contracts.runs import RunStatus
+from orchestrations.platform.trace_context import child_header
+from orchestrations.training.run_progress import fit_status
+
+
+class Delivery(Contract):
+    """One notification for one receiver: the body of a message on `notifications`."""
+
+    notification: Notification
+    channel: Literal["event_grid", "service_bus", "webhook", "callback"]
+    """`callback` only in messages of earlier releases."""
+    webhook: Webhook | None = None
+    """The receiver in the pipeline's file; only for channel `webhook`."""
+    attempt: int = Field(default=1, ge=1)
+
+    @property
+    def receiver(self) -> str:
+        """The receiver's name, unique among those of a notification."""
+        return f"webhook/{self.webhook.name}" if self.webhook else self.channel
+
+    @property
+    def id(self) -> str:
+        """`<notification>:<receiver>`, with the attempt from the second on."""
+        suffix = "" if self.attempt == 1 else f":{self.attempt}"
+        return fit_message_id(f"{self.notification.id}:{self.receiver}{suffix}")
+
+    @property
+    def traceparent(self) -> str | None:
+        """The header of the delivery's span, sent to the receiver; None if it is not traced."""
+        return child_header(self.notification.traceparent, "deliver", self.id)
+
+    def following(self) -> Delivery:
+        """The delivery's next attempt."""
+        return self.model_copy(update={"attempt": self.attempt + 1})
+
+    def to_message(self, *, enqueue_at: datetime | None = None) -> Message:
+        """The message on `notifications`."""
+        return Message(
+            message_id=self.id,
+            subject=self.receiver,
+            properties={
+                "run": self.notification.status.id,
+                **traced(self.notification.traceparent),
+            },
+            body=self.model_dump_json(),
+            enqueue_at=enqueue_at,
+        )
+
+
+def document(notification: Notification) -> dict[str, Any]:
+    """The document of every channel: `{"type", "timestamp", "data"}`.
+
+    `data` is the run's `RunStatus`, or the rollout's `RolloutStatus`, with `diagnosis` (a
+    `JobDiagnosis`) if the run's job failed. The envelope is that of Standard Webhooks; a CloudEvent
+    has its own type and time, and contains only the data.
+    """
+    diagnosis = notification.diagnosis
+    data = notification.status.to_dict()
+    if diagnosis is not None:
+        data["diagnosis"] = diagnosis.to_dict()
+    words = "".join(word.capitalize() for word in notification.kind.split("_"))
+    return {
+        "type": f"Landfall.{subject_kind(notification)}.{words}",
+        "timestamp": notification.at.isoformat(),
+        "data": data,
+    }
+
+
+def subject_kind(notification: Notification) -> Literal["Run", "Rollout"]:
+    """The kind of thing that a notification is about."""
+    return "Run" if isinstance(notification.status, RunStatus) else "Rollout"
+
+
+def webhook_body(notification: Notification, limit_bytes: int) -> bytes:
+    """The document, cut to the limit of a webhook's body by removing the oldest log lines."""
+    body = json.dumps(document(notification)).encode()
+    diagnosis = notification.diagnosis
+    while len(body) > limit_bytes and diagnosis is not None:
+        diagnosis = (
+            diagnosis.model_copy(update={"log": diagnosis.log[1:]}) if diagnosis.log else None
+        )
+        cut = notification.model_copy(update={"diagnosis": diagnosis})
+        body = json.dumps(document(cut)).encode()
+    return body
+
+
+def deliveries(pipeline: Pipeline, notification: Notification) -> Sequence[Delivery]:
+    """One delivery for each channel of the pipeline that is told of the notification."""
+    channels = pipeline.notify
+    # Orchestrators bound the status's size, but reconciliation does not.
+    if isinstance(notification.status, RunStatus):
+        fitted = fit_status(notification.status)
+        notification = notification.model_copy(update={"status": fitted})
+    found: list[Delivery] = []
+    if channels.event_grid:
+        found.append(Delivery(notification=notification, channel="event_grid"))
+    if channels.service_bus:
+        found.append(Delivery(notification=notification, channel="service_bus"))
+    found += [
+        Delivery(notification=notification, channel="webhook", webhook=webhook)
+        for webhook in channels.webhooks
+        if not webhook.on_request or webhook.name == notification.receiver
+    ]
+    return found
+
+
+@activity
+def publish_notification(clients: Clients, request: PublishNotification) -> Done:
+    """Put a notification into the outbox for each channel; does not wait for Service Bus.
+
+    If the process dies on the way, the activity is repeated and sends messages with the same ids,
+    which the queue drops.
+    """
+    _trace_rollout(clients, request.notification)
+    found = deliveries(request.pipeline, request.notification)
+    if found:
+        send_in_background(clients, NOTIFICATIONS, *(each.to_message() for each in found))
+    return Done()
+
+
+def _trace_rollout(clients: Clients, notification: Notification) -> None:
+    """Send the spans of a rollout when it is live or over, the times of its notifications."""
+    status = notification.status
+    is_traced = clients.telemetry.is_on and notification.traceparent is not None
+    if not is_traced or not isinstance(status, RolloutStatus):
+        return
+    if notification.kind == "deploying":
+        record_step(clients, status.id, "deploying", status.since)
+        return
+    if notification.kind == "deployed":
+        record_step(clients, status.id, status.steps, status.since)
+    began_at = asked_at(clients, status.id)
+    if began_at is not None:
+        clients.telemetry.send(
+            of_rollout(
+                status,
+                notification.traceparent,
+                began_at=began_at,
+                ended_at=notification.at,
+                steps=read_steps(clients, status.id),
+            )
+        )
+
+
+def parse_delivery(body: bytes | str) -> Delivery:
+    """Parse the delivery in a message on `notifications`.
+
+    Raises:
+        InvalidRequest: it is not a delivery.
+        OfAnotherRelease: it has a field or a value that this release does not know.
+    """
+    return parse_body(Delivery, body, queue=NOTIFICATIONS)

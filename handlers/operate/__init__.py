@@ -1,0 +1,1 @@
+"""For operators: the API, the page, alarms, reconciliation, retention, dead letters."""

@@ -1,0 +1,1 @@
+"""Alarms about what did not happen or will end."""

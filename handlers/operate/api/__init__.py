@@ -1,0 +1,1 @@
+"""The HTTP API, its routes and documents, and the operators' page."""

@@ -1,0 +1,125 @@
+"""Records of people's actions over the API: who, when, what, why and the outcome. Never deleted."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Annotated, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from handlers.operate.api.documents.base import Document
+from handlers.operate.api.parameters import LIMIT_BYTES, Parameters, next_url
+from handlers.platform import record_store
+from handlers.platform.clients import Clients
+from handlers.platform.newest_first import countdown, first_page, list_entries
+from orchestrations.errors import shorten
+
+_FOLDER = "actions/"
+_ACTION = "action"
+# App Service authentication sets this header, and removes one that the caller sends.
+# https://learn.microsoft.com/azure/app-service/configure-authentication-user-identities
+PRINCIPAL_HEADER = "x-ms-client-principal-name"
+REASON_LIMIT_CHARACTERS = 500
+# A blob has at most 8 KB of metadata, names included. JSON escapes take 6 or 12 bytes a character.
+# https://learn.microsoft.com/rest/api/storageservices/setting-and-retrieving-properties-and-metadata-for-blob-resources
+METADATA_LIMIT_BYTES = 7_500
+
+
+class Action(Document):
+    """An action of a person over the API."""
+
+    at: datetime
+    action: str
+    on: str
+    """The run, pipeline or dead letter."""
+    by: str
+    reason: str
+    outcome: str
+
+
+class ActionList(Document):
+    """Answer of `GET /api/actions`, newest first."""
+
+    actions: list[Action]
+    next: str | None
+
+
+class Asked(BaseModel):
+    """Base class of the request bodies of actions: the caller and the reason."""
+
+    LIMIT_BYTES: ClassVar[int] = LIMIT_BYTES
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    by: str = Field(default="a caller of the HTTP API", min_length=1, max_length=200)
+    reason: str = Field(default="no reason was given", min_length=1, max_length=500)
+
+
+class ActionFilter(Parameters):
+    """Parameters of GET /api/actions."""
+
+    after: Annotated[str | None, Field(pattern=r"^\d{13}_[0-9a-f]{16}$")] = None
+    limit: Annotated[int, Field(ge=1, le=100)] = 50
+
+
+def caller(headers: Mapping[str, str], asked: str) -> str:
+    """The caller's authenticated name; without authentication, the name `asked` from the body."""
+    fields = {name.lower(): value for name, value in headers.items()}
+    return fields.get(PRINCIPAL_HEADER) or asked
+
+
+def keep_action(clients: Clients, what: str, on: str, asked: Asked, *, outcome: str) -> None:
+    """Record an action with the current time: in full as a blob's content, cut as its metadata."""
+    action = make_action(what, on, by=asked.by, reason=asked.reason, outcome=outcome)
+    document = action.model_dump(mode="json")
+    text = json.dumps(document)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    record_store.create(
+        clients.records,
+        f"{_FOLDER}{countdown(action.at)}_{digest}",
+        document,
+        {_ACTION: listed_text(action)},
+    )
+
+
+def listed_text(action: Action) -> str:
+    """The JSON that lists show, with texts cut until it fits into the metadata of a blob."""
+    document = action.model_dump(mode="json")
+    text, limit = json.dumps(document), REASON_LIMIT_CHARACTERS
+    while len(text) > METADATA_LIMIT_BYTES:
+        limit //= 2
+        cut = {name: shorten(document[name], limit) for name in ("on", "by", "reason", "outcome")}
+        text = json.dumps(document | cut)
+    return text
+
+
+def make_action(action: str, on: str, *, by: str, reason: str, outcome: str) -> Action:
+    """An action with the current time; long texts are cut."""
+    return Action(
+        at=datetime.now(UTC),
+        action=action,
+        on=on[:200],
+        by=by[:200],
+        reason=reason[:REASON_LIMIT_CHARACTERS],
+        outcome=outcome[:500],
+    )
+
+
+def list_actions(clients: Clients, asked: ActionFilter) -> ActionList:
+    """List the actions that people took over the API, newest first."""
+    entries = list_entries(
+        clients.records,
+        _FOLDER,
+        metadata=_ACTION,
+        first=asked.after or "",
+        after=asked.after,
+        page_size=asked.limit + 1,
+    )
+    found, following = first_page(entries, asked.limit)
+    return ActionList(
+        actions=[Action.model_validate(action) for action in found],
+        next=next_url("/api/actions", asked, following),
+    )

@@ -1,0 +1,285 @@
+"""/api/pipelines/{name}/models: the versions of a pipeline's model, their lineage and champion."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+from azure.core.exceptions import AzureError
+from pydantic import Field
+
+from handlers.landing.dataset_claims import claimed_dataset
+from handlers.operate.api.documents.blobs import SeenBy
+from handlers.operate.api.documents.models import (
+    ModelBlob,
+    ModelBlobs,
+    ModelDataset,
+    ModelDetail,
+    ModelList,
+    ModelStage,
+    ModelSummary,
+)
+from handlers.operate.api.parameters import Parameters, next_url
+from handlers.operate.api.problem_details import Problem
+from handlers.platform.azure_ml import tags
+from handlers.platform.azure_ml.tags import tags_of
+from handlers.platform.clients import Clients
+from handlers.platform.manifests import find_line, has_manifest, read_manifest_from
+from handlers.platform.newest_first import first_page
+from handlers.training.champions import (
+    ChampionRefused,
+    active_versions,
+    before,
+    choose_champion,
+    find_ours,
+    in_service_since,
+    is_ours,
+    registered_at,
+    rolled_back_at,
+)
+from handlers.training.model_registry import all_versions
+from orchestrations.configuration.pipeline import Pipeline
+from orchestrations.contracts.manifest import ManifestLine
+
+if TYPE_CHECKING:
+    from azure.ai.ml.entities import Model as AzureMLModel
+
+VERSIONS_SEARCHED = 20
+"""How many of the newest versions are searched for a blob."""
+SEARCHES_AT_ONCE = 8
+_METRICS = "metrics."
+
+
+class ModelFilter(Parameters):
+    """Parameters of GET /api/pipelines/{name}/models."""
+
+    after: Annotated[int | None, Field(ge=1)] = None
+    """A version, from `next`: the page has the versions before it."""
+    limit: Annotated[int, Field(ge=1, le=500)] = 100
+
+
+class BlobFilter(Parameters):
+    """Parameters of GET /api/pipelines/{name}/models/{version}/blobs."""
+
+    after: Annotated[str | None, Field(min_length=1, max_length=1024)] = None
+    """A path, from `next`: the page has the paths after it."""
+    limit: Annotated[int, Field(ge=1, le=1000)] = 100
+
+
+def list_models(clients: Clients, pipeline: Pipeline, asked: ModelFilter) -> ModelList:
+    """List the versions of a pipeline's model, newest first."""
+    with azure_ml_asked():
+        versions = _Versions(clients, pipeline)
+    follows = ((str(each.version), each) for each in versions.newest_first)
+    after = math.inf if asked.after is None else asked.after
+    shown, following = first_page((each for each in follows if int(each[0]) < after), asked.limit)
+    return ModelList(
+        pipeline=pipeline.name,
+        name=pipeline.model.name,
+        metric=pipeline.gate.metric,
+        goal=pipeline.gate.goal,
+        floor=pipeline.gate.floor,
+        endpoint=None if pipeline.deploy is None else pipeline.deploy.endpoint,
+        champion=versions.champion,
+        models=[versions.summary(each) for each in shown],
+        next=next_url(f"/api/pipelines/{pipeline.name}/models", asked, following),
+    )
+
+
+def get_model(clients: Clients, pipeline: Pipeline, *, version: str) -> ModelDetail:
+    """Return one version of a pipeline's model with its lineage."""
+    with azure_ml_asked():
+        versions = _Versions(clients, pipeline)
+        model = versions.get(version)
+        return versions.detail(model, _dataset(clients, pipeline, model))
+
+
+def list_model_blobs(
+    clients: Clients, pipeline: Pipeline, asked: BlobFilter, *, version: str
+) -> ModelBlobs:
+    """List the blobs that a version was trained on, sorted by path.
+
+    The cost of a page does not depend on the number of blobs.
+    """
+    with azure_ml_asked():
+        model = _Versions(clients, pipeline).get(version)
+        dataset_version = tags_of(model)[tags.DATASET_VERSION]
+        dataset = claimed_dataset(clients, pipeline.name, dataset_version)
+        if dataset is None or not has_manifest(clients, dataset):
+            raise Problem(
+                404,
+                "unknown-dataset",
+                f"the manifest of dataset version {dataset_version} was removed",
+            )
+        lines = read_manifest_from(clients, dataset, asked.after or "")
+        follows = ((line.path, line) for line in lines if line.path != asked.after)
+        shown, following = first_page(follows, asked.limit)
+    return ModelBlobs(
+        dataset_version=dataset_version,
+        blobs=[ModelBlob.model_validate(line) for line in shown],
+        next=next_url(f"/api/pipelines/{pipeline.name}/models/{version}/blobs", asked, following),
+    )
+
+
+def find_model(clients: Clients, pipeline: Pipeline, version: str) -> AzureMLModel:
+    """A version that can be in service.
+
+    Raises:
+        Problem: 404 or 409, Landfall registered no such version, or it is archived; 502, Azure ML
+            does not answer.
+    """
+    with azure_ml_asked():
+        models = active_versions(clients, pipeline.model.name)
+        return find_ours(clients, pipeline, models, version)
+
+
+def seen_by(
+    clients: Clients,
+    pipeline: Pipeline,
+    path: str,
+    *,
+    is_current: Callable[[ManifestLine], bool],
+    dataset_version: str | None = None,
+) -> list[SeenBy]:
+    """The versions of the pipeline's model that were trained on a path, newest first.
+
+    The path is relative to the pipeline's prefix; `is_current` decides whether a line of a manifest
+    has the current content of the blob. Versions that were trained on `dataset_version` are always
+    searched, even if they are not among the newest `VERSIONS_SEARCHED`.
+
+    Raises:
+        AzureError: Azure ML or the storage is not available.
+    """
+    versions = _Versions(clients, pipeline)
+    searched = versions.newest_first[:VERSIONS_SEARCHED]
+    searched += [
+        each
+        for each in versions.newest_first[VERSIONS_SEARCHED:]
+        if tags_of(each)[tags.DATASET_VERSION] == dataset_version
+    ]
+
+    def search(model: AzureMLModel) -> SeenBy | None:
+        dataset_version = tags_of(model)[tags.DATASET_VERSION]
+        dataset = claimed_dataset(clients, pipeline.name, dataset_version)
+        line = None if dataset is None else find_line(clients, dataset, path)
+        if line is None:
+            return None
+        return SeenBy(
+            version=str(model.version),
+            stage=versions.stage(model),
+            dataset_version=dataset_version,
+            etag=line.etag,
+            is_current=is_current(line),
+        )
+
+    with ThreadPoolExecutor(SEARCHES_AT_ONCE) as pool:
+        found = pool.map(search, searched)
+        return [each for each in found if each is not None]
+
+
+class _Versions:
+    """All versions of a pipeline's model that Landfall registered, read by two requests."""
+
+    def __init__(self, clients: Clients, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        self._active = active_versions(clients, pipeline.model.name)
+        self._active_names = {str(each.version) for each in self._active}
+        ours = [each for each in all_versions(clients, pipeline.model.name) if is_ours(each)]
+        self.newest_first = sorted(ours, key=lambda each: -int(str(each.version)))
+        champion = choose_champion(self._active)
+        self.champion = None if champion is None else str(champion.version)
+
+    def get(self, version: str) -> AzureMLModel:
+        """One version.
+
+        Raises:
+            Problem: 404, Landfall did not register this version.
+        """
+        for each in self.newest_first:
+            if str(each.version) == version:
+                return each
+        name = self._pipeline.model.name
+        raise Problem(
+            404, "unknown-model", f"there is no model {name}:{version} of Landfall's in Azure ML"
+        )
+
+    def stage(self, model: AzureMLModel) -> ModelStage:
+        version = str(model.version)
+        if version == self.champion:
+            return "champion"
+        if version not in self._active_names:
+            return "archived"
+        if rolled_back_at(model) is not None:
+            return "rolled-back"
+        return "challenger" if tags_of(model).get(tags.ROLE) == tags.CHALLENGER else "former"
+
+    def summary(self, model: AzureMLModel) -> ModelSummary:
+        """A version as lists show it."""
+        found = tags_of(model)
+        gain = found.get(tags.GAIN)
+        return ModelSummary(
+            name=str(model.name),
+            version=str(model.version),
+            stage=self.stage(model),
+            run=found.get(tags.RUN, ""),
+            dataset_version=found[tags.DATASET_VERSION],
+            registered_at=registered_at(model),
+            metrics=_metrics(model),
+            compared_with=found.get(tags.CHAMPION),
+            gain=None if gain is None else float(gain),
+            in_service_since=in_service_since(model),
+            rolled_back_at=rolled_back_at(model),
+        )
+
+    def detail(self, model: AzureMLModel, dataset: ModelDataset | None) -> ModelDetail:
+        """A version with its lineage."""
+        properties: Mapping[str, str] = model.properties or {}
+        previous, deploy = before(model, self._active), self._pipeline.deploy
+        return ModelDetail(
+            **dict(self.summary(model)),
+            pipeline=self._pipeline.name,
+            endpoint=None if deploy is None else deploy.endpoint,
+            path=str(model.path),
+            dataset=dataset,
+            job=properties.get("landfall.job"),
+            code=properties.get("landfall.code") or None,
+            results=properties.get("landfall.results"),
+            reason=properties.get("landfall.reason"),
+            configuration=tags_of(model).get(tags.CONFIGURATION),
+            redriven_from=tags_of(model).get(tags.REDRIVEN_FROM),
+            rolls_back_to=None if previous is None else str(previous.version),
+        )
+
+
+def _metrics(model: AzureMLModel) -> dict[str, float]:
+    """The metrics in the version's properties, without values that JSON lacks: NaN, infinity."""
+    properties: Mapping[str, str] = model.properties or {}
+    found = {
+        name.removeprefix(_METRICS): float(value)
+        for name, value in properties.items()
+        if name.startswith(_METRICS)
+    }
+    return {name: value for name, value in sorted(found.items()) if math.isfinite(value)}
+
+
+def _dataset(clients: Clients, pipeline: Pipeline, model: AzureMLModel) -> ModelDataset | None:
+    version = tags_of(model)[tags.DATASET_VERSION]
+    dataset = claimed_dataset(clients, pipeline.name, version)
+    return None if dataset is None else ModelDataset.model_validate(dataset)
+
+
+@contextmanager
+def azure_ml_asked() -> Generator[None]:
+    """Raise a refused change as 404 or 409, and an error of Azure as 502."""
+    try:
+        yield
+    except ChampionRefused as refusal:
+        status = 404 if refusal.kind == "unknown-model" else 409
+        raise Problem(status, refusal.kind, str(refusal), where="version") from None
+    except AzureError as error:
+        # https://www.rfc-editor.org/rfc/rfc9110#name-502-bad-gateway
+        kind = type(error).__name__
+        raise Problem(502, "azure-ml", f"Azure ML could not be asked: {kind}") from None

@@ -1,0 +1,84 @@
+"""POST /api/pipelines/{name}/pause and …/resume: a person pauses the training of a pipeline.
+
+A pause does not stop active runs or their next attempts: cancel a run to end it.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from azure.durable_functions import DurableOrchestrationClient
+from pydantic import Field
+
+from handlers.landing.blob_created import ensure_landing
+from handlers.landing.pauses import Pause, begin_resumption, pause, zones_to_resume
+from handlers.operate.api.actions import Asked, keep_action
+from handlers.operate.api.documents.pipelines import PauseChanged, Paused
+from handlers.platform.bulkheads import STORAGE
+from handlers.platform.clients import Clients
+from orchestrations.configuration.pipeline import Pipeline
+from orchestrations.names import landing_instance
+
+
+class PausePipeline(Asked):
+    """Body of a pause."""
+
+    reason: str = Field(min_length=1, max_length=500)
+
+
+class ResumePipeline(Asked):
+    """Body of a resumption."""
+
+
+def pause_pipeline(
+    clients: Clients, pipeline: Pipeline, asked: PausePipeline, *, now: datetime
+) -> PauseChanged:
+    """Pause a pipeline: data that lands is frozen and held, and no run starts.
+
+    Pausing a paused pipeline changes nothing.
+    """
+    made = Pause(by=asked.by, reason=asked.reason, at=now)
+    in_force = pause(clients, pipeline.name, made)
+    outcome = "paused" if in_force == made else f"it was paused by {in_force.by} before"
+    keep_action(clients, "pause", f"pipeline {pipeline.name}", asked, outcome=outcome)
+    return PauseChanged(
+        paused=Paused.model_validate(in_force),
+        changed=in_force == made,
+        landings=[],
+    )
+
+
+async def resume_pipeline(
+    clients: Clients,
+    starter: DurableOrchestrationClient,
+    pipeline: Pipeline,
+    asked: ResumePipeline,
+    *,
+    now: datetime,
+) -> PauseChanged:
+    """End a pause: start the training on held batches.
+
+    The end of the pause is recorded first; then each zone whose batch was held by the pause is
+    listed again. If the process dies in between, reconciliation does the rest.
+    """
+    ended = await STORAGE.ask(begin_resumption, clients, pipeline.name, at=now)
+    landings = await land_held_zones(clients, starter, pipeline)
+    outcome = "it was not paused"
+    if ended is not None:
+        outcome = f"resumed; landings opened: {', '.join(landings) or 'none was needed'}"
+    on = f"pipeline {pipeline.name}"
+    await STORAGE.ask(keep_action, clients, "resume", on, asked, outcome=outcome)
+    return PauseChanged(paused=None, changed=ended is not None, landings=landings)
+
+
+async def land_held_zones(
+    clients: Clients, starter: DurableOrchestrationClient, pipeline: Pipeline
+) -> list[str]:
+    """Start or wake a landing for each zone whose batch was held by a pause that has ended."""
+    zones = await STORAGE.ask(zones_to_resume, clients, pipeline.name)
+    for partition in zones:
+        trace = clients.telemetry.new_trace()
+        await ensure_landing(
+            clients, starter, pipeline, partition, opened_by="release", wake=True, trace=trace
+        )
+    return [landing_instance(pipeline.name, partition) for partition in zones]

@@ -1,0 +1,289 @@
+"""GET /api/pipelines and GET /api/pipelines/{name}: the state of pipelines, and its reason."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Self
+
+from azure.core.exceptions import AzureError
+from azure.durable_functions import DurableOrchestrationClient
+
+from handlers.landing.batch_records import LastListing, last_batch, list_last_batches
+from handlers.landing.held_batches import is_released
+from handlers.landing.hold_records import held_zones, read_held
+from handlers.landing.newest_events import list_all_newest_events, zone_activity
+from handlers.landing.pauses import Pause, read_pause, read_pauses
+from handlers.landing.zone_troubles import Trouble, read_troubles
+from handlers.operate.api import sentences
+from handlers.operate.api.documents.pipelines import (
+    Champion,
+    HeldSummary,
+    Paused,
+    PipelineDetail,
+    PipelineList,
+    PipelineSummary,
+    TroubleSummary,
+)
+from handlers.operate.api.documents.queues import CostState
+from handlers.operate.api.documents.runs import RunSummary
+from handlers.operate.api.missing_settings import missing_settings
+from handlers.operate.api.pipeline_changes import describe_once
+from handlers.operate.api.pipeline_state import ZoneFacts, state_of, zones_to_show
+from handlers.operate.api.queues import read_costs
+from handlers.platform.bulkheads import AZURE_ML, PART_SECONDS, STORAGE, Unavailable
+from handlers.platform.clients import Clients
+from handlers.platform.durable.instances import is_live
+from handlers.platform.durable.status_documents import parsed
+from handlers.platform.records.run_index import UNFINISHED_STATES, list_runs, list_unfinished_runs
+from handlers.training.champions import find_champion
+from orchestrations.configuration.pipeline import Pipeline
+from orchestrations.contracts.landing import LandingStatus, LastBatch
+from orchestrations.contracts.runs import RunState
+from orchestrations.errors import LandfallError
+from orchestrations.names import landing_instance
+
+RUNNING_LIMIT = 10
+ZONES_LIMIT = 10
+"""How many partitions are shown if each is a batch: the ones with the newest events."""
+
+
+async def list_pipelines(
+    clients: Clients,
+    pipelines: Mapping[str, Pipeline],
+    starter: DurableOrchestrationClient,
+    *,
+    now: datetime,
+) -> PipelineList:
+    """List all pipelines, with their states and reasons.
+
+    The number of requests does not grow with the number of past runs and, while nothing changes,
+    with the number of pipelines.
+    """
+    describe = partial(_describe_all, clients, pipelines, starter, now=now)
+    return await describe_once(clients, starter, pipelines, describe)
+
+
+async def _describe_all(
+    clients: Clients,
+    pipelines: Mapping[str, Pipeline],
+    starter: DurableOrchestrationClient,
+    *,
+    now: datetime,
+) -> PipelineList:
+    costs, pauses, unfinished, zones = await asyncio.gather(
+        STORAGE.ask(read_costs, clients, now),
+        STORAGE.ask(read_pauses, clients),
+        STORAGE.ask(list_unfinished_runs, clients.records),
+        STORAGE.ask(_Zones.read, clients),
+    )
+    found = await asyncio.gather(
+        *(
+            _summarise(
+                clients,
+                pipelines[name],
+                starter,
+                pause=pauses.get(name),
+                running=[
+                    RunSummary.model_validate(run)
+                    for run in unfinished.get(name, [])[:RUNNING_LIMIT]
+                ],
+                costs=costs,
+                shown=zones.to_show(pipelines[name]),
+                now=now,
+            )
+            for name in sorted(pipelines)
+        )
+    )
+    return PipelineList(pipelines=[summary for summary, _ in found])
+
+
+async def get_pipeline(
+    clients: Clients, pipeline: Pipeline, starter: DurableOrchestrationClient, *, now: datetime
+) -> PipelineDetail:
+    """Return one pipeline with its zones and its champion."""
+    zones, costs, pause, running = await asyncio.gather(
+        STORAGE.ask(_Zones.read, clients),
+        STORAGE.ask(read_costs, clients, now),
+        STORAGE.ask(read_pause, clients, pipeline.name),
+        STORAGE.ask(_runs, clients, pipeline, limit=RUNNING_LIMIT, states=UNFINISHED_STATES),
+    )
+    (summary, facts), (champion, problem) = await asyncio.gather(
+        _summarise(
+            clients,
+            pipeline,
+            starter,
+            pause=pause,
+            running=running,
+            costs=costs,
+            shown=zones.to_show(pipeline),
+            now=now,
+        ),
+        _champion(clients, pipeline),
+    )
+    return PipelineDetail(
+        **dict(summary),
+        container=pipeline.source.container,
+        prefix=pipeline.source.prefix,
+        marker=pipeline.source.marker,
+        zones=[each.document for each in facts],
+        champion=champion,
+        champion_problem=problem,
+    )
+
+
+async def _summarise(
+    clients: Clients,
+    pipeline: Pipeline,
+    starter: DurableOrchestrationClient,
+    *,
+    pause: Pause | None,
+    running: Sequence[RunSummary],
+    costs: tuple[str | None, Sequence[CostState]],
+    shown: Mapping[str | None, Sequence[Trouble]],
+    now: datetime,
+) -> tuple[PipelineSummary, Sequence[ZoneFacts]]:
+    (newest, success), zones = await asyncio.gather(
+        STORAGE.ask(_last_runs, clients, pipeline),
+        asyncio.gather(
+            *(
+                _read_zone(clients, pipeline, starter, partition, pause, troubles)
+                for partition, troubles in shown.items()
+            )
+        ),
+    )
+    state, sentence = state_of(pipeline, newest, running, zones, now=now)
+    if pause is not None:
+        state, sentence = "paused", sentences.of_paused(pause, under_way=state, sentence=sentence)
+    due = newest.next_attempt_at if newest is not None and state == "retrying" else None
+    spent = [each for each in costs[1] if each.pipeline == pipeline.name]
+    summary = PipelineSummary(
+        name=pipeline.name,
+        state=state,
+        sentence=sentence,
+        paused=None if pause is None else Paused.model_validate(pause),
+        last_run=newest,
+        last_success=success,
+        running=list(running),
+        next_attempt_at=due,
+        currency=costs[0],
+        costs=spent,
+        no_cost=None if spent else sentences.of_no_cost(pipeline, has_prices=costs[0] is not None),
+        missing_settings=missing_settings(clients.settings, pipeline),
+    )
+    return summary, zones
+
+
+async def _read_zone(
+    clients: Clients,
+    pipeline: Pipeline,
+    starter: DurableOrchestrationClient,
+    partition: str | None,
+    pause: Pause | None,
+    troubles: Sequence[Trouble],
+) -> ZoneFacts:
+    instance, activity, last = await asyncio.gather(
+        starter.get_status(landing_instance(pipeline.name, partition)),
+        STORAGE.ask(zone_activity, clients, pipeline, partition),
+        STORAGE.ask(last_batch, clients, pipeline.name, partition),
+    )
+    status = parsed(instance.custom_status) if is_live(instance) else None
+    held = None
+    if last is not None and last.dataset != last.last_trained:
+        held = await STORAGE.ask(_held, clients, pipeline, last, pause)
+    return ZoneFacts(
+        partition=partition,
+        activity=activity,
+        landing=LandingStatus.from_dict(status) if status else None,
+        last=last,
+        held=held,
+        troubles=[
+            TroubleSummary.model_validate(each) for each in troubles if each.kind != "batch-held"
+        ],
+    )
+
+
+def _held(
+    clients: Clients, pipeline: Pipeline, last: LastBatch, pause: Pause | None
+) -> HeldSummary | None:
+    """The last batch of a zone if it is held, for a person to decide or for a pause."""
+    version = last.dataset.version
+    held = read_held(clients, pipeline.name, last.dataset)
+    if held is None or held.is_released or is_released(clients, pipeline.name, version):
+        return None
+    if held.reason == "paused" and pause is None:
+        return None  # the pause has ended: its zone is listed again
+    return HeldSummary(
+        dataset_version=version,
+        blobs=held.dataset.blobs,
+        reason=held.reason,
+        message=held.message,
+        batches=held.count,
+        since=held.since or held.dataset.frozen_at,
+    )
+
+
+def _last_runs(clients: Clients, pipeline: Pipeline) -> tuple[RunSummary | None, RunSummary | None]:
+    """The newest run, and the newest successful run."""
+    newest = next(iter(_runs(clients, pipeline, limit=1)), None)
+    if newest is not None and newest.state == "succeeded":
+        return newest, newest
+    return newest, next(iter(_runs(clients, pipeline, limit=1, states=("succeeded",))), None)
+
+
+def _runs(
+    clients: Clients,
+    pipeline: Pipeline,
+    *,
+    limit: int,
+    states: Sequence[RunState] = (),
+) -> Sequence[RunSummary]:
+    page = list_runs(clients.records, pipeline=pipeline.name, states=states, limit=limit)
+    return [RunSummary.model_validate(run) for run in page.runs]
+
+
+@dataclass(frozen=True)
+class _Zones:
+    """What is known about the zones of all pipelines, from four listings."""
+
+    newest_events: Mapping[str, Mapping[str | None, datetime]]
+    last_batches: Mapping[str, Mapping[str | None, LastListing]]
+    held: Mapping[str, frozenset[str]]
+    troubles: Mapping[str, Mapping[str | None, Sequence[Trouble]]]
+
+    @classmethod
+    def read(cls, clients: Clients) -> Self:
+        return cls(
+            list_all_newest_events(clients),
+            list_last_batches(clients),
+            held_zones(clients),
+            read_troubles(clients),
+        )
+
+    def to_show(self, pipeline: Pipeline) -> Mapping[str | None, Sequence[Trouble]]:
+        """The zones to show, with their troubles; see `zones_to_show`."""
+        name = pipeline.name
+        listed = {key: each.listed_from for key, each in self.last_batches.get(name, {}).items()}
+        events = self.newest_events.get(name, {})
+        changed = {
+            key: max(each[key] for each in (listed, events) if key in each)
+            for key in {*listed, *events}
+        }
+        troubles = self.troubles.get(name, {})
+        # Records of earlier releases are named by versions, which are no partitions.
+        held = self.held.get(name, frozenset()) & changed.keys()
+        shown = zones_to_show(pipeline, changed, {*troubles, *held}, limit=ZONES_LIMIT)
+        return {key: troubles.get(key, ()) for key in shown}
+
+
+async def _champion(clients: Clients, pipeline: Pipeline) -> tuple[Champion | None, str | None]:
+    try:
+        found = await AZURE_ML.ask_within(PART_SECONDS, find_champion, clients, pipeline)
+    except (AzureError, LandfallError, Unavailable) as error:
+        return None, f"Azure ML could not be asked: {type(error).__name__}"
+    if found is None:
+        return None, None
+    return Champion(version=found.version), None

@@ -1,0 +1,172 @@
+"""Sentences about the state of a pipeline, with numbers and reasons. Pure.
+
+Times are absolute, so that a sentence, and the ETag of its answer, change only with the state; the
+page and the command line add relative times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from handlers.landing.pauses import Pause
+from handlers.landing.zone_troubles import Trouble
+from handlers.operate.api.documents.pipelines import HeldSummary, TroubleSummary
+from orchestrations.configuration.pipeline import Pipeline
+from orchestrations.contracts.capacity import Admission
+from orchestrations.contracts.landing import (
+    LandingAlert,
+    LastBatch,
+    SettlingRules,
+    ZoneActivity,
+)
+from orchestrations.contracts.runs import RunStatus
+from orchestrations.landing.settling import Wait, before_listing
+from orchestrations.training.capacity.reasons import clock
+
+TROUBLES: Mapping[LandingAlert, str] = {
+    "landing-failed": "the landing fails",
+    "landing-overdue": "the data is incomplete",
+    "manifest-invalid": "the uploader's manifest is invalid",
+    "pipeline-not-deployed": "its pipeline was not deployed",
+    "batch-held": "the batch is held",
+}
+"""The begin of the sentence about a trouble, for each kind."""
+
+
+def of_settling(
+    pipeline: Pipeline, activity: ZoneActivity, *, opened_at: datetime, now: datetime
+) -> str:
+    """Describe a batch that is not frozen yet."""
+    newest, marker_at = activity.newest_event_at, activity.marker_at
+    latest = opened_at + timedelta(seconds=pipeline.settle.maximum_wait_seconds)
+    rules = SettlingRules.of(pipeline)
+    decision = before_listing(activity, rules, opened_at=opened_at, now=now)
+    came = "no event is known" if newest is None else f"the newest data is of {clock(newest)}"
+    if not isinstance(decision, Wait):
+        return f"the batch may be complete ({came}): the zone is being listed and frozen"
+    if pipeline.source.marker is None:
+        return (
+            f"waits until nothing was written for {_number(pipeline.settle.quiet_seconds)} s "
+            f"({came}): until {clock(decision.until)}, or {clock(latest)} at the latest"
+        )
+    seen = "has not come" if marker_at is None else f"is older, of {clock(marker_at)}"
+    then = (
+        "the batch is trained on without it"
+        if pipeline.settle.without_marker == "train"
+        else "operators are alerted and nothing is trained"
+    )
+    return (
+        f"waits for the marker {pipeline.source.marker}, which {seen} ({came}); "
+        f"at {clock(latest)} {then}"
+    )
+
+
+def of_run(run: RunStatus, pipeline: Pipeline) -> str:
+    """Describe an active run."""
+    text = (
+        f"run {run.id} (attempt {run.attempt} of {pipeline.retry.attempts}) has been "
+        f"{run.state.replace('_', ' ')} since {clock(run.since)}"
+    )
+    limits = {
+        "queued": pipeline.limits.queued_seconds,
+        "running": pipeline.limits.running_seconds,
+    }
+    limit = limits.get(run.state)
+    if limit is None:
+        return text
+    return f"{text}; it is ended after {duration(timedelta(seconds=limit))} in this state"
+
+
+def of_retry(run: RunStatus, due: datetime, pipeline: Pipeline) -> str:
+    """Describe a failed attempt with a scheduled next one."""
+    error = run.error.type if run.error else "an error"
+    return (
+        f"attempt {run.attempt} of {pipeline.retry.attempts} failed with {error}; the next one "
+        f"starts at {clock(due)}"
+    )
+
+
+def of_given_up(run: RunStatus, remedy: str | None) -> str:
+    """Describe a run that needs a person, with the remedy for its error."""
+    error = "no error"
+    if run.error:
+        # The message may begin with the type, if that is Azure ML's error code.
+        message = run.error.message.removeprefix(f"{run.error.type}: ")
+        error = f"{run.error.type}: {message}"
+    gave_up = "was rejected" if run.state == "rejected" else run.state
+    return f"run {run.id} {gave_up} ({error}). {remedy or ''}".rstrip()
+
+
+def of_held(partition: str | None, held: HeldSummary) -> str:
+    """Describe a hold."""
+    where = "" if partition is None else f" of partition {partition}"
+    repeated = (
+        f" ({_number(held.batches)} batches since {clock(held.since)})" if held.batches > 1 else ""
+    )
+    return (
+        f"the batch {held.dataset_version}{where} of {_number(held.blobs)} blobs is held"
+        f"{repeated}: {held.message}. Release it, or fix the zone."
+    )
+
+
+def of_trouble(partition: str | None, trouble: Trouble | TroubleSummary) -> str:
+    """Describe why nothing is trained from a zone."""
+    where = "" if partition is None else f" in partition {partition}"
+    often = "" if trouble.count == 1 else f", {_number(trouble.count)} times"
+    return f"{TROUBLES[trouble.kind]}{where} since {clock(trouble.since)}{often}: {trouble.message}"
+
+
+def of_paused(pause: Pause, *, under_way: str, sentence: str) -> str:
+    """Describe a paused pipeline, and the work that continues during the pause."""
+    held = f"{pause}. What lands is frozen and held until it is resumed"
+    return held if under_way == "idle" else f"{held}; {sentence}"
+
+
+def of_idle(pipeline: Pipeline, partition: str | None, batch: LastBatch | None) -> str:
+    """Describe a zone, or the partition that changed last, without changes since its last batch."""
+    place = f"{pipeline.source.container}/{pipeline.source.prefix}"
+    if partition is not None:
+        place += f", partition {partition},"
+    if batch is None:
+        return f"nothing has landed in {place} yet"
+    return (
+        f"nothing has landed in {place} since the last batch "
+        f"({_number(batch.dataset.blobs)} blobs) was frozen at {clock(batch.dataset.frozen_at)}"
+    )
+
+
+def of_no_cost(pipeline: Pipeline, *, has_prices: bool) -> str:
+    """Why a pipeline has no costs in this month and the previous one."""
+    if not has_prices:
+        return "not known: there is no queues.yml, which has the prices"
+    if pipeline.queue is None:
+        return "not known: the pipeline names no queue of queues.yml, which has the prices"
+    return "none: no job of it has ended this month or in the one before"
+
+
+def of_no_run_cost(run: str, admission: Admission | None) -> str:
+    """Why a run has no cost; `admission` is None without a `queues.yml`."""
+    if admission is None:
+        return "not known: there is no queues.yml, which has the prices"
+    if any(each.run == run for each in (*admission.admitted, *admission.waiting)):
+        return "not known yet: it is counted when the job has ended"
+    return "not known: the run was in no queue of queues.yml, which has the prices"
+
+
+def duration(span: timedelta) -> str:
+    """A duration in its two largest units: 45 s, 3 min 20 s, 2 h 5 min, 3 d 4 h."""
+    seconds = round(span.total_seconds())
+    units = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+    for index, (name, size) in enumerate(units):
+        if seconds >= size:
+            first, rest = divmod(seconds, size)
+            text = f"{first} {name}"
+            if index + 1 < len(units) and (second := rest // units[index + 1][1]):
+                text += f" {second} {units[index + 1][0]}"
+            return text
+    return "0 s"
+
+
+def _number(value: float) -> str:
+    return f"{value:,g}" if value != int(value) else f"{int(value):,}"

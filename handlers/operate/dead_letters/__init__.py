@@ -1,0 +1,1 @@
+"""Sends dead-lettered work again, or puts it back."""

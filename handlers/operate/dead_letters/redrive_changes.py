@@ -1,0 +1,130 @@
+"""Changes that a caller may make to a dead-lettered run, and the resulting run."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from handlers.landing.reduced_datasets import FilesUnknown, leave_out
+from handlers.platform.clients import Clients
+from handlers.platform.configuration.configurations import resolve_configuration
+from handlers.platform.configuration.queue_files import load_queues
+from orchestrations.configuration.pipeline import ComputeOption, Limits, Pipeline
+from orchestrations.configuration.queues import mismatch
+from orchestrations.contracts.lineage import Redrive
+from orchestrations.contracts.runs import RunRequest
+from orchestrations.errors import InvalidPipeline, PermanentError
+
+ATTEMPTS_LIMIT = 20
+FILES_LIMIT = 1_000
+# Changes of an earlier redrive are kept.
+CARRIED_ON = ("compute", "limits", "last_attempt", "job", "files_left_out")
+
+RefusalKind = Literal["invalid-request", "already-redriven", "content-claimed"]
+
+
+class RedriveRefused(PermanentError):
+    """A redrive is refused; the message says how to correct the request."""
+
+    def __init__(self, message: str, *, kind: RefusalKind, where: str) -> None:
+        super().__init__(message)
+        self.kind: RefusalKind = kind
+        self.where = where
+        """The invalid key of the request."""
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class LimitChanges(_Body):
+    """Limits that replace the pipeline's; an omitted limit is unchanged."""
+
+    queued_seconds: float | None = Field(default=None, gt=0)
+    running_seconds: float | None = Field(default=None, gt=0, le=21 * 86_400)
+
+
+class Changes(_Body):
+    """The changes; omitted fields stay as they were when the run failed."""
+
+    compute: ComputeOption | None = None
+    """The only compute option, with the keys of `compute` in `pipeline.yml`."""
+    limits: LimitChanges | None = None
+    attempts: int | None = Field(default=None, ge=1, le=ATTEMPTS_LIMIT)
+    """The number of further attempts, including the next one."""
+    job: Literal["deployed"] | None = None
+    """Whether to use the currently deployed `job.yml` instead of the run's frozen one."""
+    without_files: list[str] | None = Field(default=None, min_length=1, max_length=FILES_LIMIT)
+    """Paths below the pipeline's prefix, as in manifests."""
+
+    @field_validator("without_files")
+    @classmethod
+    def _distinct(cls, paths: list[str] | None) -> list[str] | None:
+        return None if paths is None else sorted(set(paths))
+
+    def to_document(self) -> dict[str, Any]:
+        """The changes as JSON, without omitted fields; empty if there are none."""
+        return self.model_dump(mode="json", exclude_none=True)
+
+
+def changed_request(
+    clients: Clients, request: RunRequest, changes: Changes, redrive: Redrive
+) -> RunRequest:
+    """The next attempt of a dead-lettered run, with changes, which are added to `redrive`.
+
+    Idempotent: it only writes records that are named by their content.
+
+    Raises:
+        RedriveRefused: the dataset lacks one of the files or has no others, the compute option
+            contradicts `queues.yml`, or the pipeline is not deployed.
+    """
+    pipeline, dataset, before = request.pipeline, request.dataset, request.redrive
+    lineage: dict[str, Any] = {}
+    if before is not None:
+        lineage = {name: getattr(before, name) for name in CARRIED_ON}
+    if changes.compute is not None:
+        lineage["compute"] = changes.compute
+        pipeline = pipeline.model_copy(update={"compute": [changes.compute]})
+        _check_queue(clients, pipeline)
+    if changes.limits is not None:
+        asked = changes.limits.model_dump(exclude_none=True)
+        lineage["limits"] = Limits(**pipeline.limits.model_dump() | asked)
+        pipeline = pipeline.model_copy(update={"limits": lineage["limits"]})
+    if changes.attempts is not None:
+        lineage["last_attempt"] = request.attempt + changes.attempts
+    if changes.job is not None:
+        lineage["job"] = _deployed_configuration(clients, pipeline.name)
+    if changes.without_files is not None:
+        try:
+            dataset = leave_out(clients, pipeline.name, dataset, changes.without_files)
+        except FilesUnknown as error:
+            raise RedriveRefused(
+                str(error), kind="invalid-request", where="changes.without_files"
+            ) from error
+        lineage["files_left_out"] = lineage.get("files_left_out", 0) + len(changes.without_files)
+    return request.model_copy(
+        update={
+            "pipeline": pipeline,
+            "dataset": dataset,
+            # The smaller dataset has not been trained on yet.
+            "round": request.round if changes.without_files is None else 1,
+            "attempt": request.attempt + 1,
+            "redrive": redrive.model_copy(update=lineage),
+        }
+    )
+
+
+def _check_queue(clients: Clients, pipeline: Pipeline) -> None:
+    """Refuse a compute option whose nodes admission must count but could not."""
+    found = mismatch(pipeline, load_queues(clients.settings.pipelines_folder))
+    if found is not None:
+        _, problem = found
+        raise RedriveRefused(problem, kind="invalid-request", where="changes.compute")
+
+
+def _deployed_configuration(clients: Clients, pipeline: str) -> str:
+    try:
+        return resolve_configuration(clients, pipeline).hash
+    except InvalidPipeline as error:
+        raise RedriveRefused(str(error), kind="invalid-request", where="changes.job") from error

@@ -1,0 +1,60 @@
+"""Reconciliation of rollouts whose instance has ended: their endpoint is free for the next one."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from azure.durable_functions import DurableOrchestrationClient
+
+from handlers.notify.ops_alerts import publish_alert, trouble
+from handlers.platform.bulkheads import BACKGROUND, SERVICE_BUS
+from handlers.platform.clients import Clients
+from handlers.platform.durable.instances import exists, is_broken, is_live
+from handlers.platform.durable.status_documents import parsed
+from handlers.rollout.endpoint_claims import holder_of, release
+from orchestrations.contracts.rollouts import RolloutStatus
+from orchestrations.names import alert_id
+
+KIND = "rollout-broken"
+
+
+async def close_rollout(
+    clients: Clients,
+    starter: DurableOrchestrationClient,
+    endpoint: str,
+    rollout: str,
+    *,
+    now: datetime,
+) -> bool:
+    """Release the endpoint of a rollout that has ended; return whether it was released.
+
+    If its instance failed or was terminated, operators are alerted first: the endpoint's traffic is
+    as the rollout left it. If the process dies in between, the same alert is sent again.
+    """
+    instance = await starter.get_status(rollout)
+    if is_live(instance):
+        return False
+    holds = await BACKGROUND.ask(holder_of, clients, endpoint) == rollout
+    if not exists(instance) and not holds:
+        return False  # a person's rollout, which is about to begin
+    if exists(instance) and is_broken(instance):
+        shown = parsed(instance.custom_status)
+        status = RolloutStatus.from_dict(shown) if shown else None
+        alert = trouble(
+            KIND,
+            alert_id=alert_id(KIND, rollout),
+            severity="error",
+            at=now,
+            data={
+                "rollout": rollout,
+                "endpoint": endpoint,
+                "state": None if status is None else status.state,
+                "traffic": None if status is None else status.traffic,
+                "message": "its instance failed or was terminated: the endpoint's traffic stays as "
+                "it is; roll a version out with landfall rollouts start",
+            },
+            pipeline=None if status is None else status.pipeline,
+        )
+        await SERVICE_BUS.ask(publish_alert, clients, alert)
+    await BACKGROUND.ask(release, clients, endpoint, rollout)
+    return True

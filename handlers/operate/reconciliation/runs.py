@@ -1,0 +1,203 @@
+"""Start runs whose instance failed again, and close those that cannot go on, once, with an end.
+
+An instance fails when its code has changed (a deployment), when its input is of a newer release, or
+when the storage account was out of reach for longer than its steps wait. Its job is not affected,
+so the run is started again under its name and goes on with that job.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from azure.durable_functions import DurableOrchestrationClient, OrchestrationRuntimeStatus
+from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
+from pydantic import ValidationError
+
+from handlers.notify.dead_letter_queue import dead_letter, reject_message
+from handlers.notify.outbox import publish_notification
+from handlers.platform import record_store
+from handlers.platform.bulkheads import AZURE_ML, BACKGROUND
+from handlers.platform.clients import Clients
+from handlers.platform.durable.instances import exists, is_live
+from handlers.platform.durable.status_documents import (
+    broken_failure,
+    is_handed_over,
+    last_status,
+    parsed,
+    run_status,
+)
+from handlers.platform.records.run_records import add_to_record, read_run_record, record_of
+from handlers.training.jobs import cancel_job, get_job
+from handlers.training.retry_queue import start_attempt
+from orchestrations.contracts.base import Failure
+from orchestrations.contracts.jobs import CancelJob, GetJob
+from orchestrations.contracts.notifications import Notification, PublishNotification
+from orchestrations.contracts.retraining import RunInput, Waiting
+from orchestrations.contracts.run_records import RunRecord, RunStep
+from orchestrations.contracts.runs import DeadLetter, RunRequest
+from orchestrations.contracts.transitions import TERMINAL_RUN_STATES, notification_of
+from orchestrations.errors import JobFailed, TransientError
+from orchestrations.names import notification_id
+from orchestrations.platform.trace_context import run_header
+from orchestrations.training.retraining import retraining
+
+logger = logging.getLogger(__name__)
+
+# A job may run for weeks, and more deployments change the code meanwhile.
+RESTARTS = 3
+RESTARTS_PERIOD = timedelta(days=1)
+
+Mended = Literal["started again", "closed"]
+
+
+async def mend_run(
+    clients: Clients, starter: DurableOrchestrationClient, run: str, *, now: datetime
+) -> Mended | None:
+    """Start a run whose instance failed again, or close it; None if it was closed before.
+
+    A run is closed if starting it again did not help, if its end was decided, or if a person
+    terminated it:
+
+    1. Cancel its job and dead-letter the run, unless its end was decided before.
+    2. Notify its pipeline's channels of the end.
+    3. Record the end.
+    """
+    closed = f"runs/{run}/reconciled"
+    if await BACKGROUND.ask(record_store.read, clients.records, closed) is not None:
+        return None
+    instance = await starter.get_status(run, show_input=True)
+    is_decided = last_status(instance).state in TERMINAL_RUN_STATES
+    if not is_decided:
+        if await _start_again(clients, starter, instance, now=now):
+            return "started again"
+        await AZURE_ML.ask(cancel_job, clients, CancelJob(job=run))
+    request = await BACKGROUND.ask(_request_of, clients, instance)
+    if request is not None:
+        if not is_decided:
+            failed = DeadLetter(run=run, request=request, failure=broken_failure(instance))
+            await BACKGROUND.ask(dead_letter, clients, failed)
+        await BACKGROUND.ask(_notify_end, clients, instance, request, now)
+    # The instance may have failed before it wrote a record.
+    await BACKGROUND.ask(add_to_record, clients, record_of(instance))
+    # Last: if the process dies before this, all steps are repeated with the same ids.
+    document = {"at": now.isoformat(), "status": str(instance.runtime_status)}
+    await BACKGROUND.ask(record_store.create, clients.records, closed, document)
+    return "closed"
+
+
+async def _start_again(
+    clients: Clients,
+    starter: DurableOrchestrationClient,
+    instance: DurableOrchestrationStatus,
+    *,
+    now: datetime,
+) -> bool:
+    """Start a failed instance again, up to `RESTARTS` times a day; return whether it was started.
+
+    If the process dies between record and start, one restart is lost.
+    """
+    run, document = str(instance.instance_id), parsed(instance.input_)
+    if instance.runtime_status != OrchestrationRuntimeStatus.Failed or document is None:
+        return False
+    record = f"runs/{run}/restarts.json"
+    known: list[str] = await BACKGROUND.ask(record_store.read, clients.records, record) or []
+    recent = [each for each in known if datetime.fromisoformat(each) > now - RESTARTS_PERIOD]
+    if len(recent) >= RESTARTS:
+        return False
+    document = await BACKGROUND.ask(_input_to_go_on, clients, instance, document, now)
+    await BACKGROUND.ask(record_store.replace, clients.records, record, [*recent, now.isoformat()])
+    logger.warning("%s is started again: %s", run, broken_failure(instance).message)
+    await starter.start_new(retraining.__name__, run, document)
+    return True
+
+
+def _input_to_go_on(
+    clients: Clients, instance: DurableOrchestrationStatus, document: Any, now: datetime
+) -> Any:
+    """The input with which a run goes on: with its job, if it has one.
+
+    An input of a newer release is passed on as it is.
+    """
+    try:
+        given = RunInput.from_dict(document)
+    except ValidationError:
+        return document
+    last = last_status(instance)
+    ending = given.ending or (last.error if last.state == "ending" else None)
+    if ending is not None:
+        return RunInput(request=given.request, ending=ending).to_dict()
+    try:
+        job = get_job(clients, GetJob(job=str(instance.instance_id)))
+    except JobFailed:  # there is none
+        return document
+    since = last.since if last.state == job.state else now
+    waiting = Waiting(job=job, state_since=since)
+    return RunInput(request=given.request, waiting=waiting).to_dict()
+
+
+async def complete_record(
+    clients: Clients, starter: DurableOrchestrationClient, run: str, *, now: datetime
+) -> bool:
+    """Write the end of a run into its record, if its instance has ended; return whether it has.
+
+    The end of a run whose instance was purged is `now`. A run that waits for nodes, and that no
+    message has started again, is started.
+    """
+    instance = await starter.get_status(run, show_input=True)
+    if is_live(instance):
+        return False
+    if is_handed_over(instance):
+        request = await BACKGROUND.ask(_request_of, clients, instance)
+        if request is not None:
+            await start_attempt(starter, request)
+        return False
+    if exists(instance):
+        record = record_of(instance)
+    else:
+        known = await BACKGROUND.ask(read_run_record, clients, run)
+        if known is None:
+            return False
+        record = _end_of_purged(known, now)
+    await BACKGROUND.ask(add_to_record, clients, record)
+    return True
+
+
+def _end_of_purged(known: RunRecord, now: datetime) -> RunRecord:
+    failure = Failure(
+        type=TransientError.__name__,
+        message=f"instance {known.status.id} was purged before it had ended",
+        permanent=False,
+    )
+    changes = {"state": "failed", "since": now, "error": failure}
+    status = known.status.model_copy(update=changes)
+    step = RunStep(state="failed", began_at=now)
+    return known.model_copy(update={"status": status, "steps": (*known.steps, step)})
+
+
+def _request_of(clients: Clients, instance: DurableOrchestrationStatus) -> RunRequest | None:
+    """The request in the instance's input; if it cannot be parsed, it is dead-lettered."""
+    try:
+        return RunInput.from_dict(parsed(instance.input_)).request
+    except ValidationError:  # written by a release with another schema
+        reject_message(clients, str(instance.input_), broken_failure(instance))
+        return None
+
+
+def _notify_end(
+    clients: Clients, instance: DurableOrchestrationStatus, request: RunRequest, now: datetime
+) -> None:
+    status = run_status(instance)
+    kind = notification_of(status.state)
+    notification = Notification(
+        id=notification_id(status.id, kind),
+        kind=kind,
+        at=now,
+        status=status,
+        receiver=request.receiver,
+        traceparent=run_header(request.traceparent, status.id),
+    )
+    publish_notification(
+        clients, PublishNotification(pipeline=request.pipeline, notification=notification)
+    )

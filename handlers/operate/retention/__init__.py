@@ -1,0 +1,1 @@
+"""Removes what no run, batch or model needs."""

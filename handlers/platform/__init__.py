@@ -1,0 +1,1 @@
+"""Settings, clients, records, Service Bus, Durable Functions, telemetry: all else uses them."""

@@ -1,0 +1,1 @@
+"""Azure ML's SDK, its errors, and the tags of Landfall's entities."""

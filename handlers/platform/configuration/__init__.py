@@ -1,0 +1,1 @@
+"""Reads and checks the files of pipelines, queues, jobs and deployments."""

@@ -1,0 +1,171 @@
+"""Read and validate `pipelines/<name>/pipeline.yml`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from handlers.platform.configuration.deployment_files import check_deployment_file
+from handlers.platform.configuration.job_files import check_job_file
+from handlers.platform.configuration.located_yaml import LocatedYaml, read_text
+from handlers.platform.configuration.queue_files import load_queues
+from orchestrations.configuration.pipeline import Pipeline
+from orchestrations.configuration.queues import Queues, mismatch
+from orchestrations.errors import InvalidPipeline
+
+PIPELINE_FILE = "pipeline.yml"
+# Keys that earlier releases had, and what to do instead. Kept files and running instances may still
+# have them: there they are ignored.
+_REMOVED = {
+    "minimum_scaling_efficiency": (
+        "delete it, and put the options of compute into the order in which runs try them"
+    ),
+}
+
+
+def load_pipelines(folder: Path, *, records_container: str) -> Mapping[str, Pipeline]:
+    """Every pipeline in `folder`, by name (the name of its own folder).
+
+    Raises:
+        InvalidPipeline: a file is unreadable or breaks the schema, its job file is missing or
+            lacks something (see `job_files`), its deployment file does not collect what a guard
+            measures, its keys contradict each other or `queues.yml`, it watches Landfall's own
+            records container, or two pipelines watch one place; names file, line, key and value.
+        InvalidQueues: `queues.yml` breaks its schema; the same.
+    """
+    files = sorted(folder.glob(f"*/{PIPELINE_FILE}"))
+    pipelines = {
+        file.parent.name: parse_pipeline(
+            file, read_text(file, invalid=InvalidPipeline), records_container=records_container
+        )
+        for file in files
+    }
+    _refuse_overlaps(pipelines)
+    _refuse_mismatches(files, pipelines, load_queues(folder))
+    return pipelines
+
+
+def parse_pipeline(file: Path, text: str, *, records_container: str) -> Pipeline:
+    """One pipeline, named after the folder of its file.
+
+    Raises:
+        InvalidPipeline: see `load_pipelines`.
+    """
+    parsed = _parse(file, text)
+    for key in _REMOVED.keys() & parsed.document.keys():
+        problem = f"was removed: {_REMOVED[key]} (value: {parsed.document[key]!r})"
+        raise InvalidPipeline(parsed.problem((key,), problem))
+    pipeline = parsed.validate(Pipeline, name=file.parent.name)
+    if not (file.parent / pipeline.job).is_file():
+        raise InvalidPipeline(
+            parsed.problem(
+                ("job",), f"{pipeline.job!r} is not a file in the folder of pipeline.yml"
+            )
+        )
+    job_file = file.parent / pipeline.job
+    job_text = read_text(job_file, invalid=InvalidPipeline)
+    check_job_file(job_file, job_text, nodes={option.nodes for option in pipeline.compute})
+    deploy = pipeline.deploy
+    for key in ("deployment", "smoke_request") if deploy is not None else ():
+        name = getattr(deploy, key, None)
+        if name is not None and not (file.parent / name).is_file():
+            problem = parsed.problem(
+                ("deploy", key), f"{name!r} is not a file in the folder of pipeline.yml"
+            )
+            raise InvalidPipeline(problem)
+    if deploy is not None:
+        check_deployment_file(file.parent / deploy.deployment, deploy)
+    for location, value, problem in _contradictions(pipeline, records_container):
+        raise InvalidPipeline(parsed.problem(location, f"{problem} (value: {value!r})"))
+    return pipeline
+
+
+def parse_kept_pipeline(file: Path, text: str) -> Pipeline:
+    """A pipeline whose files were checked when they were deployed; only the schema is checked.
+
+    Raises:
+        InvalidPipeline: this release does not know the schema.
+    """
+    return _parse(file, text).validate(Pipeline, name=file.parent.name)
+
+
+def _parse(file: Path, text: str) -> LocatedYaml:
+    shape = "a pipeline is a mapping with the key 'source' and others"
+    return LocatedYaml.parse(file, text, shape=shape, invalid=InvalidPipeline)
+
+
+_Contradiction = tuple[tuple[str, str], object, str]
+"""The error's location, the value and the reason."""
+
+
+def _contradictions(pipeline: Pipeline, records_container: str) -> Iterator[_Contradiction]:
+    """Check for keys that are valid by themselves but contradict others."""
+    source = pipeline.source
+    if source.container == records_container:
+        yield (
+            ("source", "container"),
+            source.container,
+            "holds Landfall's own records (RECORDS_CONTAINER): let data land in another container",
+        )
+    if source.marker is None and pipeline.settle.without_marker != "alert":
+        yield (
+            ("settle", "without_marker"),
+            pipeline.settle.without_marker,
+            "says what happens without source.marker, which is not set",
+        )
+    if source.marker is not None and source.manifest is not None:
+        yield ("source", "marker"), source.marker, "excludes source.manifest: give one of them"
+    if source.partitions is None and source.batch == "partition":
+        yield ("source", "batch"), source.batch, "needs source.partitions"
+    yield from _contradictions_of_partitions(pipeline)
+
+
+def _contradictions_of_partitions(pipeline: Pipeline) -> Iterator[_Contradiction]:
+    source, dataset = pipeline.source, pipeline.dataset
+    for name in ("newest_partitions", "last_days"):
+        value = getattr(dataset, name)
+        if value is not None and source.manifest is not None:
+            yield ("dataset", name), value, "excludes source.manifest, which lists the dataset"
+        if value is not None and source.partitions is None:
+            yield ("dataset", name), value, "needs source.partitions"
+    if dataset.newest_partitions is not None and dataset.last_days is not None:
+        yield (
+            ("dataset", "last_days"),
+            dataset.last_days,
+            "excludes dataset.newest_partitions: give one of them",
+        )
+
+
+def _refuse_mismatches(
+    files: Sequence[Path], pipelines: Mapping[str, Pipeline], queues: Queues | None
+) -> None:
+    for file in files:
+        found = mismatch(pipelines[file.parent.name], queues)
+        if found is not None:
+            key, problem = found
+            text = read_text(file, invalid=InvalidPipeline)
+            raise InvalidPipeline(_parse(file, text).problem(key, problem))
+
+
+def _refuse_overlaps(pipelines: Mapping[str, Pipeline]) -> None:
+    named = sorted(pipelines.items())
+    for index, (name, pipeline) in enumerate(named):
+        for other_name, other in named[index + 1 :]:
+            ours, theirs = pipeline.source, other.source
+            if ours.container == theirs.container and (
+                ours.prefix.startswith(theirs.prefix) or theirs.prefix.startswith(ours.prefix)
+            ):
+                raise InvalidPipeline(
+                    f"pipelines {name} and {other_name} watch one place: container "
+                    f"{ours.container!r}, prefixes {ours.prefix!r} and {theirs.prefix!r}; "
+                    "give each a prefix of its own"
+                )
+            if (
+                pipeline.deploy is not None
+                and other.deploy is not None
+                and pipeline.deploy.endpoint == other.deploy.endpoint
+            ):
+                raise InvalidPipeline(
+                    f"pipelines {name} and {other_name} deploy to one endpoint, "
+                    f"{other.deploy.endpoint!r}: give each an endpoint of its own"
+                )

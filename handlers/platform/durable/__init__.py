@@ -1,0 +1,1 @@
+"""Activities and instances of Durable Functions."""

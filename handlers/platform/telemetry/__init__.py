@@ -1,0 +1,1 @@
+"""Spans and metrics over OTLP; W3C trace contexts."""

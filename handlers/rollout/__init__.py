@@ -1,0 +1,1 @@
+"""Rolls a model out to an endpoint."""

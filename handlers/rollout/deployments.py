@@ -1,0 +1,248 @@
+"""Activities `ensure_deployment`, `delete_deployments` and `record_rollout`.
+
+A deployment is named after its model version and tagged with its rollout, so that a rollout adopts
+what it created before a crash, and never deletes a deployment that people created.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from azure.core.exceptions import AzureError, HttpResponseError
+
+from handlers.platform.azure_ml import tags
+from handlers.platform.azure_ml.errors import if_found, is_refusal, reason, refused_as_job_rejected
+from handlers.platform.azure_ml.tags import tags_of
+from handlers.platform.clients import Clients
+from handlers.platform.durable.activity_adapter import activity
+from handlers.platform.records.rollout_index import recorded_end
+from handlers.platform.records.rollout_steps import record_step
+from handlers.rollout.endpoint_claims import admit_newer
+from handlers.training.jobs import cancel_job
+from handlers.training.model_registry import find_version
+from orchestrations.configuration.deploy import BatchDeploy, Deploy, EndpointKind
+from orchestrations.contracts.base import Done
+from orchestrations.contracts.jobs import CancelJob
+from orchestrations.contracts.models import Model
+from orchestrations.contracts.rollouts import (
+    DeleteDeployments,
+    DeploymentState,
+    EnsureDeployment,
+    RecordRollout,
+)
+from orchestrations.errors import RolloutImpossible, TransientError, shorten
+from orchestrations.names import deployment_name
+
+DELETE_WAIT_SECONDS = 90.0
+LOG_LINES = 20
+MESSAGE_LIMIT_CHARACTERS = 700
+FAILED_STATES = frozenset({"Failed", "Canceled"})
+
+
+@activity
+def ensure_deployment(clients: Clients, request: EnsureDeployment) -> DeploymentState:
+    """Create the deployment if it does not exist, and return its state without waiting.
+
+    Raises:
+        RolloutImpossible: Azure ML refuses it, its file is malformed, its name is taken, or the
+            rollout has ended: nobody would delete what a late second execution creates.
+    """
+    deploy = request.request.pipeline.deploy
+    assert deploy is not None, "a rollout is asked for by pipelines with deploy alone"
+    found = _find(clients, deploy.kind, deploy.endpoint, request.deployment)
+    if found is None:
+        if recorded_end(clients, request.rollout) is not None:
+            raise RolloutImpossible(f"rollout {request.rollout} has ended")
+        _create(clients, request)
+        return DeploymentState(state="provisioning")
+    if not _is_of(found, request.request.model):
+        raise RolloutImpossible(
+            f"endpoint {deploy.endpoint} has a deployment {request.deployment} that no rollout of "
+            "this model made: delete it"
+        )
+    if found.provisioning_state in FAILED_STATES:
+        if tags_of(found).get(tags.ROLLOUT) != request.rollout:  # of an earlier rollout
+            _operations(clients, deploy.kind).begin_delete(request.deployment, deploy.endpoint)
+            return DeploymentState(state="provisioning")
+        log = _log(clients, deploy.kind, deploy.endpoint, request.deployment)
+        message = f"deployment {request.deployment} could not be provisioned: {log}"
+        return DeploymentState(state="failed", message=message)
+    if found.provisioning_state != "Succeeded":
+        return DeploymentState(state="provisioning")
+    record_step(clients, request.rollout, "testing", datetime.now(UTC))
+    return DeploymentState(state="ready")
+
+
+@activity
+def delete_deployments(clients: Clients, request: DeleteDeployments) -> Done:
+    """Delete the deployments that rollouts created; deployments of people stay."""
+    if request.smoke_job is not None:
+        cancel_job(clients, CancelJob(job=request.smoke_job))
+    for name in request.deployments:
+        found = _find(clients, request.kind, request.endpoint, name)
+        if found is None or tags.ROLLOUT not in tags_of(found):
+            continue
+        operation = _operations(clients, request.kind).begin_delete(name, request.endpoint)
+        operation.wait(DELETE_WAIT_SECONDS / len(request.deployments))
+        if not operation.done():
+            raise TransientError(f"deployment {name} is still being deleted")
+    return Done()
+
+
+@activity
+def record_rollout(clients: Clients, request: RecordRollout) -> Done:
+    """Record the outcome, tag the model with it, and tag the serving version as in service.
+
+    A rolled-back model becomes a challenger: the next model is not compared with it. A model that
+    is live is no challenger, and is not rolled back.
+
+    Raises:
+        JobRejected: Azure ML refuses the tags.
+    """
+    if request.outcome == "live":
+        admit_newer(clients, request.endpoint, request.rollout)
+    name = request.model.name
+    serving = None
+    if request.serving is not None:
+        found = _find(clients, request.kind, request.endpoint, request.serving)
+        # …/models/<name>/versions/<version>
+        parts = str(found.model).split("/") if found is not None else []
+        serving = parts[-1] if parts[-4:-1] == ["models", name, "versions"] else None
+    for listed in if_found(lambda: list(clients.ml.models.list(name))) or []:
+        before = tags_of(listed)
+        after = _tags_after(
+            before, request, str(listed.version), is_serving=str(listed.version) == serving
+        )
+        model = find_version(clients, name, str(listed.version)) if after != before else None
+        if model is not None:
+            model.tags = after
+            with refused_as_job_rejected(f"tag model {name}:{listed.version}"):
+                clients.ml.models.create_or_update(model)
+    return Done()
+
+
+def _tags_after(
+    before: Mapping[str, str], request: RecordRollout, version: str, *, is_serving: bool
+) -> dict[str, str]:
+    """The tags of a version after a rollout. Pure."""
+    after = {key: value for key, value in before.items() if key != tags.IN_SERVICE}
+    if is_serving:
+        if before.get(tags.IN_SERVICE) != "true":
+            # A deployment puts it in service: an earlier promotion by a person has no meaning.
+            after.pop(tags.IN_SERVICE_SINCE, None)
+        after[tags.IN_SERVICE] = "true"
+    if version == request.model.version:
+        after |= {tags.ROLLOUT: request.rollout, tags.ROLLOUT_OUTCOME: request.outcome}
+        if request.outcome == "rolled_back":
+            after[tags.ROLE] = tags.CHALLENGER
+        elif request.outcome == "live":
+            after.pop(tags.ROLE, None)
+            after.pop(tags.ROLLED_BACK_AT, None)
+    return after
+
+
+def check_deployment(clients: Clients, kind: EndpointKind, endpoint: str, name: str) -> None:
+    """Check that a deployment exists.
+
+    Raises:
+        RolloutImpossible: it does not, or its endpoint does not.
+    """
+    if _find(clients, kind, endpoint, name) is None:
+        raise RolloutImpossible(f"deployment {name} of endpoint {endpoint} was deleted")
+
+
+def is_deployed(clients: Clients, deploy: Deploy, model: Model) -> bool:
+    """Whether a deployment of the model exists that a rollout made, and can get traffic."""
+    found = _find(clients, deploy.kind, deploy.endpoint, deployment_name(model.version))
+    is_ready = found is not None and found.provisioning_state == "Succeeded"
+    return is_ready and _is_of(found, model)
+
+
+def _is_of(found: Any, model: Model) -> bool:
+    """Whether a rollout made the deployment for this model."""
+    ours = tags_of(found)
+    return tags.ROLLOUT in ours and ours.get(tags.MODEL) == f"{model.name}:{model.version}"
+
+
+def _create(clients: Clients, request: EnsureDeployment) -> None:
+    given = request.request
+    deploy, model = given.pipeline.deploy, given.model
+    assert deploy is not None, "see ensure_deployment"
+    file = clients.settings.pipelines_folder / given.pipeline.name / deploy.deployment
+    overrides = [
+        {"name": request.deployment},
+        {"endpoint_name": deploy.endpoint},
+        {"model": f"azureml:{model.name}:{model.version}"},
+        *_nodes(deploy),
+        {
+            "tags": {
+                tags.ROLLOUT: request.rollout,
+                tags.PIPELINE: given.pipeline.name,
+                tags.RUN: given.run,
+                tags.MODEL: f"{model.name}:{model.version}",
+            }
+        },
+    ]
+    try:
+        deployment = _load(deploy.kind, file, overrides)
+        _operations(clients, deploy.kind).begin_create_or_update(deployment)
+    except HttpResponseError as error:
+        if error.status_code == 409:  # noqa: PLR2004 - another execution of this activity made it
+            return
+        if is_refusal(error):
+            raise RolloutImpossible(f"deployment {request.deployment}: {reason(error)}") from error
+        raise
+    except AzureError as error:
+        if is_refusal(error):
+            raise RolloutImpossible(f"{file}: {reason(error)}") from error
+        raise
+    except OSError as error:
+        raise RolloutImpossible(f"{file}: cannot be read: {error.strerror}") from error
+
+
+def _load(kind: EndpointKind, file: Path, overrides: list[dict[str, Any]]) -> Any:
+    from azure.ai.ml import load_online_deployment  # noqa: PLC0415 - see handlers.platform.clients
+
+    # The SDK's public `load_batch_deployment` does not know `type: model` of CLI v2.
+    from azure.ai.ml.entities._load_functions import load_model_batch_deployment  # noqa: PLC0415
+
+    load = load_model_batch_deployment if kind == "batch" else load_online_deployment
+    try:
+        return load(file, params_override=overrides)
+    except Exception as error:  # the SDK raises marshmallow's, its own and built-in ones
+        raise RolloutImpossible(
+            f"{file} is not a deployment ({kind}) that Azure ML takes: {shorten(str(error))}"
+        ) from error
+
+
+def _nodes(deploy: Deploy) -> list[dict[str, Any]]:
+    """The instance type and count of a deployment's file."""
+    if isinstance(deploy, BatchDeploy):
+        return [
+            {"compute": f"azureml:{deploy.compute}"},
+            {"resources.instance_count": deploy.instance_count},
+        ]
+    return [{"instance_type": deploy.instance_type}, {"instance_count": deploy.instance_count}]
+
+
+def _operations(clients: Clients, kind: EndpointKind) -> Any:
+    return clients.ml.batch_deployments if kind == "batch" else clients.ml.online_deployments
+
+
+def _find(clients: Clients, kind: EndpointKind, endpoint: str, name: str) -> Any | None:
+    return if_found(_operations(clients, kind).get, name, endpoint)
+
+
+def _log(clients: Clients, kind: EndpointKind, endpoint: str, name: str) -> str:
+    if kind == "batch":
+        return "batch deployments have no log; the activity log of the endpoint says why"
+    try:
+        log = clients.ml.online_deployments.get_logs(name, endpoint, lines=LOG_LINES)
+    except AzureError as error:
+        return f"its log cannot be read ({type(error).__name__})"
+    lines = log.splitlines()
+    # Last lines first: they say most in a traceback, and `shorten` cuts the end.
+    return shorten(" | ".join(reversed(lines)), MESSAGE_LIMIT_CHARACTERS)

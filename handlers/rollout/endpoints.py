@@ -1,0 +1,188 @@
+"""Activities `ensure_endpoint`, `set_traffic` and `test_deployment`: an online or batch endpoint.
+
+A batch endpoint counts as sending 100 % of its traffic to its default deployment.
+
+https://learn.microsoft.com/azure/machine-learning/how-to-safely-rollout-online-endpoints
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from azure.core import PipelineClient
+from azure.core.exceptions import HttpResponseError
+from azure.core.rest import HttpRequest
+
+from handlers.platform.azure_ml import tags
+from handlers.platform.azure_ml.errors import if_found, is_refusal, reason
+from handlers.platform.clients import Clients
+from handlers.platform.durable.activity_adapter import activity
+from handlers.rollout.deployments import check_deployment
+from handlers.rollout.smoke_jobs import check_smoke_job
+from orchestrations.configuration.deploy import BatchDeploy, EndpointKind
+from orchestrations.contracts.base import Done
+from orchestrations.contracts.rollouts import (
+    EndpointTraffic,
+    EnsureEndpoint,
+    SetTraffic,
+    SmokeTest,
+    TestDeployment,
+)
+from orchestrations.errors import (
+    DeploymentRejected,
+    RolloutImpossible,
+    TransientError,
+    shorten,
+)
+from orchestrations.rollout.decisions import main_deployment
+
+CHANGE_WAIT_SECONDS = 90.0
+# https://learn.microsoft.com/azure/machine-learning/how-to-troubleshoot-online-endpoints#http-status-codes
+MODEL_FAULTS = frozenset({400, 405, 413, 415, 422, 424})
+ERROR_LIMIT_CHARACTERS = 500
+
+
+@activity
+def ensure_endpoint(clients: Clients, request: EnsureEndpoint) -> EndpointTraffic:
+    """Create the endpoint if it does not exist, and return its traffic. Online ones use keys.
+
+    Raises:
+        RolloutImpossible: Azure ML refuses the endpoint.
+    """
+    from azure.ai.ml.entities import (  # noqa: PLC0415 - see handlers.platform.clients
+        BatchEndpoint,
+        ManagedOnlineEndpoint,
+    )
+
+    endpoint = _find(clients, request.kind, request.endpoint)
+    if endpoint is not None:
+        return _traffic_of(request.kind, endpoint)
+    ours = {tags.PIPELINE: request.pipeline}
+    if request.kind == "batch":
+        endpoint = BatchEndpoint(name=request.endpoint, tags=ours)
+    else:
+        endpoint = ManagedOnlineEndpoint(name=request.endpoint, auth_mode="key", tags=ours)
+    _put(clients, request.kind, endpoint)
+    return EndpointTraffic()
+
+
+def read_traffic(clients: Clients, kind: EndpointKind, name: str) -> EndpointTraffic:
+    """The traffic of an endpoint; empty if it does not exist."""
+    endpoint = _find(clients, kind, name)
+    return EndpointTraffic() if endpoint is None else _traffic_of(kind, endpoint)
+
+
+@activity
+def set_traffic(clients: Clients, request: SetTraffic) -> Done:
+    """Set live and mirror traffic in one change; do nothing if both are already set.
+
+    Raises:
+        RolloutImpossible: the endpoint does not exist, or Azure ML refuses the traffic.
+    """
+    endpoint = _find(clients, request.kind, request.endpoint)
+    if endpoint is None:
+        raise RolloutImpossible(f"endpoint {request.endpoint} was deleted")
+    if _traffic_of(request.kind, endpoint) != request.traffic:
+        if request.kind == "batch":
+            default = main_deployment(request.traffic)
+            endpoint.defaults = None if default is None else {"deployment_name": default}
+        else:
+            endpoint.traffic = dict(request.traffic.traffic)
+            endpoint.mirror_traffic = dict(request.traffic.mirror)
+        _put(clients, request.kind, endpoint)
+    return Done()
+
+
+@activity
+def test_deployment(clients: Clients, request: TestDeployment) -> SmokeTest:
+    """Send the pipeline's smoke request directly to a deployment, whatever the traffic is.
+
+    For a batch deployment, start a smoke job instead, without waiting for it.
+
+    Raises:
+        DeploymentRejected: the model does not answer the request, or its smoke job fails.
+        RolloutImpossible: the deployment was deleted, or the request's file is missing.
+        TransientError: the endpoint is unreachable or busy.
+    """
+    deploy = request.pipeline.deploy
+    if deploy is not None:
+        check_deployment(clients, deploy.kind, request.endpoint, request.deployment)
+    if isinstance(deploy, BatchDeploy):
+        return check_smoke_job(clients, request, deploy, now=datetime.now(UTC))
+    if deploy is None or deploy.smoke_request is None:
+        return SmokeTest()
+    file = clients.settings.pipelines_folder / request.pipeline.name / deploy.smoke_request
+    try:
+        body = file.read_bytes()
+    except OSError as error:
+        raise RolloutImpossible(f"{file}: cannot be read: {error.strerror}") from error
+    status, text = score(clients, request.endpoint, request.deployment, body)
+    if status in MODEL_FAULTS:
+        raise DeploymentRejected(
+            f"deployment {request.deployment} answered the smoke request with {status}: {text}"
+        )
+    if status >= 400:  # noqa: PLR2004 - HTTP
+        raise TransientError(f"deployment {request.deployment} answered with {status}: {text}")
+    return SmokeTest()
+
+
+test_deployment.__test__ = False  # pyright: ignore[reportFunctionMemberAccess] - pytest reads it
+
+
+def score(clients: Clients, endpoint: str, deployment: str, body: bytes) -> tuple[int, str]:
+    """Status and text of a scoring request to a deployment.
+
+    Does not use `online_endpoints.invoke`, which keeps its headers, including the key, in one
+    dictionary for all threads (azure-ai-ml 1.35).
+    """
+    uri = str(clients.ml.online_endpoints.get(endpoint).scoring_uri)
+    credential: Any = clients.ml.online_endpoints.get_keys(endpoint)
+    key = getattr(credential, "primary_key", None) or credential.access_token
+    request = HttpRequest(
+        "POST",
+        uri,
+        content=body,
+        headers={
+            "Authorization": f"Bearer {key}",
+            "Content-Type": "application/json",
+            "azureml-model-deployment": deployment,
+        },
+    )
+    client: Any = PipelineClient(uri)
+    with client:
+        response = client.send_request(request, connection_timeout=10, read_timeout=60)
+        return response.status_code, shorten(response.text(), ERROR_LIMIT_CHARACTERS)
+
+
+def _operations(clients: Clients, kind: EndpointKind) -> Any:
+    return clients.ml.batch_endpoints if kind == "batch" else clients.ml.online_endpoints
+
+
+def _find(clients: Clients, kind: EndpointKind, name: str) -> Any | None:
+    return if_found(_operations(clients, kind).get, name)
+
+
+def _put(clients: Clients, kind: EndpointKind, endpoint: Any) -> None:
+    try:
+        operation = _operations(clients, kind).begin_create_or_update(endpoint)
+        operation.wait(CHANGE_WAIT_SECONDS)
+    except HttpResponseError as error:
+        if error.status_code != 409 and is_refusal(error):  # noqa: PLR2004 - 409: it is being changed
+            raise RolloutImpossible(f"endpoint {endpoint.name}: {reason(error)}") from error
+        raise
+    if not operation.done():
+        raise TransientError(
+            f"endpoint {endpoint.name} is still being changed after {CHANGE_WAIT_SECONDS:.0f} s"
+        )
+
+
+def _traffic_of(kind: EndpointKind, endpoint: Any) -> EndpointTraffic:
+    if kind == "batch":
+        default = getattr(endpoint.defaults, "deployment_name", None)
+        return EndpointTraffic(traffic={default: 100} if default else {})
+
+    def shares(traffic: dict[str, Any] | None) -> dict[str, int]:
+        return {name: int(share) for name, share in (traffic or {}).items() if int(share)}
+
+    return EndpointTraffic(traffic=shares(endpoint.traffic), mirror=shares(endpoint.mirror_traffic))

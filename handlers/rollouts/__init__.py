@@ -1,1 +1,0 @@
-"""Rollouts: claims on endpoints, people's decisions, and measurements of deployments."""

@@ -1,1 +1,0 @@
-"""Runs as people see them: a record of each, and an index of all."""

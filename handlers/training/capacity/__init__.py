@@ -1,0 +1,1 @@
+"""The nodes that runs request, hold and return."""

@@ -1,0 +1,219 @@
+"""Activity `read_results`: reads a training job's results folder.
+
+Reads the datastore's container directly: the SDK's download needs the run history, a shared key and
+a hard-coded host name.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, cast
+
+from azure.core.exceptions import ResourceNotFoundError
+from pydantic import BaseModel, ValidationError
+
+from handlers.platform import record_store, unique_keys
+from handlers.platform.clients import Clients
+from handlers.platform.durable.activity_adapter import activity
+from handlers.platform.records.cancel_requests import read_cancel_request
+from handlers.training.data_errors import find_data_error
+from handlers.training.trials import find_trial
+from orchestrations.contracts.base import Failure, problems_of
+from orchestrations.contracts.jobs import ReadResults, Results
+from orchestrations.errors import (
+    DataChanged,
+    DataRejected,
+    InitialModelMismatch,
+    InvalidResults,
+    InvalidSetting,
+    JobFailed,
+    LandfallError,
+    shorten,
+)
+from orchestrations.names import results_record
+
+METRICS_FILE = "metrics.json"
+ERROR_FILE = "error.json"
+# All metrics become properties of the registered model.
+METRICS_LIMIT_BYTES = 32 * 1024
+# Trainers write only an excerpt of the problems; this limit bounds the app's memory.
+ERROR_LIMIT_BYTES = 16 * 1024 * 1024
+LIMITS: Mapping[str, tuple[int, type[LandfallError]]] = {
+    METRICS_FILE: (METRICS_LIMIT_BYTES, InvalidResults),
+    ERROR_FILE: (ERROR_LIMIT_BYTES, JobFailed),
+}
+PERMANENT = frozenset(kind.__name__ for kind in (DataRejected, DataChanged, InitialModelMismatch))
+
+
+class FileProblem(BaseModel):
+    """A file of the dataset that the trainer refused; its path is relative to the prefix."""
+
+    path: str
+    reason: str = ""
+
+
+class TrainerError(BaseModel):
+    """`error.json` as docs/architecture.md describes it; other keys are ignored."""
+
+    type: str
+    message: str
+    files: list[FileProblem] = []
+
+
+def results_folder(pipeline: str, run: str) -> str:
+    """The folder of a run's results in the workspace's default datastore."""
+    return f"landfall/{pipeline}/{run}/results/"
+
+
+@activity
+def read_results(clients: Clients, request: ReadResults) -> Results:
+    """Read `metrics.json` of a completed job, or `error.json` of a failed one, and record it.
+
+    Either file may be missing. A job whose data could not be downloaded has no `error.json`: then
+    its error is Azure ML's (`data_errors`). The result holds the requested metrics. Numbers that
+    are not finite are left out, since JSON has none: the gate then reports the metric as missing.
+
+    Raises:
+        InvalidResults: `metrics.json` is malformed.
+        JobFailed: `error.json` is malformed; the job may have been killed while writing it.
+        InvalidSetting: `WorkspaceStorage` is not the account to which jobs write.
+    """
+    error: TrainerError | None = None
+    failure: Failure | None = None
+    metrics: dict[str, float] = {}
+    if request.completed:
+        text = _read(clients, request, METRICS_FILE)
+        if text is not None:
+            metrics = parse_metrics(text, _where(METRICS_FILE, request.run))
+    else:
+        text = _read(clients, request, ERROR_FILE)
+        if text is not None:
+            error = parse_trainer_error(text, _where(ERROR_FILE, request.run))
+            failure = as_failure(error)
+        elif found := find_data_error(clients, request.pipeline, request.run):
+            error = TrainerError(type=type(found).__name__, message=str(found))
+            failure = Failure(type=error.type, message=shorten(error.message), permanent=True)
+    record = results_record(request.run)
+    document = {"metrics": metrics, "error": None if error is None else error.model_dump()}
+    record_store.replace(clients.records, record, document)
+    return Results(
+        metrics={name: metrics[name] for name in request.metrics if name in metrics},
+        failure=failure,
+        bad_files=0 if error is None else len(error.files),
+        record=record,
+        cancel=read_cancel_request(clients, request.run),
+    )
+
+
+def read_metrics(clients: Clients, record: str) -> dict[str, float]:
+    """All metrics of a run, from the record that `read_results` wrote."""
+    return _read_record(clients, record)["metrics"]
+
+
+def read_bad_files(clients: Clients, run: str) -> dict[str, str]:
+    """The files that a run's trainer refused: path in the manifest → reason.
+
+    From the record that `read_results` wrote.
+    """
+    error = _read_record(clients, results_record(run))["error"]
+    return {} if error is None else {each["path"]: each["reason"] for each in error["files"]}
+
+
+def parse_metrics(text: bytes, where: str) -> dict[str, float]:
+    """The finite numbers of a `metrics.json`.
+
+    Raises:
+        InvalidResults: it is not a flat object of numbers; the message begins with `where`.
+    """
+    document = _parse(text, where, InvalidResults)
+    if not isinstance(document, dict):
+        raise InvalidResults(f"{where} is not a JSON object")
+    metrics: dict[str, float] = {}
+    for name, value in cast("Mapping[str, Any]", document).items():
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise InvalidResults(f"{where}: {name!r} is not a number")
+        try:
+            number = float(value)
+        except OverflowError:  # an integer beyond 1.8e308
+            continue
+        if math.isfinite(number):
+            metrics[name] = number
+    return metrics
+
+
+def parse_trainer_error(text: bytes, where: str) -> TrainerError:
+    """Parse an `error.json`.
+
+    Raises:
+        JobFailed: it is not what docs/architecture.md describes; the message begins with `where`.
+    """
+    try:
+        return TrainerError.model_validate(_parse(text, where, JobFailed))
+    except ValidationError as error:
+        problems = shorten(problems_of(error, whole="document"))
+        raise JobFailed(f"{where} is malformed: {problems}") from error
+
+
+def as_failure(error: TrainerError) -> Failure:
+    """The trainer's error as a failure of the run.
+
+    Only the types in `PERMANENT` are kept: another name that a program gives its error must not be
+    mistaken for one of Landfall's types.
+    """
+    permanent = error.type in PERMANENT
+    message = error.message if permanent else f"{error.type}: {error.message}"
+    return Failure(
+        type=error.type if permanent else JobFailed.__name__,
+        message=shorten(message),
+        permanent=permanent,
+    )
+
+
+def _read_record(clients: Clients, record: str) -> dict[str, Any]:
+    document = record_store.read(clients.records, record)
+    assert document is not None, f"{record} is written before it is read, and never deleted"
+    return document
+
+
+def _where(file: str, run: str) -> str:
+    return f"{file} of run {run}"
+
+
+def _parse(text: bytes, where: str, error_type: type[LandfallError]) -> Any:
+    try:
+        return unique_keys.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise error_type(f"{where} is not valid JSON: {error}") from error
+
+
+def _read(clients: Clients, request: ReadResults, file: str) -> bytes | None:
+    """A file in the job's results folder; None if it is missing.
+
+    For a sweep, the file is from its best trial, at Azure ML's default path of an output.
+    """
+    content = _read_blob(clients, request, results_folder(request.pipeline, request.run), file)
+    if content is None and (trial := find_trial(clients, request.run)) is not None:
+        return _read_blob(clients, request, f"azureml/{trial}/results/", file)
+    return content
+
+
+def _read_blob(clients: Clients, request: ReadResults, folder: str, file: str) -> bytes | None:
+    from azure.storage.blob import StorageErrorCode  # noqa: PLC0415 - see handlers.platform.clients
+
+    container = clients.workspace_blobs.get_container_client(request.container)
+    where = _where(file, request.run)
+    try:
+        # No range, since an empty blob has none. The first request reads 32 MiB at most.
+        download = container.download_blob(folder + file)
+        limit_bytes, error_type = LIMITS[file]
+        if download.size > limit_bytes:
+            raise error_type(f"{where} has {download.size} bytes; {limit_bytes} are allowed")
+        return download.readall()
+    except ResourceNotFoundError as error:
+        if getattr(error, "error_code", None) != StorageErrorCode.CONTAINER_NOT_FOUND:
+            return None
+        raise InvalidSetting(
+            f"{where}: the account of app setting WorkspaceStorage has no container "
+            f"{request.container!r}; it must be the account of the workspace's default datastore"
+        ) from error

@@ -1,0 +1,260 @@
+"""Activities `submit_job`, `get_job` and `cancel_job`: the Azure ML job of a run.
+
+The job is a command, sweep or pipeline job; `job_bindings` describes what Landfall sets in it. Its
+name is the run's id and unique in the workspace, so that submitting is idempotent:
+https://learn.microsoft.com/rest/api/azureml/jobs/create-or-update
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from handlers.platform.azure_ml import tags
+from handlers.platform.azure_ml.errors import if_found, refused_as_job_rejected
+from handlers.platform.azure_ml.tags import tags_of
+from handlers.platform.clients import Clients
+from handlers.platform.configuration.configurations import read_job_file
+from handlers.platform.configuration.job_files import COMMAND, PIPELINE, SWEEP, parse_job_file
+from handlers.platform.configuration.located_yaml import read_text
+from handlers.platform.durable.activity_adapter import activity
+from handlers.platform.records.cancel_requests import read_cancel_request
+from handlers.training.champions import Champion, find_champion
+from handlers.training.compute_clusters import ensure_option
+from handlers.training.job_bindings import Bindings, step_clusters
+from orchestrations.contracts.base import Done
+from orchestrations.contracts.jobs import CancelJob, GetJob, Job, JobState, SubmitJob
+from orchestrations.errors import JobFailed, JobRejected, shorten
+from orchestrations.platform.trace_context import run_header
+from orchestrations.platform.waiting import ENDED
+
+if TYPE_CHECKING:
+    from azure.ai.ml.entities import Command
+    from azure.ai.ml.entities import Job as AzureMLJob
+
+# JobStatus of https://learn.microsoft.com/rest/api/azureml/jobs/get. NotResponding (no recent
+# heartbeat) is not terminal, although the SDK lists it as such, and a paused job waits for its
+# nodes.
+STATES: Mapping[str, JobState] = {
+    "NotStarted": "queued",
+    "Starting": "queued",
+    "Provisioning": "queued",
+    "Preparing": "queued",
+    "Queued": "queued",
+    "Paused": "queued",
+    "Running": "running",
+    "Finalizing": "running",
+    "CancelRequested": "running",
+    "NotResponding": "running",
+    "Completed": "completed",
+    "Failed": "failed",
+    "Canceled": "cancelled",
+}
+# `Unknown` and statuses of later APIs: the non-terminal state with the longest deadline.
+OTHER_STATE: JobState = "running"
+
+
+@activity
+def submit_job(clients: Clients, request: SubmitJob) -> Job:
+    """Submit the pipeline's `job.yml` as the run's job, or adopt the job if it exists.
+
+    If the run was cancelled before it had a job, none is submitted, and the answer is `cancelled`.
+
+    Raises:
+        JobRejected: `job.yml` or the job is refused, or a job of another origin has the name.
+    """
+    job = if_found(clients.ml.jobs.get, request.run)
+    if job is None:
+        cancel = read_cancel_request(clients, request.run)
+        if cancel is not None:
+            container = str(clients.default_datastore.container_name)
+            return Job(
+                name=request.run, state="cancelled", cancel=cancel, results_container=container
+            )
+        job = _submit(clients, request)
+    if tags_of(job).get(tags.RUN) != request.run:
+        raise JobRejected(
+            f"the workspace has a job {request.run} that Landfall did not submit (it lacks tag "
+            f"{tags.RUN}): its name stands in the way"
+        )
+    return _describe(clients, job)
+
+
+@activity
+def get_job(clients: Clients, request: GetJob) -> Job:
+    """The state of a job, and whether cancellation was requested.
+
+    Raises:
+        JobFailed: there is no such job. Transient, since a job may be invisible for a moment.
+    """
+    job = if_found(clients.ml.jobs.get, request.job)
+    if job is None:
+        raise JobFailed(f"job {request.job} is not in the workspace: it was deleted")
+    return _describe(clients, job)
+
+
+@activity
+def cancel_job(clients: Clients, request: CancelJob) -> Done:
+    """Cancel a job without waiting. A job that has ended or does not exist is no error."""
+    if _has_ended(clients, request.job):
+        return Done()
+    try:
+        with refused_as_job_rejected(f"cancel job {request.job}"):
+            clients.ml.jobs.begin_cancel(request.job, polling=False)
+    except JobRejected:
+        if not _has_ended(clients, request.job):
+            raise
+    return Done()
+
+
+def find_job_state(clients: Clients, name: str) -> JobState | None:
+    """The state of a job; None if there is no such job."""
+    job = if_found(clients.ml.jobs.get, name)
+    return None if job is None else job_state(job.status)
+
+
+def job_seconds(clients: Clients, job: str) -> float:
+    """The running time of an ended job, by Azure ML; 0 if it never started.
+
+    Raises:
+        azure.core.exceptions.AzureError: the run history cannot be read.
+    """
+    # `jobs.get` returns no times; the SDK reads the run history only in `jobs.stream`.
+    operations: Any = clients.ml.jobs._runs_operations  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    details = operations.get_run_details(job)
+    if details.start_time_utc is None or details.end_time_utc is None:
+        return 0.0
+    return max(0.0, (_utc(details.end_time_utc) - _utc(details.start_time_utc)).total_seconds())
+
+
+def job_state(status: str | None) -> JobState:
+    """Azure ML's status as a `JobState`."""
+    return STATES.get(status or "", OTHER_STATE)
+
+
+def _submit(clients: Clients, request: SubmitJob) -> AzureMLJob:
+    champion = find_champion(clients, request.request.pipeline)
+    job = _load(clients, request, champion)
+    try:
+        with refused_as_job_rejected(f"submit job {request.run}"):
+            return clients.ml.jobs.create_or_update(job)
+    except JobRejected:
+        # A concurrent execution of this activity may have created the job by now.
+        other = if_found(clients.ml.jobs.get, request.run)
+        if other is None:
+            raise
+        return other
+
+
+def _load(clients: Clients, request: SubmitJob, champion: Champion | None) -> AzureMLJob:
+    from azure.ai.ml import load_job  # noqa: PLC0415 - see handlers.platform.clients
+    from azure.ai.ml.entities import JobResourceConfiguration  # noqa: PLC0415 - likewise
+
+    pipeline = request.request.pipeline
+    traceparent = run_header(request.request.traceparent, request.run)
+    file = clients.settings.pipelines_folder / pipeline.name / pipeline.job
+    configuration = request.request.job_configuration
+    text = (
+        read_text(file, invalid=JobRejected)
+        if configuration is None
+        else read_job_file(clients, pipeline.name, configuration)
+    )
+    document = parse_job_file(Path(_within(file)), text, invalid=JobRejected).document
+    bindings = Bindings(
+        request=request,
+        champion=champion,
+        default_datastore=str(clients.default_datastore.name),
+        records_datastore=clients.settings.records_datastore,
+        environment=_trace_variables(clients, traceparent),
+    )
+    try:
+        # Paths in the file are relative to the folder in which it is deployed.
+        job = load_job(
+            io.StringIO(text),
+            relative_origin=str(file),
+            params_override=bindings.overrides(document),
+        )
+    except Exception as error:  # the SDK raises marshmallow's, its own and built-in ones
+        raise JobRejected(
+            f"{_within(file)} is not a job that Azure ML takes: {shorten(str(error))}"
+        ) from error
+    if job.type not in {COMMAND, SWEEP, PIPELINE}:
+        raise JobRejected(
+            f"{_within(file)} is a job of type {job.type}: use {COMMAND}, {SWEEP} or {PIPELINE}"
+        )
+    for cluster in step_clusters(document):
+        for option in pipeline.compute:
+            if option.cluster == cluster:
+                ensure_option(clients, option)
+    if job.type == COMMAND:
+        # Not among the overrides: Azure ML refuses `resources` in a job of another type.
+        command = cast("Command", job)
+        command.resources = command.resources or JobResourceConfiguration()
+        command.resources.instance_count = request.capacity.nodes
+    job.tags = tags_of(job) | _tags(clients, request, champion, traceparent)
+    return job
+
+
+def _tags(
+    clients: Clients, request: SubmitJob, champion: Champion | None, traceparent: str | None
+) -> dict[str, str]:
+    run, configuration = request.request, request.request.job_configuration
+    ours = {
+        tags.RUN: request.run,
+        tags.PIPELINE: run.pipeline.name,
+        tags.DATASET_VERSION: run.dataset.version,
+        tags.ATTEMPT: str(run.attempt),
+        tags.RESULTS_CONTAINER: str(clients.default_datastore.container_name),
+    }
+    if run.round > 1:
+        ours[tags.ROUND] = str(run.round)
+    if configuration is not None:
+        ours[tags.CONFIGURATION] = configuration
+    if traceparent is not None:
+        ours[tags.TRACEPARENT] = traceparent
+    if run.redrive is not None:
+        ours[tags.REDRIVEN_FROM] = run.redrive.run
+    if champion is not None:
+        # Tagged on the job, so that an execution that adopts it compares with the same champion.
+        ours[tags.CHAMPION] = champion.version
+        ours[tags.CHAMPION_LEAD] = repr(champion.lead)
+    return ours
+
+
+def _trace_variables(clients: Clients, traceparent: str | None) -> dict[str, str]:
+    """Environment variables that make a program's spans children of the run's span."""
+    if traceparent is None:
+        return {}
+    endpoint = clients.settings.otlp_endpoint
+    receiver = {} if endpoint is None else {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint}
+    return {"TRACEPARENT": traceparent, **receiver}
+
+
+def _within(file: Path) -> str:
+    return f"pipelines/{file.parent.name}/{file.name}"
+
+
+def _has_ended(clients: Clients, name: str) -> bool:
+    state = find_job_state(clients, name)
+    return state is None or state in ENDED
+
+
+def _describe(clients: Clients, job: AzureMLJob) -> Job:
+    name, state = str(job.name), job_state(job.status)
+    return Job(
+        name=name,
+        state=state,
+        champion=tags_of(job).get(tags.CHAMPION),
+        champion_lead=float(tags_of(job).get(tags.CHAMPION_LEAD, 0.0)),
+        cancel=read_cancel_request(clients, name),
+        studio_url=job.studio_url,
+        results_container=tags_of(job).get(tags.RESULTS_CONTAINER)
+        or str(clients.default_datastore.container_name),
+    )
+
+
+def _utc(moment: datetime) -> datetime:
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -1,1 +1,0 @@
-"""Handlers of HTTP requests, events and timers, which start work."""

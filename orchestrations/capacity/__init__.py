@@ -1,1 +1,0 @@
-"""Assignment of nodes to runs: queues, quotas, fair shares, budgets."""

@@ -1,0 +1,1 @@
+"""The content of pipeline.yml, deploy.yml and queues.yml."""

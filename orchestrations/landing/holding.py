@@ -1,0 +1,63 @@
+"""The decision to train on a complete batch, ignore it, or hold it for a person. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from orchestrations.configuration.pipeline import Pipeline
+from orchestrations.contracts.datasets import Dataset
+from orchestrations.contracts.landing import BatchComparison, HoldReason
+
+# One run whose data changed may be a single late upload. Two in a row suggest a pattern.
+DATA_CHANGED_LIMIT = 2
+
+
+@dataclass(frozen=True)
+class Hold:
+    """Hold the batch until a person releases it."""
+
+    reason: HoldReason
+    message: str
+    """For operators: the finding with numbers, and how to fix it."""
+
+
+def decide(
+    dataset: Dataset, comparison: BatchComparison, pipeline: Pipeline, *, has_reason: bool = False
+) -> Literal["train", "ignore"] | Hold:
+    """Decide on a complete batch.
+
+    A batch that differs from the last one only by deletions is ignored, unless training on what is
+    there was requested for a reason.
+
+    Args:
+        dataset: the batch as it was frozen.
+        comparison: with the last trained batch of the same zone or partition.
+        pipeline: with the rules.
+        has_reason: whether it was requested for a reason, such as a monitor's signal.
+    """
+    if comparison.released:
+        return "train"
+    if comparison.only_deletions and pipeline.source.deletions == "ignore" and not has_reason:
+        return "ignore"
+    if comparison.paused is not None:
+        return Hold("paused", f"the pipeline is {comparison.paused}")
+    changed = comparison.data_changed_in_a_row
+    if changed >= DATA_CHANGED_LIMIT:
+        return Hold(
+            "data-changed",
+            f"the data of {changed} runs in a row was overwritten while they trained: "
+            "have uploads write new names, or pause them; then release the batch",
+        )
+    # Files that a trainer refused are excluded from the dataset, but still in the zone.
+    blobs = dataset.blobs + dataset.quarantined
+    last = comparison.last_trained_blobs
+    shrink = pipeline.dataset.maximum_shrink
+    if last is not None and blobs < last * (1 - shrink):
+        return Hold(
+            "shrunk",
+            f"the batch has {blobs} blobs and the last one that was trained on had {last}: that is "
+            f"more than dataset.maximum_shrink ({shrink:g}) allows; release the batch if it is "
+            "meant so",
+        )
+    return "train"

@@ -1,0 +1,438 @@
+"""The landing of data: from the first event of a batch to the end of its training."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from azure.durable_functions import DurableOrchestrationContext
+
+from orchestrations.contracts.base import Done
+from orchestrations.contracts.configurations import Configuration
+from orchestrations.contracts.datasets import Dataset
+from orchestrations.contracts.landing import (
+    AlertOperators,
+    BatchOutcome,
+    BatchTrace,
+    ClaimDataset,
+    CompareBatch,
+    CountDataChanged,
+    HoldBatch,
+    LandingAlert,
+    LandingPhase,
+    LandingRequest,
+    LandingResult,
+    LandingStatus,
+    ReadZoneActivity,
+    RecordBatch,
+    SettlingRules,
+    SettlingZone,
+)
+from orchestrations.contracts.retraining import RunInput
+from orchestrations.contracts.runs import RunRequest, RunStatus
+from orchestrations.errors import DataRejected, InvalidManifest, InvalidPipeline
+from orchestrations.landing.freezing import freeze
+from orchestrations.landing.holding import Hold, decide
+from orchestrations.landing.settling import (
+    Wait,
+    before_listing,
+    by_listing,
+    has_more,
+    is_marked,
+    overdue_message,
+    overtaken,
+)
+from orchestrations.names import alert_id, batch_id
+from orchestrations.platform.activities import Pending, call, wait_for_all
+from orchestrations.platform.interruptible_timer import InterruptibleTimer
+from orchestrations.platform.trace_context import batch_context
+
+RETRAINING = "retraining"
+# Eight history events a wake-up: a generation stays under 500 also when data trickles in for days.
+WAKE_UPS_PER_GENERATION = 50
+# Longer than the delay until triggers see a new custom status, on every durable backend.
+CLOSING_TIME = timedelta(seconds=2)
+_Settled = Dataset | Literal["overdue"] | InvalidManifest
+
+
+def landing(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[str, Any] | None]:
+    """Land one batch after another until no new data arrives.
+
+    1. Wait until the batch may be complete (`settling.before_listing`), by the rules that are
+       deployed at each wake-up. Triggers keep the newest event's time in a small record, so that
+       the cost of a wait does not grow with the zone. The external event `wake_up` (the marker has
+       landed) ends a wait early.
+    2. List the zone once and write the listing as a manifest; its hash is the dataset version. The
+       deployed configuration is resolved first: the listing, the steps below and the run use this
+       one. If `dataset.freeze` is `copy`, and a blob is overwritten before it is copied, there is
+       no manifest: go back to 1.
+    3. Judge the listing (`settling.by_listing`). If the batch is not complete, or if other rules
+       were deployed since 1, go back to 1; the next listing resolves the configuration again.
+    4. If the maximum wait is over without a marker, or without a finished freeze, or if the
+       uploader's manifest is invalid: alert operators, train nothing, go to 9.
+    5. Compare the batch with the last trained batch (`holding.decide`). Deletions alone are
+       ignored. A batch that shrank too much, or whose data keeps changing while jobs train, is held
+       until a person releases it; one of a paused pipeline, until the pipeline is resumed.
+    6. Claim the dataset version. The first batch that claims it trains on it. The same content
+       starts another run only for a request with a new reason or other code, or after a cancelled
+       run (`rounds`), never because it lands again.
+    7. Record how the batch ended.
+    8. Train: the sub-orchestration `retraining`, whose instance id is the run's id. It begins
+       in parallel with 7, and continues if the record cannot be written. What lands meanwhile is
+       one follow-up batch, so that a zone trains one run at a time. A run that has waited for
+       nodes for most of an hour goes on by itself (`finding_capacity`), and the landing continues
+       with 9: new data must not wait for nodes. A newer batch then takes that run's place in the
+       queue. If that run refuses files after all, reconciliation opens the follow-up; data that
+       was overwritten has events of its own.
+    9. Announce phase `closing`, wait for a moment, and read the record of 1 once more; again after
+       each `wake_up` during that time. Events that the listing did not see start one follow-up
+       (`continue_as_new`), and so does a run whose data was refused or has changed. Triggers raise
+       `wake_up` for events only in this phase: events of earlier phases are in the record before it
+       is read.
+
+    A caller's own request ends after 8; if it is `settled`, it begins with 2 and skips 3.
+
+    If the pipeline is not deployed any more: alert operators, and end.
+    """
+    request = LandingRequest.from_dict(context.get_input())
+    batch = _Batch(context, request)
+    try:
+        return (yield from _land(context, request, batch))
+    except InvalidPipeline as error:
+        yield from batch.alert_not_deployed(error)
+        return batch.result("not-deployed").to_dict()
+
+
+def _land(
+    context: DurableOrchestrationContext, request: LandingRequest, batch: _Batch
+) -> Generator[Any, Any, dict[str, Any] | None]:
+    batch.announce("settling")
+    settled = yield from batch.settle()
+    if settled is None:
+        context.continue_as_new(batch.request.to_dict())
+        return None
+    if settled == "overdue":
+        yield from batch.alert_overdue()
+        result, retry = batch.result("overdue"), False
+    elif isinstance(settled, InvalidManifest):
+        yield from batch.alert_invalid(settled)
+        result, retry = batch.result("invalid-manifest"), False
+    else:
+        result = yield from batch.compare_and_claim(settled)
+        retry = yield from batch.conclude(settled, result)
+    if request.opened_by == "request":
+        return result.to_dict()
+    more = yield from batch.close(settled)
+    if more or retry:
+        follow_up = LandingRequest(
+            pipeline=request.pipeline,
+            partition=request.partition,
+            opened_by=request.opened_by,
+            trace=None if batch.traceparent is None else BatchTrace(follows=batch.traceparent),
+        )
+        context.continue_as_new(follow_up.to_dict())
+        return None
+    return result.to_dict()
+
+
+class _Batch:
+    """The state of one batch; the methods are the steps of `landing`."""
+
+    def __init__(self, context: DurableOrchestrationContext, request: LandingRequest) -> None:
+        self.context = context
+        self.opened_at = request.opened_at or context.current_utc_datetime
+        self.request = request.model_copy(update={"opened_at": self.opened_at})
+        self.pipeline = request.pipeline
+        self.id = batch_id(context.instance_id, self.opened_at)
+        span = batch_context(self.id, request.trace)
+        self.traceparent = None if span is None else span.header
+        self.timer = InterruptibleTimer(context)
+        self.activity: SettlingZone | None = None
+        """As last read; None for a request that is settled."""
+        self.configuration: Configuration | None = None
+        """Of the last freeze."""
+        self.overtaken = False
+        self.data_changed_in_a_row = 0
+        self.first_attempt: RunRequest | None = None
+
+    def announce(self, phase: LandingPhase, run: str | None = None) -> None:
+        """Set the custom status."""
+        status = LandingStatus(
+            phase=phase,
+            pipeline=self.pipeline,
+            partition=self.request.partition,
+            opened_at=self.opened_at,
+            run=run,
+            traceparent=self.traceparent,
+        )
+        self.context.set_custom_status(status.to_dict())
+
+    def result(
+        self,
+        outcome: BatchOutcome,
+        *,
+        dataset: Dataset | None = None,
+        run: str | None = None,
+        reason: str | None = None,
+    ) -> LandingResult:
+        """The result of this batch."""
+        return LandingResult(
+            pipeline=self.pipeline,
+            outcome=outcome,
+            run=run,
+            dataset_version=None if dataset is None else dataset.version,
+            reason=reason,
+        )
+
+    def settle(self) -> Generator[Any, Any, _Settled | None]:
+        """Steps 1 to 3: the batch, or why there is none; None if the generation is full."""
+        for _ in range(WAKE_UPS_PER_GENERATION):
+            decision: Literal["list", "empty", "whole", "overdue"] | Wait = "list"
+            self.overtaken = False
+            if not self.request.settled:
+                asked_at = self.context.current_utc_datetime
+                activity = self.activity = yield from self.read_activity()
+                decision = before_listing(
+                    activity, activity.rules, opened_at=self.opened_at, now=asked_at
+                )
+            if decision == "list":
+                try:
+                    partition = self.request.partition
+                    dataset, configuration = yield from freeze(
+                        self.context, self.pipeline, partition
+                    )
+                except InvalidManifest as error:
+                    return error
+                self.configuration = configuration
+                decision = self.judge_listing(dataset, SettlingRules.of(configuration.pipeline))
+                if decision in ("whole", "empty"):
+                    assert dataset is not None, "what was not frozen cannot be whole"
+                    return dataset
+            if not isinstance(decision, Wait):
+                return "overdue"
+            yield from self.timer.wait(decision.until)
+            if self.timer.restart_needed:
+                break
+        return None
+
+    def judge_listing(
+        self, dataset: Dataset | None, rules: SettlingRules
+    ) -> Literal["empty", "whole", "overdue"] | Wait:
+        """Step 3: whether the listing is a complete batch."""
+        now = self.context.current_utc_datetime
+        if dataset is None:
+            self.overtaken = True
+            return overtaken(rules, opened_at=self.opened_at, now=now)
+        if self.activity is None:
+            return "whole"
+        if rules != self.activity.rules:
+            return Wait(now)
+        return by_listing(dataset, self.activity.marker_at, rules, opened_at=self.opened_at)
+
+    def read_activity(self) -> Generator[Any, Any, SettlingZone]:
+        """Read the times of the newest event and of the marker, and the deployed rules."""
+        request = ReadZoneActivity(pipeline=self.pipeline, partition=self.request.partition)
+        return (yield from call(self.context, request))
+
+    def alert_overdue(self) -> Generator[Any, Any, None]:
+        """Step 4. All openings since the last batch share one alert id, so they send one alert."""
+        activity, since, newest = self.activity, None, None
+        if activity is not None:
+            since, newest = activity.marker_at, activity.newest_event_at
+        if self.overtaken or activity is None:
+            assert self.configuration is not None, "what was not listed cannot be overtaken"
+            rules = SettlingRules.of(self.configuration.pipeline)
+        else:
+            rules = activity.rules
+        cause = "overwritten-while-copied" if self.overtaken else "no-marker"
+        yield from self.alert(
+            "landing-overdue",
+            self.context.instance_id,
+            cause,
+            "first" if since is None else since.isoformat(),
+            details={
+                "cause": cause,
+                "message": overdue_message(rules, cause),
+                "opened_at": self.opened_at.isoformat(),
+                "newest_event_at": None if newest is None else newest.isoformat(),
+                "marker": rules.last_blob or "",
+                "marker_at": None if since is None else since.isoformat(),
+                "maximum_wait_seconds": rules.settle.maximum_wait_seconds,
+            },
+        )
+
+    def alert_not_deployed(self, error: InvalidPipeline) -> Generator[Any, Any, None]:
+        """Alert operators that the zone is not landed any more."""
+        yield from self.alert(
+            "pipeline-not-deployed", self.context.instance_id, details={"message": str(error)}
+        )
+
+    def alert_invalid(self, error: InvalidManifest) -> Generator[Any, Any, None]:
+        """Step 4, for an invalid manifest of the uploader. Each error in it has one alert."""
+        yield from self.alert(
+            "manifest-invalid",
+            self.context.instance_id,
+            str(error),
+            details={"message": str(error)},
+        )
+
+    def alert(
+        self, kind: LandingAlert, *name: str, details: dict[str, Any]
+    ) -> Generator[Any, Any, None]:
+        """Alert operators; `name` distinguishes this alert from others of its kind."""
+        yield from call(
+            self.context,
+            AlertOperators(
+                kind=kind,
+                alert_id=alert_id(kind, *name),
+                pipeline=self.pipeline,
+                at=self.context.current_utc_datetime,
+                details={"landing": self.context.instance_id, **details},
+                traceparent=self.traceparent,
+            ),
+        )
+
+    def compare_and_claim(self, dataset: Dataset) -> Generator[Any, Any, LandingResult]:
+        """Steps 5 and 6: compare, then claim."""
+        if dataset.blobs == 0:
+            return self.result("empty")
+        assert self.configuration is not None, "a dataset is frozen by a configuration"
+        comparison = yield from call(
+            self.context, CompareBatch(pipeline=self.pipeline, dataset=dataset)
+        )
+        self.data_changed_in_a_row = comparison.data_changed_in_a_row
+        has_reason = self.request.reason is not None
+        decision = decide(dataset, comparison, self.configuration.pipeline, has_reason=has_reason)
+        if decision == "ignore":
+            return self.result("only-deletions", dataset=dataset)
+        if isinstance(decision, Hold):
+            yield from self.hold(dataset, decision, comparison.last_trained_blobs)
+            return self.result("held", dataset=dataset)
+        return (yield from self.claim(dataset, self.configuration))
+
+    def conclude(self, dataset: Dataset, result: LandingResult) -> Generator[Any, Any, bool]:
+        """Steps 7 and 8; True if a follow-up batch is needed, see `train`."""
+        recorded = Pending(
+            self.context,
+            RecordBatch(
+                batch=self.id,
+                opened_at=self.opened_at,
+                opened_by=self.request.opened_by,
+                dataset=dataset,
+                marker_at=self.marker_of(dataset),
+                result=result,
+                trace=self.request.trace,
+                concluded_at=self.context.current_utc_datetime if self.traceparent else None,
+            ),
+        )
+        if result.outcome == "started":
+            return (yield from self.train(dataset, recorded))
+        yield from recorded.result()
+        return False
+
+    def hold(
+        self, dataset: Dataset, decision: Hold, last_trained_blobs: int | None
+    ) -> Generator[Any, Any, None]:
+        """Hold the batch for a person. Alert operators, unless the pipeline is paused."""
+        yield from call(
+            self.context,
+            HoldBatch(
+                pipeline=self.pipeline,
+                batch=self.id,
+                dataset=dataset,
+                reason=decision.reason,
+                message=decision.message,
+            ),
+        )
+        if decision.reason == "paused":
+            return
+        yield from self.alert(
+            "batch-held",
+            self.context.instance_id,
+            decision.reason,
+            details={
+                "dataset_version": dataset.version,
+                "reason": decision.reason,
+                "message": decision.message,
+                "blobs": dataset.blobs + dataset.quarantined,
+                "last_trained_blobs": last_trained_blobs,
+            },
+        )
+
+    def claim(
+        self, dataset: Dataset, configuration: Configuration
+    ) -> Generator[Any, Any, LandingResult]:
+        """Step 6, with the configuration in force at the freeze."""
+        request = RunRequest(
+            pipeline=configuration.pipeline,
+            dataset=dataset,
+            attempt=1,
+            receiver=self.request.receiver,
+            configuration=configuration.hash,
+            reason=self.request.reason,
+            traceparent=self.traceparent,
+        )
+        claim = yield from call(
+            self.context,
+            ClaimDataset(request=request, batch=self.id, opened_by=self.request.opened_by),
+        )
+        if claim.batch != self.id:
+            return self.result("duplicate", dataset=dataset, run=claim.run, reason=claim.why_not)
+        self.first_attempt = request.model_copy(update={"round": claim.round})
+        return self.result("started", dataset=dataset, run=claim.run)
+
+    def train(self, dataset: Dataset, recorded: Pending[Done]) -> Generator[Any, Any, bool]:
+        """Step 8, in parallel with 7; True if the run's data was refused or has changed."""
+        assert self.first_attempt is not None, "a batch is claimed before it is trained on"
+        run = self.first_attempt.run
+        self.announce("training", run=run)
+        document = RunInput(request=self.first_attempt).to_dict()
+        training = self.context.call_sub_orchestrator(RETRAINING, document, run)
+        yield from wait_for_all(self.context, recorded, training)
+        yield from recorded.result()
+        try:
+            output = yield training
+        except Exception:  # noqa: BLE001 - the SDK raises a bare Exception
+            # The run was terminated or failed: reconciliation closes it. The landing continues.
+            return False
+        if output is None:  # it waits for nodes, and goes on by itself
+            return False
+        status = RunStatus.from_dict(output)
+        # No newer run can supersede a first attempt: only a change of its data does.
+        data_changed = status.state == "superseded"
+        data_rejected = status.error is not None and status.error.type == DataRejected.__name__
+        if data_changed or self.data_changed_in_a_row:
+            yield from call(
+                self.context,
+                CountDataChanged(
+                    pipeline=self.pipeline,
+                    dataset=dataset,
+                    in_a_row=self.data_changed_in_a_row + 1 if data_changed else 0,
+                ),
+            )
+        return data_changed or data_rejected
+
+    def close(self, settled: _Settled) -> Generator[Any, Any, bool]:
+        """Step 9: whether more data has landed."""
+        self.announce("closing")
+        while True:
+            woken = yield from self.timer.wait(self.context.current_utc_datetime + CLOSING_TIME)
+            activity = yield from self.read_activity()
+            if self.more_landed(activity, settled):
+                return True
+            # A wake-up during the read may be for an event that the record did not have yet.
+            woken = woken or self.timer.take_late_wake_up()
+            if not woken or self.timer.restart_needed:
+                return False
+
+    def more_landed(self, activity: SettlingZone, settled: _Settled) -> bool:
+        """Whether the record has events that this batch did not see."""
+        if not isinstance(settled, Dataset):
+            return activity != self.activity
+        return has_more(activity, listed_from=settled.frozen_at, marker_at=self.marker_of(settled))
+
+    def marker_of(self, dataset: Dataset) -> datetime | None:
+        """When the marker that completes the batch was written; None if there is none."""
+        marker_at = None if self.activity is None else self.activity.marker_at
+        return marker_at if is_marked(dataset, marker_at) else None

@@ -1,0 +1,1 @@
+"""What every orchestrator stands on: calls of activities, retries, timers, traces."""

@@ -1,0 +1,1 @@
+"""The orchestrator of a rollout, and its decisions."""

@@ -1,0 +1,1 @@
+"""The orchestrator of a run, and its decisions."""

@@ -1,0 +1,1 @@
+"""Decides which runs get nodes."""

@@ -1,0 +1,94 @@
+"""The gate: whether a new model replaces the champion, by the job's metrics. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from orchestrations.configuration.pipeline import Gate
+from orchestrations.errors import InvalidResults
+
+CHAMPION_PREFIX = "champion_"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The gate's decision."""
+
+    promoted: bool
+    reason: str
+    above_floor: bool = True
+    gain: float | None = None
+    """The lead over the champion, in the goal's direction; None without a champion."""
+
+
+def wanted_metrics(gate: Gate) -> Sequence[str]:
+    """The names of the metrics that the gate reads from `metrics.json`."""
+    return [gate.metric, CHAMPION_PREFIX + gate.metric]
+
+
+def judge(
+    gate: Gate, metrics: dict[str, float], *, champion: str | None, champion_lead: float = 0.0
+) -> Verdict:
+    """Compare the model with the floor and the champion.
+
+    An equal score does not replace the champion.
+
+    Args:
+        gate: the pipeline's rule.
+        metrics: finite numbers; `champion_<metric>` is the champion's score on the same held-out
+            data.
+        champion: the champion's model version at submission, None when there was none.
+        champion_lead: the lead of the best of the last champions over the current one.
+
+    Raises:
+        InvalidResults: a metric that the gate needs is missing.
+    """
+    sign = 1.0 if gate.goal == "maximize" else -1.0
+    value = _required(metrics, gate.metric)
+    if sign * value < sign * gate.floor:
+        side = "below the floor" if gate.goal == "maximize" else "above the ceiling"
+        reason = f"{gate.metric} {value:.6g} is {side} of {gate.floor:.6g}"
+        return Verdict(promoted=False, reason=reason, above_floor=False)
+    if champion is None:
+        return Verdict(promoted=True, reason="there is no champion")
+    score = _required(metrics, CHAMPION_PREFIX + gate.metric)
+    gain = sign * (value - score)
+    margin = gate.champion_margin
+    if gain <= margin:
+        reason = (
+            f"{gate.metric} {value:.6g} does not beat champion {champion} ({score:.6g} on the same "
+            f"held-out data) by more than {margin:.6g}"
+        )
+        return Verdict(promoted=False, reason=reason, gain=gain)
+    if gain <= margin + champion_lead:
+        reason = (
+            f"{gate.metric} {value:.6g} is within {margin:.6g} of champion {champion} "
+            f"({score:.6g}), but the best of the last {gate.compare_with_last} was better than "
+            f"that champion by {champion_lead:.6g}"
+        )
+        return Verdict(promoted=False, reason=reason, gain=gain)
+    return Verdict(promoted=True, reason=f"{gate.metric} {value:.6g}", gain=gain)
+
+
+def lead_of_best(gains: Sequence[float]) -> float:
+    """The lead of the best previous champion over the newest one; 0 if none was better.
+
+    Args:
+        gains: each champion's lead over the one before it, newest first. Each was measured on one
+            held-out set for both, so that gains can be summed, although scores of different sets
+            cannot be compared.
+    """
+    best = behind = 0.0
+    for gain in gains:
+        behind -= gain
+        best = max(best, behind)
+    return best
+
+
+def _required(metrics: dict[str, float], name: str) -> float:
+    if not math.isfinite(metrics.get(name, math.nan)):
+        found = ", ".join(sorted(metrics)) or "none of those that the gate needs"
+        raise InvalidResults(f"metrics.json has no finite {name!r}; it has {found}")
+    return metrics[name]

@@ -1,0 +1,307 @@
+"""One attempt at training on one frozen dataset: from the dataset's registration to the model's."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator
+from datetime import timedelta
+from typing import Any
+
+from azure.durable_functions import DurableOrchestrationContext
+
+from orchestrations.contracts.base import Failure
+from orchestrations.contracts.datasets import (
+    CheckSuperseded,
+    DataAsset,
+    QuarantineFiles,
+    RegisterDataset,
+)
+from orchestrations.contracts.jobs import (
+    Capacity,
+    DiagnoseJob,
+    Job,
+    ReadResults,
+    Results,
+    SubmitJob,
+)
+from orchestrations.contracts.models import Model, RegisterModel
+from orchestrations.contracts.retraining import AwaitingNodes, RunInput, Waiting
+from orchestrations.contracts.rollouts import RolloutRequest, StartRollout
+from orchestrations.contracts.run_records import UsedCompute
+from orchestrations.contracts.runs import CancelRequest, DeadLetter, ScheduleRetry
+from orchestrations.errors import (
+    DataChanged,
+    JobFailed,
+    LandfallError,
+    PermanentError,
+    from_name,
+)
+from orchestrations.names import rollout_id
+from orchestrations.platform.activities import Step, call
+from orchestrations.platform.retrying import describe, retry_delay
+from orchestrations.training.finding_capacity import find_capacity, return_nodes
+from orchestrations.training.judging import Verdict, judge, wanted_metrics
+from orchestrations.training.run_progress import RunProgress
+from orchestrations.training.supervising import end_job, wait_for_job
+
+
+def retraining(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[str, Any] | None]:
+    """Run one attempt; the output is the last `RunStatus`.
+
+    1. A later attempt checks whether a newer dataset has been claimed: then it is superseded. So
+       does every run that waits for nodes, in each further generation.
+    2. Register the manifest as a data asset. The first record is written in parallel with the
+       first of 1 and 2.
+    3. Find capacity (`finding_capacity.find_capacity`), which can continue as new.
+    4. Submit the job, whose name is the run's id; notify `started`.
+    5. Wait until the job has ended (`supervising.wait_for_job`), which can continue as new.
+    6. Return the nodes. Read the job's results and judge them against the floor and the champion.
+    7. Register the model with its lineage, and start its rollout if the pipeline has `deploy`.
+
+    A request to cancel the run is read in 3 (in a queue), 4, 5, the beginning of 6, and before the
+    next attempt is scheduled.
+
+    On failure: quarantine the files that the trainer refused; end the job, if it may still run
+    (`supervising.end_job`); return the nodes; schedule the next attempt on the queue `retries`, or,
+    after the last attempt or a permanent error, dead-letter the run.
+
+    Finally: record the states and notify the run's outcome. `transitions` has every state. If the
+    outbox cannot be written either, this instance fails, and reconciliation sends the notification
+    of its last state.
+
+    The record is also written at the beginning of states that may last: while the cluster changes,
+    when the job is submitted, runs, is queued again or is being ended. It holds all states so far.
+    """
+    given = RunInput.from_dict(context.get_input())
+    run = RunProgress(context, given)
+    failure, ended = given.ending, False
+    if failure is None:
+        try:
+            ended = yield from _attempt(run, given)
+        except LandfallError as error:
+            failure = describe(error)
+    if failure is not None:
+        ended = yield from _fail(run, failure)
+    if not ended:
+        return None  # continued as new
+    yield from run.record()
+    yield from run.notify()
+    return run.status.to_dict()
+
+
+def _attempt(run: RunProgress, given: RunInput) -> Generator[Any, Any, bool]:
+    """Steps 1 to 7; False if a wait continues as new."""
+    waiting, awaiting = given.waiting, given.awaiting
+    if waiting is None:
+        if (yield from _is_superseded(run, while_waiting=awaiting is not None)):
+            return True
+        awaiting = awaiting or (yield from _register_dataset(run))
+        capacity = yield from find_capacity(run, awaiting)
+        if capacity is None:
+            return False
+        if isinstance(capacity, CancelRequest):
+            yield from _cancel(run, capacity)
+            return True
+        run.advance("capacity_found")
+        waiting = yield from _submit(run, capacity, awaiting.asset)
+        if waiting is None:
+            return True
+    job = yield from wait_for_job(run, waiting)
+    if job is None:
+        return False
+    yield from return_nodes(run)
+    yield from _conclude(run, job)
+    return True
+
+
+def _is_superseded(run: RunProgress, *, while_waiting: bool) -> Generator[Any, Any, bool]:
+    if run.request.attempt == 1 and not while_waiting:
+        return False
+    question = CheckSuperseded(pipeline=run.request.pipeline.name, dataset=run.request.dataset)
+    newer = yield from run.record_beside(question)
+    if newer.by is None:
+        return False
+    run.note(superseded_by=newer.by)
+    run.advance("newer_dataset_claimed", reason=f"a newer dataset has been claimed by {newer.by}")
+    if while_waiting:
+        yield from return_nodes(run)
+    return True
+
+
+def _register_dataset(run: RunProgress) -> Step[AwaitingNodes]:
+    request = RegisterDataset(pipeline=run.request.pipeline, dataset=run.request.dataset)
+    is_first_step = run.request.attempt == 1
+    asset = yield from run.record_beside(request) if is_first_step else call(run.context, request)
+    run.advance("dataset_registered")
+    return AwaitingNodes(asset=asset, since=run.status.since)
+
+
+def _cancel(run: RunProgress, request: CancelRequest | None) -> Generator[Any, Any, None]:
+    run.advance("run_cancelled", reason=_cancelled_by(request))
+    yield from return_nodes(run)
+
+
+def _submit(
+    run: RunProgress, capacity: Capacity, asset: DataAsset
+) -> Generator[Any, Any, Waiting | None]:
+    """Submit the job; None if the run was cancelled before."""
+    job = yield from call(
+        run.context,
+        SubmitJob(run=run.id, request=run.request, capacity=capacity, asset=asset),
+    )
+    if job.state == "cancelled":
+        yield from _cancel(run, job.cancel)
+        return None
+    run.advance("job_submitted", job=job.name)
+    run.note(compute=_used_compute(run, capacity), job_url=job.studio_url, champion=job.champion)
+    yield from run.record()
+    # The job has been submitted, so it must be supervised even if the notification fails.
+    with contextlib.suppress(LandfallError):
+        yield from run.notify()
+    return Waiting(job=job, state_since=run.status.since)
+
+
+def _used_compute(run: RunProgress, capacity: Capacity) -> UsedCompute:
+    option = next(each for each in run.request.pipeline.compute if each.cluster == capacity.cluster)
+    return UsedCompute(
+        cluster=capacity.cluster, size=option.size, priority=option.priority, nodes=capacity.nodes
+    )
+
+
+def _conclude(run: RunProgress, job: Job) -> Generator[Any, Any, None]:
+    # A cancellation that was requested before the results were read is valid: the model of a
+    # cancelled run is not registered.
+    if job.state == "cancelled" or job.cancel is not None:
+        run.advance("job_cancelled", reason=_cancelled_by(job.cancel))
+        return
+    run.advance("job_completed" if job.state == "completed" else "job_failed")
+    gate = run.request.pipeline.gate
+    results = yield from call(
+        run.context,
+        ReadResults(
+            pipeline=run.request.pipeline.name,
+            run=run.id,
+            container=job.results_container,
+            completed=job.state == "completed",
+            metrics=list(wanted_metrics(gate)),
+        ),
+    )
+    run.update(metrics=results.metrics or None, results=results.record)
+    if results.cancel is not None:
+        run.advance("run_cancelled", reason=_cancelled_by(results.cancel))
+        return
+    if job.state == "failed":
+        yield from _conclude_failed(run, job, results)
+        return
+    verdict = judge(gate, results.metrics, champion=job.champion, champion_lead=job.champion_lead)
+    if verdict.promoted:
+        run.advance("gate_met")
+        model = yield from _register(run, job, results, verdict)
+        yield from _start_rollout(run, model)
+        run.advance("model_registered", model=model)
+        return
+    model = None
+    if verdict.above_floor and run.request.pipeline.model.register_challengers:
+        model = yield from _register(run, job, results, verdict)
+    run.advance("gate_not_met", reason=verdict.reason, model=model)
+
+
+def _start_rollout(run: RunProgress, model: Model) -> Generator[Any, Any, None]:
+    """Request the model's rollout, if the pipeline has `deploy`."""
+    deploy = run.request.pipeline.deploy
+    if deploy is None:
+        return
+    request = RolloutRequest(
+        pipeline=run.request.pipeline, model=model, run=run.id, traceparent=run.traceparent
+    )
+    rollout = rollout_id(deploy.endpoint, model.version)
+    yield from call(run.context, StartRollout(rollout=rollout, request=request))
+
+
+def _cancelled_by(request: CancelRequest | None) -> str:
+    if request is None:
+        return "the job was cancelled in Azure ML, not through Landfall"
+    return f"cancelled by {request.by}: {request.reason}"
+
+
+def _register(run: RunProgress, job: Job, results: Results, verdict: Verdict) -> Step[Model]:
+    request = run.request
+    return (
+        yield from call(
+            run.context,
+            RegisterModel(
+                run=run.id,
+                pipeline=request.pipeline,
+                dataset=request.dataset,
+                round=request.round,
+                results=results.record,
+                champion=job.champion,
+                gain=verdict.gain,
+                challenger=not verdict.promoted,
+                configuration=request.configuration,
+                reason=request.reason,
+                redrive=request.redrive,
+                traceparent=run.traceparent,
+            ),
+        )
+    )
+
+
+def _conclude_failed(run: RunProgress, job: Job, results: Results) -> Generator[Any, Any, None]:
+    """Conclude a failed job. If its data changed, the run is superseded instead of failed.
+
+    Raises:
+        LandfallError: the trainer's error, otherwise Azure ML's.
+    """
+    failure = results.failure
+    if failure is not None and failure.type == DataChanged.__name__:
+        run.advance("data_changed", reason=failure.message)
+        return
+    # The diagnosis is optional: its failure must not change the run's outcome.
+    with contextlib.suppress(LandfallError):
+        run.note(diagnosis=(yield from call(run.context, DiagnoseJob(job=job.name))))
+    if failure is None:
+        diagnosis = run.known.diagnosis
+        message = diagnosis.message if diagnosis else None
+        raise JobFailed(message or f"job {job.name} failed and left no error.json")
+    if results.bad_files:
+        yield from call(
+            run.context,
+            QuarantineFiles(
+                pipeline=run.request.pipeline.name, run=run.id, dataset=run.request.dataset
+            ),
+        )
+    raise from_name(
+        failure.type,
+        failure.message,
+        otherwise=PermanentError if failure.permanent else JobFailed,
+    )
+
+
+def _fail(run: RunProgress, failure: Failure) -> Generator[Any, Any, bool]:
+    """Decide what follows a failure; False if the wait for the job's end continues as new."""
+    # After a permanent error of the submission, this run has no job.
+    no_job = run.status.state == "submitting" and failure.permanent
+    if run.status.state in ("submitting", "queued", "running") and not no_job:
+        run.advance("job_to_be_ended", error=failure)
+        yield from run.record()
+    if run.status.state == "ending" and not (yield from end_job(run, failure)):
+        return False
+    yield from return_nodes(run)
+    request = run.request
+    delay = retry_delay(failure, request.retry, attempt=request.attempt)
+    if delay is not None:
+        following = request.model_copy(update={"attempt": request.attempt + 1})
+        scheduled = yield from call(
+            run.context, ScheduleRetry(request=following, delay_seconds=delay)
+        )
+        if scheduled.cancel is not None:
+            run.advance("run_cancelled", reason=_cancelled_by(scheduled.cancel))
+            return True
+        next_at = run.context.current_utc_datetime + timedelta(seconds=delay)
+        run.note(next_attempt_at=next_at)
+        run.advance("retry_scheduled", error=failure)
+        return True
+    yield from call(run.context, DeadLetter(run=run.id, request=request, failure=failure))
+    run.advance("permanent_error" if failure.permanent else "out_of_attempts", error=failure)
+    return True

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import pytest
+
+from handlers.landing import changed_data
+from handlers.landing.changed_data import find_change
+from tests.local.handlers.zone_on_storage import Zone
+
+
+def change_of(zone: Zone, version: str) -> str | None:
+    return find_change(zone.clients, zone.pipeline.name, version)
+
+
+def test_only_other_content_is_a_change(zone: Zone) -> None:
+    for name in ("7/1.png", "7/2.png", "8/ü &%.png"):
+        zone.land(name, b"old")
+    version = zone.close_batch().version
+    assert change_of(zone, version) is None
+    zone.land("7/1.png", b"old")  # another ETag, the same content
+    zone.land("7/3.png", b"new")  # not in the dataset
+    assert change_of(zone, version) is None
+    zone.land("7/2.png", b"new")
+    assert change_of(zone, version) == "'7/2.png' was overwritten"
+    zone.land("7/2.png", b"old")
+    zone.delete("8/ü &%.png")
+    assert change_of(zone, version) == "'8/ü &%.png' was deleted"
+
+
+def test_what_cannot_be_compared_counts_as_unchanged(
+    zone: Zone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zone.land("7/1.png", b"old")
+    version = zone.close_batch().version
+    zone.land("7/1.png", b"new")
+    assert change_of(zone, "0" * 16) is None
+    for limit in ("CHECKED_BLOBS", "LISTED_PAGES"):
+        with monkeypatch.context() as patch:
+            patch.setattr(changed_data, limit, 0)
+            assert change_of(zone, version) is None
+    assert change_of(zone, version) is not None
+
+
+def test_of_a_partition_only_its_own_blobs_are_compared(zone: Zone) -> None:
+    zone.rules("source", partitions="date=%Y-%m-%d", batch="partition")
+    for day in (1, 2):
+        zone.land(f"date=2026-11-0{day}/a.png", b"old")
+    version = zone.close_batch(partition="2026-11-01").version
+    zone.land("date=2026-11-02/a.png", b"new")
+    assert change_of(zone, version) is None
+    zone.land("date=2026-11-01/a.png", b"new")
+    assert change_of(zone, version) == "'date=2026-11-01/a.png' was overwritten"

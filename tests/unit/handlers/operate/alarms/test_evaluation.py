@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from handlers.operate.alarms.credentials import expiring_settings
+from handlers.operate.alarms.evaluation import Alarm, PipelineFacts, WaitingRun, due_alarms
+from handlers.operate.alarms.raising import compare
+from orchestrations.configuration.pipeline import Alarms
+from orchestrations.contracts.runs import RunState
+
+NOW = datetime(2026, 11, 22, 3, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+RULES = Alarms(
+    no_data_for_hours=6, no_success_for_hours=24, model_older_than_days=7, run_waits_minutes=30
+)
+
+
+def facts(**changes: Any) -> PipelineFacts:
+    """Facts of a pipeline without any silence."""
+    fields: dict[str, Any] = {
+        "pipeline": "digits",
+        "rules": RULES,
+        "watched_since": NOW - 100 * HOUR,
+        "newest_data_at": NOW - HOUR,
+        "last_success_at": NOW - HOUR,
+        "champion_registered_at": NOW - HOUR,
+    }
+    return PipelineFacts(**fields | changes)
+
+
+def due(*given: PipelineFacts, settings: dict[str, str] | None = None) -> list[Alarm]:
+    return due_alarms(given, expiring_settings(settings or {}, now=NOW), now=NOW)
+
+
+def waiting(state: RunState, minutes: float) -> WaitingRun:
+    return WaitingRun(id="digits-a-1", state=state, since=NOW - timedelta(minutes=minutes))
+
+
+def test_without_a_silence_no_alarm_is_due() -> None:
+    assert due(facts(runs=[waiting("queued", 29)])) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "words"),
+    [
+        ({"newest_data_at": NOW - 7 * HOUR}, "no-data", "since 2026-11-21 20:00:00 UTC"),
+        ({"last_success_at": NOW - 25 * HOUR}, "no-success", "no_success_for_hours (24)"),
+        ({"champion_registered_at": NOW - timedelta(days=8)}, "old-model", "older_than_days (7)"),
+        ({"runs": [waiting("queued", 31)]}, "run-waits", "digits-a-1 is queued since"),
+        ({"runs": [waiting("provisioning", 31)]}, "run-waits", "run_waits_minutes (30)"),
+    ],
+)
+def test_each_silence_is_an_alarm_with_its_numbers(
+    changes: dict[str, Any], kind: str, words: str
+) -> None:
+    (alarm,) = due(facts(**changes))
+    assert alarm.kind == kind
+    assert words in alarm.message
+    assert due(facts(rules=Alarms(), **changes)) == []
+
+
+def test_a_run_that_trains_does_not_wait() -> None:
+    assert due(facts(runs=[waiting("running", 600), waiting("retrying", 600)])) == []
+
+
+def test_a_silence_without_earlier_data_begins_with_the_first_round() -> None:
+    never: dict[str, Any] = {
+        "newest_data_at": None,
+        "last_success_at": None,
+        "champion_registered_at": None,
+    }
+    assert due(facts(watched_since=NOW - HOUR, **never)) == []
+    alarms = due(facts(watched_since=NOW - 30 * HOUR, **never))
+    assert [alarm.kind for alarm in alarms] == ["no-data", "no-success"]
+    assert {alarm.since for alarm in alarms} == {NOW - 30 * HOUR}
+
+
+@pytest.mark.parametrize(("days", "word"), [(20, None), (13, "expires at"), (-1, "has expired at")])
+def test_a_credential_is_an_alarm_in_time(days: int, word: str | None) -> None:
+    expires = f"{NOW + timedelta(days=days):%Y-%m-%dT%H:%M:%SZ}"
+    alarms = due(settings={"DataStorage": f"https://a.example/?se={expires}&sig=abc"})
+    assert [word in alarm.message for alarm in alarms if word] == ([True] if word else [])
+    assert len(alarms) == (word is not None)
+
+
+def test_a_silence_is_one_alarm_and_the_next_one_another() -> None:
+    first = due(facts(newest_data_at=NOW - 7 * HOUR))
+    again = due(facts(newest_data_at=NOW - 7 * HOUR))
+    assert compare(first, again).began == compare(first, again).ended == []
+    other = due(facts(newest_data_at=NOW - 6.5 * HOUR))
+    changes = compare(first, other)
+    assert (changes.began, changes.ended) == (other, first)

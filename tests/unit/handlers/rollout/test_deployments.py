@@ -1,0 +1,160 @@
+"""Deployments of earlier rollouts, deployments of people, and the tags of models."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock, patch
+
+import pytest
+
+from handlers.rollout.batch_job_counts import count_jobs
+from handlers.rollout.deployments import (
+    check_deployment,
+    ensure_deployment,
+    is_deployed,
+    record_rollout,
+)
+from handlers.rollout.endpoints import set_traffic
+from handlers.rollout.smoke_jobs import check_smoke_job
+from orchestrations.configuration.deploy import BatchDeploy
+from orchestrations.contracts.models import Model
+from orchestrations.contracts.rollouts import (
+    EndpointTraffic,
+    EnsureDeployment,
+    Observation,
+    RecordRollout,
+    RolloutOutcome,
+    RolloutRequest,
+    SetTraffic,
+    TestDeployment,
+)
+from orchestrations.errors import RolloutImpossible
+from orchestrations.names import smoke_job
+from tests.unit.handlers.azure_ml_fake import World, a_deployment, a_job
+from tests.unit.handlers.rollout.test_requesting import DEPLOY, DEPLOYING, NOW
+
+LIVE = "digits-live"
+MODEL = Model(name="digits", version="2", path="azureml://m/2")
+
+
+def ensure(world: World) -> str:
+    request = EnsureDeployment(
+        rollout=f"rollout-{LIVE}-2_1",
+        deployment="model-2",
+        request=RolloutRequest(pipeline=DEPLOYING, model=MODEL, run="run-2", attempt=1),
+    )
+    return ensure_deployment(world.clients, request).state
+
+
+def put(world: World, model: str = "digits:2", state: str = "Succeeded") -> Any:
+    made = a_deployment("model-2", LIVE, model, state)
+    world.workspace.online_deployments.create_or_update(made)
+    return made
+
+
+def test_the_deployment_of_an_earlier_rollout_of_the_model_is_used_again(world: World) -> None:
+    put(world)
+    assert ensure(world) == "ready"
+    assert is_deployed(world.clients, DEPLOY, MODEL)
+
+
+@pytest.mark.parametrize("change", ["tags", "model"])
+def test_a_deployment_of_people_or_of_another_model_is_not(world: World, change: str) -> None:
+    made = put(world, "shapes:2" if change == "model" else "digits:2")
+    if change == "tags":
+        made.tags = {}
+    assert not is_deployed(world.clients, DEPLOY, MODEL)
+    with pytest.raises(RolloutImpossible, match="delete it"):
+        ensure(world)
+
+
+def test_a_failed_deployment_of_an_earlier_rollout_is_made_again(world: World) -> None:
+    put(world, state="Failed")
+    with patch.object(world.workspace.online_deployments, "begin_delete", create=True) as delete:
+        assert ensure(world) == "provisioning"
+    delete.assert_called_once_with("model-2", LIVE)
+    assert not is_deployed(world.clients, DEPLOY, MODEL)
+
+
+def test_what_is_gone_is_impossible(world: World) -> None:
+    with pytest.raises(RolloutImpossible, match="deployment model-2 of endpoint digits-live"):
+        check_deployment(world.clients, "online", LIVE, "model-2")
+    traffic = EndpointTraffic(traffic={"model-2": 100})
+    with pytest.raises(RolloutImpossible, match="endpoint digits-live was deleted"):
+        set_traffic(world.clients, SetTraffic(endpoint=LIVE, traffic=traffic))
+
+
+def test_a_smoke_job_whose_model_is_gone_is_impossible(world: World) -> None:
+    deploy = BatchDeploy(kind="batch", endpoint=LIVE, compute="cpu")
+    request = TestDeployment(
+        endpoint=LIVE,
+        deployment="model-2",
+        pipeline=DEPLOYING.model_copy(update={"deploy": deploy}),
+        model=MODEL,
+        smoke_job=smoke_job(LIVE, "model-2", 1),
+    )
+    with pytest.raises(RolloutImpossible, match="model digits:2 was deleted"):
+        check_smoke_job(world.clients, request, deploy, now=NOW)
+
+
+def test_smoke_jobs_of_every_attempt_are_left_out_of_the_count(world: World) -> None:
+    names = [smoke_job(LIVE, "model-2", attempt) for attempt in (0, 1)]
+    jobs = [a_job(name, "Failed") for name in names] + [a_job("scoring-1", "Completed")]
+    vars(world.workspace).update(batch_deployments=Mock())
+    vars(world.workspace)["batch_deployments"].list_jobs.return_value = iter(jobs)
+    assert count_jobs(world.clients, LIVE, "model-2") == Observation(requests=1, failures=0)
+
+
+def tags_after(
+    world: World, outcome: RolloutOutcome, serving: str | None, **before: dict[str, str]
+) -> dict[str, dict[str, str]]:
+    """The tags of models 1 and 2 after the rollout of model 2."""
+    for version in ("1", "2"):
+        given = {f"landfall.{key}": value for key, value in before.get(f"m{version}", {}).items()}
+        world.workspace.models.store["digits", version] = SimpleNamespace(
+            name="digits", version=version, tags=given
+        )
+        world.workspace.online_deployments.create_or_update(
+            a_deployment(f"model-{version}", LIVE, f"digits:{version}")
+        )
+    request = RecordRollout(
+        rollout="r", endpoint=LIVE, model=MODEL, outcome=outcome, serving=serving
+    )
+    record_rollout(world.clients, request)
+    found = world.workspace.models.store
+    return {
+        version: {
+            key.removeprefix("landfall."): value
+            for key, value in found["digits", version].tags.items()
+            if key not in ("landfall.rollout", "landfall.rollout-outcome")
+        }
+        for version in ("1", "2")
+    }
+
+
+def test_a_live_model_is_no_challenger_and_not_rolled_back(world: World) -> None:
+    before = {"role": "challenger", "rolled-back-at": NOW.isoformat()}
+    found = tags_after(world, "live", "model-2", m1={"in-service": "true"}, m2=before)
+    assert found == {"1": {}, "2": {"in-service": "true"}}
+
+
+@pytest.mark.parametrize(("was_in_service", "is_kept"), [("true", True), ("false", False)])
+def test_the_time_of_a_promotion_counts_while_it_is_in_service(
+    world: World, was_in_service: str, *, is_kept: bool
+) -> None:
+    since = {"in-service": was_in_service, "in-service-since": NOW.isoformat()}
+    found = tags_after(world, "live", "model-2", m2=since)
+    assert ("in-service-since" in found["2"]) == is_kept
+
+
+def test_only_a_verdict_makes_a_challenger(world: World) -> None:
+    for outcome in ("failed", "superseded"):
+        assert tags_after(world, outcome, "model-1") == {"1": {"in-service": "true"}, "2": {}}
+    assert tags_after(world, "rolled_back", "model-1")["2"] == {"role": "challenger"}
+
+
+def test_a_model_that_was_deleted_has_no_tags_to_write(world: World) -> None:
+    request = RecordRollout(rollout="r", endpoint=LIVE, model=MODEL, outcome="failed", serving=None)
+    record_rollout(world.clients, request)
+    assert world.workspace.models.puts == []

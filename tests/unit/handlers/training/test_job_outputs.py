@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from handlers.platform.records.cancel_requests import request_cancel
+from handlers.training.job_outputs import (
+    ERROR_FILE,
+    METRICS_FILE,
+    METRICS_LIMIT_BYTES,
+    parse_metrics,
+    parse_trainer_error,
+    read_bad_files,
+    read_metrics,
+    read_results,
+    results_folder,
+)
+from orchestrations.contracts.base import Failure
+from orchestrations.contracts.jobs import ReadResults, Results
+from orchestrations.contracts.runs import CancelRequest
+from orchestrations.errors import InvalidResults, InvalidSetting, JobFailed
+from tests.unit.handlers.azure_ml_fake import World
+
+RUN = "digits-0123456789abcdef-1"
+COMPLETED = ReadResults(
+    pipeline="digits",
+    run=RUN,
+    container="azureml-blobstore",
+    completed=True,
+    metrics=["accuracy", "champion_accuracy"],
+)
+FAILED = COMPLETED.model_copy(update={"completed": False})
+RECORD = f"runs/{RUN}/results.json"
+
+
+def leave(world: World, file: str, content: Any) -> None:
+    text = content if isinstance(content, str) else json.dumps(content)
+    world.results.blobs[results_folder("digits", RUN) + file] = text.encode()
+
+
+def test_reads_the_metrics(world: World) -> None:
+    metrics = {"accuracy": 0.9, "champion_accuracy": 1.0}
+    leave(world, METRICS_FILE, metrics | {"loss": 3.0})
+    results = read_results(world.clients, COMPLETED)
+    assert results == Results(metrics=metrics, record=RECORD)
+    assert read_metrics(world.clients, RECORD) == metrics | {"loss": 3.0}
+
+
+def test_tells_who_cancelled_the_run_before_its_results_were_read(world: World) -> None:
+    asked = CancelRequest(by="ada", reason="a mistake")
+    request_cancel(world.clients, RUN, asked)
+    assert read_results(world.clients, COMPLETED).cancel == asked
+
+
+def test_nothing_left_is_no_metrics_and_no_failure(world: World) -> None:
+    for request in (COMPLETED, FAILED):
+        assert read_results(world.clients, request) == Results(metrics={}, record=RECORD)
+
+
+def test_another_account_than_the_workspaces_is_told_as_such(world: World) -> None:
+    world.results.exists = False
+    with pytest.raises(
+        InvalidSetting, match="WorkspaceStorage has no container 'azureml-blobstore'"
+    ):
+        read_results(world.clients, COMPLETED)
+
+
+@pytest.mark.parametrize("kind", ["DataRejected", "DataChanged", "InitialModelMismatch"])
+def test_what_the_next_attempt_would_meet_again_is_permanent(world: World, kind: str) -> None:
+    files = [{"path": "7/1.png", "reason": "truncated"}, {"path": "7/2.png"}]
+    leave(world, ERROR_FILE, {"type": kind, "message": "2 bad", "files": files, "files_total": 2})
+    assert read_results(world.clients, FAILED) == Results(
+        metrics={},
+        failure=Failure(type=kind, message="2 bad", permanent=True),
+        bad_files=2,
+        record=RECORD,
+    )
+    assert read_bad_files(world.clients, RUN) == {"7/1.png": "truncated", "7/2.png": ""}
+
+
+# The last three are Landfall's permanent errors, which a program must not claim.
+@pytest.mark.parametrize(
+    "kind", ["TrainingDiverged", "KeyError", "InvalidResults", "PermanentError", "JobRejected"]
+)
+def test_every_other_failure_may_pass(world: World, kind: str) -> None:
+    leave(world, ERROR_FILE, {"type": kind, "message": "x"})
+    failure = read_results(world.clients, FAILED).failure
+    assert failure == Failure(type="JobFailed", message=f"{kind}: x", permanent=False)
+
+
+def test_of_a_job_that_failed_the_error_counts_and_of_one_that_completed_the_metrics(
+    world: World,
+) -> None:
+    leave(world, METRICS_FILE, '{"accuracy": 0.')
+    leave(world, ERROR_FILE, {"type": "Stopped", "message": "preempted"})
+    failure = read_results(world.clients, FAILED).failure
+    assert failure == Failure(type="JobFailed", message="Stopped: preempted", permanent=False)
+    leave(world, METRICS_FILE, {"accuracy": 0.9})
+    assert read_results(world.clients, COMPLETED).metrics == {"accuracy": 0.9}
+
+
+def test_numbers_that_json_has_not_are_left_out() -> None:
+    text = b'{"a": NaN, "b": Infinity, "c": -Infinity, "d": 1e999, "e": 1, "f": 1' + b"0" * 400
+    assert parse_metrics(text + b"}", "m") == {"e": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "m is not valid JSON"),
+        ("{", "m is not valid JSON"),
+        ("[" * 100_000, "m is not valid JSON"),
+        ("[1]", "m is not a JSON object"),
+        ('{"accuracy": "0.9"}', "m: 'accuracy' is not a number"),
+        ('{"accuracy": true}', "m: 'accuracy' is not a number"),
+        ('{"accuracy": null}', "m: 'accuracy' is not a number"),
+        ('{"accuracy": 0.1, "accuracy": 0.99}', "'accuracy' is there twice, with 0.1 and 0.99"),
+    ],
+)
+def test_a_malformed_metrics_file_says_so(text: str, said: str) -> None:
+    with pytest.raises(InvalidResults, match=said):
+        parse_metrics(text.encode(), "m")
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ([], "e is malformed: document"),
+        ({"type": "X"}, "e is malformed: message"),
+        ({"type": "X", "message": "x", "files": [{"reason": "r"}]}, "files.0.path"),
+        ({"type": "X", "message": "x", "files": "7/1.png"}, "files"),
+    ],
+)
+def test_a_malformed_error_file_says_so(document: Any, said: str) -> None:
+    with pytest.raises(JobFailed, match=said):
+        parse_trainer_error(json.dumps(document).encode(), "e")
+
+
+def test_metrics_that_are_too_large_for_a_models_properties_are_refused(world: World) -> None:
+    leave(world, METRICS_FILE, json.dumps({"a": 1}) + " " * METRICS_LIMIT_BYTES)
+    with pytest.raises(
+        InvalidResults, match=rf"metrics.json of run {RUN} has 32776 bytes; 32768 are"
+    ):
+        read_results(world.clients, COMPLETED)
+
+
+@given(st.binary(max_size=200) | st.text().map(str.encode))
+def test_any_bytes_are_parsed_or_refused_by_name(text: bytes) -> None:
+    with contextlib.suppress(InvalidResults):
+        assert all(map(math.isfinite, parse_metrics(text, "m").values()))
+    with contextlib.suppress(JobFailed):
+        parse_trainer_error(text, "e")
+
+
+@given(st.dictionaries(st.text(max_size=5), st.floats(), max_size=5))
+def test_finite_metrics_survive_and_only_they(metrics: dict[str, float]) -> None:
+    expected = {name: value for name, value in metrics.items() if math.isfinite(value)}
+    assert parse_metrics(json.dumps(metrics).encode(), "m") == expected

@@ -1,0 +1,326 @@
+"""What happens with a complete batch, and how its landing ends."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from datetime import datetime, timedelta
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestrations.contracts.landing import LandingRequest, LandingResult, SettlingZone
+from orchestrations.landing.landing import WAKE_UPS_PER_GENERATION
+from orchestrations.names import landing_instance
+from tests.unit.orchestrations.driver import START
+from tests.unit.orchestrations.examples import version_of, with_rules
+from tests.unit.orchestrations.landing.simulated_zone import UNMARKED, Zone, land, put_at
+
+# To dispatch an activity, run it and process its result takes a second each.
+ACTIVITY = timedelta(seconds=3)
+
+
+def test_what_lands_during_training_is_one_follow_up_run() -> None:
+    zone = Zone()
+    land(zone, 0.0, *(17.0 + number for number in range(8)))
+    assert [batch.dataset.blobs for batch in zone.batches] == [1, 9]
+    assert len(zone.trained) == 2
+
+
+def test_the_same_content_again_starts_nothing_and_names_the_run() -> None:
+    zone = Zone()
+    zone.driver.at(0.0, lambda: zone.put("1.png", "x"))
+    zone.driver.at(500.0, lambda: zone.put("1.png", "x"))
+    zone.driver.run()
+    assert len(zone.trained) == 1
+    first, again = [batch.result for batch in zone.batches]
+    assert (first.outcome, again.outcome) == ("started", "duplicate")
+    assert again.run == first.run
+
+
+def deletions(zone: Zone, count: int) -> None:
+    put_at(zone, *range(15))
+    for number in range(count):
+        # A listing finds the deletion: it raises no event that opens a landing.
+        zone.driver.at(
+            100.0 + 60 * number, lambda number=number: zone.delete(f"{number:07.2f}.png")
+        )
+        zone.driver.at(110.0 + 60 * number, zone.open_landing)
+    zone.driver.run()
+
+
+def test_deletions_alone_start_nothing() -> None:
+    zone = Zone()
+    deletions(zone, 12)
+    assert len(zone.trained) == 1
+    assert zone.outcomes == ["started"] + ["only-deletions"] * 12
+
+
+def test_a_pipeline_may_train_on_deletions() -> None:
+    zone = Zone(
+        pipeline=with_rules(
+            UNMARKED, source={"deletions": "retrain"}, dataset={"maximum_shrink": 1.0}
+        )
+    )
+    deletions(zone, 3)
+    assert len(zone.trained) == 4
+
+
+def test_a_batch_that_shrank_is_held_with_both_numbers_until_it_is_released() -> None:
+    zone = Zone()
+    put_at(zone, *range(15))
+    for number in range(4):
+        zone.driver.at(100.0, lambda number=number: zone.delete(f"{number:07.2f}.png"))
+    land(zone, 101.0)
+    assert zone.outcomes == ["started", "held"]
+    (alert,) = zone.alerts
+    assert (alert.kind, alert.details["blobs"], alert.details["last_trained_blobs"]) == (
+        "batch-held",
+        12,
+        15,
+    )
+    (held,) = zone.held
+    zone.released.add(held.dataset.version)
+    zone.open_landing()
+    zone.driver.run()
+    assert zone.outcomes == ["started", "held", "started"]
+    assert len(zone.trained) == 2
+
+
+def test_a_paused_pipelines_batches_are_held_without_an_alert_until_it_is_resumed() -> None:
+    zone = Zone(paused="paused by ada")
+    land(zone, 0.0, 200.0)
+    assert (zone.outcomes, zone.alerts, zone.trained) == (["held", "held"], [], [])
+    assert {(each.reason, each.message) for each in zone.held} == {
+        ("paused", "the pipeline is paused by ada")
+    }
+    zone.paused = None
+    zone.open_landing()
+    zone.driver.run()
+    assert zone.outcomes == ["held", "held", "started"]
+
+
+def test_data_that_keeps_changing_under_its_jobs_is_not_trained_on_for_ever() -> None:
+    zone = Zone(ends_with={"*": "DataChanged"})
+    for number in range(40):
+        zone.driver.at(number * 25.0, lambda number=number: zone.put("1.png", f"{number}"))
+    zone.driver.run()
+    assert len(zone.trained) == 2
+    assert set(zone.outcomes[2:]) == {"held"}
+    assert {alert.details["reason"] for alert in zone.alerts} == {"data-changed"}
+
+
+def test_a_run_that_ends_well_begins_the_count_anew() -> None:
+    zone = Zone()
+    zone.ends_with = {"*": "DataChanged"}
+    zone.driver.at(0.0, lambda: zone.put("1.png", "a"))
+    zone.driver.at(60.0, zone.ends_with.clear)
+    zone.driver.at(100.0, lambda: zone.put("1.png", "b"))
+    zone.driver.run()
+    assert (zone.outcomes[0], zone.outcomes[-1], zone.data_changed) == ("started", "started", 0)
+
+
+def test_a_run_whose_data_was_refused_is_followed_by_what_is_left() -> None:
+    zone = Zone()
+    put_at(zone, 0.0, 1.0)
+
+    def quarantine() -> None:
+        zone.delete("0000.00.png")
+        zone.contents.clear()
+        zone.contents[zone.trained[0]] = set()  # what is refused is no deletion
+
+    zone.driver.at(30.0, lambda: zone.ends_with.update({"*": "DataRejected"}))
+    zone.driver.at(31.0, quarantine)
+    zone.driver.at(50.0, zone.ends_with.clear)
+    zone.driver.run()
+    assert len(zone.batches) == 2
+
+
+# --- how a landing ends ---------------------------------------------------------------------------
+
+
+def test_an_event_in_the_closing_phase_is_not_lost() -> None:
+    zone = Zone()
+    put_at(zone, 0.0)
+
+    def land_while_closing() -> None:
+        if zone.phase == "closing":
+            zone.put("2.png")
+        else:
+            zone.driver.after(0.7, land_while_closing)
+
+    zone.driver.at(1.0, land_while_closing)
+    zone.driver.run()
+    assert [batch.dataset.blobs for batch in zone.batches] == [1, 2]
+
+
+class ReadWhileEventsCome(Zone):
+    """A blob lands after the last read of the record, before the landing gets the answer."""
+
+    def read_activity(self) -> SettlingZone:
+        answer = super().read_activity()
+        if self.phase == "closing" and len(self.blobs) == 1:
+            self.driver.after(0.1, lambda: self.put("2.png"))
+        return answer
+
+
+def test_an_event_that_comes_while_the_record_is_read_a_last_time_is_not_lost() -> None:
+    zone = ReadWhileEventsCome()
+    zone.driver.latency = lambda: 0.5
+    land(zone, 0.0)
+    assert [batch.dataset.blobs for batch in zone.batches] == [1, 2]
+
+
+def test_late_events_reopen_nothing() -> None:
+    """99 copies of an event, a minute apart, after the training."""
+    zone = Zone()
+    put_at(zone, 0.0, 1.0)
+    for number in range(99):
+        late = 120.0 + number * 60.0
+        zone.driver.at(late, lambda: zone.event(START + timedelta(seconds=1)))
+    zone.driver.run()
+    assert (zone.outcomes, zone.listings) == (["started"], 1)
+    instance = zone.driver.instances[landing_instance("digits")]
+    assert instance.generations == 1
+
+
+def test_a_requested_landing_freezes_at_once_and_looks_for_nothing_more() -> None:
+    zone = Zone()
+    zone.put("1.png", "x", event_after=None)
+    request = LandingRequest(
+        pipeline=zone.pipeline.name, opened_by="request", settled=True, reason="digits_drift"
+    )
+    instance = zone.driver.start("landing", "request-digits-1", request.to_dict())
+    zone.driver.run()
+    assert LandingResult.from_dict(instance.output).outcome == "started"
+    assert zone.listings == 1
+    assert len(zone.trained) == 1
+    assert zone.reasons == ["digits_drift"]
+
+
+def test_a_request_for_a_reason_trains_on_a_zone_that_only_lost_blobs() -> None:
+    zone = Zone()
+    land(zone, *map(float, range(20)))
+    zone.delete("0000.00.png")
+    for number, reason in enumerate([None, "digits_drift"]):
+        request = LandingRequest(
+            pipeline="digits", opened_by="request", settled=True, reason=reason
+        )
+        zone.driver.start("landing", f"request-digits-{number}", request.to_dict())
+        zone.driver.run()
+    assert zone.outcomes == ["started", "only-deletions", "started"]
+
+
+def test_an_empty_zone_ends_without_a_claim() -> None:
+    zone = Zone()
+    zone.driver.at(0.0, zone.open_landing)
+    zone.driver.run()
+    assert zone.outcomes == ["empty"]
+    assert not zone.claims
+
+
+def test_a_broken_run_does_not_stop_the_zone() -> None:
+    def broken(_context: Any) -> Generator[Any, Any, Any]:
+        raise RuntimeError("terminated")
+        yield
+
+    zone = Zone(retraining=broken)
+    land(zone, 0.0)
+    assert not zone.driver.instances[landing_instance("digits")].is_live
+    assert zone.driver.instances[landing_instance("digits")].error is None
+
+
+def test_a_run_that_is_handed_over_while_it_waits_for_nodes_frees_the_zone() -> None:
+    waited: list[str] = []
+
+    def hand_over(context: Any) -> Generator[Any, Any, None]:
+        waited.append(context.instance_id)
+        yield context.create_timer(context.current_utc_datetime + timedelta(minutes=50))
+
+    zone = Zone(retraining=hand_over)
+    land(zone, 0.0, 100.0, 200.0)
+    assert [batch.dataset.blobs for batch in zone.batches] == [1, 3]
+    assert zone.outcomes == ["started", "started"]
+    assert len(set(waited)) == 2
+    assert zone.data_changed == 0
+    assert zone.driver.instances[landing_instance("digits")].error is None
+
+
+def test_three_activities_lie_between_the_settled_zone_and_its_run() -> None:
+    """Freeze, compare, claim. The batch is recorded beside its run."""
+    started: list[datetime] = []
+
+    def run(context: Any) -> Generator[Any, Any, None]:
+        started.append(context.current_utc_datetime)
+        yield context.create_timer(context.current_utc_datetime)
+
+    zone = Zone(retraining=run)
+    zone.driver.latency = lambda: 1.0
+    land(zone, 0.0)
+    (batch,) = zone.batches
+    assert started[0] - batch.dataset.frozen_at == 3 * ACTIVITY + timedelta(seconds=1)
+
+
+def test_a_run_goes_on_whose_batch_cannot_be_recorded() -> None:
+    """Reconciliation opens the landing again, which finds the claim."""
+    zone = Zone()
+    put_at(zone, 0.0)
+    zone.records_are_out = True
+    zone.driver.run()
+    landing_of = zone.driver.instances[landing_instance("digits")]
+    assert "no answer" in (landing_of.error or "")
+    assert zone.trained
+    zone.records_are_out = False
+    zone.open_landing()
+    assert zone.reported == [landing_instance("digits")]
+    zone.driver.run()
+    assert zone.outcomes == ["duplicate"]
+    assert len(zone.trained) == 1
+
+
+def test_a_long_trickle_goes_on_in_new_generations_and_keeps_its_deadline() -> None:
+    zone = Zone(pipeline=with_rules(UNMARKED, settle={"maximum_wait_seconds": 1200.0}))
+    land(zone, *(number * 5.0 for number in range(300)))
+    instance = zone.driver.instances["landing-digits"]
+    assert instance.generations > 1200 / 10 / WAKE_UPS_PER_GENERATION
+    assert timedelta(seconds=1200) <= zone.batches[0].dataset.frozen_at - START
+    assert zone.batches[0].dataset.frozen_at - START < timedelta(seconds=1260)
+
+
+writes = st.lists(
+    st.tuples(
+        st.floats(0, 400),  # when
+        st.integers(0, 5),  # which blob
+        st.sampled_from("abc"),  # what content
+        st.floats(0, 60),  # how late its event comes
+        st.integers(1, 3),  # how often
+    ),
+    min_size=1,
+    max_size=30,
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(writes=writes, seed=st.integers(0, 1000))
+def test_one_run_per_distinct_content_and_nothing_left_behind(
+    writes: list[tuple[float, int, str, float, int]], seed: int
+) -> None:
+    zone = Zone(seed)
+    for when, blob, content, late, copies in writes:
+
+        def write(
+            blob: int = blob, content: str = content, late: float = late, copies: int = copies
+        ) -> None:
+            zone.put(f"{blob}.png", content, event_after=late)
+            written_at = zone.driver.now
+            for copy in range(1, copies):
+                zone.driver.after(late * copy, lambda: zone.event(written_at))
+
+        zone.driver.at(when, write)
+    zone.driver.run()
+    while zone.reconcile():
+        zone.driver.run()
+    assert len(zone.trained) == len(set(zone.trained))
+    assert version_of(zone.lines()) in zone.trained
+    assert all(not instance.is_live for instance in zone.driver.instances.values())
+    assert all(instance.error is None for instance in zone.driver.instances.values())
