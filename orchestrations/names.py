@@ -100,6 +100,11 @@ def deployment_name(version: str) -> str:
     return f"model-{version}"
 
 
+def claim_record(pipeline: str, training: str) -> str:
+    """The record of the claim of a round of training (`training_name`)."""
+    return f"dataset-claims/{pipeline}/{training}.json"
+
+
 def results_record(run: str) -> str:
     """The blob in the records container with the full metrics or error of a run's job."""
     return f"runs/{run}/results.json"

@@ -25,13 +25,13 @@ from handlers.platform.clients import Clients
 from handlers.platform.durable.activity_adapter import activity
 from handlers.platform.newest_first import countdown, list_entries
 from handlers.platform.records.run_index import runs_of_training, runs_since
-from handlers.platform.records.run_records import add_to_record, read_run_record
+from handlers.platform.records.run_records import add_to_record, claimed_request, read_run_record
 from orchestrations.contracts.datasets import CheckSuperseded, Dataset, Superseded
 from orchestrations.contracts.landing import ClaimDataset, DatasetClaim
 from orchestrations.contracts.runs import RunRequest
 from orchestrations.errors import TransientError
 from orchestrations.landing.rounds import LastRound, why_no_further_round
-from orchestrations.names import landing_of, run_id, training_name
+from orchestrations.names import claim_record, landing_of, run_id, training_name
 
 logger = logging.getLogger(__name__)
 
@@ -48,10 +48,6 @@ class ClaimedRun:
 
     claim: DatasetClaim
     request: RunRequest
-
-
-def _name(pipeline: str, training: str) -> str:
-    return f"dataset-claims/{pipeline}/{training}.json"
 
 
 @activity
@@ -92,7 +88,7 @@ def _create(clients: Clients, request: ClaimDataset, number: int) -> DatasetClai
     # Index first: if the process died in between, a claim without an entry would never be found.
     _index(clients, first)
     if not record_store.create(
-        clients.records, _name(first.pipeline.name, first.training), document
+        clients.records, claim_record(first.pipeline.name, first.training), document
     ):
         return None
     _link_follower(clients, first)
@@ -108,7 +104,7 @@ def _is_of(claim: DatasetClaim, request: ClaimDataset) -> bool:
 
 def _rounds(clients: Clients, pipeline: str, version: str) -> Sequence[ClaimedRun]:
     """The claims of all rounds on a dataset version, in order."""
-    stem = _name(pipeline, version).removesuffix(".json")
+    stem = claim_record(pipeline, version).removesuffix(".json")
     known = re.compile(rf"{re.escape(stem)}(r\d+)?\.json")
     names = filter(known.fullmatch, clients.records.list_blob_names(name_starts_with=stem))
     claims = (read_claim(clients, name) for name in names)
@@ -154,7 +150,7 @@ def check_superseded(clients: Clients, request: CheckSuperseded) -> Superseded:
             continue
         # The entry may be from a batch that found an older claim for its content, or that died
         # before it wrote a claim.
-        claimed = read_claim(clients, _name(request.pipeline, entry.training))
+        claimed = read_claim(clients, claim_record(request.pipeline, entry.training))
         if claimed is not None and claimed.request.dataset.frozen_at == entry.frozen_at:
             return Superseded(by=claimed.claim.run)
     return Superseded(by=None)
@@ -162,7 +158,7 @@ def check_superseded(clients: Clients, request: CheckSuperseded) -> Superseded:
 
 def find_claim(clients: Clients, pipeline: str, version: str) -> DatasetClaim | None:
     """The claim of the first round on a dataset version, if there is one."""
-    document = record_store.read(clients.records, _name(pipeline, version))
+    document = record_store.read(clients.records, claim_record(pipeline, version))
     return None if document is None else DatasetClaim.from_dict(document["claim"])
 
 
@@ -170,12 +166,6 @@ def claimed_dataset(clients: Clients, pipeline: str, version: str) -> Dataset | 
     """The dataset of a version, if it was ever claimed."""
     request = claimed_request(clients, pipeline, version)
     return None if request is None else request.dataset
-
-
-def claimed_request(clients: Clients, pipeline: str, version: str) -> RunRequest | None:
-    """The request of the run that claimed a version, if it was ever claimed."""
-    document = record_store.read(clients.records, _name(pipeline, version))
-    return None if document is None else RunRequest.from_dict(document["request"])
 
 
 def list_claims_without_run(
@@ -192,7 +182,7 @@ def list_claims_without_run(
         return []
     known = set(runs_since(clients.records, pipeline, frozen_after))
     return [
-        _name(pipeline, training)
+        claim_record(pipeline, training)
         for training in trainings
         if run_id(pipeline, training, 1) not in known
     ]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from handlers.landing import uploaded_manifest
 from handlers.landing.copies import copies_folder
-from handlers.landing.listing import is_data, list_page
+from handlers.landing.data_blobs import is_data
 from handlers.landing.manifest_parts import (
     Collected,
     Link,
@@ -32,6 +32,7 @@ from handlers.platform import record_store
 from handlers.platform.clients import Clients
 from handlers.platform.configuration.configurations import read_pipeline, resolve_configuration
 from handlers.platform.durable.activity_adapter import activity
+from handlers.platform.listing import list_page
 from handlers.platform.manifests import ManifestWriter, manifest_folder
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.base import Done
@@ -51,7 +52,7 @@ from orchestrations.contracts.manifest import VERSION_HEX_DIGITS, DatasetVersion
 from orchestrations.errors import DataChanged, TransientError
 
 if TYPE_CHECKING:
-    from handlers.landing.blob_pages import ListedBlob
+    from handlers.platform.blob_pages import ListedBlob
 
 # One activity freezes a zone up to this size. Zones with small partitions have many pages.
 BLOBS_AT_ONCE = 20_000

@@ -21,7 +21,7 @@ from urllib.parse import quote, unquote
 
 from azure.core.exceptions import ResourceNotFoundError
 
-from handlers.landing.blob_pages import ListedBlob
+from handlers.platform.blob_pages import ListedBlob
 from orchestrations.contracts.datasets import CommitProgress
 from orchestrations.contracts.manifest import DatasetVersion, encode_line, path_of, split_lines
 from orchestrations.errors import TransientError

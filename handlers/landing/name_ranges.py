@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from handlers.landing.listing import list_page
+from handlers.platform.listing import list_page
 from orchestrations.errors import PermanentError
 
 if TYPE_CHECKING:
     from azure.storage.blob import ContainerClient
 
-    from handlers.landing.blob_pages import BlobPage, ListedBlob
+    from handlers.platform.blob_pages import BlobPage, ListedBlob
 
 RANGES = 16
 MAXIMUM_PROBES = 40

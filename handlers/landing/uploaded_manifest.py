@@ -23,8 +23,8 @@ from handlers.landing.blob_events import (
     is_safe_path,
     normal_etag,
 )
-from handlers.landing.blob_pages import ListedBlob
 from handlers.platform import record_store, unique_keys
+from handlers.platform.blob_pages import ListedBlob
 from handlers.platform.clients import Clients
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.errors import DataChanged, InvalidManifest

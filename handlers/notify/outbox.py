@@ -30,9 +30,8 @@ from orchestrations.configuration.pipeline import Pipeline, Webhook
 from orchestrations.contracts.base import Contract, Done
 from orchestrations.contracts.notifications import Notification, PublishNotification
 from orchestrations.contracts.rollouts import RolloutStatus
-from orchestrations.contracts.runs import RunStatus
+from orchestrations.contracts.runs import RunStatus, fit_status
 from orchestrations.platform.trace_context import child_header
-from orchestrations.training.run_progress import fit_status
 
 
 class Delivery(Contract):

@@ -120,7 +120,7 @@ class Clients:
     @cached_property
     def ml(self) -> MLClient:
         """The Azure ML workspace."""
-        from handlers.platform.azure_ml.sdk import import_azure_ml  # noqa: PLC0415 - see the module
+        from handlers.platform.azure_ml_sdk import import_azure_ml  # noqa: PLC0415 - see the module
 
         import_azure_ml()
         from azure.ai.ml import MLClient  # noqa: PLC0415 - see the module

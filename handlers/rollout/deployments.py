@@ -15,14 +15,14 @@ from azure.core.exceptions import AzureError, HttpResponseError
 
 from handlers.platform.azure_ml import tags
 from handlers.platform.azure_ml.errors import if_found, is_refusal, reason, refused_as_job_rejected
+from handlers.platform.azure_ml.jobs import cancel_job
+from handlers.platform.azure_ml.models import find_version
 from handlers.platform.azure_ml.tags import tags_of
 from handlers.platform.clients import Clients
 from handlers.platform.durable.activity_adapter import activity
 from handlers.platform.records.rollout_index import recorded_end
 from handlers.platform.records.rollout_steps import record_step
 from handlers.rollout.endpoint_claims import admit_newer
-from handlers.training.jobs import cancel_job
-from handlers.training.model_registry import find_version
 from orchestrations.configuration.deploy import BatchDeploy, Deploy, EndpointKind
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.jobs import CancelJob

@@ -106,20 +106,6 @@ def read_results(clients: Clients, request: ReadResults) -> Results:
     )
 
 
-def read_metrics(clients: Clients, record: str) -> dict[str, float]:
-    """All metrics of a run, from the record that `read_results` wrote."""
-    return _read_record(clients, record)["metrics"]
-
-
-def read_bad_files(clients: Clients, run: str) -> dict[str, str]:
-    """The files that a run's trainer refused: path in the manifest → reason.
-
-    From the record that `read_results` wrote.
-    """
-    error = _read_record(clients, results_record(run))["error"]
-    return {} if error is None else {each["path"]: each["reason"] for each in error["files"]}
-
-
 def parse_metrics(text: bytes, where: str) -> dict[str, float]:
     """The finite numbers of a `metrics.json`.
 
@@ -168,12 +154,6 @@ def as_failure(error: TrainerError) -> Failure:
         message=shorten(message),
         permanent=permanent,
     )
-
-
-def _read_record(clients: Clients, record: str) -> dict[str, Any]:
-    document = record_store.read(clients.records, record)
-    assert document is not None, f"{record} is written before it is read, and never deleted"
-    return document
 
 
 def _where(file: str, run: str) -> str:

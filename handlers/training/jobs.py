@@ -1,4 +1,4 @@
-"""Activities `submit_job`, `get_job` and `cancel_job`: the Azure ML job of a run.
+"""Activities `submit_job` and `get_job`: the Azure ML job of a run.
 
 The job is a command, sweep or pipeline job; `job_bindings` describes what Landfall sets in it. Its
 name is the run's id and unique in the workspace, so that submitting is idempotent:
@@ -8,13 +8,12 @@ https://learn.microsoft.com/rest/api/azureml/jobs/create-or-update
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from handlers.platform.azure_ml import tags
 from handlers.platform.azure_ml.errors import if_found, refused_as_job_rejected
+from handlers.platform.azure_ml.jobs import job_state
 from handlers.platform.azure_ml.tags import tags_of
 from handlers.platform.clients import Clients
 from handlers.platform.configuration.configurations import read_job_file
@@ -25,36 +24,13 @@ from handlers.platform.records.cancel_requests import read_cancel_request
 from handlers.training.champions import Champion, find_champion
 from handlers.training.compute_clusters import ensure_option
 from handlers.training.job_bindings import Bindings, step_clusters
-from orchestrations.contracts.base import Done
-from orchestrations.contracts.jobs import CancelJob, GetJob, Job, JobState, SubmitJob
+from orchestrations.contracts.jobs import GetJob, Job, SubmitJob
 from orchestrations.errors import JobFailed, JobRejected, shorten
 from orchestrations.platform.trace_context import run_header
-from orchestrations.platform.waiting import ENDED
 
 if TYPE_CHECKING:
     from azure.ai.ml.entities import Command
     from azure.ai.ml.entities import Job as AzureMLJob
-
-# JobStatus of https://learn.microsoft.com/rest/api/azureml/jobs/get. NotResponding (no recent
-# heartbeat) is not terminal, although the SDK lists it as such, and a paused job waits for its
-# nodes.
-STATES: Mapping[str, JobState] = {
-    "NotStarted": "queued",
-    "Starting": "queued",
-    "Provisioning": "queued",
-    "Preparing": "queued",
-    "Queued": "queued",
-    "Paused": "queued",
-    "Running": "running",
-    "Finalizing": "running",
-    "CancelRequested": "running",
-    "NotResponding": "running",
-    "Completed": "completed",
-    "Failed": "failed",
-    "Canceled": "cancelled",
-}
-# `Unknown` and statuses of later APIs: the non-terminal state with the longest deadline.
-OTHER_STATE: JobState = "running"
 
 
 @activity
@@ -94,45 +70,6 @@ def get_job(clients: Clients, request: GetJob) -> Job:
     if job is None:
         raise JobFailed(f"job {request.job} is not in the workspace: it was deleted")
     return _describe(clients, job)
-
-
-@activity
-def cancel_job(clients: Clients, request: CancelJob) -> Done:
-    """Cancel a job without waiting. A job that has ended or does not exist is no error."""
-    if _has_ended(clients, request.job):
-        return Done()
-    try:
-        with refused_as_job_rejected(f"cancel job {request.job}"):
-            clients.ml.jobs.begin_cancel(request.job, polling=False)
-    except JobRejected:
-        if not _has_ended(clients, request.job):
-            raise
-    return Done()
-
-
-def find_job_state(clients: Clients, name: str) -> JobState | None:
-    """The state of a job; None if there is no such job."""
-    job = if_found(clients.ml.jobs.get, name)
-    return None if job is None else job_state(job.status)
-
-
-def job_seconds(clients: Clients, job: str) -> float:
-    """The running time of an ended job, by Azure ML; 0 if it never started.
-
-    Raises:
-        azure.core.exceptions.AzureError: the run history cannot be read.
-    """
-    # `jobs.get` returns no times; the SDK reads the run history only in `jobs.stream`.
-    operations: Any = clients.ml.jobs._runs_operations  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
-    details = operations.get_run_details(job)
-    if details.start_time_utc is None or details.end_time_utc is None:
-        return 0.0
-    return max(0.0, (_utc(details.end_time_utc) - _utc(details.start_time_utc)).total_seconds())
-
-
-def job_state(status: str | None) -> JobState:
-    """Azure ML's status as a `JobState`."""
-    return STATES.get(status or "", OTHER_STATE)
 
 
 def _submit(clients: Clients, request: SubmitJob) -> AzureMLJob:
@@ -237,11 +174,6 @@ def _within(file: Path) -> str:
     return f"pipelines/{file.parent.name}/{file.name}"
 
 
-def _has_ended(clients: Clients, name: str) -> bool:
-    state = find_job_state(clients, name)
-    return state is None or state in ENDED
-
-
 def _describe(clients: Clients, job: AzureMLJob) -> Job:
     name, state = str(job.name), job_state(job.status)
     return Job(
@@ -254,7 +186,3 @@ def _describe(clients: Clients, job: AzureMLJob) -> Job:
         results_container=tags_of(job).get(tags.RESULTS_CONTAINER)
         or str(clients.default_datastore.container_name),
     )
-
-
-def _utc(moment: datetime) -> datetime:
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -1,18 +1,19 @@
-"""Activity `register_model`, and the versions of a model."""
+"""Activity `register_model`."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from handlers.platform.azure_ml import tags
 from handlers.platform.azure_ml.errors import if_found, refused_as_job_rejected
+from handlers.platform.azure_ml.models import all_versions, find_version, is_counted
 from handlers.platform.azure_ml.tags import tags_of
 from handlers.platform.clients import Clients
 from handlers.platform.durable.activity_adapter import activity
 from handlers.platform.records.cancel_requests import end_cancellation
-from handlers.training.job_outputs import read_metrics
+from handlers.platform.records.run_results import read_metrics
 from handlers.training.trials import trial_of
 from orchestrations.contracts.models import Model, RegisterModel
 from orchestrations.errors import JobRejected
@@ -63,32 +64,8 @@ def _is_of(model: AzureMLModel, request: RegisterModel) -> bool:
     return of_version and found.get(tags.ROUND, "1") == str(request.round)
 
 
-def all_versions(clients: Clients, name: str) -> Sequence[AzureMLModel]:
-    """Every version of a model, including archived ones."""
-    from azure.ai.ml.constants import ListViewType  # noqa: PLC0415 - see handlers.platform.clients
-
-    found = if_found(lambda: list(clients.ml.models.list(name, list_view_type=ListViewType.ALL)))
-    return found or []
-
-
-def is_counted(model: AzureMLModel) -> bool:
-    """Whether a version's name has Landfall's form: 1, 2, 3."""
-    return str(model.version).isdecimal()
-
-
 def _reference(model: AzureMLModel) -> Model:
     return Model(name=str(model.name), version=str(model.version), path=str(model.path))
-
-
-def dataset_of_model(clients: Clients, name: str, version: str) -> str | None:
-    """The dataset version that a model version was trained on; None if it is unknown."""
-    model = find_version(clients, name, version)
-    return None if model is None else tags_of(model).get(tags.DATASET_VERSION)
-
-
-def find_version(clients: Clients, name: str, version: str) -> AzureMLModel | None:
-    """One version of a model; None if it does not exist."""
-    return if_found(clients.ml.models.get, name, version)
 
 
 def _register(

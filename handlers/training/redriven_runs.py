@@ -1,14 +1,54 @@
-"""The records of dead-lettered runs that were sent again."""
+"""The records of dead-lettered runs that were sent again, and the changes made to them."""
 
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any, Literal
 
-from handlers.operate.dead_letters.redrive_changes import Changes
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
 from handlers.platform import record_store
 from handlers.platform.clients import Clients
+from orchestrations.configuration.pipeline import ComputeOption
 from orchestrations.contracts.base import Contract
 from orchestrations.contracts.runs import RunRequest
+
+ATTEMPTS_LIMIT = 20
+FILES_LIMIT = 1_000
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class LimitChanges(_Body):
+    """Limits that replace the pipeline's; an omitted limit is unchanged."""
+
+    queued_seconds: float | None = Field(default=None, gt=0)
+    running_seconds: float | None = Field(default=None, gt=0, le=21 * 86_400)
+
+
+class Changes(_Body):
+    """The changes; omitted fields stay as they were when the run failed."""
+
+    compute: ComputeOption | None = None
+    """The only compute option, with the keys of `compute` in `pipeline.yml`."""
+    limits: LimitChanges | None = None
+    attempts: int | None = Field(default=None, ge=1, le=ATTEMPTS_LIMIT)
+    """The number of further attempts, including the next one."""
+    job: Literal["deployed"] | None = None
+    """Whether to use the currently deployed `job.yml` instead of the run's frozen one."""
+    without_files: list[str] | None = Field(default=None, min_length=1, max_length=FILES_LIMIT)
+    """Paths below the pipeline's prefix, as in manifests."""
+
+    @field_validator("without_files")
+    @classmethod
+    def _distinct(cls, paths: list[str] | None) -> list[str] | None:
+        return None if paths is None else sorted(set(paths))
+
+    def to_document(self) -> dict[str, Any]:
+        """The changes as JSON, without omitted fields; empty if there are none."""
+        return self.model_dump(mode="json", exclude_none=True)
 
 
 class RedrivenRun(Contract):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from typing import Literal
 
@@ -14,6 +15,7 @@ from orchestrations.contracts.costs import RunCost
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.lineage import Redrive
 from orchestrations.contracts.models import Model
+from orchestrations.errors import shorten
 from orchestrations.names import run_id, training_name
 
 UnfinishedRunState = Literal[
@@ -145,3 +147,36 @@ class DeadLetter(ActivityRequest[Done]):
     run: str
     request: RunRequest
     failure: Failure
+
+
+# Azure's limit is 16 KB of UTF-16; the rest is a margin.
+# https://learn.microsoft.com/azure/azure-functions/durable/durable-functions-custom-orchestration-status
+STATUS_LIMIT_BYTES = 4_096
+
+
+def fit_status(status: RunStatus) -> RunStatus:
+    """The status, with its free texts shortened so that it fits into `STATUS_LIMIT_BYTES`."""
+    limit = 1_000
+    while status_bytes(status) > STATUS_LIMIT_BYTES and limit > 1:
+        limit //= 2
+        status = status.model_copy(
+            update={
+                "error": _cut(status.error, limit, "message"),
+                "reason": status.reason and shorten(status.reason, limit),
+                "redrive": _cut(status.redrive, limit, "by", "reason"),
+            }
+        )
+    return status
+
+
+def status_bytes(status: RunStatus) -> int:
+    """The size of a custom status as the durable extension counts it: UTF-16 of its JSON."""
+    return 2 * len(json.dumps(status.to_dict()))
+
+
+def _cut(part: Contract | None, limit_characters: int, *texts: str) -> Contract | None:
+    if part is None:
+        return None
+    return part.model_copy(
+        update={name: shorten(getattr(part, name), limit_characters) for name in texts}
+    )

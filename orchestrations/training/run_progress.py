@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Generator
 from datetime import datetime
 from typing import Any
 
 from azure.durable_functions import DurableOrchestrationContext
 
-from orchestrations.contracts.base import ActivityRequest, Contract, Done, Result
+from orchestrations.contracts.base import ActivityRequest, Done, Result
 from orchestrations.contracts.notifications import (
     Notification,
     PublishNotification,
@@ -18,17 +17,13 @@ from orchestrations.contracts.notifications import (
 )
 from orchestrations.contracts.retraining import RunInput
 from orchestrations.contracts.run_records import RecordRun, RunRecord, RunStep
-from orchestrations.contracts.runs import RunState, RunStatus
+from orchestrations.contracts.runs import RunState, RunStatus, fit_status
 from orchestrations.contracts.transitions import FIRST_STATE, RunEvent, follow
-from orchestrations.errors import LandfallError, shorten
+from orchestrations.errors import LandfallError
 from orchestrations.names import notification_id
 from orchestrations.platform.activities import Pending, Step, call, wait_for_all
 from orchestrations.platform.replay_logger import ReplayLogger
 from orchestrations.platform.trace_context import run_header
-
-# Azure's limit is 16 KB of UTF-16; the rest is a margin.
-# https://learn.microsoft.com/azure/azure-functions/durable/durable-functions-custom-orchestration-status
-STATUS_LIMIT_BYTES = 4_096
 
 
 class RunProgress:
@@ -130,34 +125,6 @@ class RunProgress:
     def _show(self) -> None:
         self.status = fit_status(self.status)
         self.context.set_custom_status(self.status.to_dict())
-
-
-def fit_status(status: RunStatus) -> RunStatus:
-    """The status, with its free texts shortened so that it fits into `STATUS_LIMIT_BYTES`."""
-    limit = 1_000
-    while status_bytes(status) > STATUS_LIMIT_BYTES and limit > 1:
-        limit //= 2
-        status = status.model_copy(
-            update={
-                "error": _cut(status.error, limit, "message"),
-                "reason": status.reason and shorten(status.reason, limit),
-                "redrive": _cut(status.redrive, limit, "by", "reason"),
-            }
-        )
-    return status
-
-
-def status_bytes(status: RunStatus) -> int:
-    """The size of a custom status as the durable extension counts it: UTF-16 of its JSON."""
-    return 2 * len(json.dumps(status.to_dict()))
-
-
-def _cut(part: Contract | None, limit_characters: int, *texts: str) -> Contract | None:
-    if part is None:
-        return None
-    return part.model_copy(
-        update={name: shorten(getattr(part, name), limit_characters) for name in texts}
-    )
 
 
 def _first_state(given: RunInput) -> RunState:

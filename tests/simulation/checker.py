@@ -10,9 +10,9 @@ from typing import Any
 from localazure.functions.durable.engine.instance import Status
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.landing import RecordBatch
+from orchestrations.contracts.runs import STATUS_LIMIT_BYTES
 from orchestrations.contracts.transitions import TERMINAL_RUN_STATES, notification_of
 from orchestrations.names import REQUEST_PREFIX, landing_instance
-from orchestrations.training.run_progress import STATUS_LIMIT_BYTES
 from tests.simulation.api_checker import INVARIANTS_OF_THE_API
 from tests.simulation.capacity_checker import INVARIANTS_OF_CAPACITY
 from tests.simulation.evidence import Evidence, Run, training_of

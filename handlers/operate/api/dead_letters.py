@@ -18,11 +18,12 @@ from handlers.operate.api.problem_details import Problem, invalid_request
 from handlers.operate.api.remedies import remedy
 from handlers.operate.dead_letters.redrive import MAXIMUM, RedriveOrder
 from handlers.operate.dead_letters.redrive import redrive as redrive_letters
-from handlers.operate.dead_letters.redrive_changes import Changes, RedriveRefused
+from handlers.operate.dead_letters.redrive_changes import RedriveRefused
 from handlers.platform import record_store
 from handlers.platform.clients import Clients
 from handlers.platform.newest_first import first_page
 from handlers.platform.service_bus import REJECTED_RUNS
+from handlers.training.redriven_runs import Changes
 
 if TYPE_CHECKING:
     from azure.servicebus import ServiceBusReceivedMessage

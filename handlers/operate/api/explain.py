@@ -19,8 +19,8 @@ from handlers.landing.blob_events import (
     watching,
     why_unsafe,
 )
+from handlers.landing.data_blobs import is_directory_stub
 from handlers.landing.dataset_claims import claimed_dataset
-from handlers.landing.directory_stubs import is_directory_stub
 from handlers.landing.hold_records import read_held
 from handlers.landing.quarantine import read_quarantine
 from handlers.landing.zone_troubles import read_troubles
@@ -35,9 +35,9 @@ from handlers.operate.api.documents.blobs import (
 from handlers.operate.api.models import seen_by
 from handlers.operate.api.parameters import Parameters
 from handlers.operate.api.problem_details import invalid_request
+from handlers.platform.azure_ml.models import dataset_of_model
 from handlers.platform.clients import Clients
 from handlers.platform.manifests import find_line, has_manifest
-from handlers.training.model_registry import dataset_of_model
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.landing import RecordBatch
 from orchestrations.contracts.manifest import ManifestLine

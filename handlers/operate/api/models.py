@@ -25,6 +25,7 @@ from handlers.operate.api.documents.models import (
 from handlers.operate.api.parameters import Parameters, next_url
 from handlers.operate.api.problem_details import Problem
 from handlers.platform.azure_ml import tags
+from handlers.platform.azure_ml.models import all_versions
 from handlers.platform.azure_ml.tags import tags_of
 from handlers.platform.clients import Clients
 from handlers.platform.manifests import find_line, has_manifest, read_manifest_from
@@ -40,7 +41,6 @@ from handlers.training.champions import (
     registered_at,
     rolled_back_at,
 )
-from handlers.training.model_registry import all_versions
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.manifest import ManifestLine
 

@@ -29,6 +29,7 @@ from handlers.operate.api.remedies import remedy
 from handlers.operate.api.sentences import of_no_run_cost
 from handlers.platform import record_store
 from handlers.platform.azure_ml import tags
+from handlers.platform.azure_ml.models import find_version
 from handlers.platform.bulkheads import AZURE_ML, PART_SECONDS, STORAGE
 from handlers.platform.clients import Clients
 from handlers.platform.durable.instances import exists, is_broken
@@ -44,7 +45,6 @@ from handlers.platform.records.run_index import (
 from handlers.platform.records.run_index import list_runs as read_page
 from handlers.platform.records.run_records import merge, read_run_record, record_of
 from handlers.training.capacity.admission_record import find_admission
-from handlers.training.model_registry import find_version
 from handlers.training.redriven_runs import read_redriven
 from orchestrations.configuration.pipeline import Name
 from orchestrations.contracts.landing import LandingResult, LandingStatus

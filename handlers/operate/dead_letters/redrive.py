@@ -11,7 +11,7 @@ from handlers.landing.dataset_claims import claim_dataset, find_claim
 from handlers.landing.quarantine import keep_quarantine
 from handlers.notify.dead_letter_queue import body_text, dead_letters, text_property
 from handlers.notify.outbox import Delivery
-from handlers.operate.dead_letters.redrive_changes import Changes, RedriveRefused, changed_request
+from handlers.operate.dead_letters.redrive_changes import RedriveRefused, changed_request
 from handlers.platform import record_store
 from handlers.platform.clients import Clients
 from handlers.platform.records.run_records import read_run_record
@@ -22,7 +22,7 @@ from handlers.platform.service_bus import (
     Message,
     parse_body,
 )
-from handlers.training.redriven_runs import RedrivenRun, read_redriven, redrive_record
+from handlers.training.redriven_runs import Changes, RedrivenRun, read_redriven, redrive_record
 from handlers.training.retry_queue import retry_message
 from orchestrations.contracts.landing import ClaimDataset, DatasetClaim
 from orchestrations.contracts.lineage import Redrive

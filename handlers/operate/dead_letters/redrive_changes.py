@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
-
 from handlers.landing.reduced_datasets import FilesUnknown, leave_out
 from handlers.platform.clients import Clients
 from handlers.platform.configuration.configurations import resolve_configuration
 from handlers.platform.configuration.queue_files import load_queues
-from orchestrations.configuration.pipeline import ComputeOption, Limits, Pipeline
+from handlers.training.redriven_runs import Changes
+from orchestrations.configuration.pipeline import Limits, Pipeline
 from orchestrations.configuration.queues import mismatch
 from orchestrations.contracts.lineage import Redrive
 from orchestrations.contracts.runs import RunRequest
 from orchestrations.errors import InvalidPipeline, PermanentError
 
-ATTEMPTS_LIMIT = 20
-FILES_LIMIT = 1_000
 # Changes of an earlier redrive are kept.
 CARRIED_ON = ("compute", "limits", "last_attempt", "job", "files_left_out")
 
@@ -32,40 +29,6 @@ class RedriveRefused(PermanentError):
         self.kind: RefusalKind = kind
         self.where = where
         """The invalid key of the request."""
-
-
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class LimitChanges(_Body):
-    """Limits that replace the pipeline's; an omitted limit is unchanged."""
-
-    queued_seconds: float | None = Field(default=None, gt=0)
-    running_seconds: float | None = Field(default=None, gt=0, le=21 * 86_400)
-
-
-class Changes(_Body):
-    """The changes; omitted fields stay as they were when the run failed."""
-
-    compute: ComputeOption | None = None
-    """The only compute option, with the keys of `compute` in `pipeline.yml`."""
-    limits: LimitChanges | None = None
-    attempts: int | None = Field(default=None, ge=1, le=ATTEMPTS_LIMIT)
-    """The number of further attempts, including the next one."""
-    job: Literal["deployed"] | None = None
-    """Whether to use the currently deployed `job.yml` instead of the run's frozen one."""
-    without_files: list[str] | None = Field(default=None, min_length=1, max_length=FILES_LIMIT)
-    """Paths below the pipeline's prefix, as in manifests."""
-
-    @field_validator("without_files")
-    @classmethod
-    def _distinct(cls, paths: list[str] | None) -> list[str] | None:
-        return None if paths is None else sorted(set(paths))
-
-    def to_document(self) -> dict[str, Any]:
-        """The changes as JSON, without omitted fields; empty if there are none."""
-        return self.model_dump(mode="json", exclude_none=True)
 
 
 def changed_request(

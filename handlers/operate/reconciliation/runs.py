@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from handlers.notify.dead_letter_queue import dead_letter, reject_message
 from handlers.notify.outbox import publish_notification
 from handlers.platform import record_store
+from handlers.platform.azure_ml.jobs import cancel_job
 from handlers.platform.bulkheads import AZURE_ML, BACKGROUND
 from handlers.platform.clients import Clients
 from handlers.platform.durable.instances import exists, is_live
@@ -29,7 +30,7 @@ from handlers.platform.durable.status_documents import (
     run_status,
 )
 from handlers.platform.records.run_records import add_to_record, read_run_record, record_of
-from handlers.training.jobs import cancel_job, get_job
+from handlers.training.jobs import get_job
 from handlers.training.retry_queue import start_attempt
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.jobs import CancelJob, GetJob

@@ -16,12 +16,12 @@ from handlers.landing.batch_records import (
 from handlers.landing.dataset_claims import list_versions
 from handlers.operate.retention.kinds import InUse
 from handlers.platform.azure_ml import tags
+from handlers.platform.azure_ml.models import all_versions
 from handlers.platform.azure_ml.tags import tags_of
 from handlers.platform.clients import Clients
 from handlers.platform.records.run_index import UNFINISHED_STATES, list_runs, list_unfinished_runs
 from handlers.rollout.endpoint_claims import claimants
 from handlers.training.champions import active_versions
-from handlers.training.model_registry import all_versions
 from orchestrations.configuration.pipeline import Pipeline
 
 # Kept at any age, since a freeze relies on the copies of the last batch.

@@ -15,7 +15,7 @@ from azure.core.exceptions import (
     ServiceResponseError,
 )
 
-from handlers.platform.azure_ml.sdk import PACKAGE
+from handlers.platform.azure_ml_sdk import PACKAGE
 from orchestrations.errors import JobRejected, shorten
 
 # Excludes 401 and 403, since a role assignment takes up to 30 min to propagate and can be fixed

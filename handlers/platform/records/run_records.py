@@ -20,8 +20,9 @@ from handlers.platform.telemetry import metrics
 from handlers.platform.telemetry.spans import of_run
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.run_records import RecordRun, RunRecord, RunStep
-from orchestrations.contracts.runs import RunStatus
+from orchestrations.contracts.runs import RunRequest, RunStatus
 from orchestrations.contracts.transitions import order_of
+from orchestrations.names import claim_record
 
 
 @activity
@@ -55,6 +56,12 @@ def add_to_record(clients: Clients, added: RunRecord) -> None:
     if indexed is not None:
         clients.telemetry.send(of_run(indexed))
         clients.telemetry.record(metrics.of_run(indexed))
+
+
+def claimed_request(clients: Clients, pipeline: str, version: str) -> RunRequest | None:
+    """The request of the run that claimed a dataset version, if it was ever claimed."""
+    document = record_store.read(clients.records, claim_record(pipeline, version))
+    return None if document is None else RunRequest.from_dict(document["request"])
 
 
 def read_run_record(clients: Clients, run: str) -> RunRecord | None:

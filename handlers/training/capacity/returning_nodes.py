@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from itertools import pairwise
 
+from handlers.platform.azure_ml.jobs import find_job_state, job_seconds
 from handlers.platform.clients import Clients
 from handlers.platform.configuration.queue_files import load_queues
 from handlers.platform.durable.activity_adapter import activity
@@ -14,7 +15,6 @@ from handlers.training.capacity.admission_record import (
     offer_nodes,
     read_admission,
 )
-from handlers.training.jobs import find_job_state, job_seconds
 from orchestrations.contracts.capacity import AdmittedRun, NodesReturned, ReturnNodes
 from orchestrations.contracts.costs import RunCost
 from orchestrations.contracts.run_records import RunRecord

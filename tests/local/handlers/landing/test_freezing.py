@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 
 from benchmarks.list_blobs_server import ListBlobsServer, ListedZone
 from handlers.landing import freezing, manifest_parts, name_ranges
-from handlers.landing.blob_pages import ListedBlob
 from handlers.landing.manifest_parts import (
     Collected,
     list_parts,
@@ -28,6 +27,7 @@ from handlers.landing.manifest_parts import (
     read_in_order,
     write_part,
 )
+from handlers.platform.blob_pages import ListedBlob
 from handlers.platform.clients import Clients
 from handlers.platform.manifests import (
     MANIFEST_FILE,

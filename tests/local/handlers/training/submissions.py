@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
+from handlers.platform.azure_ml.job_failures import diagnose_job
 from handlers.training.compute_clusters import ensure_capacity
 from handlers.training.data_assets import register_dataset
-from handlers.training.job_failures import diagnose_job
 from handlers.training.jobs import get_job
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.datasets import Dataset, RegisterDataset

@@ -6,8 +6,9 @@ import uuid
 
 import pytest
 
+from handlers.platform.azure_ml.jobs import cancel_job
 from handlers.platform.durable.activity_adapter import ActivityFault, as_function
-from handlers.training.jobs import cancel_job, submit_job
+from handlers.training.jobs import submit_job
 from localazure.faults.force import put_in_force, take_out
 from localazure.faults.plan import Plan
 from orchestrations.contracts.jobs import CancelJob, SubmitJob

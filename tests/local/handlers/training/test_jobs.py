@@ -6,11 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from handlers.platform.azure_ml.job_failures import LOG_LIMIT_LINES, diagnose_job
+from handlers.platform.azure_ml.jobs import cancel_job
 from handlers.platform.records.cancel_requests import request_cancel
 from handlers.training.champions import find_champion
-from handlers.training.job_failures import LOG_LIMIT_LINES, diagnose_job
 from handlers.training.job_outputs import read_results
-from handlers.training.jobs import cancel_job, get_job, submit_job
+from handlers.training.jobs import get_job, submit_job
 from handlers.training.model_registry import register_model
 from orchestrations.contracts.jobs import (
     CancelJob,

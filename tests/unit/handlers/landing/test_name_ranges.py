@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from handlers.landing.blob_pages import BlobPage, ListedBlob
 from handlers.landing.name_ranges import NameRange
+from handlers.platform.blob_pages import BlobPage, ListedBlob
 from orchestrations.errors import PermanentError
 
 NAMES = st.lists(st.text("abc", min_size=1, max_size=3), unique=True)

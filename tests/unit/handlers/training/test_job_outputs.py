@@ -10,14 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handlers.platform.records.cancel_requests import request_cancel
+from handlers.platform.records.run_results import read_bad_files, read_metrics
 from handlers.training.job_outputs import (
     ERROR_FILE,
     METRICS_FILE,
     METRICS_LIMIT_BYTES,
     parse_metrics,
     parse_trainer_error,
-    read_bad_files,
-    read_metrics,
     read_results,
     results_folder,
 )

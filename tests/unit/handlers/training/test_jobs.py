@@ -10,14 +10,9 @@ from typing import Any
 import pytest
 from azure.ai.ml._restclient.arm_ml_service.models import JobStatus
 
+from handlers.platform.azure_ml.jobs import STATES, cancel_job, job_state
 from handlers.platform.records.cancel_requests import request_cancel
-from handlers.training.jobs import (
-    STATES,
-    cancel_job,
-    get_job,
-    job_state,
-    submit_job,
-)
+from handlers.training.jobs import get_job, submit_job
 from orchestrations.contracts.datasets import DataAsset
 from orchestrations.contracts.jobs import CancelJob, Capacity, GetJob, Job, SubmitJob
 from orchestrations.contracts.runs import CancelRequest

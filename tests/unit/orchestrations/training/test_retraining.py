@@ -15,11 +15,15 @@ from orchestrations.contracts.jobs import (
 )
 from orchestrations.contracts.lineage import Redrive
 from orchestrations.contracts.models import RegisterModel
-from orchestrations.contracts.runs import CancelRequest, RunStatus, ScheduleRetry
+from orchestrations.contracts.runs import (
+    STATUS_LIMIT_BYTES,
+    CancelRequest,
+    RunStatus,
+    ScheduleRetry,
+)
 from orchestrations.errors import JobRejected, QuotaExceeded
 from orchestrations.names import run_id
 from orchestrations.platform.waiting import POLLS_PER_GENERATION
-from orchestrations.training.run_progress import STATUS_LIMIT_BYTES
 from tests.unit.orchestrations.driver import START
 from tests.unit.orchestrations.examples import DATASET, PIPELINE, run_request, with_rules
 from tests.unit.orchestrations.training.simulated_workspace import (

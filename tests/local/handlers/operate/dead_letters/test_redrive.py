@@ -13,9 +13,10 @@ from handlers.landing.dataset_claims import claim_dataset, find_claim
 from handlers.landing.quarantine import read_quarantine
 from handlers.notify.dead_letter_queue import DeadLetters, Rejected, sweep
 from handlers.operate.dead_letters.redrive import RedriveOrder, redrive
-from handlers.operate.dead_letters.redrive_changes import Changes, RedriveRefused
+from handlers.operate.dead_letters.redrive_changes import RedriveRefused
 from handlers.platform import record_store
 from handlers.platform.service_bus import REJECTED_RUNS, RETRIES
+from handlers.training.redriven_runs import Changes
 from handlers.training.retry_queue import handle_retry, parse_retry
 from orchestrations.contracts.landing import ClaimDataset
 from orchestrations.contracts.manifest import ManifestLine

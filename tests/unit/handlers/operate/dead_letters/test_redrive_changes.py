@@ -8,9 +8,10 @@ import pytest
 import yaml
 
 from handlers.landing.reduced_datasets import leave_out
-from handlers.operate.dead_letters.redrive_changes import Changes, RedriveRefused, changed_request
+from handlers.operate.dead_letters.redrive_changes import RedriveRefused, changed_request
 from handlers.platform.configuration.pipeline_files import PIPELINE_FILE
 from handlers.platform.manifests import read_chunks
+from handlers.training.redriven_runs import Changes
 from orchestrations.configuration.pipeline import ComputeOption, Limits
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.lineage import Redrive

@@ -34,7 +34,7 @@ server = http.server.HTTPServer(("127.0.0.1", 0), Metadata)
 threading.Thread(target=server.serve_forever, daemon=True).start()
 os.environ["AZUREML_CURRENT_CLOUD"] = "OtherCloud"
 os.environ["ARM_CLOUD_METADATA_URL"] = "https://127.0.0.1:9/metadata/endpoints"
-from handlers.platform.azure_ml.sdk import import_azure_ml
+from handlers.platform.azure_ml_sdk import import_azure_ml
 try:
     import_azure_ml()
 except Exception as error:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from handlers.training.job_failures import (
+from handlers.platform.azure_ml.job_failures import (
     LOG_LIMIT_LINES,
     LOG_LINE_LIMIT_CHARACTERS,
     diagnose_job,

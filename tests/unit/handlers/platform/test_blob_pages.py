@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nanoarrow.ipc import StreamWriter
 
-from handlers.landing.blob_pages import ARROW_STREAM, parse_arrow, parse_page, parse_xml
+from handlers.platform.blob_pages import ARROW_STREAM, parse_arrow, parse_page, parse_xml
 from orchestrations.errors import TransientError
 
 WHEN = "Sat, 21 Nov 2026 11:22:33 GMT"

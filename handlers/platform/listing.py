@@ -1,4 +1,4 @@
-"""List Blobs, one page per call, and the rule for which blobs are a pipeline's data.
+"""List Blobs, one page per call.
 
 Requests use the SDK's HTTP pipeline (credentials, retries, logging). `blob_pages` parses the
 responses, many times faster than the SDK.
@@ -17,10 +17,7 @@ from azure.core.exceptions import (
 )
 from azure.core.rest import HttpRequest
 
-from handlers.landing.blob_events import is_safe_path
-from handlers.landing.blob_pages import ARROW_STREAM, BlobPage, ListedBlob, parse_page
-from handlers.landing.directory_stubs import is_stub_name
-from orchestrations.configuration.pipeline import Source
+from handlers.platform.blob_pages import ARROW_STREAM, BlobPage, parse_page
 
 if TYPE_CHECKING:
     from azure.storage.blob import ContainerClient
@@ -76,13 +73,3 @@ def list_page(
         return parse_page(response.iter_bytes(), response.headers.get("Content-Type", ""))
     finally:
         response.close()  # leave the rest of a malformed response unread
-
-
-def is_data(blob: ListedBlob, source: Source, path: str) -> bool:
-    """Whether a listed blob is data of a pipeline; `path` is its name below the source's prefix."""
-    return (
-        not blob.is_directory
-        and not is_stub_name(path, blob.size)
-        and source.takes(path)
-        and is_safe_path(blob.name)
-    )

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from handlers.landing import changed_data
-from handlers.landing.changed_data import find_change
+from handlers.training import data_errors
+from handlers.training.data_errors import find_change
 from tests.local.handlers.zone_on_storage import Zone
 
 
@@ -35,7 +35,7 @@ def test_what_cannot_be_compared_counts_as_unchanged(
     assert change_of(zone, "0" * 16) is None
     for limit in ("CHECKED_BLOBS", "LISTED_PAGES"):
         with monkeypatch.context() as patch:
-            patch.setattr(changed_data, limit, 0)
+            patch.setattr(data_errors, limit, 0)
             assert change_of(zone, version) is None
     assert change_of(zone, version) is not None
 
