@@ -179,7 +179,7 @@ def serve(route: Route) -> None:
     """Register the function of a route of the API. Answers to GET have an ETag.
 
     By default, the host checks the function key. If app setting `API_SIGN_IN` is `entra`, the host
-    admits all requests, and `handlers.operate.api.sign_in` checks the callers. The function of a
+    admits all requests, and `handlers.operate.api.endpoint` checks the callers. The function of a
     signed request checks the signature itself.
     """
 
@@ -187,7 +187,7 @@ def serve(route: Route) -> None:
         req: func.HttpRequest, starter: df.DurableOrchestrationClient
     ) -> func.HttpResponse:
         from handlers.operate.api import endpoint
-        from handlers.operate.api.sign_in import check_sign_in
+        from handlers.operate.api.endpoint import check_sign_in
 
         if not route.signed:
             refused = check_sign_in(settings, route.method, req.headers)

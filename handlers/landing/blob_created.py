@@ -17,11 +17,11 @@ from pydantic import ValidationError
 from handlers.landing import event_log
 from handlers.landing.batch_records import last_batch
 from handlers.landing.blob_events import BlobEvent, parse_blob_event, watching
-from handlers.landing.broken_landings import is_broken_landing, report
 from handlers.landing.data_blobs import is_stub_name
 from handlers.landing.event_log import Decision, Entry
 from handlers.landing.newest_events import advance_newest_event
 from handlers.landing.rejected_events import RejectedEvent, keep_rejected
+from handlers.landing.zone_troubles import is_broken_landing, report
 from handlers.platform.bulkheads import BACKGROUND
 from handlers.platform.clients import Clients
 from handlers.platform.durable.instances import is_live, wake_up

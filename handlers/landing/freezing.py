@@ -36,11 +36,11 @@ from handlers.platform.listing import list_page
 from handlers.platform.manifests import ManifestWriter, manifest_folder
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.base import Done
-from orchestrations.contracts.configurations import Configuration
 from orchestrations.contracts.datasets import (
     CommitManifest,
     CommitProgress,
     CommitStep,
+    Configuration,
     Dataset,
     DiscardParts,
     FreezeManifest,

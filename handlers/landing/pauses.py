@@ -17,6 +17,7 @@ from handlers.landing.hold_records import read_holds
 from handlers.platform import record_store
 from handlers.platform.clients import Clients
 from orchestrations.contracts.landing import HeldBatch
+from orchestrations.landing.holding import HOLD_RULES
 
 _FOLDER = "paused/"
 
@@ -101,7 +102,7 @@ def zones_to_resume(clients: Clients, pipeline: str) -> Sequence[str | None]:
 
 def _held_for_pause(clients: Clients, pipeline: str) -> Iterator[tuple[str, HeldBatch]]:
     for name, held in read_holds(clients, pipeline):
-        if held.reason == "paused":
+        if HOLD_RULES[held.reason].ended_by == "resumption":
             yield name, held
 
 
@@ -111,7 +112,7 @@ def _is_in_force(document: Any) -> bool:
 
 
 def _is_held_otherwise(document: Any) -> bool:
-    return document["reason"] != "paused"
+    return HOLD_RULES[HeldBatch.from_dict(document).reason].ended_by != "resumption"
 
 
 def _read(clients: Clients, pipeline: str) -> Pause | None:

@@ -8,19 +8,32 @@ occurs again, it is another trouble with another alert.
 from __future__ import annotations
 
 import logging
+import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 
+from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
+
 from handlers.notify.ops_alerts import trouble
 from handlers.platform import record_store
+from handlers.platform.bulkheads import BACKGROUND
 from handlers.platform.clients import Clients
 from handlers.platform.durable.activity_adapter import activity
+from handlers.platform.durable.instances import is_broken
+from handlers.platform.durable.status_documents import failure_sentence, utc
 from handlers.platform.message_outbox import send_in_background
 from handlers.platform.service_bus import OPS_ALERTS
 from orchestrations.contracts.base import Contract, Done
 from orchestrations.contracts.landing import AlertOperators, LandingAlert
-from orchestrations.names import landing_instance, partition_of_landing
+from orchestrations.landing.landing import landing
+from orchestrations.names import (
+    REQUEST_PREFIX,
+    alert_id,
+    landing_instance,
+    partition_of_landing,
+    pipeline_of_landing,
+)
 
 logger = logging.getLogger("landfall")
 
@@ -168,3 +181,29 @@ def _update(clients: Clients, name: str, change: Callable[[ZoneTroubles], ZoneTr
 
 def _record(pipeline: str, partition: str | None) -> str:
     return f"{_FOLDER}{pipeline}/{landing_instance(pipeline, partition)}.json"
+
+
+# Parts of an error's text that differ each time: ids, times and other numbers.
+_VARIABLE = re.compile(r"[0-9A-Fa-f-]{8,}|\d+")
+
+
+def is_broken_landing(instance: DurableOrchestrationStatus) -> bool:
+    """Whether the instance is the landing of a zone, not of a request, that is broken."""
+    is_request = str(instance.instance_id).startswith(REQUEST_PREFIX)
+    return is_broken(instance) and instance.name == landing.__name__ and not is_request
+
+
+async def report(clients: Clients, instance: DurableOrchestrationStatus) -> None:
+    """Record the failure of a landing, and alert operators if its cause is new.
+
+    `is_broken_landing` must be true for the instance.
+    """
+    name, sentence = str(instance.instance_id), failure_sentence(instance)
+    request = AlertOperators(
+        kind="landing-failed",
+        alert_id=alert_id("landing-failed", name, _VARIABLE.sub("#", sentence)),
+        pipeline=pipeline_of_landing(name),
+        at=utc(instance.last_updated_time),
+        details={"landing": name, "message": sentence},
+    )
+    await BACKGROUND.ask(alert_operators, clients, request)

@@ -16,8 +16,7 @@ from pydantic import Field
 from handlers.platform.clients import Clients
 from handlers.platform.durable.activity_adapter import activity
 from handlers.platform.message_outbox import send_in_background
-from handlers.platform.records.rollout_index import asked_at
-from handlers.platform.records.rollout_steps import read_steps, record_step
+from handlers.platform.records.rollout_index import asked_at, read_steps, record_step
 from handlers.platform.service_bus import (
     NOTIFICATIONS,
     Message,

@@ -12,16 +12,20 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
+import logging
+import queue
 import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import Any, ParamSpec, TypeVar
 
-from handlers.platform.bounded_call import TookTooLong
-
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
+
+
+class TookTooLong(TimeoutError):
+    """The call returned no result in time. It may still take effect."""
 
 
 class Unavailable(TookTooLong):
@@ -155,3 +159,74 @@ PEEKS = Bulkhead("Service Bus", threads=6, limit_seconds=8.0)
 SENDING = Bulkhead("Service Bus", threads=8, limit_seconds=30.0)
 # The limit of a part of an answer, without which the rest is shown.
 PART_SECONDS = 10.0
+
+
+logger = logging.getLogger("landfall")
+
+# Bounds the memory of waiting jobs while a service hangs.
+LIMIT_JOBS = 1_000
+
+
+class BackgroundThread:
+    """Runs jobs one after another; the thread starts with the first job.
+
+    The process can end at any time and lose its jobs, so a job must be recorded elsewhere, to be
+    done later.
+    """
+
+    def __init__(self, limit_jobs: int = LIMIT_JOBS) -> None:
+        self._jobs: queue.Queue[Callable[[], None]] = queue.Queue(limit_jobs)
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def submit(self, job: Callable[[], None]) -> bool:
+        """Queue a job. Return False, without queueing it, if the queue is full."""
+        try:
+            self._jobs.put_nowait(job)
+        except queue.Full:
+            return False
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="background", daemon=True)
+                self._thread.start()
+        return True
+
+    def wait_until_idle(self) -> None:
+        """Wait until every submitted job has ended."""
+        self._jobs.join()
+
+    def _run(self) -> None:
+        while True:
+            job = self._jobs.get()
+            try:
+                job()
+            except Exception as error:  # noqa: BLE001 - the edge of the thread
+                # Without the error's text, which can quote a service's response.
+                logger.warning("a background job failed: %s", type(error).__name__)
+            finally:
+                self._jobs.task_done()
+
+
+def within(seconds: float, function: Callable[[], Result]) -> Result:
+    """Call a function, and wait for its result at most `seconds`. Its thread is not stopped.
+
+    The SDKs' timeouts apply to each of many steps: with a broker that accepts connections and never
+    answers, the Service Bus SDK gives up only after minutes.
+
+    Raises:
+        TookTooLong: there is no result in time.
+    """
+    future: Future[Result] = Future()
+    context = contextvars.copy_context()  # keeps the caller's trace context
+
+    def run() -> None:
+        try:
+            future.set_result(context.run(function))
+        except BaseException as error:  # noqa: BLE001 - it is raised in the caller's thread
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="bounded call", daemon=True).start()
+    done, _ = wait([future], seconds)
+    if not done:
+        raise TookTooLong(f"no result within {seconds:g} s")
+    return future.result()

@@ -20,8 +20,7 @@ from handlers.platform.azure_ml.models import find_version
 from handlers.platform.azure_ml.tags import tags_of
 from handlers.platform.clients import Clients
 from handlers.platform.durable.activity_adapter import activity
-from handlers.platform.records.rollout_index import recorded_end
-from handlers.platform.records.rollout_steps import record_step
+from handlers.platform.records.rollout_index import record_step, recorded_end
 from handlers.rollout.endpoint_claims import admit_newer
 from orchestrations.configuration.deploy import BatchDeploy, Deploy, EndpointKind
 from orchestrations.contracts.base import Done

@@ -1,12 +1,13 @@
-"""The metrics of a deployment, from Azure Monitor.
+"""The metrics of a deployment: of an online endpoint, or the jobs of a batch endpoint.
 
-Uses the REST API: azure-monitor-query cannot query one resource's metrics, and azure-mgmt-monitor
-is 30 MB for one GET.
+Those of an online endpoint are from Azure Monitor, by its REST API: azure-monitor-query cannot query
+one resource's metrics, and azure-mgmt-monitor is 30 MB for one GET.
 https://learn.microsoft.com/rest/api/monitor/metrics/list
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -18,6 +19,7 @@ from azure.core.rest import HttpRequest
 
 from handlers.platform.clients import Clients
 from orchestrations.contracts.rollouts import Observation
+from orchestrations.names import smoke_job
 
 API_VERSION = "2023-10-01"
 REQUESTS = "RequestsPerMinute"
@@ -99,3 +101,15 @@ def _points(answer: Any) -> Iterator[tuple[Mapping[str, str], float]]:
 
 def _iso(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def count_jobs(clients: Clients, endpoint: str, deployment: str) -> Observation:
+    """Count the jobs of a deployment since its creation, without its smoke jobs.
+
+    Cancelled jobs are left out, since they say nothing about the model.
+    """
+    smoke = smoke_job(endpoint, deployment)
+    jobs = clients.ml.batch_deployments.list_jobs(endpoint, name=deployment)
+    statuses = Counter(str(job.status) for job in jobs if str(job.name).partition("_")[0] != smoke)
+    failed = statuses["Failed"]
+    return Observation(requests=statuses["Completed"] + failed, failures=failed)

@@ -1,4 +1,4 @@
-"""Activities `observe_rollout` and `read_directions`, and the records of people's decisions.
+"""Activities `observe_rollout`, `read_directions` and the alert of a rollout that is held.
 
 An event wakes the rollout up after a decision is recorded; if the event is lost, the next poll
 finds the record.
@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from handlers.notify.ops_alerts import trouble
 from handlers.platform import record_store
 from handlers.platform.clients import Clients
 from handlers.platform.durable.activity_adapter import activity
-from handlers.platform.records.rollout_steps import record_step
-from handlers.rollout.batch_job_counts import count_jobs
+from handlers.platform.message_outbox import send_in_background
+from handlers.platform.records.rollout_index import record_step
+from handlers.platform.service_bus import OPS_ALERTS
 from handlers.rollout.deployments import check_deployment
 from handlers.rollout.endpoint_claims import superseding_rollout
-from handlers.rollout.endpoint_metrics import read_deployment_metrics
+from handlers.rollout.endpoint_metrics import count_jobs, read_deployment_metrics
+from orchestrations.contracts.base import Done
 from orchestrations.contracts.rollouts import (
+    AlertRolloutHeld,
     Decision,
     Directions,
     Observation,
@@ -73,3 +77,25 @@ def _read_decision(clients: Clients, rollout: str, step: int) -> Decision | None
 
 def _record(rollout: str, step: int | None) -> str:
     return f"rollouts/{rollout}/" + ("rollback.json" if step is None else f"promote-{step}.json")
+
+
+@activity
+def alert_rollout_held(clients: Clients, request: AlertRolloutHeld) -> Done:
+    """Alert operators to a rollout that waits; does not wait for Service Bus."""
+    alert = trouble(
+        "rollout-held",
+        alert_id=request.alert_id,
+        severity="warning",
+        at=request.at,
+        data={
+            "rollout": request.rollout,
+            "endpoint": request.endpoint,
+            "state": request.state,
+            "since": request.since.isoformat(),
+            "message": request.message,
+        },
+        pipeline=request.pipeline,
+        traceparent=request.traceparent,
+    )
+    send_in_background(clients, OPS_ALERTS, alert)
+    return Done()

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from azure.core.exceptions import ResourceNotFoundError
 from pydantic import BaseModel, ValidationError
 
 from handlers.platform import record_store, unique_keys
+from handlers.platform.azure_ml.errors import if_found
 from handlers.platform.clients import Clients
+from handlers.platform.configuration.job_files import SWEEP
 from handlers.platform.durable.activity_adapter import activity
-from handlers.platform.records.cancel_requests import read_cancel_request
+from handlers.platform.records.run_records import read_cancel_request
 from handlers.training.data_errors import find_data_error
-from handlers.training.trials import find_trial
 from orchestrations.contracts.base import Failure, problems_of
 from orchestrations.contracts.jobs import ReadResults, Results
 from orchestrations.errors import (
@@ -32,6 +33,10 @@ from orchestrations.errors import (
     shorten,
 )
 from orchestrations.names import results_record
+
+if TYPE_CHECKING:
+    from azure.ai.ml.entities import Job as AzureMLJob
+
 
 METRICS_FILE = "metrics.json"
 ERROR_FILE = "error.json"
@@ -197,3 +202,26 @@ def _read_blob(clients: Clients, request: ReadResults, folder: str, file: str) -
             f"{where}: the account of app setting WorkspaceStorage has no container "
             f"{request.container!r}; it must be the account of the workspace's default datastore"
         ) from error
+
+
+# Azure ML's property of a sweep that has ended.
+BEST_TRIAL = "best_child_run_id"
+
+
+def find_trial(clients: Clients, run: str) -> str | None:
+    """The trial that represents a run's job, if the job is a sweep."""
+    job = if_found(clients.ml.jobs.get, run)
+    return None if job is None else trial_of(clients, job)
+
+
+def trial_of(clients: Clients, job: AzureMLJob) -> str | None:
+    """The best trial of a sweep; if it has none, a failed trial, which may have the reason."""
+    if job.type != SWEEP:
+        return None
+    best = (job.properties or {}).get(BEST_TRIAL)
+    if best is not None:
+        return str(best)
+    for trial in clients.ml.jobs.list(parent_job_name=str(job.name)):
+        if trial.status == "Failed":
+            return str(trial.name)
+    return None

@@ -20,7 +20,7 @@ from handlers.platform.configuration.configurations import read_job_file
 from handlers.platform.configuration.job_files import COMMAND, PIPELINE, SWEEP, parse_job_file
 from handlers.platform.configuration.located_yaml import read_text
 from handlers.platform.durable.activity_adapter import activity
-from handlers.platform.records.cancel_requests import read_cancel_request
+from handlers.platform.records.run_records import read_cancel_request
 from handlers.training.champions import Champion, find_champion
 from handlers.training.compute_clusters import ensure_option
 from handlers.training.job_bindings import Bindings, step_clusters

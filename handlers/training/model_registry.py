@@ -12,9 +12,8 @@ from handlers.platform.azure_ml.models import all_versions, find_version, is_cou
 from handlers.platform.azure_ml.tags import tags_of
 from handlers.platform.clients import Clients
 from handlers.platform.durable.activity_adapter import activity
-from handlers.platform.records.cancel_requests import end_cancellation
-from handlers.platform.records.run_results import read_metrics
-from handlers.training.trials import trial_of
+from handlers.platform.records.run_records import end_cancellation, read_metrics
+from handlers.training.job_outputs import trial_of
 from orchestrations.contracts.models import Model, RegisterModel
 from orchestrations.errors import JobRejected
 

@@ -14,7 +14,7 @@ from handlers.platform.durable.activity_adapter import activity
 from handlers.platform.durable.instances import start_once
 from handlers.platform.durable.status_documents import is_handed_over
 from handlers.platform.message_outbox import send_in_background
-from handlers.platform.records.cancel_requests import read_cancel_request
+from handlers.platform.records.run_records import read_cancel_request
 from handlers.platform.service_bus import RETRIES, Message, parse_body, traced
 from handlers.platform.telemetry.current_span import below
 from handlers.training.redriven_runs import sent_again_as

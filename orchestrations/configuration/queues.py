@@ -1,6 +1,6 @@
 """Queues and their nodes: the schema of `queues.yml`, in the folder of the pipelines.
 
-Pure: `handlers.platform.configuration.queue_files` reads the file. The terms are Kueue's:
+Pure: `handlers.platform.configuration.pipeline_files` reads the file. The terms are Kueue's:
 https://kueue.sigs.k8s.io/docs/concepts/
 """
 

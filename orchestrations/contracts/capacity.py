@@ -11,8 +11,7 @@ from orchestrations.configuration.pipeline import ComputeOption
 from orchestrations.configuration.queues import Queues
 from orchestrations.configuration.section import ignore_fields
 from orchestrations.contracts.base import QUICK, ActivityRequest, Contract
-from orchestrations.contracts.costs import MonthlyCost, RunCost
-from orchestrations.contracts.runs import CancelRequest
+from orchestrations.contracts.runs import CancelRequest, MonthlyCost, RunCost
 
 
 class NodesWanted(Contract):

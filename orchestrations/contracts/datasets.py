@@ -9,7 +9,15 @@ from pydantic import Field
 
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.base import ActivityRequest, Contract, Done, Failure
-from orchestrations.contracts.configurations import Configuration
+
+
+class Configuration(Contract):
+    """The configuration in force when it was resolved."""
+
+    hash: str
+    """The hash of both files' text and of the code that the job names. The records container keeps
+    the text under this hash."""
+    pipeline: Pipeline
 
 
 class Dataset(Contract):

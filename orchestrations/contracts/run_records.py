@@ -9,9 +9,8 @@ from pydantic import Field
 
 from orchestrations.configuration.section import ignore_fields
 from orchestrations.contracts.base import QUICK, ActivityRequest, Contract, Done, Traceparent
-from orchestrations.contracts.costs import RunCost
 from orchestrations.contracts.jobs import JobDiagnosis
-from orchestrations.contracts.runs import RunState, RunStatus
+from orchestrations.contracts.runs import RunCost, RunState, RunStatus
 
 
 class RunStep(Contract):

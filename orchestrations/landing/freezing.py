@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 from azure.durable_functions import DurableOrchestrationContext
 
 from orchestrations.contracts.base import ActivityRequest
-from orchestrations.contracts.configurations import Configuration
 from orchestrations.contracts.datasets import (
     CommitManifest,
+    Configuration,
     CopyBlobs,
     Dataset,
     DiscardParts,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,6 +12,25 @@ from orchestrations.contracts.landing import BatchComparison, HoldReason
 
 # One run whose data changed may be a single late upload. Two in a row suggest a pattern.
 DATA_CHANGED_LIMIT = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class HoldRule:
+    """What a reason of a hold means for operators."""
+
+    ended_by: Literal["release", "resumption"]
+    """What a person does to train on the batch."""
+    alerts: bool
+    needs_a_person: bool
+    """Whether the pipeline's state is `needs-a-human`."""
+
+
+HOLD_RULES: Mapping[HoldReason, HoldRule] = {
+    "shrunk": HoldRule(ended_by="release", alerts=True, needs_a_person=True),
+    "data-changed": HoldRule(ended_by="release", alerts=True, needs_a_person=True),
+    "paused": HoldRule(ended_by="resumption", alerts=False, needs_a_person=False),
+}
+"""Everything that depends on the reason of a hold; `decide` gives reason and sentence."""
 
 
 @dataclass(frozen=True)

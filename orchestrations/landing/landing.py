@@ -9,8 +9,7 @@ from typing import Any, Literal
 from azure.durable_functions import DurableOrchestrationContext
 
 from orchestrations.contracts.base import Done
-from orchestrations.contracts.configurations import Configuration
-from orchestrations.contracts.datasets import Dataset
+from orchestrations.contracts.datasets import Configuration, Dataset
 from orchestrations.contracts.landing import (
     AlertOperators,
     BatchOutcome,
@@ -33,7 +32,7 @@ from orchestrations.contracts.retraining import RunInput
 from orchestrations.contracts.runs import RunRequest, RunStatus
 from orchestrations.errors import DataRejected, InvalidManifest, InvalidPipeline
 from orchestrations.landing.freezing import freeze
-from orchestrations.landing.holding import Hold, decide
+from orchestrations.landing.holding import HOLD_RULES, Hold, decide
 from orchestrations.landing.settling import (
     Wait,
     before_listing,
@@ -334,7 +333,7 @@ class _Batch:
     def hold(
         self, dataset: Dataset, decision: Hold, last_trained_blobs: int | None
     ) -> Generator[Any, Any, None]:
-        """Hold the batch for a person. Alert operators, unless the pipeline is paused."""
+        """Hold the batch for a person; alert operators, if its reason says so."""
         yield from call(
             self.context,
             HoldBatch(
@@ -345,7 +344,7 @@ class _Batch:
                 message=decision.message,
             ),
         )
-        if decision.reason == "paused":
+        if not HOLD_RULES[decision.reason].alerts:
             return
         yield from self.alert(
             "batch-held",

@@ -43,15 +43,16 @@ from orchestrations.platform.replay_logger import ReplayLogger
 from orchestrations.platform.waiting import growing_delay
 from orchestrations.rollout.answer_guards import guards_of, judge_answers
 from orchestrations.rollout.decisions import (
+    ALERT_AFTER,
     Broken,
     Passed,
     Verdict,
     decided_step,
     judge_step,
+    kind_of,
     steps_of,
     worst,
 )
-from orchestrations.rollout.faults import ALERT_AFTER, kind_of
 
 POLLS_PER_GENERATION = 30
 
@@ -156,7 +157,7 @@ class RolloutGeneration:
             raise ContinuesAsNew
 
     def call(self, request: ActivityRequest[Result]) -> Step[Result]:
-        """Run an activity; `orchestrations.rollout.faults` decides about its errors."""
+        """Run an activity; `orchestrations.rollout.decisions` decides about its errors."""
         return (yield from call(self.context, request))
 
     def call_if_possible(self, request: ActivityRequest[Any]) -> Generator[Any, Any, None]:

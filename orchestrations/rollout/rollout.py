@@ -30,12 +30,12 @@ from orchestrations.rollout.decisions import (
     WHOLE_PERCENT,
     Broken,
     Passed,
+    follow_up,
     main_deployment,
     poll_delay,
     traffic_of,
     without,
 )
-from orchestrations.rollout.faults import follow_up
 from orchestrations.rollout.generation import ContinuesAsNew, RolloutGeneration
 
 PROVISIONING_POLL = timedelta(seconds=10)
@@ -80,8 +80,8 @@ def rollout(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[st
     restores the previous traffic, deletes the new deployment and releases the endpoint
     (`rolling_back`). A newer model in `live` ends the time of the previous deployments.
 
-    `orchestrations.rollout.faults` decides about errors. An outage changes no traffic: the rollout
-    tries again, alerts operators if that takes long, and continues when the outage is over.
+    `orchestrations.rollout.decisions` decides about errors. An outage changes no traffic: the
+    rollout tries again, alerts operators if that takes long, and continues when the outage is over.
 
     Every effect has a derived name or is idempotent, so that the work of a state can be repeated
     from its start. A wait continues as new.

@@ -76,7 +76,7 @@ function PipelineActions({ pipeline }) {
 
 function Held({ pipeline, held }) {
   return html`<span class="mono">${held.dataset_version}</span>, ${number(held.blobs)} blobs${held.batches > 1 && html`, ${number(held.batches)} batches since <${Time} at=${held.since} />`}: ${held.message}
-    ${held.reason !== "paused" && html` <${Action} label="Release" needsReason title=${`Train on ${held.dataset_version}?`}
+    ${held.ended_by === "release" && html` <${Action} label="Release" needsReason title=${`Train on ${held.dataset_version}?`}
       path=${`/api/pipelines/${encodeURIComponent(pipeline)}/release`} body=${{ dataset_version: held.dataset_version }}
       explains="Exactly this content is trained on, or that of a batch that has replaced it in this minute. If the zone has changed since, it is compared again." />`}`;
 }

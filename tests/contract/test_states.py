@@ -1,4 +1,4 @@
-"""The table of states in docs/operations.md is the code's."""
+"""The tables of states and holds in docs/operations.md are the code's."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import re
 from typing import get_args
 
 from handlers.platform.settings import APP_FOLDER
+from orchestrations.contracts.landing import HoldReason
 from orchestrations.contracts.runs import RunState
 from orchestrations.contracts.transitions import TERMINAL_RUN_STATES, TRANSITIONS
+from orchestrations.landing.holding import HOLD_RULES
 
 PAGE = (APP_FOLDER / "docs" / "operations.md").read_text("utf-8")
 
@@ -44,5 +46,19 @@ def test_the_final_states_are_named() -> None:
     assert set(_names(sentence)) == TERMINAL_RUN_STATES
 
 
+def test_the_table_of_holds_is_the_codes() -> None:
+    shown = [[_names(cell) for cell in row[:4]] for row in rows(section("Release a held batch"))]
+    assert shown == [
+        [
+            [reason],
+            ["batch-held"] if rule.alerts else [],
+            ["needs-a-human"] if rule.needs_a_person else ["paused"],
+            [rule.ended_by],
+        ]
+        for reason, rule in HOLD_RULES.items()
+    ]
+    assert sorted(HOLD_RULES) == sorted(get_args(HoldReason))
+
+
 def _names(text: str) -> list[str]:
-    return re.findall(r"`(\w+)`", text)
+    return re.findall(r"`([\w-]+)`", text)

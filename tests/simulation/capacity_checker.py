@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 
-from handlers.platform.configuration.queue_files import load_queues
+from handlers.platform.configuration.pipeline_files import load_queues
 from orchestrations.configuration.queues import Queues
 from orchestrations.contracts.capacity import Admission
 from orchestrations.names import alert_id

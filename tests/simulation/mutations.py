@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from handlers.landing import broken_landings, copies, dataset_claims, freezing
+from handlers.landing import copies, dataset_claims, freezing, zone_troubles
 from handlers.notify import dead_letter_queue, delivery
 from handlers.operate import job_state_changed
 from handlers.operate.api import champion_changes
@@ -40,8 +40,7 @@ from handlers.training.capacity import requesting_nodes, returning_nodes
 from orchestrations.configuration.queues import Queues
 from orchestrations.contracts.base import ActivityRequest, Contract, Done, Failure
 from orchestrations.contracts.capacity import NodesReturned, ReturnNodes
-from orchestrations.contracts.configurations import Configuration
-from orchestrations.contracts.datasets import FreezeManifest
+from orchestrations.contracts.datasets import Configuration, FreezeManifest
 from orchestrations.contracts.jobs import GetJob, Job, ReadResults, SubmitJob
 from orchestrations.contracts.landing import ClaimDataset, DatasetClaim
 from orchestrations.contracts.models import Model, RegisterModel
@@ -50,7 +49,7 @@ from orchestrations.errors import LandfallError, PermanentError, TransientError
 from orchestrations.landing import landing, rounds
 from orchestrations.platform.interruptible_timer import WAKE_UP
 from orchestrations.platform.retrying import describe
-from orchestrations.rollout import faults as rollout_faults
+from orchestrations.rollout import decisions
 from orchestrations.training import retraining, run_progress, supervising
 from orchestrations.training.capacity.reasons import Reasons
 from orchestrations.training.capacity.room import Room
@@ -302,7 +301,7 @@ MUTATIONS: Mapping[str, Mutation] = {
         retraining, "describe", _describe_with_stack
     ),
     "a rollout takes an outage for a verdict": lambda: mock.patch.dict(
-        rollout_faults.FAULTS, {TransientError: "verdict"}
+        decisions.FAULTS, {TransientError: "verdict"}
     ),
     "a rollout does not see that its deployment is gone": lambda: mock.patch.object(
         observing, "check_deployment"
@@ -314,7 +313,7 @@ MUTATIONS: Mapping[str, Mutation] = {
         "freeze_manifest", _list_as_first_deployed
     ),
     "failing landings are told to nobody": lambda: mock.patch.object(
-        broken_landings, "alert_operators"
+        zone_troubles, "alert_operators"
     ),
     "failing landings are not shown": lambda: mock.patch.object(
         pipelines_of_api, "read_troubles", return_value={}

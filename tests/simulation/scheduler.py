@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 
 import greenlet
 
-from handlers.platform.bounded_call import TookTooLong
+from handlers.platform.bulkheads import TookTooLong
 
 START = datetime(2026, 11, 2, tzinfo=UTC)  # a Monday
 Result = TypeVar("Result")
@@ -136,7 +136,7 @@ class Scheduler(asyncio.AbstractEventLoop):
         self._suspend()
 
     def within(self, seconds: float, function: Callable[[], Result]) -> Result:
-        """As `handlers.platform.bounded_call.within`: the call goes on when its time is over."""
+        """As `handlers.platform.bulkheads.within`: the call goes on when its time is over."""
         outcome: list[Callable[[], Result]] = []
         waiter = self._thread()
         is_waiting = True

@@ -17,7 +17,7 @@ from handlers.landing import copies
 from handlers.notify import dead_letter_queue, delivery
 from handlers.operate.retention import copy_retention, removing
 from handlers.platform import bulkheads, service_bus
-from handlers.platform.configuration import configurations, pipeline_files, queue_files
+from handlers.platform.configuration import configurations, pipeline_files
 from handlers.platform.durable import activity_adapter
 from handlers.platform.records import run_index
 from handlers.rollout import collected_answers, endpoint_metrics, endpoints, observing, smoke_jobs
@@ -31,7 +31,7 @@ from tests.simulation.scheduler import Scheduler, VirtualLock
 Result = TypeVar("Result")
 # The very function; a file that is the same is parsed once for all seeds.
 _parse_pipeline = functools.cache(pipeline_files.parse_pipeline)
-_load_queues = functools.cache(queue_files.load_queues)
+_load_queues = functools.cache(pipeline_files.load_queues)
 _modules = modules()
 # A module of the name of its class, which hides it from `import`.
 _instance_status = sys.modules[DurableOrchestrationStatus.__module__]

@@ -14,13 +14,13 @@ from pydantic import Field
 from handlers.landing.batch_records import last_batch
 from handlers.landing.newest_events import list_newest_events
 from handlers.notify.ops_alerts import trouble
-from handlers.operate.alarms.credentials import expiring_settings
 from handlers.operate.alarms.evaluation import (
     Alarm,
     AlarmKind,
     PipelineFacts,
     WaitingRun,
     due_alarms,
+    expiring_settings,
 )
 from handlers.operate.alarms.vault_events import expiring_vault_objects
 from handlers.platform import record_store

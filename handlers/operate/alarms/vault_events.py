@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, cast
 
-from handlers.operate.alarms.credentials import Credential
+from handlers.operate.alarms.evaluation import Credential
 from handlers.platform import record_store
 from handlers.platform.clients import Clients
 from handlers.platform.event_envelope import EventEnvelope, lower_keys

@@ -34,6 +34,7 @@ from handlers.operate.api.parameters import (
 from handlers.operate.api.problem_details import Answer, Problem, unavailable
 from handlers.platform.bulkheads import STORAGE, Bulkhead
 from handlers.platform.clients import Clients
+from handlers.platform.settings import Settings
 from orchestrations.configuration.pipeline import Pipeline
 
 logger = logging.getLogger("landfall")
@@ -136,3 +137,33 @@ def _arguments(declared: Interface, request: Request) -> dict[str, Any]:
 
 def _is_model(kind: Any) -> bool:
     return inspect.isclass(kind) and issubclass(kind, (Parameters, Asked, Pipeline))
+
+
+PROVIDER_HEADER = "x-ms-client-principal-idp"
+ID_HEADER = "x-ms-client-principal-id"
+ENTRA = "aad"
+
+
+def check_sign_in(settings: Settings, method: str, headers: Mapping[str, str]) -> Answer | None:
+    """The answer to a caller that is refused: 401, 403 or 503; None if the request is allowed.
+
+    With function keys, the host has checked the key. 503: App Service authentication is off.
+    403: a page of another site sends an action with its visitor's cookie (CSRF).
+    """
+    if settings.sign_in == "key":
+        return None
+    fields = {name.lower(): value for name, value in headers.items()}
+    if settings.values.get("WEBSITE_AUTH_ENABLED", "").lower() != "true":
+        refusal = Problem(
+            503,
+            "not-configured",
+            "app setting API_SIGN_IN is entra, and App Service authentication is off: turn it on, "
+            "or remove the setting, so that function keys open the API",
+        )
+    elif fields.get(PROVIDER_HEADER) != ENTRA or not fields.get(ID_HEADER):
+        refusal = Problem(401, "not-signed-in", "sign in with Microsoft Entra: a token is needed")
+    elif method != "GET" and fields.get("sec-fetch-site") in ("cross-site", "same-site"):
+        refusal = Problem(403, "other-site", "an action is taken from this app's own page")
+    else:
+        return None
+    return refusal.to_answer()

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from azure.core.exceptions import AzureError, ResourceNotFoundError
 
 from handlers.landing import event_log
-from handlers.landing.batch_records import last_batch
-from handlers.landing.batch_search import BATCHES_SEARCHED, BatchSearch
+from handlers.landing.batch_records import BATCHES_SEARCHED, BatchSearch, last_batch
 from handlers.landing.blob_events import (
     normal_etag,
     parse_blob_address,

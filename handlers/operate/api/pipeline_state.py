@@ -17,6 +17,7 @@ from handlers.operate.api.documents.runs import RunSummary
 from handlers.operate.api.remedies import remedy
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.landing import LandingStatus, LastBatch, ZoneActivity
+from orchestrations.landing.holding import HOLD_RULES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +85,7 @@ def _why_a_person(zone: ZoneFacts) -> str | None:
     """Why a zone needs a person, as a sentence; None if it does not."""
     if zone.troubles:
         return sentences.of_trouble(zone.partition, zone.troubles[-1])
-    if zone.held is not None and zone.held.reason != "paused":
+    if zone.held is not None and HOLD_RULES[zone.held.reason].needs_a_person:
         return sentences.of_held(zone.partition, zone.held)
     return None
 

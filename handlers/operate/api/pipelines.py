@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -18,6 +18,8 @@ from handlers.landing.hold_records import held_zones, read_held
 from handlers.landing.newest_events import list_all_newest_events, zone_activity
 from handlers.landing.pauses import Pause, read_pause, read_pauses
 from handlers.landing.zone_troubles import Trouble, read_troubles
+from handlers.notify.webhook_client import parse_receiver
+from handlers.notify.webhook_signature import parse_secrets
 from handlers.operate.api import sentences
 from handlers.operate.api.documents.pipelines import (
     Champion,
@@ -30,7 +32,6 @@ from handlers.operate.api.documents.pipelines import (
 )
 from handlers.operate.api.documents.queues import CostState
 from handlers.operate.api.documents.runs import RunSummary
-from handlers.operate.api.missing_settings import missing_settings
 from handlers.operate.api.pipeline_changes import describe_once
 from handlers.operate.api.pipeline_state import ZoneFacts, state_of, zones_to_show
 from handlers.operate.api.queues import read_costs
@@ -39,11 +40,13 @@ from handlers.platform.clients import Clients
 from handlers.platform.durable.instances import is_live
 from handlers.platform.durable.status_documents import parsed
 from handlers.platform.records.run_index import UNFINISHED_STATES, list_runs, list_unfinished_runs
+from handlers.platform.settings import KEEP_DAYS, Settings
 from handlers.training.champions import find_champion
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.landing import LandingStatus, LastBatch
 from orchestrations.contracts.runs import RunState
-from orchestrations.errors import LandfallError
+from orchestrations.errors import InvalidSetting, LandfallError
+from orchestrations.landing.holding import HOLD_RULES
 from orchestrations.names import landing_instance
 
 RUNNING_LIMIT = 10
@@ -214,12 +217,14 @@ def _held(
     held = read_held(clients, pipeline.name, last.dataset)
     if held is None or held.is_released or is_released(clients, pipeline.name, version):
         return None
-    if held.reason == "paused" and pause is None:
+    ended_by = HOLD_RULES[held.reason].ended_by
+    if ended_by == "resumption" and pause is None:
         return None  # the pause has ended: its zone is listed again
     return HeldSummary(
         dataset_version=version,
         blobs=held.dataset.blobs,
         reason=held.reason,
+        ended_by=ended_by,
         message=held.message,
         batches=held.count,
         since=held.since or held.dataset.frozen_at,
@@ -287,3 +292,36 @@ async def _champion(clients: Clients, pipeline: Pipeline) -> tuple[Champion | No
     if found is None:
         return None, None
     return Champion(version=found.version), None
+
+
+def missing_settings(settings: Settings, pipeline: Pipeline) -> list[str]:
+    """A sentence for each setting that is missing or invalid; never a value."""
+    found: dict[str, None] = {}
+    for read in _needed(settings, pipeline):
+        try:
+            read()
+        except InvalidSetting as error:
+            found[str(error)] = None
+    return list(found)
+
+
+def _needed(settings: Settings, pipeline: Pipeline) -> Iterator[Callable[[], object]]:
+    for name in ("AZUREML_SUBSCRIPTION_ID", "AZUREML_RESOURCE_GROUP", "AZUREML_WORKSPACE_NAME"):
+        yield lambda name=name: settings.required(name)
+    for name, endpoint in (
+        ("DataStorage", "blobServiceUri"),
+        ("WorkspaceStorage", "blobServiceUri"),
+        ("ServiceBus", "fullyQualifiedNamespace"),
+    ):
+        yield lambda name=name, endpoint=endpoint: settings.connection(name, endpoint)
+    for name in KEEP_DAYS:
+        yield lambda name=name: settings.keep_days(name)
+    if pipeline.notify.event_grid:
+        yield lambda: settings.required("EventGridTopic__endpoint")
+    for webhook in pipeline.notify.webhooks:
+        yield lambda webhook=webhook: settings.decided(webhook.url_setting)
+        if url := settings.values.get(webhook.url_setting):
+            yield lambda url=url, webhook=webhook: parse_receiver(url, setting=webhook.url_setting)
+            yield lambda webhook=webhook: parse_secrets(
+                settings.values.get(webhook.secret_setting, ""), setting=webhook.secret_setting
+            )

@@ -20,7 +20,7 @@ from handlers.platform.bulkheads import CANCELLATIONS, PART_SECONDS
 from handlers.platform.clients import Clients
 from handlers.platform.durable.instances import exists, is_live, start_once, wake_up
 from handlers.platform.durable.status_documents import run_status
-from handlers.platform.records.cancel_requests import request_cancel
+from handlers.platform.records.run_records import request_cancel
 from handlers.platform.settings import Settings
 from handlers.platform.telemetry.current_span import below
 from orchestrations.configuration.pipeline import Pipeline

@@ -25,7 +25,7 @@ from handlers.platform.service_bus import (
 from handlers.training.redriven_runs import Changes, RedrivenRun, read_redriven, redrive_record
 from handlers.training.retry_queue import retry_message
 from orchestrations.contracts.landing import ClaimDataset, DatasetClaim
-from orchestrations.contracts.lineage import Redrive
+from orchestrations.contracts.models import Redrive
 from orchestrations.contracts.runs import RunRequest
 from orchestrations.errors import InvalidRequest, OfAnotherRelease
 from orchestrations.names import batch_id

@@ -20,7 +20,6 @@ from azure.durable_functions import DurableOrchestrationClient
 from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 
 from handlers.landing.blob_created import ensure_landing
-from handlers.landing.broken_landings import is_broken_landing, report
 from handlers.landing.dataset_claims import (
     ClaimedRun,
     list_claims_without_run,
@@ -28,7 +27,7 @@ from handlers.landing.dataset_claims import (
 )
 from handlers.landing.pauses import read_pause
 from handlers.landing.rejected_events import alert_rejected
-from handlers.landing.zone_troubles import close_troubles, read_troubles
+from handlers.landing.zone_troubles import close_troubles, is_broken_landing, read_troubles, report
 from handlers.notify.dead_letter_queue import (
     Kind,
     collect,
@@ -36,15 +35,19 @@ from handlers.notify.dead_letter_queue import (
     sweep,
 )
 from handlers.operate.api.pausing import land_held_zones
-from handlers.operate.reconciliation.freezes import discard_abandoned_parts
-from handlers.operate.reconciliation.nodes import known_runs, reconcile_nodes
 from handlers.operate.reconciliation.persistent_faults import alert_persistent
 from handlers.operate.reconciliation.requests import close_request, is_broken_request
 from handlers.operate.reconciliation.rollouts import close_rollout
-from handlers.operate.reconciliation.runs import complete_record, mend_run
+from handlers.operate.reconciliation.runs import (
+    complete_record,
+    known_runs,
+    mend_run,
+    reconcile_nodes,
+)
 from handlers.operate.reconciliation.stuck_messages import alert_stuck
 from handlers.operate.reconciliation.zones import (
     ZoneRecords,
+    discard_abandoned_parts,
     partitions_to_land,
     read_zone_records,
 )

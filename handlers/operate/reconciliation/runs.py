@@ -2,12 +2,14 @@
 
 An instance fails when its code has changed (a deployment), when its input is of a newer release, or
 when the storage account was out of reach for longer than its steps wait. Its job is not affected,
-so the run is started again under its name and goes on with that job.
+so the run is started again under its name and goes on with that job. The nodes of a run that ended
+without returning them are free again.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
@@ -21,7 +23,7 @@ from handlers.platform import record_store
 from handlers.platform.azure_ml.jobs import cancel_job
 from handlers.platform.bulkheads import AZURE_ML, BACKGROUND
 from handlers.platform.clients import Clients
-from handlers.platform.durable.instances import exists, is_live
+from handlers.platform.durable.instances import exists, is_live, wake_up
 from handlers.platform.durable.status_documents import (
     broken_failure,
     is_handed_over,
@@ -30,9 +32,12 @@ from handlers.platform.durable.status_documents import (
     run_status,
 )
 from handlers.platform.records.run_records import add_to_record, read_run_record, record_of
+from handlers.training.capacity.admission_record import find_admission
+from handlers.training.capacity.returning_nodes import return_nodes
 from handlers.training.jobs import get_job
 from handlers.training.retry_queue import start_attempt
 from orchestrations.contracts.base import Failure
+from orchestrations.contracts.capacity import ReturnNodes
 from orchestrations.contracts.jobs import CancelJob, GetJob
 from orchestrations.contracts.notifications import Notification, PublishNotification
 from orchestrations.contracts.retraining import RunInput, Waiting
@@ -202,3 +207,31 @@ def _notify_end(
     publish_notification(
         clients, PublishNotification(pipeline=request.pipeline, notification=notification)
     )
+
+
+def known_runs(clients: Clients, *, now: datetime) -> Mapping[str, bool]:
+    """Run → whether it holds nodes (True) or waits for them; empty without a `queues.yml`."""
+    document = find_admission(clients, now=now)
+    if document is None:
+        return {}
+    waiting = dict.fromkeys((each.run for each in document.waiting), False)
+    return waiting | dict.fromkeys((each.run for each in document.admitted), True)
+
+
+async def reconcile_nodes(
+    clients: Clients, starter: DurableOrchestrationClient, run: str, *, is_admitted: bool
+) -> bool:
+    """Return the nodes of a run that has ended; the result is whether this call returned them.
+
+    A live run that was admitted, but still waits for nodes, is woken up. One that is about to be
+    started again keeps its place.
+    """
+    instance = await starter.get_status(run)
+    if is_handed_over(instance):
+        return False
+    if not is_live(instance):
+        request = ReturnNodes(run=run)
+        return (await BACKGROUND.ask(return_nodes, clients, request)).returned
+    if is_admitted and last_status(instance).state == "waiting_for_nodes":
+        await wake_up(starter, run)
+    return False

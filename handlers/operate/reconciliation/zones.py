@@ -1,4 +1,4 @@
-"""Find zones that need a landing though no event opened one: a part of the timer `reconcile`.
+"""Find zones that need a landing though no event opened one, and freezes that nobody finishes.
 
 A round costs three listings of records for all zones, and one request per zone with a marker; the
 number of blobs does not matter. A full listing of each zone is due once a day: the landing does it,
@@ -11,14 +11,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from azure.durable_functions import DurableOrchestrationClient
+
 from handlers.landing.batch_records import LastListing, list_last_batches
+from handlers.landing.manifest_parts import discard, list_freezes, parts_folder
 from handlers.landing.newest_events import list_all_newest_events, marker_written_at
 from handlers.landing.partition_folders import list_partitions
 from handlers.landing.quarantine import list_quarantined
+from handlers.platform.bulkheads import BACKGROUND
 from handlers.platform.clients import Clients
+from handlers.platform.durable.instances import is_live
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.landing import ZoneActivity
 from orchestrations.landing.settling import has_more, was_listed
+from orchestrations.names import freezing_instance
 
 LISTING_INTERVAL = timedelta(days=1)
 """Events can be lost, so every zone is listed at this interval even without events."""
@@ -93,3 +99,24 @@ def _has_blobs(clients: Clients, pipeline: Pipeline) -> bool:
     container = clients.blobs.get_container_client(pipeline.source.container)
     names = container.list_blob_names(name_starts_with=pipeline.source.prefix, results_per_page=1)
     return next(iter(names), None) is not None
+
+
+# A new freeze has parts before its instance is started. If it is started later than this, it finds
+# no parts and fails; its landing is then opened again.
+GRACE = timedelta(days=1)
+
+
+async def discard_abandoned_parts(
+    clients: Clients, starter: DurableOrchestrationClient, *, now: datetime
+) -> list[str]:
+    """Discard the parts of freezes without a live instance; return the instances' names."""
+    discarded: list[str] = []
+    freezes = await BACKGROUND.ask(list_freezes, clients.records)
+    for (pipeline, freeze), written_at in freezes.items():
+        instance = freezing_instance(pipeline, freeze)
+        if now - written_at < GRACE or is_live(await starter.get_status(instance)):
+            continue
+        folder = parts_folder(pipeline, freeze)
+        await BACKGROUND.ask(discard, clients.records, folder)
+        discarded.append(instance)
+    return discarded

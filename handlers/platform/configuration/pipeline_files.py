@@ -1,17 +1,17 @@
-"""Read and validate `pipelines/<name>/pipeline.yml`."""
+"""Read and validate `pipelines/<name>/pipeline.yml`, its deployment file, and `queues.yml`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, cast
 
-from handlers.platform.configuration.deployment_files import check_deployment_file
 from handlers.platform.configuration.job_files import check_job_file
 from handlers.platform.configuration.located_yaml import LocatedYaml, read_text
-from handlers.platform.configuration.queue_files import load_queues
+from orchestrations.configuration.deploy import Deploy, OnlineDeploy
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.configuration.queues import Queues, mismatch
-from orchestrations.errors import InvalidPipeline
+from orchestrations.errors import InvalidPipeline, InvalidQueues
 
 PIPELINE_FILE = "pipeline.yml"
 # Keys that earlier releases had, and what to do instead. Kept files and running instances may still
@@ -169,3 +169,49 @@ def _refuse_overlaps(pipelines: Mapping[str, Pipeline]) -> None:
                     f"pipelines {name} and {other_name} deploy to one endpoint, "
                     f"{other.deploy.endpoint!r}: give each an endpoint of its own"
                 )
+
+
+def check_deployment_file(file: Path, deploy: Deploy) -> None:
+    """Check a deployment file, and that it collects the answers that a guard measures.
+
+    Raises:
+        InvalidPipeline: they are not collected, or it is not a mapping (see `located_yaml`); names
+            file, line and key.
+    """
+    parsed = LocatedYaml.parse(
+        file,
+        read_text(file, invalid=InvalidPipeline),
+        shape=f"a deployment is a mapping, as `az ml {deploy.kind}-deployment create` takes it",
+        invalid=InvalidPipeline,
+    )
+    guards = deploy.guards.answers if isinstance(deploy, OnlineDeploy) else []
+    wanted = {guard.collection for guard in guards}
+    collections = _at(_at(parsed.document, "data_collector"), "collections")
+    for name in sorted(wanted):
+        enabled = _at(_at(collections, name), "enabled")
+        # CLI v2 accepts only the string, not a boolean.
+        if not isinstance(enabled, str) or enabled.lower() != "true":
+            location = ("data_collector", "collections", name, "enabled")
+            problem = "a guard in deploy.guards.answers of pipeline.yml needs the text 'true' here"
+            raise InvalidPipeline(parsed.problem(location, problem))
+
+
+def _at(document: Any, key: str) -> Any:
+    return cast("dict[str, Any]", document).get(key) if isinstance(document, dict) else None
+
+
+QUEUES_FILE = "queues.yml"
+
+
+def load_queues(folder: Path) -> Queues | None:
+    """The queues of a folder of pipelines; None if it has no `queues.yml`.
+
+    Raises:
+        InvalidQueues: the file is unreadable or breaks the schema; names file, line, key and value.
+    """
+    file = folder / QUEUES_FILE
+    if not file.exists():
+        return None
+    text = read_text(file, invalid=InvalidQueues)
+    shape = "it is a mapping with the keys 'flavors' and 'queues'"
+    return LocatedYaml.parse(file, text, shape=shape, invalid=InvalidQueues).validate(Queues)

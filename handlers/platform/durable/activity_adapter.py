@@ -15,7 +15,7 @@ from azure.core.exceptions import HttpResponseError
 from pydantic import ValidationError
 
 import handlers
-from handlers.platform.bounded_call import TookTooLong, within
+from handlers.platform.bulkheads import TookTooLong, within
 from handlers.platform.clients import Clients
 from orchestrations.contracts.base import ActivityRequest, Contract, unreadable
 from orchestrations.errors import PermanentError, TransientError

@@ -1,12 +1,13 @@
-"""The index of rollouts: an empty blob for each, with the list's entry in its metadata.
+"""The records of rollouts: their index, and when each step began.
 
-The name is `rollout-index/<time>_<rollout>`; the time counts down, so listings are newest first.
+The index has an empty blob for each rollout, with the list's entry in its metadata. Its name is
+`rollout-index/<time>_<rollout>`; the time counts down, so listings are newest first.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -82,3 +83,29 @@ def recorded_end(clients: Clients, rollout: str) -> RolloutState | None:
 
 def _outcome(rollout: str) -> str:
     return f"rollouts/{rollout}/outcome.json"
+
+
+def record_step(clients: Clients, rollout: str, step: str | int, began_at: datetime) -> None:
+    """Record the start of a step, if traces are sent.
+
+    `step` is `deploying`, `testing`, or an index in `deploy.steps`.
+    """
+    name = f"{_folder(rollout)}{step}.json"
+    if clients.telemetry.is_on and name not in clients.rollout_steps:
+        record_store.create(clients.records, name, began_at.isoformat())
+        clients.rollout_steps.add(name)
+
+
+def read_steps(clients: Clients, rollout: str) -> Mapping[str, datetime]:
+    """Recorded step → its start."""
+    folder = _folder(rollout)
+    return {
+        name.removeprefix(folder).removesuffix(".json"): datetime.fromisoformat(
+            record_store.read(clients.records, name) or ""
+        )
+        for name in clients.records.list_blob_names(name_starts_with=folder)
+    }
+
+
+def _folder(rollout: str) -> str:
+    return f"rollouts/{rollout}/steps/"

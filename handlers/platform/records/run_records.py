@@ -1,7 +1,8 @@
-"""Activity `record_run`: the record of a run, `runs/<run>/record.json`, and its index entries.
+"""The records of a run: `runs/<run>/record.json` (`record_run`), results, a request to cancel it.
 
 Every generation of a run adds its data to the record, and so does reconciliation. Additions are
-idempotent, and late ones do not overwrite newer data.
+idempotent, and late ones do not overwrite newer data. A run that misses the event of its
+cancellation finds the request before its next effect.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from handlers.platform.telemetry import metrics
 from handlers.platform.telemetry.spans import of_run
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.run_records import RecordRun, RunRecord, RunStep
-from orchestrations.contracts.runs import RunRequest, RunStatus
+from orchestrations.contracts.runs import CancelRequest, RunRequest, RunStatus
 from orchestrations.contracts.transitions import order_of
-from orchestrations.names import claim_record
+from orchestrations.names import claim_record, results_record
 
 
 @activity
@@ -121,3 +122,53 @@ def _ordered(steps: tuple[RunStep, ...]) -> tuple[RunStep, ...]:
 
 def _name(run: str) -> str:
     return f"runs/{run}/record.json"
+
+
+def read_metrics(clients: Clients, record: str) -> dict[str, float]:
+    """All metrics of a run, from the record that `read_results` wrote."""
+    return _read_record(clients, record)["metrics"]
+
+
+def read_bad_files(clients: Clients, run: str) -> dict[str, str]:
+    """The files that a run's trainer refused: path in the manifest → reason.
+
+    From the record that `read_results` wrote.
+    """
+    error = _read_record(clients, results_record(run))["error"]
+    return {} if error is None else {each["path"]: each["reason"] for each in error["files"]}
+
+
+def _read_record(clients: Clients, record: str) -> dict[str, Any]:
+    document = record_store.read(clients.records, record)
+    assert document is not None, f"{record} is written before it is read, and never deleted"
+    return document
+
+
+def request_cancel(clients: Clients, run: str, request: CancelRequest) -> None:
+    """Record a request to cancel a run. Only the first request counts."""
+    record_store.create(clients.records, _cancel_record(run), request.to_dict())
+
+
+def read_cancel_request(clients: Clients, run: str) -> CancelRequest | None:
+    """The request to cancel a run; None if there is none, or its model may be registered."""
+    document = record_store.read(clients.records, _cancel_record(run))
+    if document is None or record_store.read(clients.records, _registering(run)) is not None:
+        return None
+    return CancelRequest.from_dict(document)
+
+
+def end_cancellation(clients: Clients, run: str) -> None:
+    """Record that a run registers its model: from now on, it is too late to cancel it.
+
+    A registration can take effect without an answer. The run that then ended as cancelled would
+    leave its model as the champion.
+    """
+    record_store.create(clients.records, _registering(run), {})
+
+
+def _cancel_record(run: str) -> str:
+    return f"runs/{run}/cancel"
+
+
+def _registering(run: str) -> str:
+    return f"runs/{run}/registering"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from handlers.platform import record_store
 from handlers.platform.clients import Clients
-from handlers.platform.configuration.queue_files import load_queues
+from handlers.platform.configuration.pipeline_files import load_queues
 from handlers.platform.message_outbox import send_in_background
 from handlers.platform.service_bus import JOB_EVENTS, NODES_OFFERED, Message, fit_message_id
 from orchestrations.configuration.queues import Queues

@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 from handlers.notify.ops_alerts import trouble
 from handlers.platform.clients import Clients
-from handlers.platform.configuration.queue_files import load_queues
+from handlers.platform.configuration.pipeline_files import load_queues
 from handlers.platform.durable.activity_adapter import activity
 from handlers.platform.message_outbox import send_in_background
-from handlers.platform.records.cancel_requests import read_cancel_request
+from handlers.platform.records.run_records import read_cancel_request
 from handlers.platform.service_bus import OPS_ALERTS
 from handlers.training.capacity.admission_record import change_admission, read_admission
 from handlers.training.quotas import (

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from handlers.platform.azure_ml.jobs import find_job_state, job_seconds
 from handlers.platform.clients import Clients
-from handlers.platform.configuration.queue_files import load_queues
+from handlers.platform.configuration.pipeline_files import load_queues
 from handlers.platform.durable.activity_adapter import activity
 from handlers.platform.records.run_records import add_to_record, read_run_record
 from handlers.training.capacity.admission_record import (
@@ -16,8 +16,8 @@ from handlers.training.capacity.admission_record import (
     read_admission,
 )
 from orchestrations.contracts.capacity import AdmittedRun, NodesReturned, ReturnNodes
-from orchestrations.contracts.costs import RunCost
 from orchestrations.contracts.run_records import RunRecord
+from orchestrations.contracts.runs import RunCost
 from orchestrations.platform.waiting import ENDED
 from orchestrations.training.capacity import accounts
 from orchestrations.training.capacity.admission import withdraw

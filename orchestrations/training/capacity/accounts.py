@@ -20,7 +20,7 @@ from orchestrations.contracts.capacity import (
     JobLengths,
     Spending,
 )
-from orchestrations.contracts.costs import MonthlyCost, RunCost
+from orchestrations.contracts.runs import MonthlyCost, RunCost
 
 FIRST_EXPECTATION_SECONDS = 3_600.0
 """The expected duration of a pipeline's first job."""

@@ -49,8 +49,8 @@ on.telemetry.send([span])
 telemetry = [off.telemetry.is_on, "opentelemetry.sdk" in loaded(*heavy)]
 
 from handlers.training.job_outputs import read_results, results_folder
-from handlers.platform.records.run_results import read_bad_files, read_metrics
-from handlers.platform.records.cancel_requests import request_cancel
+from handlers.platform.records.run_records import read_bad_files, read_metrics
+from handlers.platform.records.run_records import request_cancel
 from orchestrations.contracts.jobs import ReadResults
 from tests.unit.handlers.azure_ml_fake import make_world
 

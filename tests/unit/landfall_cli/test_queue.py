@@ -9,7 +9,7 @@ from rich.console import Console
 from handlers.operate.api.queues import describe_queues
 from landfall_cli.output import Output
 from landfall_cli.queue import print_queues
-from orchestrations.contracts.costs import MonthlyCost
+from orchestrations.contracts.runs import MonthlyCost
 from orchestrations.training.capacity.admission import divide
 from tests.unit.orchestrations.training.capacity.examples import (
     START,

@@ -45,6 +45,8 @@ class HeldSummary(Document):
     dataset_version: str
     blobs: int
     reason: HoldReason
+    ended_by: Literal["release", "resumption"]
+    """What a person does to train on it: releases the batch, or resumes the pipeline."""
     message: str
     batches: int
     """How many batches were held for this reason, one after another."""

@@ -17,7 +17,7 @@ from handlers.platform import record_store
 from handlers.platform.records.run_records import add_to_record, read_run_record
 from orchestrations.contracts.datasets import CheckSuperseded, Dataset
 from orchestrations.contracts.landing import ClaimDataset, DatasetClaim, OpenedBy
-from orchestrations.contracts.lineage import Redrive
+from orchestrations.contracts.models import Redrive
 from orchestrations.contracts.run_records import RunRecord
 from orchestrations.contracts.runs import RunRequest, RunState
 from tests.local.handlers.zone_on_storage import Zone

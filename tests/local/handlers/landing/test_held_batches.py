@@ -17,7 +17,7 @@ from handlers.landing.held_batches import (
 )
 from handlers.landing.hold_records import read_held
 from handlers.landing.zone_troubles import alert_operators
-from handlers.operate.api import release as api_release
+from handlers.operate.api import pausing
 from handlers.operate.api.problem_details import Answer
 from handlers.platform import record_store
 from handlers.platform.manifests import find_line
@@ -95,7 +95,7 @@ def hold(zone: Zone) -> Dataset:
 
 async def release(zone: Zone, hub: TaskHub, version: str) -> Answer:
     name, body = zone.pipeline.name, json.dumps({"dataset_version": version}).encode()
-    return await ask(api_release.release, zone.clients, hub, zone.pipeline, name=name, body=body)
+    return await ask(pausing.release, zone.clients, hub, zone.pipeline, name=name, body=body)
 
 
 async def test_a_released_batch_gets_a_landing_that_may_train_on_it(zone: Zone) -> None:

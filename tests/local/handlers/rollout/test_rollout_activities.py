@@ -10,7 +10,6 @@ import pytest
 from azure.ai.ml import Input
 from azure.ai.ml.entities import AmlCompute
 
-from handlers.rollout.batch_job_counts import count_jobs
 from handlers.rollout.deployments import (
     delete_deployments,
     record_rollout,
@@ -21,7 +20,7 @@ from handlers.rollout.endpoint_claims import (
     release_endpoint,
     superseding_rollout,
 )
-from handlers.rollout.endpoint_metrics import read_deployment_metrics
+from handlers.rollout.endpoint_metrics import count_jobs, read_deployment_metrics
 from handlers.rollout.endpoints import score
 from handlers.rollout.observing import read_directions, record_decision
 from harness.waiting import until

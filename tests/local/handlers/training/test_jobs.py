@@ -8,7 +8,7 @@ import pytest
 
 from handlers.platform.azure_ml.job_failures import LOG_LIMIT_LINES, diagnose_job
 from handlers.platform.azure_ml.jobs import cancel_job
-from handlers.platform.records.cancel_requests import request_cancel
+from handlers.platform.records.run_records import request_cancel
 from handlers.training.champions import find_champion
 from handlers.training.job_outputs import read_results
 from handlers.training.jobs import get_job, submit_job

@@ -6,8 +6,7 @@ import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from handlers.notify.outbox import publish_notification
-from handlers.platform.records.rollout_index import index_rollout
-from handlers.platform.records.rollout_steps import record_step
+from handlers.platform.records.rollout_index import index_rollout, record_step
 from handlers.platform.settings import Settings
 from handlers.platform.telemetry.exporting import Telemetry
 from orchestrations.contracts.notifications import (

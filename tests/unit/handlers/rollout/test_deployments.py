@@ -8,13 +8,13 @@ from unittest.mock import Mock, patch
 
 import pytest
 
-from handlers.rollout.batch_job_counts import count_jobs
 from handlers.rollout.deployments import (
     check_deployment,
     ensure_deployment,
     is_deployed,
     record_rollout,
 )
+from handlers.rollout.endpoint_metrics import count_jobs
 from handlers.rollout.endpoints import set_traffic
 from handlers.rollout.smoke_jobs import check_smoke_job
 from orchestrations.configuration.deploy import BatchDeploy

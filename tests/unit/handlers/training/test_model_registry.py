@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from handlers.training.champions import find_champion
 from handlers.training.model_registry import VERSIONS_TRIED, register_model
-from orchestrations.contracts.lineage import Redrive
-from orchestrations.contracts.models import RegisterModel
+from orchestrations.contracts.models import Redrive, RegisterModel
 from orchestrations.errors import JobRejected
 from orchestrations.names import results_record
 from tests.unit.handlers.azure_ml_fake import World, a_job, make_world, refusal

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from handlers.training.trials import find_trial
+from handlers.training.job_outputs import find_trial
 from tests.unit.handlers.azure_ml_fake import World, a_job, make_world
 
 RUN = "digits-0123456789abcdef-1"

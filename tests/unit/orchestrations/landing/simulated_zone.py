@@ -15,9 +15,9 @@ from handlers.landing import blob_created
 from handlers.landing.blob_created import ensure_landing
 from orchestrations.configuration.pipeline import Gate, Pipeline
 from orchestrations.contracts.base import Contract, Done, Failure
-from orchestrations.contracts.configurations import Configuration
 from orchestrations.contracts.datasets import (
     CommitStep,
+    Configuration,
     Dataset,
     FreezeManifest,
     FreezeStart,

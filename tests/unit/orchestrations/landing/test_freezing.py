@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.base import Contract, Done
-from orchestrations.contracts.configurations import Configuration
 from orchestrations.contracts.datasets import (
     CommitManifest,
     CommitProgress,
     CommitStep,
+    Configuration,
     CopyBlobs,
     DiscardParts,
     FreezeStart,

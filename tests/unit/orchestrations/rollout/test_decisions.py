@@ -2,19 +2,24 @@ from __future__ import annotations
 
 from datetime import timedelta
 from itertools import pairwise
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from orchestrations import errors
 from orchestrations.configuration.deploy import BatchDeploy, Guards, OnlineDeploy, RolloutStep
-from orchestrations.contracts.rollouts import EndpointTraffic, Observation
+from orchestrations.contracts.rollouts import EndpointTraffic, Observation, RolloutState
 from orchestrations.rollout.decisions import (
+    FAULTS,
     Broken,
     Passed,
     Wait,
+    follow_up,
     judge_step,
+    kind_of,
     main_deployment,
     poll_delay,
     steps_of,
@@ -167,3 +172,51 @@ def test_steps_that_do_not_lead_to_all_traffic_are_refused(steps: list[object]) 
         OnlineDeploy.model_validate(
             {"endpoint": "digits", "instance_type": "Standard_DS3_v2", "steps": steps}
         )
+
+
+BEFORE_LIVE = ("waiting", "deploying", "testing", "baking")
+ALL_ERRORS = [
+    each
+    for each in vars(errors).values()
+    if isinstance(each, type) and issubclass(each, errors.LandfallError)
+]
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (errors.DeploymentRejected, "verdict"),
+        (errors.DeadlineExceeded, "verdict"),
+        (errors.RolloutImpossible, "impossible"),
+        (errors.JobRejected, "impossible"),
+        (errors.PermanentError, "impossible"),
+        (errors.TransientError, "unknown"),
+        (errors.JobFailed, "unknown"),
+        (errors.OfAnotherRelease, "unknown"),
+        (errors.InvalidSetting, "unknown"),
+        (errors.InvalidRequest, "unknown"),
+    ],
+)
+def test_the_kind_of_an_error_follows_from_its_type(
+    error: type[errors.LandfallError], kind: str
+) -> None:
+    assert kind_of(error("why")) == kind
+
+
+@pytest.mark.parametrize("error", ALL_ERRORS)
+@pytest.mark.parametrize("state", get_args(RolloutState))
+def test_every_error_has_a_follow_up_in_every_state(
+    error: type[errors.LandfallError], state: RolloutState
+) -> None:
+    found, kind = follow_up(state, error("why")), kind_of(error("why"))
+    if kind == "unknown":
+        assert found == "hold", "an outage is never a verdict"
+    elif state in BEFORE_LIVE:
+        assert found == {"verdict": "roll back", "impossible": "fail"}[kind]
+    else:
+        assert found == ("give up" if state == "rolling_back" else "hold")
+
+
+def test_only_a_verdict_takes_a_model_back() -> None:
+    verdicts = {each for each in ALL_ERRORS if follow_up("baking", each("why")) == "roll back"}
+    assert verdicts == {each for each, kind in FAULTS.items() if kind == "verdict"}

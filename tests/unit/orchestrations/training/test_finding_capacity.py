@@ -8,10 +8,9 @@ from typing import Any
 from handlers.training.retry_queue import start_attempt
 from orchestrations.contracts.base import Contract
 from orchestrations.contracts.capacity import Admitted, NodesReturned, RequestNodes
-from orchestrations.contracts.costs import RunCost
 from orchestrations.contracts.jobs import JobState
 from orchestrations.contracts.retraining import RunInput
-from orchestrations.contracts.runs import CancelRequest, RunStatus
+from orchestrations.contracts.runs import CancelRequest, RunCost, RunStatus
 from orchestrations.errors import QuotaExceeded
 from orchestrations.platform.waiting import FIRST_NODES_DELAY, LAST_DELAY, NODES_GENERATION
 from orchestrations.training.retraining import retraining

@@ -13,8 +13,7 @@ from orchestrations.contracts.jobs import (
     JobState,
     SubmitJob,
 )
-from orchestrations.contracts.lineage import Redrive
-from orchestrations.contracts.models import RegisterModel
+from orchestrations.contracts.models import Redrive, RegisterModel
 from orchestrations.contracts.runs import (
     STATUS_LIMIT_BYTES,
     CancelRequest,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from azure.core.exceptions import ResourceNotFoundError
 
-from handlers.landing.batch_search import BATCHES_SEARCHED
+from handlers.landing.batch_records import BATCHES_SEARCHED
 from handlers.landing.blob_created import handle_blob_events
 from handlers.landing.zone_troubles import alert_operators
 from handlers.operate.api.explain import explain

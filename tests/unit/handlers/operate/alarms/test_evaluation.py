@@ -5,8 +5,14 @@ from typing import Any
 
 import pytest
 
-from handlers.operate.alarms.credentials import expiring_settings
-from handlers.operate.alarms.evaluation import Alarm, PipelineFacts, WaitingRun, due_alarms
+from handlers.operate.alarms.evaluation import (
+    Alarm,
+    PipelineFacts,
+    WaitingRun,
+    due_alarms,
+    expiring_settings,
+    expiry_of,
+)
 from handlers.operate.alarms.raising import compare
 from orchestrations.configuration.pipeline import Alarms
 from orchestrations.contracts.runs import RunState
@@ -93,3 +99,39 @@ def test_a_silence_is_one_alarm_and_the_next_one_another() -> None:
     other = due(facts(newest_data_at=NOW - 6.5 * HOUR))
     changes = compare(first, other)
     assert (changes.began, changes.ended) == (other, first)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (
+            "BlobEndpoint=https://a;SharedAccessSignature=sv=1&se=2026-12-01T00%3A00%3A00Z&sig=abc",
+            datetime(2026, 12, 1, tzinfo=UTC),
+        ),
+        (
+            "https://hook.example/landfall?sp=r&se=2026-12-01&sig=abc",
+            datetime(2026, 12, 1, tzinfo=UTC),
+        ),
+        (
+            "SharedAccessSignature sr=sb%3a%2f%2fns&sig=abc&se=1796083200&skn=policy",
+            datetime(2026, 12, 1, tzinfo=UTC),
+        ),
+    ],
+)
+def test_a_shared_access_signature_says_when_it_expires(value: str, expected: datetime) -> None:
+    assert expiry_of(value) == expected
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=se=;EndpointSuffix=core.net",
+        "https://hook.example/?se=2026-12-01",
+        "https://hook.example/?se=soon&sig=abc",
+        "https://hook.example/?se=99999999999999999999&sig=abc",
+        "a phrase&else=2026-12-01&sig=abc",
+    ],
+)
+def test_other_settings_have_no_expiry(value: str) -> None:
+    assert expiry_of(value) is None

@@ -24,6 +24,7 @@ HELD = HeldSummary(
     dataset_version="aa",
     blobs=3,
     reason="shrunk",
+    ended_by="release",
     message="too few",
     batches=207,
     since=FROZEN_AT,

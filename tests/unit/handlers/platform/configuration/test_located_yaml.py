@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handlers.platform.configuration.located_yaml import LocatedYaml
-from handlers.platform.configuration.pipeline_files import load_pipelines
-from handlers.platform.configuration.queue_files import load_queues
+from handlers.platform.configuration.pipeline_files import load_pipelines, load_queues
 from orchestrations.errors import InvalidPipeline, InvalidQueues
 
 SHAPE = "it is a mapping"

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from handlers.platform.configuration.pipeline_files import load_pipelines
-from handlers.platform.configuration.queue_files import load_queues
+from handlers.platform.configuration.pipeline_files import load_pipelines, load_queues
 from orchestrations.errors import InvalidPipeline, InvalidQueues
 from tests.unit.handlers.platform.configuration.test_pipeline_files import GOOD as PIPELINE
 from tests.unit.handlers.platform.configuration.test_pipeline_files import write

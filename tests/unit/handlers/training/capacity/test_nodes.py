@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from handlers.operate.reconciliation.nodes import known_runs, reconcile_nodes
-from handlers.platform.configuration.queue_files import load_queues
+from handlers.operate.reconciliation.runs import known_runs, reconcile_nodes
+from handlers.platform.configuration.pipeline_files import load_queues
 from handlers.platform.event_envelope import from_message
 from handlers.training.capacity.admission_record import RECORD, change_admission
 from handlers.training.capacity.requesting_nodes import request_nodes

@@ -9,7 +9,7 @@ from typing import Any
 
 from orchestrations.configuration.queues import Queues
 from orchestrations.contracts.capacity import Admission, AdmittedRun, NodesWanted, WaitingRun
-from orchestrations.contracts.costs import RunCost
+from orchestrations.contracts.runs import RunCost
 from orchestrations.training.capacity import accounts
 from orchestrations.training.capacity.admission import Division, divide
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from orchestrations.contracts.costs import MonthlyCost, RunCost
+from orchestrations.contracts.runs import MonthlyCost, RunCost
 from orchestrations.training.capacity import accounts
 from tests.unit.orchestrations.training.capacity.examples import (
     Cluster,

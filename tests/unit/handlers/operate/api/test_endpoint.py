@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from handlers.operate.api.sign_in import check_sign_in
+from handlers.operate.api.endpoint import check_sign_in
 from handlers.platform.settings import Settings
 from orchestrations.errors import InvalidSetting
 

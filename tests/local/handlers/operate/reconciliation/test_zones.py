@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from handlers.landing.manifest_parts import parts_folder
-from handlers.operate.reconciliation.freezes import GRACE, discard_abandoned_parts
+from handlers.operate.reconciliation.zones import GRACE, discard_abandoned_parts
 from handlers.platform import record_store
 from orchestrations.names import freezing_instance
 from tests.local.handlers.zone_on_storage import Zone

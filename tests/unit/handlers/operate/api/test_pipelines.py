@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from handlers.operate.api.missing_settings import missing_settings
+from handlers.operate.api.pipelines import missing_settings
 from handlers.platform.settings import Settings
 from orchestrations.configuration.pipeline import Notifications, Webhook
 from tests.unit.orchestrations.examples import PIPELINE

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from handlers.platform.records.rollout_steps import read_steps, record_step
+from handlers.platform.records.rollout_index import read_steps, record_step
 from handlers.platform.settings import Settings
 from handlers.platform.telemetry.exporting import Telemetry
 from tests.spying import spy
