@@ -1,7 +1,7 @@
 """The metrics of a deployment: of an online endpoint, or the jobs of a batch endpoint.
 
-Those of an online endpoint are from Azure Monitor, by its REST API: azure-monitor-query cannot query
-one resource's metrics, and azure-mgmt-monitor is 30 MB for one GET.
+Those of an online endpoint are from Azure Monitor, by its REST API: azure-monitor-query cannot
+query one resource's metrics, and azure-mgmt-monitor is 30 MB for one GET.
 https://learn.microsoft.com/rest/api/monitor/metrics/list
 """
 

@@ -6,7 +6,12 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
 
-from orchestrations.names import REQUEST_PREFIX, landing_instance, request_instance
+from orchestrations.names import (
+    REQUEST_PREFIX,
+    landing_instance,
+    pipeline_of_landing,
+    request_instance,
+)
 from tests.simulation.evidence import Evidence
 from tests.simulation.excuses import away, excused
 from tests.simulation.fakes.event_grid import signal_text
@@ -51,7 +56,8 @@ def failing_landings_are_shown(evidence: Evidence) -> Iterator[str]:
             continue
         again = (at for at, landing in landed if landing == failure.landing and at > failure.at)
         until = min(again, default=world.scheduler.time())
-        for at, state in world.acts.looked:
+        for at, states in world.acts.looked:
+            state = states.get(pipeline_of_landing(failure.landing))
             if reconciled_at <= at < until and state not in ("needs-a-human", None):
                 yield f"{failure.landing} failed at {failure.at:.0f} s: {state} at {at:.0f} s"
 

@@ -88,7 +88,8 @@ class People:
         """When people promoted a model, or rolled one back."""
         self.asked: list[Asked] = []
         """What the page asked for, and cancellations."""
-        self.looked: list[tuple[float, str | None]] = []
+        self.looked: list[tuple[float, Mapping[str, str]]] = []
+        """When people looked, and the state of each pipeline then."""
         """Second → the state of the story's pipeline, as the API shows it; None: it has none."""
 
     def ask(self, make_request: Callable[[], Coroutine[Any, Any, Any]]) -> None:
@@ -245,13 +246,12 @@ class People:
             world.scheduler.after(PAGE_POLL_SECONDS, functools.partial(self._open_page, again))
 
     def look(self) -> None:
-        """Look at the state of the pipeline."""
+        """Look at the state of all pipelines."""
 
         async def look() -> None:
             pipelines = (await self._timed("list_pipelines", b"")).document["pipelines"]
             states = {each["name"]: each["state"] for each in pipelines}
-            world = self._world
-            self.looked.append((world.scheduler.time(), states.get(world.story.zone)))
+            self.looked.append((self._world.scheduler.time(), states))
 
         self._world.host.run(look())
 
