@@ -52,11 +52,11 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
-	@$(BIN)/python -m infra_check
+	@$(BIN)/python -m infra.check
 
 # azure.yaml and infra/*.bicep, without Azure: docs/deploy.md says what it sees and what it cannot.
 check-infra: setup
-	@$(BIN)/python -m infra_check
+	@$(BIN)/python -m infra.check
 
 format: setup
 	$(BIN)/ruff check --fix .

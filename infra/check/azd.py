@@ -14,8 +14,8 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
-from infra_check.bicep_file import BicepFile
-from infra_check.problem import Problem
+from infra.check.bicep_file import BicepFile
+from infra.check.problem import Problem
 
 AZURE_YAML = "azure.yaml"
 PARAMETERS = "main.parameters.json"

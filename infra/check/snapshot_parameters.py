@@ -1,6 +1,6 @@
 """Write main.parameters.json as a `.bicepparam` file, which `bicep snapshot` needs.
 
-    LANDFALL_NETWORK=private python -m infra_check.snapshot_parameters infra/private.bicepparam
+    LANDFALL_NETWORK=private python -m infra.check.snapshot_parameters infra/private.bicepparam
 
 azd itself reads the JSON file. As there, `${NAME}` and `${NAME=default}` are values of the
 environment. A name without value and default stands for itself in lower case.
@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from infra_check.azd import PARAMETERS
+from infra.check.azd import PARAMETERS
 
 REFERENCE = re.compile(r"\$\{(\w+)(?:=([^}]*))?\}")
 # Bicep's default of this one is a function of the time: a snapshot must be the same tomorrow.

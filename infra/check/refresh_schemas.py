@@ -1,7 +1,7 @@
 """Write `schemas/*.json` again from Microsoft's own types. Needed only for a newer API version.
 
     pip install msmcp-azure
-    python -m infra_check.refresh_schemas $(command -v azmcp)
+    python -m infra.check.refresh_schemas $(command -v azmcp)
 
 `azmcp` (Azure MCP Server, MIT License, Copyright Microsoft) embeds the types of
 Azure/bicep-types-az and prints the newest stable version of one: `azmcp bicepschema get
@@ -21,8 +21,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from infra_check.bicep_file import BicepFile
-from infra_check.schemas import FOLDER, file_name
+from infra.check.bicep_file import BicepFile
+from infra.check.schemas import FOLDER, file_name
 
 READ_ONLY = "ReadOnly"
 REQUIRED = "Required"

@@ -9,10 +9,10 @@ from typing import Any
 
 from tree_sitter import Node
 
-from infra_check.bicep_file import BicepFile, Module, properties, string, text
-from infra_check.expressions import UNKNOWN, evaluate
-from infra_check.problem import Problem
-from infra_check.symbols import module_parameters
+from infra.check.bicep_file import BicepFile, Module, properties, string, text
+from infra.check.expressions import UNKNOWN, evaluate
+from infra.check.problem import Problem
+from infra.check.symbols import module_parameters
 
 PACKAGE_CONTAINER = "app-package"  # Azure's own: the laptop runs the folder
 KEY_VAULT = "key-vault"  # a topic of its own on the laptop, which has no vault that publishes to it

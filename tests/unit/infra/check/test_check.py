@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 import yaml
 
-from infra_check.__main__ import main
-from infra_check.bicep_file import BicepFile
-from infra_check.check import check
+from infra.check.__main__ import main
+from infra.check.bicep_file import BicepFile
+from infra.check.check import check
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of what is checked, with one pipeline; a test reverts its changes."""
     copy = tmp_path_factory.mktemp("app")
-    shutil.copytree(ROOT / "infra", copy / "infra", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "infra", copy / "infra", ignore=shutil.ignore_patterns("check"))
     for name in ("azure.yaml", "docs/app-settings.md", "pipelines/digits/pipeline.yml"):
         (copy / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, copy / name)

@@ -1,11 +1,11 @@
-"""`python -m infra_check [FOLDER]`: one line for each problem; exit status 1 if there is one."""
+"""`python -m infra.check [FOLDER]`: one line for each problem; exit status 1 if there is one."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-from infra_check.check import check
+from infra.check.check import check
 
 
 def main(root: Path) -> int:

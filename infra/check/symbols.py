@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from tree_sitter import Node
 
-from infra_check.bicep_file import BicepFile, Module, properties, text, walk
-from infra_check.problem import Problem
+from infra.check.bicep_file import BicepFile, Module, properties, text, walk
+from infra.check.problem import Problem
 
 # Functions that are called by name are no references, except these, which hold others.
 NAMESPACES = frozenset({"az", "sys"})

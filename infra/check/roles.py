@@ -11,8 +11,8 @@ from typing import Annotated
 from annotated_types import Len
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
-from infra_check.bicep_file import BicepFile, properties, string, text, walk
-from infra_check.problem import Problem
+from infra.check.bicep_file import BicepFile, properties, string, text, walk
+from infra.check.problem import Problem
 
 TABLE = "roles.json"
 # https://learn.microsoft.com/azure/role-based-access-control/built-in-roles

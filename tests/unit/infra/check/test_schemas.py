@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-from infra_check.bicep_file import BicepFile
-from infra_check.refresh_schemas import compact
-from infra_check.schemas import FOLDER
-from tests.unit.infra_check.test_check import ROOT
+from infra.check.bicep_file import BicepFile
+from infra.check.refresh_schemas import compact
+from infra.check.schemas import FOLDER
+from tests.unit.infra.check.test_check import ROOT
 
 TYPES = [
     {

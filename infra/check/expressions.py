@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tree_sitter import Node
 
-from infra_check.bicep_file import BicepFile, properties, string, text
+from infra.check.bicep_file import BicepFile, properties, string, text
 
 UNKNOWN: Final = object()
 """Only Azure or a parameter decides it."""

@@ -8,9 +8,9 @@ from typing import Any
 
 from tree_sitter import Node
 
-from infra_check import schemas
-from infra_check.bicep_file import BicepFile, Resource, innermost, properties, string, text
-from infra_check.problem import Problem
+from infra.check import schemas
+from infra.check.bicep_file import BicepFile, Resource, innermost, properties, string, text
+from infra.check.problem import Problem
 
 # Properties of Bicep itself, in addition to those of Azure's type.
 DECORATIONS = frozenset({"parent", "scope", "dependsOn"})
@@ -29,7 +29,7 @@ def _check_resource(file: BicepFile, resource: Resource) -> Iterator[tuple[int, 
     line = resource.node.start_point[0] + 1
     schema = schemas.find(resource.type)
     if schema is None:
-        yield line, f"no data on type {resource.type}: refresh infra_check/schemas"
+        yield line, f"no data on type {resource.type}: refresh infra/check/schemas"
         return
     if resource.api_version not in schema.api_versions:
         known = ", ".join(schema.api_versions)

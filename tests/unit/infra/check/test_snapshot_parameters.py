@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from infra_check.bicep_file import BicepFile
-from infra_check.snapshot_parameters import bicepparam, literal, main
-from tests.unit.infra_check.test_check import ROOT
+from infra.check.bicep_file import BicepFile
+from infra.check.snapshot_parameters import bicepparam, literal, main
+from tests.unit.infra.check.test_check import ROOT
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from infra_check.bicep_file import BicepFile, properties, text
-from infra_check.problem import Problem
+from infra.check.bicep_file import BicepFile, properties, text
+from infra.check.problem import Problem
 
 PAGE = "docs/app-settings.md"
 LAPTOP = "infra/local/app-settings.json"

@@ -14,7 +14,7 @@ from typing import Self
 import tree_sitter_bicep
 from tree_sitter import Language, Node, Parser
 
-from infra_check.problem import Problem
+from infra.check.problem import Problem
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from infra_check.bicep_file import BicepFile, text
-from infra_check.expressions import UNKNOWN, evaluate
-from infra_check.problem import Problem
+from infra.check.bicep_file import BicepFile, text
+from infra.check.expressions import UNKNOWN, evaluate
+from infra.check.problem import Problem
 
 KEY_FUNCTIONS = ("listKeys", "listAccountSas", "listServiceSas", "listSecrets", "listCredentials")
 # By type: path in the resource's body -> its value.

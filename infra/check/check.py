@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from infra_check import app_settings, azd, roles, schema_check, security, symbols, topology
-from infra_check.bicep_file import BicepFile
-from infra_check.problem import Problem
+from infra.check import app_settings, azd, roles, schema_check, security, symbols, topology
+from infra.check.bicep_file import BicepFile
+from infra.check.problem import Problem
 
 
 def check(root: Path, read: Callable[[Path], BicepFile] = BicepFile.read) -> list[Problem]:
