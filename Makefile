@@ -4,8 +4,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 INSTALLED := $(VENV)/installed
-REQUIREMENTS := requirements.txt trainers/requirements.txt infra/hooks/requirements.txt \
-  landfall_cli/requirements.txt requirements-dev.txt
+REQUIREMENTS := requirements.txt trainers/requirements.txt infra/hooks/requirements.txt requirements-dev.txt
+DISTRIBUTIONS := localazure landfall_cli
 AZURITE := localazure/src/localazure/storage/azurite/package-lock.json
 
 # Container images often set it: every process would compile all that it imports, and start twice as slowly.
@@ -22,7 +22,7 @@ help:
 python-version:
 	@$(PYTHON) installation/python_version.py $(VENV) $(if $(filter file,$(origin PYTHON)),,--asked-for)
 
-$(INSTALLED): $(REQUIREMENTS) constraints.txt localazure/pyproject.toml trainers/pyproject.toml $(AZURITE) | python-version
+$(INSTALLED): $(REQUIREMENTS) constraints.txt $(DISTRIBUTIONS:=/pyproject.toml) trainers/pyproject.toml $(AZURITE) | python-version
 	@TORCH_INDEX="$(TORCH_INDEX)" $(or $(wildcard $(BIN)/python),$(PYTHON)) -m installation $(VENV)
 	@touch $@
 
@@ -82,9 +82,9 @@ GPU_PYTHON = $(shell $(PYTHON) -c 'import torch' 2>/dev/null && echo $(PYTHON) |
 gpu:
 	@PYTHONPATH=trainers $(GPU_PYTHON) -m tests.gpu $(if $(JSON),--json $(JSON))
 
-# The wheel and the source distribution of localazure, in build/dist.
+# The wheels and the source distributions, in build/dist.
 dist: setup
-	@$(BIN)/python -m build localazure --outdir build/dist
+	@set -e; for folder in $(DISTRIBUTIONS); do $(BIN)/python -m build $$folder --outdir build/dist; done
 
 # The folder that azd deploys, in an environment with its requirements.txt alone: it installs and starts.
 package: setup
@@ -139,7 +139,7 @@ simulate: setup
 constraints:
 	@sed '/^-[rce] /d' $(REQUIREMENTS) | UV_CUSTOM_COMPILE_COMMAND="make constraints" uv pip compile \
 	    --quiet --universal --upgrade --python-version 3.11 --no-annotate --output-file constraints.txt \
-	    - localazure/pyproject.toml
+	    - $(DISTRIBUTIONS:=/pyproject.toml)
 
 clean:
 	rm -rf $(VENV) .localazure build

@@ -11,12 +11,15 @@ from handlers.platform.settings import APP_FOLDER
 
 PAGES = [
     page
-    for pattern in ("*.md", "docs/**/*.md", "localazure/*.md", "localazure/docs/*.md")
+    for pattern in ("*.md", "docs/**/*.md", "*/*.md", "localazure/docs/*.md")
     for page in sorted(APP_FOLDER.glob(pattern))
 ]
 # The pages also name files of other repositories.
 ELSEWHERE = {"tests/orchestrator", "tests/endtoend", "tests/extension_tests"}
-PACKAGES_IN = {"localazure": "localazure/src", "trainers": "trainers"}
+PACKAGES_IN = {
+    **{name: f"{name}/src" for name in ("landfall_cli", "localazure")},
+    "trainers": "trainers",
+}
 
 
 def prose(page: Path) -> str:

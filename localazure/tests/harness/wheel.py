@@ -29,9 +29,9 @@ START_SECONDS: Final = 60.0
 ANSWER_SECONDS: Final = 30.0
 
 
-def build_wheel(folder: Path) -> Path:
-    """Build the wheel from the sources, like `make dist`."""
-    source = str(REPOSITORY / "localazure")
+def build_wheel(folder: Path, source: str = "localazure") -> Path:
+    """Build the wheel of a folder of this repository, like `make dist`."""
+    source = str(REPOSITORY / source)
     _run(sys.executable, "-m", "build", "--wheel", source, "--outdir", str(folder))
     (wheel,) = folder.glob("*.whl")
     return wheel
@@ -82,10 +82,9 @@ class Installed:
     def python(self) -> Path:
         return self._folder / "bin" / "python"
 
-    @property
-    def localazure(self) -> Path:
-        """The path of the console script."""
-        return self._folder / "bin" / "localazure"
+    def program(self, name: str = "localazure") -> Path:
+        """The path of a console script."""
+        return self._folder / "bin" / name
 
     def install(self, *requirements: str, without_pins: Sequence[str] = ()) -> None:
         """Install packages under the repository's constraints.
@@ -186,7 +185,7 @@ def started(installed: Installed, app: Path, log: Path) -> Generator[Host]:
     """Run a host on an app's folder, with the environment's console script."""
     (port,) = free_ports(1)
     host = Host(port)
-    command = [installed.localazure, "start", "--port", str(port)]
+    command = [installed.program(), "start", "--port", str(port)]
     with ChildProcess(command, log, folder=app, variables={"PYTHONPATH": ""}) as process:
 
         def answers() -> bool:

@@ -43,5 +43,5 @@ def test_the_package_starts_with_requirements_alone(tmp_path: Path) -> None:
     assert set(TRIGGERS) <= set(imported)
 
     installed.install(str(build_wheel(tmp_path / "wheel")))
-    started = functions_of_started([installed.localazure], package, tmp_path)
+    started = functions_of_started([installed.program()], package, tmp_path)
     assert started == set(imported)

@@ -112,7 +112,7 @@ def test_start_runs_an_app(installed: Installed, app: Path, tmp_path: Path) -> N
 def up(installed: Installed, app: Path, tmp_path: Path) -> Generator[Path]:
     """Run `localazure up` in the app's folder; yield its log."""
     log = tmp_path / "up.log"
-    command = [installed.localazure, "up", "--port-base", "0"]
+    command = [installed.program(), "up", "--port-base", "0"]
     with ChildProcess(command, log, folder=app, variables={"PYTHONPATH": ""}) as process:
         process.wait_for_output("ready; Ctrl-C", START_SECONDS)
         yield log

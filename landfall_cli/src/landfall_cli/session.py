@@ -21,7 +21,7 @@ Given = ParamSpec("Given")
 
 
 class Exit(IntEnum):
-    """Exit codes, documented in docs/operators.md."""
+    """Exit codes, documented in landfall_cli/README.md."""
 
     DONE = 0
     FAILED = 1

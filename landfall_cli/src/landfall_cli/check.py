@@ -19,12 +19,18 @@ HISTORIES_REMEDY = (
     "under a new defaultVersion in host.json: the failed instances are started again "
     "(CONTRIBUTING.md, Change an orchestrator)."
 )
+ENVIRONMENT_REMEDY = (
+    "Run this in an environment that has the app's requirements and the replay guard: `make setup` "
+    "makes one in .venv. And give the app's folder with --app."
+)
 RECORDED = Path("tests") / "replay" / "histories"
 
 
 def check(
     session: Session,
-    app: Annotated[Path, typer.Option(help="The app's folder.", file_okay=False)] = Path(),
+    app: Annotated[
+        Path, typer.Option(help="The app's folder.", file_okay=False, exists=True)
+    ] = Path(),
     *,
     histories: Annotated[
         Path | None,
@@ -68,5 +74,5 @@ def _run(app: Path, name: str, arguments: Sequence[str], remedy: str) -> Check:
         name=name,
         verdict="good" if is_good else "bad",
         finding=finding,
-        remedy=None if is_good else remedy,
+        remedy=None if is_good else ENVIRONMENT_REMEDY if "No module named" in said else remedy,
     )

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-TABLE = Path(__file__).parents[1] / "infra" / "roles.json"
+TABLE = Path(__file__).parents[3] / "infra" / "roles.json"
 
 
 def roles_of_the_app(*scopes: str) -> str:
     """The app's roles on these scopes of the table, as in "AzureML Data Scientist on workspace".
 
-    A copy of the command line without the table only refers to it.
+    A command line that is installed from its wheel only refers to the table.
     """
     try:
         rows = json.loads(TABLE.read_text("utf-8"))["assignments"]
