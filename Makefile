@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 REQUIREMENTS := requirements.txt trainers/requirements.txt infra/hooks/requirements.txt requirements-dev.txt
-DISTRIBUTIONS := localazure landfall_cli
+DISTRIBUTIONS := localazure landfall_cli replay_guard
 AZURITE := localazure/src/localazure/storage/azurite/package-lock.json
 
 # Container images often set it: every process would compile all that it imports, and start twice as slowly.
@@ -45,7 +45,7 @@ test: setup
 # worker takes 8 s of processor time to import them: more workers than cores take longer.
 test-fast: WORKERS = 2
 test-fast: setup
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) tests/unit tests/contract tests/replay localazure/tests/unit
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) tests/unit tests/contract tests/replay localazure/tests/unit replay_guard/tests/unit
 
 check: setup
 	$(BIN)/ruff check .

@@ -17,7 +17,7 @@ PAGES = [
 # The pages also name files of other repositories.
 ELSEWHERE = {"tests/orchestrator", "tests/endtoend", "tests/extension_tests"}
 PACKAGES_IN = {
-    **{name: f"{name}/src" for name in ("landfall_cli", "localazure")},
+    **{name: f"{name}/src" for name in ("landfall_cli", "localazure", "replay_guard")},
     "trainers": "trainers",
 }
 

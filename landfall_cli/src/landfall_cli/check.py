@@ -34,7 +34,7 @@ def check(
     *,
     histories: Annotated[
         Path | None,
-        typer.Option(help="A folder that `python -m replay_guard export` wrote; recorded ones."),
+        typer.Option(help="A folder that `replay-guard export` wrote; recorded ones."),
     ] = None,
 ) -> None:
     """Check pipeline files, and whether the code fits recorded histories; exit code 1 if not."""
@@ -58,7 +58,7 @@ def examine_app(app: Path, histories: Path) -> Iterator[Check]:
             name="histories",
             verdict="bad",
             finding=f"there is none in {histories}",
-            remedy="Export those of the running app: python -m replay_guard export --help",
+            remedy="Export those of the running app: replay-guard export --help",
         )
 
 

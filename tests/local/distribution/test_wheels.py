@@ -17,11 +17,17 @@ MISTAKES = {
         ("check --app nowhere", 2, "'nowhere' does not exist"),
         ("check", 1, "Run this in an environment that has the app's requirements"),
     ],
+    "replay-guard": [
+        (f"export {NO_APP} --out histories", 2, "cannot be reached: <urlopen error"),
+        ("check nowhere history.json", 2, "nowhere has no function_app.py"),
+    ],
 }
 """Command → arguments, exit status, what is said."""
 
 
-@pytest.mark.parametrize(("folder", "command"), [("landfall_cli", "landfall")])
+@pytest.mark.parametrize(
+    ("folder", "command"), [("landfall_cli", "landfall"), ("replay_guard", "replay-guard")]
+)
 def test_a_tool_works_alone_and_says_what_is_missing(
     tmp_path: Path, folder: str, command: str
 ) -> None:

@@ -20,7 +20,7 @@ HISTORY = HISTORIES / "landing-started.json"
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A copy of the app's deployed files, with one recorded history."""
-    for name in ("handlers", "orchestrations", "pipelines", "replay_guard"):
+    for name in ("handlers", "orchestrations", "pipelines"):
         shutil.copytree(APP_FOLDER / name, tmp_path / name)
     for name in ("function_app.py", "host.json"):
         shutil.copy(APP_FOLDER / name, tmp_path)
@@ -49,7 +49,7 @@ def test_valid_files_are_counted_and_errors_are_named(folder: Path) -> None:
     assert "flour" in checks["pipelines"]["finding"]
     assert checks["pipelines"]["remedy"] == "Fix that file: the app does not start with it."
     assert checks["histories"]["verdict"] == "bad"
-    assert "replay_guard export" in checks["histories"]["remedy"]
+    assert "replay-guard export" in checks["histories"]["remedy"]
 
     file.write_text(text, "utf-8")
     activities = folder / "orchestrations" / "activities.py"

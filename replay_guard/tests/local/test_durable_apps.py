@@ -7,15 +7,9 @@ chaining, fan-out/fan-in, monitor and human interaction.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
-import importlib
-import io
 import json
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -23,54 +17,21 @@ from typing import Any
 import aiohttp
 import pytest
 
+from durable_apps.commands import (
+    DEADLINE_SECONDS,
+    DURABLE,
+    KEY,
+    check,
+    export,
+    guard,
+    guard_here,
+    start,
+)
 from localazure.functions.app_process import run_app
 from localazure.functions.http.access_keys import KeyRing
 from localazure.processes.ports import free_ports
-from replay_guard.__main__ import main
 
-ROOT = Path(__file__).parents[3]
-APPS = Path(__file__).parent / "apps"
-KEY = "a system key/with+odd=characters"
-DURABLE = "/runtime/webhooks/durabletask"
-DEADLINE_SECONDS = 60.0
-
-
-Ran = subprocess.CompletedProcess[str]
-
-
-def guard(*arguments: str | Path, **environment: str) -> Ran:
-    """The command line, in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "replay_guard", *map(str, arguments)],
-        cwd=ROOT,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_SECONDS,
-        check=False,
-    )
-
-
-def guard_here(*arguments: str | Path) -> Ran:
-    """The command line in this process: to start one takes longer than a check."""
-    out, errors, path = io.StringIO(), io.StringIO(), sys.path.copy()
-    sys.modules.pop("function_app", None)
-    importlib.invalidate_caches()
-    try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
-            status = main([str(each) for each in arguments])
-    finally:
-        sys.path[:] = path
-        sys.modules.pop("function_app", None)
-    return subprocess.CompletedProcess(arguments, status, out.getvalue(), errors.getvalue())
-
-
-async def export(url: str, folder: Path, *options: str) -> None:
-    ran = await asyncio.to_thread(
-        guard, "export", url, "--out", folder, "--version", "1.0", *options, REPLAY_GUARD_KEY=KEY
-    )
-    assert ran.returncode == 0, ran.stderr
-    assert KEY not in ran.stdout + ran.stderr
+APPS = Path(__file__).parents[1] / "durable_apps"
 
 
 async def until(client: aiohttp.ClientSession, instance: str, holds: Callable[[Any], bool]) -> None:
@@ -82,17 +43,6 @@ async def until(client: aiohttp.ClientSession, instance: str, holds: Callable[[A
             if holds(status):
                 return
             await asyncio.sleep(0.02)
-
-
-async def start(client: aiohttp.ClientSession, name: str, given: Any) -> None:
-    # As the SDK's client does: JSON within a JSON string.
-    body = json.dumps(json.dumps(given))
-    async with client.post(
-        f"{DURABLE}/orchestrators/{name}/{name}-1",
-        data=body,
-        headers={"content-type": "application/json"},
-    ) as response:
-        assert response.status == 202
 
 
 async def play_to_the_end(
@@ -166,10 +116,6 @@ def exports(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def check(app: Path, folder: Path, run: Callable[..., Ran] = guard_here) -> Ran:
-    return run("check", app, *sorted(folder.glob("*.json")))
-
-
 @pytest.mark.parametrize(("name", "kind"), EXPORTS)
 def test_unchanged_code_fits(exports: Path, name: str, kind: str) -> None:
     # One by the command line as people call it.
@@ -178,7 +124,7 @@ def test_unchanged_code_fits(exports: Path, name: str, kind: str) -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "0 differs, 0 cannot check" in ran.stdout
     unrecorded = [line for line in ran.stdout.splitlines() if line.startswith("not compared")]
-    # A child's version and, once it has ended, its id: docs/replay-guard.md says so.
+    # A child's version and, once it has ended, its id: README.md says so.
     assert all("1 versions of sub" in line or "1 instance ids" in line for line in unrecorded)
     assert len(unrecorded) == (2 if name == "fan_out" else 0)
 

@@ -73,7 +73,7 @@ def read(document: Document) -> History:
     """
     if document.get("replayGuard") != FORMAT:
         raise CannotCheck(
-            "the file was not written by `replay_guard export` of this version: export it again"
+            "the file was not written by `replay-guard export` of this version: export it again"
         )
     reader = _Reader()
     events = document["historyEvents"]

@@ -2,8 +2,8 @@
 
 A tool for any Durable Functions app in Python (programming model v2), with a command line:
 
-    python -m replay_guard export https://APP.azurewebsites.net --out histories
-    python -m replay_guard check APP_FOLDER histories/*.json
+    replay-guard export https://APP.azurewebsites.net --out histories
+    replay-guard check APP_FOLDER histories/*.json
 
 It imports no host and no app; `check` loads the app's folder as the Functions worker does.
 """

@@ -16,19 +16,11 @@ from typing import Any
 import aiohttp
 import pytest
 
+from durable_apps.commands import DEADLINE_SECONDS, DURABLE, KEY, check, export, guard, start
+from durable_apps.planted_changes import KINDS, plant, set_version
 from localazure.functions.app_process import run_app
 from localazure.functions.http.access_keys import KeyRing
 from localazure.processes.ports import free_ports
-from tests.local.replay_guard.planted_changes import KINDS, plant, set_version
-from tests.local.replay_guard.test_replay_guard import (
-    DEADLINE_SECONDS,
-    DURABLE,
-    KEY,
-    check,
-    export,
-    guard,
-    start,
-)
 
 FOLDER = os.environ.get("PUBLIC_DURABLE_APPS")
 VERSION = "1.0"

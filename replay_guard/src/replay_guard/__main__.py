@@ -1,7 +1,7 @@
 """Exports histories of a Durable Functions app, and checks whether the code at hand fits them.
 
-    python -m replay_guard export https://APP.azurewebsites.net --out histories
-    python -m replay_guard check APP_FOLDER histories/*.json
+    replay-guard export https://APP.azurewebsites.net --out histories
+    replay-guard check APP_FOLDER histories/*.json
 
 Exit status: 0 the code fits every history; 1 it differs from at least one; 2 at least one could
 not be checked, or nothing could be done.
@@ -41,13 +41,13 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         return run(given)
     except (ApiRefused, AppNotLoaded, OSError) as error:
-        print(f"replay_guard: {error}", file=sys.stderr)
+        print(f"replay-guard: {error}", file=sys.stderr)
         return ExitCode.CANNOT_CHECK
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m replay_guard",
+        prog="replay-guard",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -1,0 +1,73 @@
+"""Commands of the replay guard on an app, and requests to the app's host."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from replay_guard.__main__ import main
+
+KEY = "a system key/with+odd=characters"
+DURABLE = "/runtime/webhooks/durabletask"
+DEADLINE_SECONDS = 60.0
+Ran = subprocess.CompletedProcess[str]
+
+
+def guard(*arguments: str | Path, **environment: str) -> Ran:
+    """The command line, in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "replay_guard", *map(str, arguments)],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_SECONDS,
+        check=False,
+    )
+
+
+def guard_here(*arguments: str | Path) -> Ran:
+    """The command line in this process: to start one takes longer than a check."""
+    out, errors, path = io.StringIO(), io.StringIO(), sys.path.copy()
+    sys.modules.pop("function_app", None)
+    importlib.invalidate_caches()
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+            status = main([str(each) for each in arguments])
+    finally:
+        sys.path[:] = path
+        sys.modules.pop("function_app", None)
+    return subprocess.CompletedProcess(arguments, status, out.getvalue(), errors.getvalue())
+
+
+async def export(url: str, folder: Path, *options: str) -> None:
+    ran = await asyncio.to_thread(
+        guard, "export", url, "--out", folder, "--version", "1.0", *options, REPLAY_GUARD_KEY=KEY
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert KEY not in ran.stdout + ran.stderr
+
+
+async def start(client: aiohttp.ClientSession, name: str, given: Any) -> None:
+    # As the SDK's client does: JSON within a JSON string.
+    body = json.dumps(json.dumps(given))
+    async with client.post(
+        f"{DURABLE}/orchestrators/{name}/{name}-1",
+        data=body,
+        headers={"content-type": "application/json"},
+    ) as response:
+        assert response.status == 202
+
+
+def check(app: Path, folder: Path, run: Callable[..., Ran] = guard_here) -> Ran:
+    return run("check", app, *sorted(folder.glob("*.json")))
