@@ -1,4 +1,4 @@
-# make demo | test | test-fast | up | check | check-infra | bench | crash | crash-servicebus | hostile | simulate | gpu | dist | package | conformance | conformance-clients | conformance-data | conformance-storage | examples. Each does its set-up.
+# make demo | test | test-fast | up | check | check-infra | bench | crash | crash-servicebus | hostile | simulate | gpu | dist | docs | package | conformance | conformance-clients | conformance-data | conformance-storage | examples. Each does its set-up.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -11,7 +11,7 @@ AZURITE := localazure/src/localazure/storage/azurite/package-lock.json
 # Container images often set it: every process would compile all that it imports, and start twice as slowly.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help python-version setup demo test test-fast up check check-infra format bench crash crash-servicebus hostile simulate gpu dist package conformance conformance-clients conformance-data conformance-storage examples constraints clean
+.PHONY: help python-version setup demo test test-fast up check check-infra format bench crash crash-servicebus hostile simulate gpu dist docs package conformance conformance-clients conformance-data conformance-storage examples constraints clean
 .DEFAULT_GOAL := help
 
 help:
@@ -85,6 +85,10 @@ gpu:
 # The wheels and the source distributions, in build/dist.
 dist: setup
 	@set -e; for folder in $(DISTRIBUTIONS); do $(BIN)/python -m build $$folder --outdir build/dist; done
+
+# Writes docs/pipeline-yml.md from the schema of pipeline.yml.
+docs: setup
+	@$(BIN)/python -m docs.pipeline_yml
 
 # The folder that azd deploys, in an environment with its requirements.txt alone: it installs and starts.
 package: setup

@@ -13,13 +13,17 @@ LONGEST_BAKE_MINUTES = 7 * 24 * 60
 
 
 class RolloutStep(Section):
-    """One step of a rollout: the new deployment's share of requests, and how long it is watched."""
+    """One step of a rollout: the new deployment's share of requests, and how long it is watched.
+
+    A step has either `mirror` or `traffic`: first mirror steps, then traffic that grows to 100.
+    """
 
     mirror: int | None = Field(default=None, ge=1, le=50)
     """Percent of live requests that are copied to the new deployment; its answers are dropped."""
     traffic: int | None = Field(default=None, ge=1, le=100)
     """Percent of the live requests that the new deployment answers."""
     bake_minutes: float = Field(ge=0, le=LONGEST_BAKE_MINUTES)
+    """How long the step is watched."""
 
     @model_validator(mode="after")
     def _one_share(self) -> RolloutStep:
@@ -50,7 +54,9 @@ class AnswerGuard(Section):
     """For `accuracy`: the folder in the source's container where labels land, as JSON Lines files
     with the columns that `id` and `field` name."""
     min: float | None = None
+    """The smallest allowed value. A guard has at least one of `min`, `max` and `max_change`."""
     max: float | None = None
+    """The largest allowed value."""
     max_change: float | None = Field(default=None, ge=0)
     """For `mean` and `share`: the largest difference from the current deployments, same period."""
 
@@ -113,9 +119,13 @@ class OnlineDeploy(Section):
     """A managed online endpoint for registered models, and the rollout to it."""
 
     endpoint: EndpointName
+    """The endpoint; it is created, with key authentication, if it does not exist."""
     kind: Literal["online"] = "online"
+    """The kind of endpoint."""
     instance_type: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]{1,64}$")]
+    """The VM size of a deployment."""
     instance_count: InstanceCount = 1
+    """The number of VMs of a deployment."""
     deployment: str = "deployment.yml"
     """Azure ML CLI v2 managed online deployment, relative to the pipeline's folder: the scoring
     code and its environment. Landfall sets name, endpoint, model and instances."""
@@ -157,7 +167,7 @@ class BatchGuards(Section):
     """The time limit of the smoke job, its wait for nodes included."""
     # Omitted if not set, so that the histories of other pipelines do not change.
     failed_jobs: float = Field(default=0.0, ge=0, le=1, exclude_if=lambda it: it == 0)
-    """The largest share of failed jobs since it became the default; cancelled jobs do not count."""
+    """The largest share of failed jobs while it is watched; cancelled jobs do not count."""
     minimum_jobs: int = Field(default=1, ge=0, exclude_if=lambda it: it == 1)
     """With fewer ended jobs nothing is judged, and the deployment is watched further."""
 
@@ -166,15 +176,19 @@ class BatchDeploy(Section):
     """A batch endpoint; a registered model becomes its default deployment."""
 
     endpoint: EndpointName
+    """The endpoint; it is created if it does not exist."""
     kind: Literal["batch"]
+    """The kind of endpoint."""
     compute: ClusterName
-    """The cluster on which the endpoint's jobs run."""
+    """The cluster on which the endpoint's jobs run; it must exist."""
     instance_count: InstanceCount = 1
+    """The number of nodes of a job."""
     deployment: str = "deployment.yml"
-    """Azure ML CLI v2 batch deployment of a model; otherwise as `OnlineDeploy.deployment`."""
+    """Azure ML CLI v2 batch deployment of a model, relative to the pipeline's folder: the scoring
+    code, its environment and settings. Landfall sets name, endpoint, model, compute and nodes."""
     smoke_data: DataUri | None = None
-    """A folder (it ends with a slash) or a file that a new deployment must score. None: the first
-    file of the dataset that the model was trained on."""
+    """A folder (it ends with a slash) or a file that a new deployment must score. Without it, the
+    first file of the dataset that the model was trained on."""
     guards: BatchGuards = BatchGuards()
     bake_minutes: float = Field(
         default=0, ge=0, le=LONGEST_BAKE_MINUTES, exclude_if=lambda it: it == 0

@@ -29,20 +29,23 @@ class Source(Section):
     """The landing zone of the data."""
 
     container: Container
+    """The container in which the data lands, not that of Landfall's own records. Two pipelines
+    cannot have one place."""
     prefix: Prefix = ""
-    """Ends with `/`; empty for the whole container."""
+    """The folder of the zone; it ends with `/`. Empty for the whole container."""
     include: list[str] = Field(default=["*"])
-    """Shell patterns on the path below the prefix; a blob that matches no pattern is ignored."""
+    """Shell patterns on the path below the prefix; a blob that matches none is ignored."""
     marker: str | None = None
     """Name of the blob that marks a batch as complete, such as `_SUCCESS`. It is below the
-    prefix, or, if each partition is a batch, directly in each partition."""
+    prefix, or, if each partition is a batch, directly in each partition. Not with `manifest`."""
     manifest: str | None = None
     """Name of a blob that lists the files of a batch, written by the uploader after all of them.
     It replaces the listing and the marker, and is where the marker would be."""
     partitions: str | None = None
-    """Pattern of folders below the prefix that are named by time, such as `date=%Y-%m-%d`."""
+    """Pattern of the folders below the prefix that are named by time, such as `date=%Y-%m-%d`; it
+    has `%Y`, then `%m`, `%d` and `%H` as far as the names go. Blobs outside them are ignored."""
     batch: Literal["zone", "partition"] = "zone"
-    """A batch is the whole zone, or each partition by itself."""
+    """A batch is the whole zone, or each partition by itself (it needs `source.partitions`)."""
     deletions: Literal["ignore", "retrain"] = "ignore"
     """Whether to train on a batch that differs from the last one only by deleted blobs."""
 
@@ -116,9 +119,10 @@ class Settle(Section):
     quiet_seconds: float = Field(gt=0, le=86_400)
     """A batch is complete after this time without a write. Not used with a marker."""
     maximum_wait_seconds: float = Field(gt=0, le=7 * 86_400)
-    """After this time the batch is taken as it is; with a marker, `without_marker` applies."""
+    """After this time the batch is taken as it is; with a marker, `without_marker` applies. Not
+    shorter than `quiet_seconds`."""
     without_marker: Literal["alert", "train"] = "alert"
-    """The action when the maximum wait is over and the marker is missing."""
+    """The action when the maximum wait is over and `source.marker` is missing."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Settle:
@@ -131,6 +135,7 @@ class DatasetSection(Section):
     """How a frozen manifest is registered in Azure ML."""
 
     name: Name
+    """The name of the data asset."""
     datastore: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]{1,255}$")]
     """The workspace's datastore for the source's container."""
     freeze: Literal["reference", "copy"] = "reference"
@@ -139,27 +144,35 @@ class DatasetSection(Section):
     """A batch that has lost a larger part of its blobs since the last trained batch is held for a
     person; 1 never holds a batch."""
     newest_partitions: int | None = Field(default=None, ge=1)
-    """Only the blobs of this many partitions, the newest ones."""
+    """Take only this many partitions, the newest ones. Needs `source.partitions`; not with
+    `last_days` or `source.manifest`."""
     last_days: int | None = Field(default=None, ge=1)
-    """Only the blobs of the partitions of this many days, the last ones."""
+    """Take only the partitions of the last days, this many. Needs `source.partitions`; not with
+    `newest_partitions` or `source.manifest`."""
 
 
 class ComputeOption(Section):
     """A cluster and a number of nodes. The next option is for later attempts and missing quota."""
 
     cluster: ClusterName
+    """The Azure ML cluster; it is created if it does not exist."""
     size: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]{1,64}$")]
+    """The VM size of its nodes. A cluster that exists must have it."""
     priority: Literal["dedicated", "low_priority"] = "dedicated"
+    """The price class of its nodes; Azure may take `low_priority` ones away."""
     nodes: int = Field(ge=1, le=1000)
-    """The job's `instance_count`; the cluster's `max_instances` must allow it."""
+    """The job's `instance_count`. The cluster's maximum is raised to it, and never lowered."""
     idle_seconds_before_scale_down: int = Field(default=120, ge=1)
+    """How long a cluster that Landfall creates keeps an idle node."""
 
 
 class Gate(Section):
     """When a new model may replace the champion."""
 
     metric: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,99}$")]
+    """The key of the job's `metrics.json` by which models are judged."""
     goal: Literal["maximize", "minimize"] = "maximize"
+    """Whether a greater or a smaller metric is better."""
     floor: float
     """A worse model is never registered (an upper limit if the goal is to minimize)."""
     champion_margin: float = 0.0
@@ -173,6 +186,7 @@ class ModelSection(Section):
     """How a model is registered."""
 
     name: Name
+    """The name under which models are registered."""
     warm_start: bool = False
     """Also give the job the champion, as its input `initial_model`."""
     register_challengers: bool = False
@@ -183,6 +197,7 @@ class Retry(Section):
     """Retries of a run that failed for a transient reason."""
 
     attempts: int = Field(default=3, ge=1, le=20)
+    """The number of attempts at a dataset version, the first one included."""
     delays_seconds: list[Annotated[float, Field(ge=0, le=7 * 86_400)]] = Field(
         default=[60.0, 600.0, 3600.0], min_length=1
     )
@@ -193,13 +208,15 @@ class Limits(Section):
     """How long a state may last before the run is ended and retried."""
 
     waiting_seconds: float | None = Field(default=None, gt=0, exclude_if=lambda it: it is None)
-    """The wait for nodes of the run's queue. None: no limit."""
+    """The wait for nodes of the run's queue. Without it there is no limit."""
     queued_seconds: float = Field(default=6 * 3600, gt=0)
+    """The job's wait for nodes in Azure ML."""
     running_seconds: float = Field(default=7 * 86_400, gt=0, le=21 * 86_400)
+    """The time that the job runs."""
 
 
 class Alarms(Section):
-    """Limits that raise an alarm; None: no alarm."""
+    """Limits that raise an alarm. A key that is not set raises none."""
 
     no_data_for_hours: float | None = Field(default=None, gt=0)
     """The longest time without landed data."""
@@ -215,8 +232,11 @@ class Webhook(Section):
     """A receiver of signed webhooks. Its URL and secret are app settings."""
 
     name: Name
+    """Its name, which a request can give as `receiver`."""
     url_setting: str
+    """The app setting with its URL."""
     secret_setting: str
+    """The app setting with its secret."""
     # Left out where it is not set, so that the histories of other pipelines do not change.
     on_request: bool = Field(default=False, exclude_if=lambda it: not it)
     """Only for the runs whose request names it as `receiver`."""
@@ -226,7 +246,9 @@ class Notifications(Section):
     """The channels of notifications. Each one is delivered independently, at least once."""
 
     event_grid: bool = True
+    """Whether to publish to the Event Grid topic."""
     service_bus: bool = True
+    """Whether to send to the Service Bus topic `ops-alerts`."""
     webhooks: list[Webhook] = Field(default=[])
 
 
@@ -239,7 +261,7 @@ class Pipeline(Section):
     dataset: DatasetSection
     compute: list[ComputeOption] = Field(min_length=1)
     queue: Name | None = Field(default=None, exclude_if=lambda it: it is None)
-    """The queue in `queues.yml` where its runs wait for nodes. None: they do not wait."""
+    """The queue in `queues.yml` where its runs wait for nodes. Without it they do not wait."""
     gate: Gate
     model: ModelSection
     retry: Retry = Retry()
@@ -251,7 +273,7 @@ class Pipeline(Section):
     """Azure ML CLI v2 command, sweep or pipeline job, relative to the pipeline's folder."""
     # Left out where it is not set, so that the histories of other pipelines do not change.
     deploy: Deploy | None = Field(default=None, exclude_if=lambda value: value is None)
-    """None: models are registered, but not deployed."""
+    """Without it, models are registered, but not deployed."""
 
     _of_earlier_releases = ignore_fields("minimum_scaling_efficiency")
 
