@@ -118,10 +118,8 @@ def rollback(
 ) -> None:
     """Put the version before the champion in service; its endpoint's traffic moves at once."""
     path = f"/api/pipelines/{pipeline}/models"
-    goes = version or session.api.get(path, limit=1)["champion"]
-    if goes is None:
-        # The API then answers that there is no version "none".
-        goes = "none"
+    # Without a champion, the API answers that there is no version "none".
+    goes = version or session.api.get(path, limit=1)["champion"] or "none"
     session.act(
         f"Take version {goes} of {pipeline} out of service?",
         f"{path}/{goes}/rollback",

@@ -10,12 +10,15 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 
+from localazure.functions.app_process import run_app
+from localazure.functions.http.access_keys import KeyRing
+from localazure.processes.ports import free_ports
 from replay_guard.__main__ import main
 
 KEY = "a system key/with+odd=characters"
@@ -56,6 +59,33 @@ async def export(url: str, folder: Path, *options: str) -> None:
     )
     assert ran.returncode == 0, ran.stderr
     assert KEY not in ran.stdout + ran.stderr
+
+
+@contextlib.asynccontextmanager
+async def running(app: Path, state: Path) -> AsyncGenerator[tuple[str, aiohttp.ClientSession]]:
+    """The app on localazure: its URL, and a client with the key."""
+    keys = KeyRing(master="master", host="host", system=KEY)
+    async with (
+        run_app(app, port=free_ports(1)[0], state=state, keys=keys, app_settings={}) as host,
+        aiohttp.ClientSession(host.base_url, headers={"x-functions-key": KEY}) as client,
+    ):
+        yield str(host.base_url), client
+
+
+def is_completed(status: Any) -> bool:
+    return status["runtimeStatus"] == "Completed"
+
+
+async def until(client: aiohttp.ClientSession, instance: str, holds: Callable[[Any], bool]) -> None:
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        while True:
+            url = f"{DURABLE}/instances/{instance}?showHistory=true"
+            async with client.get(url) as response:
+                status = await response.json()
+            assert status["runtimeStatus"] != "Failed", status["output"]
+            if holds(status):
+                return
+            await asyncio.sleep(0.02)
 
 
 async def start(client: aiohttp.ClientSession, name: str, given: Any) -> None:

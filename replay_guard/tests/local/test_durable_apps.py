@@ -18,31 +18,18 @@ import aiohttp
 import pytest
 
 from durable_apps.commands import (
-    DEADLINE_SECONDS,
     DURABLE,
-    KEY,
     check,
     export,
     guard,
     guard_here,
+    is_completed,
+    running,
     start,
+    until,
 )
-from localazure.functions.app_process import run_app
-from localazure.functions.http.access_keys import KeyRing
-from localazure.processes.ports import free_ports
 
 APPS = Path(__file__).parents[1] / "durable_apps"
-
-
-async def until(client: aiohttp.ClientSession, instance: str, holds: Callable[[Any], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_SECONDS):
-        while True:
-            async with client.get(f"{DURABLE}/instances/{instance}") as response:
-                status = await response.json()
-            assert status["runtimeStatus"] != "Failed", status["output"]
-            if holds(status):
-                return
-            await asyncio.sleep(0.02)
 
 
 async def play_to_the_end(
@@ -52,7 +39,7 @@ async def play_to_the_end(
     export_as: Callable[..., Awaitable[None]],
 ) -> None:
     await start(client, name, given)
-    await until(client, f"{name}-1", lambda status: status["runtimeStatus"] == "Completed")
+    await until(client, f"{name}-1", is_completed)
     await export_as("in_full", "--with-inputs")
 
 
@@ -88,20 +75,10 @@ EXPORTS = [
 async def run_and_export(folder: Path) -> None:
     """Export each app with hashed inputs, and with inputs or while it still runs."""
     for name, play in PLAYS.items():
-        keys = KeyRing(master="master", host="host", system=KEY)
-        async with (
-            run_app(
-                APPS / name,
-                port=free_ports(1)[0],
-                state=folder / name / "state",
-                keys=keys,
-                app_settings={},
-            ) as host,
-            aiohttp.ClientSession(host.base_url, headers={"x-functions-key": KEY}) as client,
-        ):
+        async with running(APPS / name, folder / name / "state") as (url, client):
 
             async def export_as(
-                kind: str, *options: str, url: str = str(host.base_url), app: Path = folder / name
+                kind: str, *options: str, url: str = url, app: Path = folder / name
             ) -> None:
                 await export(url, app / kind, *options)
 

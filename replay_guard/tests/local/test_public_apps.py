@@ -13,14 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 
-from durable_apps.commands import DEADLINE_SECONDS, DURABLE, KEY, check, export, guard, start
+from durable_apps.commands import check, export, guard, is_completed, running, start, until
 from durable_apps.planted_changes import KINDS, plant, set_version
-from localazure.functions.app_process import run_app
-from localazure.functions.http.access_keys import KeyRing
-from localazure.processes.ports import free_ports
 
 FOLDER = os.environ.get("PUBLIC_DURABLE_APPS")
 VERSION = "1.0"
@@ -96,32 +92,17 @@ def deploy(app: PublicApp, folder: Path) -> Path:
     return folder
 
 
-async def until_it_rests(client: aiohttp.ClientSession, instance: str, *, ends: bool) -> None:
-    """Wait for the instance's end, or for its first timer."""
-    url = f"{DURABLE}/instances/{instance}?showHistory=true"
-    async with asyncio.timeout(DEADLINE_SECONDS):
-        while True:
-            async with client.get(url) as response:
-                status = await response.json()
-            assert status["runtimeStatus"] != "Failed", status["output"]
-            kinds = {each["EventType"] for each in status.get("historyEvents") or ()}
-            if status["runtimeStatus"] == "Completed" or (not ends and "TimerCreated" in kinds):
-                return
-            await asyncio.sleep(0.05)
+def has_timer(status: Any) -> bool:
+    kinds = {each["EventType"] for each in status.get("historyEvents") or ()}
+    return is_completed(status) or "TimerCreated" in kinds
 
 
 async def run_and_export(app: PublicApp, deployed: Path, folder: Path) -> None:
-    keys = KeyRing(master="master", host="host", system=KEY)
-    async with (
-        run_app(
-            deployed, port=free_ports(1)[0], state=folder / "state", keys=keys, app_settings={}
-        ) as host,
-        aiohttp.ClientSession(host.base_url, headers={"x-functions-key": KEY}) as client,
-    ):
+    async with running(deployed, folder / "state") as (url, client):
         for name, given in app.orchestrators.items():
             await start(client, name, given)
-            await until_it_rests(client, f"{name}-1", ends=app.ends)
-        await export(str(host.base_url), folder / "histories")
+            await until(client, f"{name}-1", is_completed if app.ends else has_timer)
+        await export(url, folder / "histories")
 
 
 @pytest.fixture(scope="module", params=APPS)

@@ -3,10 +3,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from landfall_cli.__main__ import page_link
-from landfall_cli.connection import ENDPOINTS, Connection, NotConfigured, find_connection
+from landfall_cli.connection import ENDPOINTS, Connection, find_connection
 
 
 def test_options_come_before_the_environment_and_that_before_the_laptop(tmp_path: Path) -> None:
@@ -26,11 +24,6 @@ def test_options_come_before_the_environment_and_that_before_the_laptop(tmp_path
     assert find_connection("https://other/", None, variables, below) == Connection(
         "https://other", "k", "--url"
     )
-
-
-def test_without_anything_the_message_says_what_to_set(tmp_path: Path) -> None:
-    with pytest.raises(NotConfigured, match=r"LANDFALL_URL.*LANDFALL_KEY.*make up"):
-        find_connection(None, None, {}, tmp_path)
 
 
 def test_the_link_to_the_page_has_the_key_behind_the_hash() -> None:
