@@ -6,12 +6,8 @@ alone costs over a second and 100 MB, so that only the activities that need it p
 
 from __future__ import annotations
 
-import logging
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
-
-from azure.core.messaging import CloudEvent
-from azure.eventgrid import EventGridPublisherClient
 
 from handlers.platform.settings import Connection, Settings
 
@@ -24,9 +20,9 @@ if TYPE_CHECKING:
     from azure.storage.blob import BlobServiceClient, ContainerClient
 
     from handlers.platform.bulkheads import BackgroundThread
+    from handlers.platform.event_grid import EventGridTopic
     from handlers.platform.service_bus import MessageQueues
     from handlers.platform.telemetry.exporting import Telemetry
-
 
 # A call of Azure ML ends within 60 s, including retries. The SDK's default limits are 300 s for
 # each try and a week in all.
@@ -114,7 +110,7 @@ class Clients:
         """The custom topic for notifications of runs."""
         from azure.core.credentials import AzureKeyCredential  # noqa: PLC0415 - see the module
 
-        from handlers.platform.clients import EventGridTopic  # noqa: PLC0415 - see the module
+        from handlers.platform.event_grid import EventGridTopic  # noqa: PLC0415 - see the module
 
         endpoint = self.settings.required("EventGridTopic__endpoint")
         key = self.settings.values.get("EventGridTopic__key")
@@ -169,29 +165,3 @@ def _read_empty_body(response: PipelineResponse[Any, Any]) -> None:
     answer = response.http_response
     if answer.request.method == "GET" and answer.headers.get("Content-Length") == "0":
         answer.internal_response.raw.drain_conn()
-
-
-TIMEOUT_SECONDS = 15.0
-
-# `send` also passes its options to the event's model, which logs a warning for each.
-logging.getLogger("azure.eventgrid._legacy._generated._serialization").setLevel(logging.ERROR)
-
-
-class EventGridTopic(EventGridPublisherClient):
-    """A custom topic. Connects at the first event. Thread-safe."""
-
-    def publish(self, event: CloudEvent[Any]) -> None:
-        """Send one event; return when Event Grid has accepted it.
-
-        Raises:
-            azure.core.exceptions.HttpResponseError: the event was refused, or Event Grid failed.
-            `ResourceNotFoundError` has no status.
-            azure.core.exceptions.AzureError: there was no response.
-        """
-        self.send(
-            event,
-            retry_total=0,  # the queue `notifications` retries
-            connection_timeout=TIMEOUT_SECONDS,
-            read_timeout=TIMEOUT_SECONDS,
-            permit_redirects=False,  # the key must not be sent to another host
-        )

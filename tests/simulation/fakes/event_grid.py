@@ -141,7 +141,7 @@ def signal_text(number: int, pipeline: str) -> str:
 
 
 class EventGridTopic:
-    """In the place of `handlers.platform.clients.EventGridTopic`."""
+    """In the place of `handlers.platform.event_grid.EventGridTopic`."""
 
     def __init__(self, network: Network, take: Callable[[Any], None]) -> None:
         self._network = network

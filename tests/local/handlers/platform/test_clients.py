@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import gc
-import json
-import socket
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
 import psutil
 import pytest
-from azure.core.credentials import AzureKeyCredential
-from azure.core.exceptions import AzureError, HttpResponseError
-from azure.core.messaging import CloudEvent
 
-from handlers.platform import clients
-from handlers.platform.clients import EventGridTopic
 from handlers.platform.manifests import read_chunks
-from tests.local.handlers.world_with_messaging import http_receiver
 from tests.local.handlers.zone_on_storage import Zone
 
 
@@ -44,52 +35,3 @@ def connections(zone: Zone) -> int:
     port = urlsplit(zone.clients.blobs.url).port
     mine = psutil.Process().net_connections("tcp4")
     return sum(bool(each.raddr) and each.raddr.port == port for each in mine)
-
-
-EVENT = CloudEvent(
-    id="e-1",
-    source="/landfall/tests",
-    type="Landfall.Test",
-    time=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
-    data={"ü": [1, None]},
-)
-DOCUMENT = {
-    "specversion": "1.0",
-    "id": "e-1",
-    "source": "/landfall/tests",
-    "type": "Landfall.Test",
-    "time": "2026-01-02T03:04:05.000Z",
-    "data": {"ü": [1, None]},
-}
-
-
-@pytest.mark.parametrize("status", [503, 413, 302, 204])
-def test_there_is_one_try_redirects_are_not_followed_and_nothing_is_logged(
-    status: int, caplog: pytest.LogCaptureFixture
-) -> None:
-    with http_receiver() as receiver:
-        # Obeying this Retry-After would block the function for an hour.
-        answer = {"Location": "/elsewhere", "Retry-After": "3600"}
-        receiver.answers["/topic?api-version=2018-01-01"] = (status, answer)
-        topic = EventGridTopic(f"{receiver.url}/topic", AzureKeyCredential("a2V5"))
-        with topic, pytest.raises(HttpResponseError) as error:
-            topic.publish(EVENT)
-    assert error.value.status_code == status
-    [posted] = receiver.posted
-    assert posted.path == "/topic?api-version=2018-01-01"
-    assert posted.headers["aeg-sas-key"] == "a2V5"
-    assert posted.headers["Content-Type"].startswith("application/cloudevents-batch+json")
-    assert json.loads(posted.body) == [DOCUMENT]
-    assert caplog.records == []
-
-
-def test_an_answer_that_does_not_come_is_waited_for_only_so_long(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(clients, "TIMEOUT_SECONDS", 0.05)
-    # It accepts, as a listening socket does by itself, and says nothing.
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}/topic"
-        topic = EventGridTopic(endpoint, AzureKeyCredential("a2V5"))
-        with topic, pytest.raises(AzureError, match="timed out"):
-            topic.publish(EVENT)

@@ -47,7 +47,8 @@ class Page:
     async def poll(self) -> Mapping[str, Any]:
         """The answer; `requests` has the names or prefixes in the records container."""
         self.requests.clear()
-        answer = await ask(pipelines.list_pipelines, self.zone.clients, self.hub, *self.pipelines)
+        asked = (self.zone.clients, self.hub, *self.pipelines)
+        answer = await ask(pipelines.list_pipelines, *asked, now=NOW)
         assert answer.status == 200
         return answer.document
 
