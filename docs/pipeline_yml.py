@@ -1,7 +1,8 @@
 """Write docs/pipeline-yml.md, the reference of all keys of pipeline.yml: `make docs`.
 
-Keys, types, limits and defaults are those of the schema, `orchestrations.configuration.pipeline.Pipeline`. The
-sentences are the docstrings of its classes, and those below their fields.
+Keys, types, limits and defaults are those of the schema,
+`orchestrations.configuration.pipeline.Pipeline`. The sentences are the docstrings of its classes,
+and those below their fields.
 """
 
 from __future__ import annotations
