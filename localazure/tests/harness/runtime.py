@@ -13,7 +13,7 @@ import psutil
 
 from harness.child_process import ChildProcess
 from harness.waiting import until
-from localazure.machinelearning.processes import FOLDER_VARIABLE
+from localazure.machinelearning.jobs.processes import FOLDER_VARIABLE
 from localazure.runtime.supervisor import READY_TIMEOUT_SECONDS
 
 START_TIMEOUT_SECONDS = 2 * READY_TIMEOUT_SECONDS

@@ -24,7 +24,7 @@ from localazure.machinelearning.authorization import (
     authorization_failed,
     authorize,
 )
-from localazure.machinelearning.compute import Compute
+from localazure.machinelearning.control_loop import Compute
 from localazure.machinelearning.errors import ArmError, invalid
 from localazure.machinelearning.store import Resource, Stored, list_resources, require_resource
 from localazure.machinelearning.workspace import Workspace

@@ -7,8 +7,8 @@ import contextlib
 from datetime import UTC, datetime, timedelta
 
 from localazure.machinelearning.addresses import BlobPath
-from localazure.machinelearning.blob_errors import BlobError
-from localazure.machinelearning.blobs import BlobStore, retry_while_unavailable
+from localazure.machinelearning.data.blob_errors import BlobError
+from localazure.machinelearning.data.blobs import BlobStore, retry_while_unavailable
 from localazure.machinelearning.errors import ArmError
 from localazure.machinelearning.workspace import Workspace
 from localazure.runtime.environment import Environment

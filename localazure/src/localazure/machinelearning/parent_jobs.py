@@ -17,15 +17,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from localazure.machinelearning import pipeline as pipelines
-from localazure.machinelearning import sweep as sweeps
-from localazure.machinelearning.early_termination import Trial
 from localazure.machinelearning.errors import ArmError, invalid
 from localazure.machinelearning.events import DEFAULT_EXPERIMENT
 from localazure.machinelearning.isolation import failure_of
-from localazure.machinelearning.job_placement import check_job
-from localazure.machinelearning.job_resolution import output_uri
-from localazure.machinelearning.job_table import (
+from localazure.machinelearning.jobs.resolution import output_uri
+from localazure.machinelearning.jobs.runner_protocol import StopOrder
+from localazure.machinelearning.jobs.states import TERMINAL, WAITING, JobStatus
+from localazure.machinelearning.jobs.store import (
     JOBS,
     JobKind,
     JobRow,
@@ -36,16 +34,18 @@ from localazure.machinelearning.job_table import (
     list_children,
     list_unfinished_parents,
 )
-from localazure.machinelearning.pipeline_steps import (
+from localazure.machinelearning.jobs.tracking import read_metric
+from localazure.machinelearning.pipelines import graph as pipelines
+from localazure.machinelearning.pipelines.placement import check_job
+from localazure.machinelearning.pipelines.steps import (
     Pipeline,
     bound_outputs,
     build_step_job,
 )
-from localazure.machinelearning.runner_protocol import StopOrder
-from localazure.machinelearning.states import TERMINAL, WAITING, JobStatus
 from localazure.machinelearning.store import Resource, get_resource, put_resource
-from localazure.machinelearning.sweep import Sweep
-from localazure.machinelearning.tracking import read_metric
+from localazure.machinelearning.sweeps import sweep as sweeps
+from localazure.machinelearning.sweeps.early_termination import Trial
+from localazure.machinelearning.sweeps.sweep import Sweep
 from localazure.sqlite.query import Query
 
 POLICY_SECONDS = 1.0

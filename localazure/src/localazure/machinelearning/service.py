@@ -24,8 +24,8 @@ from localazure.machinelearning.arm import (
     check_workspace,
     fail_on_purpose,
 )
-from localazure.machinelearning.compute import Compute
 from localazure.machinelearning.configuration import Configuration
+from localazure.machinelearning.control_loop import Compute
 from localazure.machinelearning.events import EventOutbox
 from localazure.machinelearning.request_limits import (
     REQUEST_LIMITS,
@@ -48,7 +48,7 @@ from localazure.machinelearning.resources import (
     workspace,
 )
 from localazure.machinelearning.resources.online_endpoints import ONLINE, Online
-from localazure.machinelearning.serving import tables
+from localazure.machinelearning.serving import store as online_store
 from localazure.machinelearning.serving.data_collector import DataCollector
 from localazure.machinelearning.serving.deployments import Deployments
 from localazure.machinelearning.serving.scoring import Scoring
@@ -129,7 +129,7 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         )
         arm[COMPUTE] = compute
         arm[REQUEST_LIMITS] = request_limits(time.monotonic)
-        online_database = Database(folder / "online.db", tables.MIGRATIONS)
+        online_database = Database(folder / "online.db", online_store.MIGRATIONS)
         stack.callback(online_database.close)
         collector = await stack.enter_async_context(DataCollector(state))
         deployments = await stack.enter_async_context(

@@ -11,8 +11,8 @@ from localazure.faults.injector import Injector
 from localazure.machinelearning.addresses import workspace_id
 from localazure.machinelearning.configuration import Configuration
 from localazure.machinelearning.events import EventOutbox
-from localazure.machinelearning.job_folder import JobFolder
-from localazure.machinelearning.job_table import JobTransaction
+from localazure.machinelearning.jobs.folder import JobFolder
+from localazure.machinelearning.jobs.store import JobTransaction
 from localazure.runtime.environment import Environment
 from localazure.sqlite.database import Database
 

@@ -22,9 +22,9 @@ HEAVY = {
 
 
 UNWANTED = {
-    "minibatches": HEAVY | {"asyncio", "ssl", "psutil"},
+    "serving.minibatches": HEAVY | {"asyncio", "ssl", "psutil"},
     "serving.scoring_server": HEAVY | {"asyncio", "psutil"},
-    "runner": HEAVY,
+    "jobs.runner": HEAVY,
     "service": {"azure", "jwt", "requests"},
 }
 """The modules that each process must not load. Each set includes the next one."""

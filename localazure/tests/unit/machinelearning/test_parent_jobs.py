@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localazure.machinelearning import sweep as sweeps
-from localazure.machinelearning.clusters import COMPUTES
+from localazure.machinelearning.compute.clusters import COMPUTES
 from localazure.machinelearning.errors import ArmError
-from localazure.machinelearning.job_placement import check_job
-from localazure.machinelearning.job_table import (
+from localazure.machinelearning.jobs.runner_protocol import StopOrder
+from localazure.machinelearning.jobs.states import JobStatus
+from localazure.machinelearning.jobs.store import (
     JOBS,
     JobRow,
     JobTransaction,
@@ -24,10 +24,10 @@ from localazure.machinelearning.job_table import (
     list_children,
 )
 from localazure.machinelearning.parent_jobs import ParentStep, TrialMetrics, advance_parents
-from localazure.machinelearning.pipeline_steps import COMPONENTS
-from localazure.machinelearning.runner_protocol import StopOrder
-from localazure.machinelearning.states import JobStatus
+from localazure.machinelearning.pipelines.placement import check_job
+from localazure.machinelearning.pipelines.steps import COMPONENTS
 from localazure.machinelearning.store import get_resource, put_resource
+from localazure.machinelearning.sweeps import sweep as sweeps
 from localazure.sqlite.query import querying
 
 WORKSPACE = (

@@ -26,7 +26,7 @@ from localazure.machinelearning.arm import (
 )
 from localazure.machinelearning.errors import immutable, invalid, not_found
 from localazure.machinelearning.events import enqueue, model_registered
-from localazure.machinelearning.job_resolution import ASSET_URIS
+from localazure.machinelearning.jobs.resolution import ASSET_URIS
 from localazure.machinelearning.store import (
     Resource,
     delete_resource,

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from localazure.machinelearning.addresses import parse_compute
 from localazure.machinelearning.arm import WORKSPACE, envelope, listing, put_response, read_body
-from localazure.machinelearning.clusters import COMPUTES
+from localazure.machinelearning.compute.clusters import COMPUTES
 from localazure.machinelearning.errors import ArmError, invalid
 from localazure.machinelearning.resources.batch_endpoints import (
     ENDPOINT_PATH,

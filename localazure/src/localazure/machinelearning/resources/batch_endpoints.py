@@ -23,7 +23,7 @@ from localazure.machinelearning.arm import (
     read_body,
 )
 from localazure.machinelearning.errors import ArmError, invalid, not_found
-from localazure.machinelearning.job_table import JOBS, JobTransaction, get_job
+from localazure.machinelearning.jobs.store import JOBS, JobTransaction, get_job
 from localazure.machinelearning.resources.jobs import check_job_name, submit
 from localazure.machinelearning.resources.online_endpoints import online_name, operation
 from localazure.machinelearning.serving.batch_jobs import (

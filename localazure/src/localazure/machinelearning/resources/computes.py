@@ -27,7 +27,7 @@ from localazure.machinelearning.arm import (
     timestamp,
 )
 from localazure.machinelearning.authorization import check_assignment
-from localazure.machinelearning.clusters import (
+from localazure.machinelearning.compute.clusters import (
     COMPUTES,
     check_quota,
     is_low_priority,
@@ -36,9 +36,9 @@ from localazure.machinelearning.clusters import (
     runtime_properties,
 )
 from localazure.machinelearning.errors import ArmError, not_found
-from localazure.machinelearning.job_table import list_nodes
+from localazure.machinelearning.jobs.runner_protocol import Outcome, StopOrder
+from localazure.machinelearning.jobs.store import list_nodes
 from localazure.machinelearning.resources.workspace import LOCATION_PATH
-from localazure.machinelearning.runner_protocol import Outcome, StopOrder
 from localazure.machinelearning.store import (
     Resource,
     delete_resource,

@@ -25,16 +25,16 @@ from localazure.machinelearning.arm import (
 )
 from localazure.machinelearning.errors import ArmError, immutable, invalid
 from localazure.machinelearning.events import DEFAULT_EXPERIMENT
-from localazure.machinelearning.job_placement import check_job
-from localazure.machinelearning.job_resolution import output_uri
-from localazure.machinelearning.job_table import (
+from localazure.machinelearning.jobs.resolution import output_uri
+from localazure.machinelearning.jobs.runner_protocol import StopOrder
+from localazure.machinelearning.jobs.store import (
     JOBS,
     JobTransaction,
     delete_job,
     get_job,
 )
+from localazure.machinelearning.pipelines.placement import check_job
 from localazure.machinelearning.resources.not_covered import not_covered
-from localazure.machinelearning.runner_protocol import StopOrder
 from localazure.machinelearning.store import Resource, get_resource, put_resource
 
 routes = web.RouteTableDef()

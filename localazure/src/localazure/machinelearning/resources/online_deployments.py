@@ -34,7 +34,7 @@ from localazure.machinelearning.serving.instances import (
     STORAGE_LOG,
     DeploymentFolder,
 )
-from localazure.machinelearning.serving.tables import (
+from localazure.machinelearning.serving.store import (
     Deployment,
     delete_deployment,
     get_deployment,

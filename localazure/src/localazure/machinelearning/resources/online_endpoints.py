@@ -31,7 +31,7 @@ from localazure.machinelearning.resources.workspace import LOCATION_PATH
 from localazure.machinelearning.serving import metrics
 from localazure.machinelearning.serving.deployments import Deployments
 from localazure.machinelearning.serving.scoring import DEPLOYMENT_HEADER, SCORE_PATH, Scoring
-from localazure.machinelearning.serving.tables import (
+from localazure.machinelearning.serving.store import (
     CHANGING,
     DeploymentState,
     Endpoint,

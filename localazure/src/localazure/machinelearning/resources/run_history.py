@@ -27,14 +27,15 @@ from localazure.machinelearning.arm import (
 from localazure.machinelearning.configuration import ARTIFACT_DATASTORE
 from localazure.machinelearning.errors import not_found
 from localazure.machinelearning.events import DEFAULT_EXPERIMENT
-from localazure.machinelearning.job_resolution import (
+from localazure.machinelearning.jobs.processes import log_names
+from localazure.machinelearning.jobs.resolution import (
     distribution_of,
     node_count,
     output_uri,
     tensorflow_tasks,
 )
-from localazure.machinelearning.job_spec import artifacts_of
-from localazure.machinelearning.job_table import (
+from localazure.machinelearning.jobs.spec import artifacts_of
+from localazure.machinelearning.jobs.store import (
     JOBS,
     JobKind,
     JobRow,
@@ -42,7 +43,6 @@ from localazure.machinelearning.job_table import (
     list_children,
     root_of,
 )
-from localazure.machinelearning.processes import log_names
 from localazure.machinelearning.store import Resource, get_resource, put_resource
 from localazure.machinelearning.workspace import Workspace
 from localazure.runtime.environment import LOOPBACK

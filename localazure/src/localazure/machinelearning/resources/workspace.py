@@ -11,10 +11,10 @@ from localazure.machinelearning.addresses import PROVIDER
 from localazure.machinelearning.arm import ROLE_ASSIGNMENTS, TOKENS, WORKSPACE, WORKSPACE_PATH
 from localazure.machinelearning.blob_over_tls import storage_suffix
 from localazure.machinelearning.client_settings import CLOUD_NAME, METADATA_PATH, TOKEN_PATH
-from localazure.machinelearning.clusters import list_clusters, vcpus_of
+from localazure.machinelearning.compute.clusters import list_clusters, vcpus_of
 from localazure.machinelearning.configuration import LOW_PRIORITY_QUOTA
 from localazure.machinelearning.errors import ArmError, invalid
-from localazure.machinelearning.job_table import list_nodes
+from localazure.machinelearning.jobs.store import list_nodes
 from localazure.runtime.identity import APP, client_id_of, principal_of
 from localazure.runtime.roles import RoleAssignments
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, Self
 
-from localazure.machinelearning import minibatches
 from localazure.machinelearning.durations import read_seconds
 from localazure.machinelearning.errors import invalid
-from localazure.machinelearning.processes import FOLDER_VARIABLE
+from localazure.machinelearning.jobs.processes import FOLDER_VARIABLE
+from localazure.machinelearning.serving import minibatches
 from localazure.machinelearning.serving.instances import Source
 
 STEP: Final = "batchscoring"

@@ -12,14 +12,14 @@ import uuid
 from typing import TypeAlias
 
 from localazure.machinelearning.addresses import BlobPath
-from localazure.machinelearning.append_blobs import AppendBlob
-from localazure.machinelearning.blob_errors import (
+from localazure.machinelearning.data.append_blobs import AppendBlob
+from localazure.machinelearning.data.blob_errors import (
     BlobConflictError,
     BlobError,
     BlobNotFoundError,
 )
-from localazure.machinelearning.blobs import BlobStore
-from localazure.machinelearning.log_upload import APPEND_BYTES
+from localazure.machinelearning.data.blobs import BlobStore
+from localazure.machinelearning.data.log_upload import APPEND_BYTES
 
 MOST_WAITING_BYTES = 32 * 1024 * 1024
 """The largest backlog of a deployment."""

@@ -25,12 +25,12 @@ from aiohttp import web
 
 from localazure.json_text import parse_json
 from localazure.machinelearning.addresses import parse_asset
-from localazure.machinelearning.blobs import BlobStore
 from localazure.machinelearning.configuration import DEFAULT_DATASTORE
+from localazure.machinelearning.data.blobs import BlobStore
 from localazure.machinelearning.errors import ArmError, invalid
-from localazure.machinelearning.job_resolution import locate
+from localazure.machinelearning.jobs.resolution import locate
 from localazure.machinelearning.serving.collected_lines import CollectedLines
-from localazure.machinelearning.serving.tables import Deployment
+from localazure.machinelearning.serving.store import Deployment
 from localazure.machinelearning.workspace import Workspace
 from localazure.processes.pauses import wait_at_most
 from localazure.processes.ports import LOOPBACK, free_ports

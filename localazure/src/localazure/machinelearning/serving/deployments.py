@@ -19,11 +19,11 @@ import aiohttp
 
 from localazure.faults.plan import OF_ALLOCATIONS
 from localazure.machinelearning.addresses import parse_asset
-from localazure.machinelearning.blob_errors import BlobError
-from localazure.machinelearning.downloads import SourceNotFoundError
+from localazure.machinelearning.data.blob_errors import BlobError
+from localazure.machinelearning.data.cache import SourceNotFoundError
 from localazure.machinelearning.errors import ArmError, invalid
 from localazure.machinelearning.events import enqueue, model_deployed
-from localazure.machinelearning.job_resolution import locate
+from localazure.machinelearning.jobs.resolution import locate
 from localazure.machinelearning.serving.data_collector import DataCollector
 from localazure.machinelearning.serving.instances import (
     SERVER_LOG,
@@ -33,7 +33,7 @@ from localazure.machinelearning.serving.instances import (
     Source,
     start_instance,
 )
-from localazure.machinelearning.serving.tables import (
+from localazure.machinelearning.serving.store import (
     Deployment,
     DeploymentState,
     finish_provisioning,

@@ -15,13 +15,13 @@ from typing import Any
 import aiohttp
 
 from localazure.machinelearning.addresses import BlobPath
-from localazure.machinelearning.blobs import BlobStore
 from localazure.machinelearning.client_settings import app_settings
-from localazure.machinelearning.downloads import BlobCache
-from localazure.machinelearning.processes import PASSED_ON
+from localazure.machinelearning.data.blobs import BlobStore
+from localazure.machinelearning.data.cache import BlobCache
+from localazure.machinelearning.jobs.processes import PASSED_ON
 from localazure.machinelearning.serving import scoring_server
 from localazure.machinelearning.serving.data_collector import DataCollector
-from localazure.machinelearning.serving.tables import Deployment
+from localazure.machinelearning.serving.store import Deployment
 from localazure.machinelearning.workspace import Workspace
 from localazure.processes.lifetime import die_with_parent, end
 from localazure.processes.ports import LOOPBACK, free_ports

@@ -23,7 +23,7 @@ from localazure.machinelearning.durations import parse_seconds
 from localazure.machinelearning.serving.data_collector import DataCollector
 from localazure.machinelearning.serving.deployments import Deployments
 from localazure.machinelearning.serving.request_counts import MinuteCounts, minute_of
-from localazure.machinelearning.serving.tables import (
+from localazure.machinelearning.serving.store import (
     Deployment,
     Endpoint,
     add_counts,

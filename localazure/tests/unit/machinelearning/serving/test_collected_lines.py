@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from localazure.machinelearning.addresses import BlobPath
-from localazure.machinelearning.blob_errors import ERRORS, BlobError, BlobNotFoundError
-from localazure.machinelearning.blobs import BlobStore
-from localazure.machinelearning.log_upload import APPEND_BYTES
+from localazure.machinelearning.data.blob_errors import ERRORS, BlobError, BlobNotFoundError
+from localazure.machinelearning.data.blobs import BlobStore
+from localazure.machinelearning.data.log_upload import APPEND_BYTES
 from localazure.machinelearning.serving.collected_lines import CollectedLines
 from localazure.runtime.environment import Environment
 

@@ -6,7 +6,7 @@ import pytest
 
 from localazure.machinelearning.errors import ArmError
 from localazure.machinelearning.serving.data_collector import DataCollector, collector_settings
-from localazure.machinelearning.serving.tables import Deployment, DeploymentState
+from localazure.machinelearning.serving.store import Deployment, DeploymentState
 from localazure.machinelearning.workspace import Workspace
 
 MOMENT = datetime(2026, 11, 3, 7, 5, 9, tzinfo=UTC)

@@ -15,7 +15,7 @@ import pytest
 from localazure.machinelearning.serving.data_collector import DataCollector
 from localazure.machinelearning.serving.deployments import Deployments
 from localazure.machinelearning.serving.scoring import Scoring
-from localazure.machinelearning.serving.tables import (
+from localazure.machinelearning.serving.store import (
     MIGRATIONS,
     put_deployment,
     put_endpoint,

@@ -1,0 +1,1 @@
+"""AmlCompute clusters, and which nodes a job gets."""

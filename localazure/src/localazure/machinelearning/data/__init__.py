@@ -1,0 +1,1 @@
+"""Blobs: the client of Blob storage, and what moves between blobs and folders."""

@@ -1,0 +1,221 @@
+"""Blobs of the local storage accounts, and retries of transient errors."""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPMethod
+from http.client import HTTPMessage
+from pathlib import Path
+from typing import TypeVar
+
+from localazure.machinelearning.addresses import BlobPath
+from localazure.machinelearning.data.blob_errors import BlobConflictError, BlobError
+from localazure.machinelearning.data.blob_requests import BlobRequests, ListedBlob
+from localazure.runtime.environment import Environment
+from localazure.runtime.identity import STORAGE_AUDIENCE, TokenIssuer
+
+T = TypeVar("T")
+
+FIRST_PAUSE_SECONDS = 0.2
+LONGEST_PAUSE_SECONDS = 10.0
+# Local storage restarts within seconds; a longer outage needs the user.
+PATIENCE_SECONDS = 300.0
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """One blob below a prefix.
+
+    Attributes:
+        path: the blob's name relative to the prefix; for a single blob, its last segment.
+    """
+
+    path: str
+    blob: ListedBlob
+
+
+class BlobStore:
+    """The blobs of the local storage accounts; thread-safe.
+
+    Every method raises a `BlobError` if storage refuses or is unavailable; `download` first
+    retries for `PATIENCE_SECONDS`.
+
+    Args:
+        environment: has the accounts.
+        principal: its roles decide on access. None: the workspace itself, with the account keys.
+    """
+
+    def __init__(self, environment: Environment, principal: str | None = None) -> None:
+        self._environment = environment
+        self._principal = principal
+        self._accounts: dict[str, BlobRequests] = {}
+        self._lock = threading.Lock()
+
+    def ensure_container(self, where: BlobPath) -> None:
+        """Create the container of a path unless it exists."""
+        with contextlib.suppress(BlobConflictError):
+            self._account(where).send(
+                HTTPMethod.PUT, where.container, query={"restype": "container"}
+            )
+
+    def upload(self, where: BlobPath, content: bytes) -> str:
+        """Write a block blob, and return its ETag, without quotes."""
+        headers = {"x-ms-blob-type": "BlockBlob"}
+        return _etag(self._put(where, content, headers=headers))
+
+    def stage_block(self, where: BlobPath, block: str, content: bytes) -> None:
+        """Upload a block of a block blob.
+
+        Args:
+            where: the blob.
+            block: id, base64; all ids of a blob must have the same length.
+            content: of the block.
+        """
+        self._put(where, content, query={"comp": "block", "blockid": block})
+
+    def commit_blocks(self, where: BlobPath, blocks: Sequence[str]) -> str:
+        """Commit staged blocks as a block blob, and return its ETag, without quotes."""
+        listed = "".join(f"<Latest>{block}</Latest>" for block in blocks)
+        content = f"<BlockList>{listed}</BlockList>".encode()
+        headers = {"x-ms-blob-content-type": "application/octet-stream"}
+        return _etag(self._put(where, content, query={"comp": "blocklist"}, headers=headers))
+
+    def create_append_blob(self, where: BlobPath) -> None:
+        """Create an empty append blob."""
+        self._put(where, b"", headers={"x-ms-blob-type": "AppendBlob"})
+
+    def append(self, where: BlobPath, content: bytes, *, position: int) -> None:
+        """Append to a blob that has `position` bytes.
+
+        Raises:
+            BlobModifiedError: the blob has another size.
+            BlobError: storage refused or is unavailable.
+        """
+        headers = {"x-ms-blob-condition-appendpos": str(position)}
+        self._put(where, content, query={"comp": "appendblock"}, headers=headers)
+
+    def size(self, where: BlobPath) -> int:
+        """The size of a blob in bytes.
+
+        Raises:
+            BlobNotFoundError: the blob does not exist.
+            BlobError: storage refused or is unavailable.
+        """
+        answer = self._account(where).send(HTTPMethod.HEAD, f"{where.container}/{where.path}")
+        return int(answer["Content-Length"])
+
+    def delete(self, where: BlobPath) -> None:
+        """Delete a blob.
+
+        Raises:
+            BlobNotFoundError: the blob does not exist.
+            BlobError: storage refused or is unavailable.
+        """
+        self._account(where).send(HTTPMethod.DELETE, f"{where.container}/{where.path}")
+
+    def _put(
+        self,
+        where: BlobPath,
+        content: bytes,
+        *,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> HTTPMessage:
+        path = f"{where.container}/{where.path}"
+        return self._account(where).send(
+            HTTPMethod.PUT, path, query=query, headers=headers, body=content
+        )
+
+    def list(self, source: BlobPath) -> Iterator[RemoteFile]:
+        """Yield the blob at the path, or all blobs below the path if it is a folder."""
+        folder = f"{source.path}/" if source.path else ""
+        for blob in self._account(source).list(source.container, source.path):
+            if blob.name == source.path:
+                yield RemoteFile(blob.name.rpartition("/")[2], blob)
+            elif blob.name.startswith(folder) and not blob.name.endswith("/"):
+                yield RemoteFile(blob.name.removeprefix(folder), blob)
+
+    def download(self, source: BlobPath, file: RemoteFile, target: Path) -> None:
+        """Write a blob to a file, in exactly the version that was listed.
+
+        Each file is retried on its own, so that a failure does not repeat other downloads.
+
+        Raises:
+            BlobModifiedError: the blob was overwritten after the listing.
+            BlobError: storage refused, or was unavailable for `PATIENCE_SECONDS`.
+        """
+
+        def fetch() -> None:
+            with target.open("wb") as out:
+                if file.blob.size:
+                    self._account(source).download(source.container, file.blob, out)
+
+        retry_while_unavailable(fetch)
+
+    def _account(self, where: BlobPath) -> BlobRequests:
+        with self._lock:
+            account = self._accounts.get(where.account)
+            if account is None:
+                account = self._accounts[where.account] = self._open(where.account)
+            return account
+
+    def _open(self, account: str) -> BlobRequests:
+        environment, principal = self._environment, self._principal
+        if principal is None:
+            return BlobRequests.by_key(environment.storage_connection_string(account))
+        issuer = TokenIssuer(environment.keys.identity_header, frozenset())
+
+        def authorize(*_: object) -> str:
+            token, _expiry = issuer.issue(STORAGE_AUDIENCE, now=time.time(), principal=principal)
+            return f"Bearer {token}"
+
+        # Only the state folder's CA: to load certifi's root certificates takes 25 ms.
+        tls = ssl.create_default_context(cafile=environment.ca)
+        return BlobRequests(environment.blob_tls_endpoint(account), authorize, tls)
+
+    def close(self) -> None:
+        """Close the connections."""
+        for each in self._accounts.values():
+            each.close()
+
+
+def _etag(headers: HTTPMessage) -> str:
+    return headers["ETag"].strip('"')
+
+
+def retry_while_unavailable(
+    action: Callable[[], T],
+    *,
+    give_up_after_seconds: float | None = PATIENCE_SECONDS,
+    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> T:
+    """Call an action; retry it with growing pauses while storage is unavailable.
+
+    Args:
+        action: must be safe to repeat.
+        give_up_after_seconds: None retries forever.
+        sleep: pauses; injected by tests.
+        clock: seconds; injected by tests.
+
+    Raises:
+        BlobError: the error was not transient, or the time has run out.
+    """
+    started = clock()
+    pause = FIRST_PAUSE_SECONDS
+    while True:
+        try:
+            return action()
+        except BlobError as error:
+            is_late = (
+                give_up_after_seconds is not None and clock() - started >= give_up_after_seconds
+            )
+            if is_late or not error.is_transient:
+                raise
+        sleep(pause)
+        pause = min(pause * 2, LONGEST_PAUSE_SECONDS)

@@ -1,0 +1,246 @@
+"""Resolves a job's document to an attempt's spec: references become blob paths.
+
+The same code checks a submission and prepares an attempt, so that accepted jobs can run.
+https://learn.microsoft.com/azure/machine-learning/reference-yaml-job-command
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from localazure.machinelearning.addresses import (
+    Address,
+    AssetVersion,
+    BlobPath,
+    DatastorePath,
+    JobOutputPath,
+    WebUrl,
+    local_blob,
+    parse_asset,
+    parse_uri,
+)
+from localazure.machinelearning.configuration import ARTIFACT_DATASTORE, DEFAULT_DATASTORE
+from localazure.machinelearning.durations import read_seconds
+from localazure.machinelearning.errors import invalid, not_found
+from localazure.machinelearning.events import DEFAULT_EXPERIMENT
+from localazure.machinelearning.jobs.placeholders import UnknownPlaceholderError, expand
+from localazure.machinelearning.jobs.spec import (
+    Distribution,
+    InputMode,
+    InputSpec,
+    JobSpec,
+    OutputSpec,
+    artifacts_of,
+)
+from localazure.machinelearning.jobs.store import JOBS
+from localazure.machinelearning.store import get_resource, list_resources, require_resource
+from localazure.sqlite.query import Query
+
+ASSET_URIS = {"data": "dataUri", "models": "modelUri", "codes": "codeUri"}
+"""ARM collection → the property with the URI of an asset's files."""
+
+_INPUT_MODES = {
+    "ReadOnlyMount": InputMode.MOUNT,
+    "EvalMount": InputMode.MOUNT,
+    "Download": InputMode.DOWNLOAD,
+    "EvalDownload": InputMode.DOWNLOAD,
+    "Direct": InputMode.LITERAL,
+}
+_OUTPUT_MODES = {"ReadWriteMount": True, "Upload": False, "Direct": False}
+_OUTPUT_NAMES = re.compile(r"\$\{\{\s*(?P<name>name|output_name|default_datastore)\s*\}\}")
+DEFAULT_ARTIFACTS = "artifacts"
+"""An output with this name and no path is the job's default artifacts: `./outputs` and logs."""
+_MODEL_TYPES = {"custom_model", "mlflow_model", "triton_model"}
+
+
+def resolve_job(query: Query, name: str, properties: dict[str, Any], *, attempt: int) -> JobSpec:
+    """Build the spec of one attempt from the `properties` of a job's document.
+
+    Raises:
+        ArmError: a feature is not supported, or a reference does not exist.
+    """
+    code = properties.get("codeId")
+    distribution = properties.get("distribution") or {}
+    timeout = (properties.get("limits") or {}).get("timeout") or None
+    spec = JobSpec(
+        name=name,
+        attempt=attempt,
+        experiment=properties.get("experimentName") or DEFAULT_EXPERIMENT,
+        command=properties["command"],
+        code=None if code is None else locate(query, parse_asset(code, kind="codes")),
+        inputs={
+            key: _resolve_input(query, key, entry)
+            for key, entry in (properties.get("inputs") or {}).items()
+        },
+        outputs={
+            key: _resolve_output(query, name, key, entry)
+            for key, entry in (properties.get("outputs") or {}).items()
+            if not _is_default_artifacts(key, entry)
+        },
+        artifact_root=_root_of(query, ARTIFACT_DATASTORE),
+        distribution=distribution_of(properties),
+        node_count=node_count(properties),
+        processes_per_node=_count(distribution, "processCountPerInstance"),
+        tasks=tensorflow_tasks(properties),
+        timeout_seconds=timeout and read_seconds("limits.timeout", timeout),
+        environment_variables=properties.get("environmentVariables") or {},
+    )
+    try:
+        expand(
+            spec.command,
+            inputs=dict.fromkeys(spec.inputs, ""),
+            outputs=dict.fromkeys(spec.outputs, ""),
+        )
+    except UnknownPlaceholderError as error:
+        raise invalid(f"job {name!r}: {error}") from error
+    return spec
+
+
+def distribution_of(properties: dict[str, Any]) -> Distribution:
+    """How the processes of a job find each other.
+
+    Raises:
+        ArmError: 400, the distribution is not covered.
+    """
+    document = properties.get("distribution")
+    if not document:
+        return Distribution.NONE
+    kind = document.get("distributionType")
+    if not kind or kind not in [*Distribution]:
+        raise invalid(f"distribution {kind!r} is not covered; use PyTorch, Mpi or TensorFlow")
+    return Distribution(kind)
+
+
+def tensorflow_tasks(properties: dict[str, Any]) -> tuple[str, ...]:
+    """The tasks of a TensorFlow job by rank: first workers, then parameter servers.
+
+    The default is one worker per node.
+    https://learn.microsoft.com/azure/machine-learning/reference-yaml-job-command#distribution-configurations
+
+    Raises:
+        ArmError: 400, a number is wrong.
+    """
+    if distribution_of(properties) is not Distribution.TENSORFLOW:
+        return ()
+    document = properties["distribution"]
+    workers = document.get("workerCount")
+    workers = node_count(properties) if workers is None else _count(document, "workerCount")
+    servers = document.get("parameterServerCount") or 0
+    if not isinstance(servers, int) or servers < 0:
+        raise invalid(f"parameterServerCount is {servers!r}; it must be a number from 0")
+    return ("worker",) * workers + ("ps",) * servers
+
+
+def node_count(properties: dict[str, Any]) -> int:
+    """The number of nodes that a job requests."""
+    return _count(properties.get("resources") or {}, "instanceCount")
+
+
+def locate(query: Query, address: Address) -> BlobPath:
+    """Resolve an address to a blob or a folder of blobs.
+
+    Raises:
+        ArmError: 404, a referenced asset, datastore or job does not exist; 400, the URL is not in
+            a local storage account.
+    """
+    found = _locate(query, address)
+    if isinstance(found, WebUrl):
+        raise invalid(f"{found.url!r} is not in a local storage account")
+    return found
+
+
+def _locate(query: Query, address: Address) -> BlobPath | WebUrl:
+    seen: set[Address] = set()
+    while not isinstance(address, BlobPath | WebUrl):
+        if address in seen:
+            raise invalid(f"{address} refers to itself")
+        seen.add(address)
+        match address:
+            case AssetVersion(kind, name, version):
+                asset = get_resource(query, kind, name, version)
+                if asset is None or kind not in ASSET_URIS:
+                    raise not_found(kind, f"{name}:{version}")
+                address = parse_uri(asset.properties[ASSET_URIS[kind]], asset_kind=kind)
+            case DatastorePath(datastore, path):
+                address = _root_of(query, datastore).child(path)
+            case JobOutputPath(job, output, path):
+                address = _output_of(query, job, output).child(path)
+    if isinstance(address, WebUrl):
+        datastores = list_resources(query, "datastores")
+        accounts = {each.properties["accountName"] for each in datastores}
+        return local_blob(address.url, accounts) or address
+    return address
+
+
+def output_uri(job: str, output: str, entry: dict[str, Any]) -> str:
+    """The URI of an output: its path with Azure ML's placeholders replaced, or the default path.
+
+    An `artifacts` output without a path has the files of `./outputs` and the logs.
+
+    https://learn.microsoft.com/azure/machine-learning/how-to-manage-inputs-outputs-pipeline
+    """
+    if _is_default_artifacts(output, entry):
+        folder = artifacts_of(job, BlobPath("", "")).path
+        return f"azureml://datastores/{ARTIFACT_DATASTORE}/paths/{folder}/"
+    uri = entry.get("uri")
+    if not uri:
+        return f"azureml://datastores/{DEFAULT_DATASTORE}/paths/azureml/{job}/{output}/"
+    names = {"name": job, "output_name": output, "default_datastore": DEFAULT_DATASTORE}
+    return _OUTPUT_NAMES.sub(lambda match: names[match["name"]], uri)
+
+
+def _output_of(query: Query, job: str, output: str) -> BlobPath:
+    resource = get_resource(query, JOBS, job)
+    outputs = {} if resource is None else resource.properties.get("outputs") or {}
+    if output not in outputs:
+        raise not_found("job output", f"{job}/outputs/{output}")
+    return _resolve_output(query, job, output, outputs[output]).target
+
+
+def _root_of(query: Query, datastore: str) -> BlobPath:
+    properties = require_resource(query, "datastores", datastore, called="datastore").properties
+    return BlobPath(properties["containerName"], "", properties["accountName"])
+
+
+def _resolve_input(query: Query, key: str, entry: dict[str, Any]) -> InputSpec:
+    kind = entry.get("jobInputType", "")
+    if kind == "literal":
+        return InputSpec(mode=InputMode.LITERAL, literal=str(entry["value"]))
+    mode = entry.get("mode") or "ReadOnlyMount"
+    if mode not in _INPUT_MODES:
+        raise invalid(f"input {key!r}: mode {mode!r} is not covered; use ro_mount or download")
+    asset_kind = "models" if kind in _MODEL_TYPES else "data"
+    source = _locate(query, parse_uri(entry["uri"], asset_kind=asset_kind))
+    if _INPUT_MODES[mode] is InputMode.LITERAL:
+        return InputSpec(mode=InputMode.LITERAL, literal=entry["uri"])
+    if isinstance(source, WebUrl):
+        return InputSpec(mode=_INPUT_MODES[mode], url=source.url)
+    return InputSpec(mode=_INPUT_MODES[mode], source=source)
+
+
+def _resolve_output(query: Query, job: str, key: str, entry: dict[str, Any]) -> OutputSpec:
+    mode = entry.get("mode") or "ReadWriteMount"
+    if mode not in _OUTPUT_MODES:
+        raise invalid(f"output {key!r}: mode {mode!r} is not covered; use rw_mount or upload")
+    address = parse_uri(output_uri(job, key, entry))
+    if not isinstance(address, DatastorePath | BlobPath):
+        raise invalid(f"output {key!r}: its path must be in a datastore")
+    return OutputSpec(
+        target=locate(query, address),
+        is_file=entry.get("jobOutputType") == "uri_file",
+        downloads_first=_OUTPUT_MODES[mode],
+    )
+
+
+def _is_default_artifacts(output: str, entry: dict[str, Any]) -> bool:
+    return output == DEFAULT_ARTIFACTS and not entry.get("uri")
+
+
+def _count(document: dict[str, Any], key: str) -> int:
+    count = document.get(key)
+    if count is None:
+        return 1
+    if not isinstance(count, int) or count < 1:
+        raise invalid(f"{key} is {count!r}; it must be a number from 1")
+    return count

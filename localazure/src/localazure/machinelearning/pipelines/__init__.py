@@ -1,0 +1,1 @@
+"""Pipeline jobs: the graph of steps, and the job of each step."""

@@ -1,0 +1,298 @@
+"""The jobs of a pipeline's steps: documents with resolved bindings, and fingerprints.
+
+A step names a component, which has the command and the types of inputs and outputs. A field that
+the step does not set comes from the component, then from the pipeline.
+
+https://learn.microsoft.com/azure/machine-learning/reference-yaml-job-pipeline
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from localazure.machinelearning.addresses import parse_asset
+from localazure.machinelearning.errors import ArmError, invalid
+from localazure.machinelearning.jobs.resolution import output_uri
+from localazure.machinelearning.jobs.spec import Distribution
+from localazure.machinelearning.jobs.store import JOBS, JobKind, NewJob
+from localazure.machinelearning.pipelines.graph import (
+    ParentInput,
+    ParentOutput,
+    StepOutput,
+    dependencies,
+    parse_binding,
+)
+from localazure.machinelearning.pipelines.sweep_steps import sweep_properties
+from localazure.machinelearning.store import get_resource, require_resource
+from localazure.sqlite.query import Query
+
+COMPONENTS = "components"
+_KINDS = {
+    "command": JobKind.COMMAND,
+    "sweep": JobKind.SWEEP,
+    "pipeline": JobKind.PIPELINE,
+}
+_DISTRIBUTIONS = {each.lower(): each.value for each in Distribution}
+
+
+class Pipeline:
+    """The parts of a pipeline job that its steps use."""
+
+    def __init__(self, name: str, properties: dict[str, Any]) -> None:
+        self.name = name
+        self.properties = properties
+        self.nodes: dict[str, dict[str, Any]] = properties.get("jobs") or {}
+        """Step → its document."""
+        self.settings: dict[str, Any] = properties.get("settings") or {}
+        """Keys are in snake case, as the SDK sends them."""
+        self.inputs: dict[str, Any] = properties.get("inputs") or {}
+        self.outputs: dict[str, Any] = properties.get("outputs") or {}
+
+
+def check_pipeline(query: Query, pipeline: Pipeline) -> None:
+    """Check what can be checked of a pipeline before its first step.
+
+    Raises:
+        ArmError: a component does not exist, or the graph or a binding is wrong.
+    """
+    dependencies(pipeline.nodes)
+    for step, node in pipeline.nodes.items():
+        spec = _component(query, step, node)
+        if node["type"] == "pipeline":
+            inner = {"jobs": spec.get("jobs"), "inputs": {}, "outputs": {}}
+            check_pipeline(query, Pipeline(name=step, properties=inner))
+        given = {**(node.get("inputs") or {}), **(node.get("search_space") or {})}
+        for key, declared in (spec.get("inputs") or {}).items():
+            if key not in given and not declared.get("optional") and "default" not in declared:
+                raise invalid(f"step {step!r}: input {key!r} is missing")
+        for key, entry in (node.get("outputs") or {}).items():
+            if key not in (spec.get("outputs") or {}):
+                raise invalid(f"step {step!r}: the component has no output {key!r}")
+            parse_binding(entry)
+
+
+def build_step_job(
+    query: Query, pipeline: Pipeline, step: str, children: Mapping[str, str]
+) -> tuple[NewJob, dict[str, Any]]:
+    """Build the job of a step whose dependencies are completed, and its properties.
+
+    The job has no cluster and no nodes yet, and no fingerprint if it is never reused.
+
+    Args:
+        query: reads the workspace.
+        pipeline: the step's pipeline.
+        step: the step's name.
+        children: submitted step → name of its job.
+
+    Raises:
+        ArmError: a reference does not exist.
+    """
+    node = pipeline.nodes[step]
+    spec = _component(query, step, node)
+    kind = _KINDS[node["type"]]
+    shared = {
+        "displayName": node.get("display_name") or step,
+        "experimentName": pipeline.properties.get("experimentName"),
+        "computeId": _compute_id(pipeline, step),
+        "inputs": _inputs(query, pipeline, step, spec, children),
+        "outputs": _outputs(pipeline, step, spec),
+        "tags": node.get("tags") or {},
+        "properties": {
+            **(node.get("properties") or {}),
+            "azureml.pipelinerunid": pipeline.name,
+            "azureml.moduleid": node.get("componentId") or "",
+        },
+    }
+    match kind:
+        case JobKind.COMMAND:
+            own = _command(node, spec)
+        case JobKind.SWEEP:
+            own = sweep_properties(step, node, _command({}, spec))
+        case JobKind.PIPELINE:
+            own = {"jobs": spec.get("jobs"), "settings": pipeline.settings}
+    properties = {"jobType": kind.value, **shared, **own}
+    is_reusable = kind is not JobKind.PIPELINE and spec.get("is_deterministic", True)
+    job = NewJob(
+        # Azure ML generates a random name; a derived name is stable across a crash.
+        name=f"{pipeline.name}_{step}",
+        kind=kind,
+        parent=pipeline.name,
+        step=step,
+        fingerprint=_fingerprint(query, properties) if is_reusable else None,
+    )
+    return job, properties
+
+
+def bound_outputs(
+    query: Query, pipeline: Pipeline, children: Mapping[str, str]
+) -> dict[str, dict[str, Any]]:
+    """The pipeline's outputs; the URI of a bound output is the URI of the step's output."""
+    outputs = {key: dict(entry) for key, entry in pipeline.outputs.items()}
+    for step, child in children.items():
+        resource = get_resource(query, JOBS, child)
+        written = {} if resource is None else resource.properties.get("outputs") or {}
+        for key, entry in (pipeline.nodes[step].get("outputs") or {}).items():
+            binding = parse_binding(entry)
+            if isinstance(binding, ParentOutput) and binding.name in outputs and key in written:
+                outputs[binding.name]["uri"] = output_uri(child, key, written[key])
+    return outputs
+
+
+def _component(query: Query, step: str, node: dict[str, Any]) -> dict[str, Any]:
+    """The specification of the step's component."""
+    trial: dict[str, Any] = node.get("trial") or {}
+    identifier = node.get("componentId") or trial.get("componentId")
+    if not isinstance(identifier, str):
+        raise invalid(f"step {step!r}: componentId is missing")
+    asset = parse_asset(identifier, kind=COMPONENTS)
+    resource = require_resource(query, COMPONENTS, asset.name, asset.version, called="component")
+    return resource.properties.get("componentSpec") or {}
+
+
+def _inputs(
+    query: Query,
+    pipeline: Pipeline,
+    step: str,
+    spec: dict[str, Any],
+    children: Mapping[str, str],
+) -> dict[str, Any]:
+    resolved: dict[str, Any] = {}
+    given: dict[str, Any] = pipeline.nodes[step].get("inputs") or {}
+    for key, entry in given.items():
+        if (value := _input(query, pipeline, entry, children)) is not None:
+            resolved[key] = value
+    for key, declared in (spec.get("inputs") or {}).items():
+        if key not in resolved and "default" in declared:
+            resolved[key] = {"jobInputType": "literal", "value": str(declared["default"])}
+        elif key in resolved and resolved[key]["jobInputType"] != "literal":
+            resolved[key].setdefault("mode", _MODES.get(declared.get("mode")))
+    return resolved
+
+
+_MODES = {"ro_mount": "ReadOnlyMount", "download": "Download", "direct": "Direct"}
+
+
+def _input(
+    query: Query, pipeline: Pipeline, entry: dict[str, Any], children: Mapping[str, str]
+) -> dict[str, Any] | None:
+    """One input in a job's form; None if it is bound to a pipeline input without a value."""
+    mode = {"mode": entry["mode"]} if entry.get("mode") else {}
+    match parse_binding(entry):
+        case None if "uri" in entry:
+            return {"jobInputType": entry.get("job_input_type"), "uri": entry["uri"], **mode}
+        case ParentInput(name):
+            given = pipeline.inputs.get(name)
+            return None if given is None else {**given, **mode}
+        case StepOutput(step, name):
+            child = get_resource(query, JOBS, children[step])
+            written = {} if child is None else child.properties.get("outputs") or {}
+            if name not in written:
+                raise invalid(f"step {step!r} has no output {name!r}")
+            return {
+                "jobInputType": written[name].get("jobOutputType") or "uri_folder",
+                "uri": output_uri(children[step], name, written[name]),
+                **mode,
+            }
+        case _:
+            return {"jobInputType": "literal", "value": str(entry.get("value", ""))}
+
+
+def _compute_id(pipeline: Pipeline, step: str) -> str | None:
+    """The compute of a step or else of its pipeline; the value may be a pipeline input."""
+    given = (
+        pipeline.nodes[step].get("computeId")
+        or pipeline.settings.get("default_compute")
+        or pipeline.properties.get("computeId")
+    )
+    binding = parse_binding(given)
+    if binding is None:
+        return given
+    named = pipeline.inputs.get(binding.name) if isinstance(binding, ParentInput) else None
+    if named is None or named.get("jobInputType") != "literal":
+        raise invalid(f"step {step!r}: compute {given!r} is not a text input of the pipeline")
+    return f"azureml:{str(named['value']).removeprefix('azureml:')}"
+
+
+def _outputs(pipeline: Pipeline, step: str, spec: dict[str, Any]) -> dict[str, Any]:
+    given: dict[str, Any] = pipeline.nodes[step].get("outputs") or {}
+    outputs: dict[str, Any] = {}
+    for key, declared in (spec.get("outputs") or {}).items():
+        entry: dict[str, Any] = given.get(key) or {}
+        binding = parse_binding(entry)
+        if isinstance(binding, ParentOutput):
+            bound = pipeline.outputs.get(binding.name)
+            if bound is None:
+                raise invalid(f"step {step!r}: the pipeline has no output {binding.name!r}")
+            uri = output_uri(pipeline.name, binding.name, bound) if bound.get("uri") else None
+            mode = entry.get("mode") or bound.get("mode")
+        else:
+            uri, mode = entry.get("uri"), entry.get("mode")
+        kind = declared.get("type") or entry.get("job_output_type") or "uri_folder"
+        fields = {"jobOutputType": kind, "uri": uri, "mode": mode}
+        outputs[key] = {field: value for field, value in fields.items() if value}
+    return outputs
+
+
+def _command(node: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
+    """A command job's fields except inputs and outputs, from the step or else the component."""
+    resources: dict[str, Any] = node.get("resources") or spec.get("resources") or {}
+    limits: dict[str, Any] = node.get("limits") or {}
+    return {
+        "command": spec.get("command"),
+        "codeId": _arm_id(spec.get("code")),
+        "environmentId": _arm_id(spec.get("environment")),
+        "environmentVariables": {
+            **(spec.get("environment_variables") or {}),
+            **(node.get("environment_variables") or {}),
+        },
+        "distribution": arm_distribution(node.get("distribution") or spec.get("distribution")),
+        "resources": {"instanceCount": resources.get("instance_count") or 1},
+        "limits": {"jobLimitsType": "Command", "timeout": limits.get("timeout")},
+    }
+
+
+def _arm_id(identifier: str | None) -> str | None:
+    """Remove the prefix `azureml:` that components have before ARM ids and jobs do not."""
+    if identifier is None or not identifier.startswith("azureml:/"):
+        return identifier
+    return identifier.removeprefix("azureml:")
+
+
+def arm_distribution(document: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The `distribution` of a command job in ARM's form, from that of a step or a component."""
+    if not document:
+        return None
+    kind = str(document.get("distribution_type") or document.get("type"))
+    return {
+        "distributionType": _DISTRIBUTIONS.get(kind.lower(), kind),
+        "processCountPerInstance": document.get("process_count_per_instance") or 1,
+        "workerCount": document.get("worker_count"),
+        "parameterServerCount": document.get("parameter_server_count"),
+    }
+
+
+def _fingerprint(query: Query, properties: dict[str, Any]) -> str:
+    """A hash of everything that Azure ML compares before it reuses a step's result.
+
+    Data is compared by URI, or by name and version of its asset, not by content. Compute and the
+    default path of an output are not compared.
+    """
+    ignored = {"displayName", "experimentName", "computeId", "tags", "properties", "limits"}
+    counted = {key: value for key, value in properties.items() if key not in ignored}
+    code = properties.get("codeId")
+    if code:
+        counted["codeId"] = _code_hash(query, code)
+    return hashlib.sha256(json.dumps(counted, sort_keys=True).encode()).hexdigest()
+
+
+def _code_hash(query: Query, identifier: str) -> str:
+    try:
+        asset = parse_asset(identifier, kind="codes")
+    except ArmError:
+        return identifier
+    resource = get_resource(query, "codes", asset.name, asset.version)
+    own: dict[str, Any] = {} if resource is None else resource.properties.get("properties") or {}
+    return str(own.get("hash_sha256") or identifier)

@@ -1,0 +1,1 @@
+"""Sweep jobs: search spaces, trials, early termination."""
