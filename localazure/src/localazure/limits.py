@@ -279,7 +279,7 @@ ARM_READ_BURST: Final = Limit(
     value=250,
     unit="requests",
     source=_ARM_LIMITS,
-    test="local/machinelearning/test_request_limits.py::test_the_sdk_waits_as_long_as_it_is_asked_to",
+    test="local/machinelearning/test_server.py::test_the_sdk_waits_as_long_as_it_is_asked_to",
 )
 ARM_READS: Final = Limit(
     service="Azure Resource Manager",
@@ -287,7 +287,7 @@ ARM_READS: Final = Limit(
     value=25,
     unit="a second",
     source=_ARM_LIMITS,
-    test="local/machinelearning/test_request_limits.py::test_the_sdk_waits_as_long_as_it_is_asked_to",
+    test="local/machinelearning/test_server.py::test_the_sdk_waits_as_long_as_it_is_asked_to",
 )
 ARM_WRITE_BURST: Final = Limit(
     service="Azure Resource Manager",
@@ -296,7 +296,7 @@ ARM_WRITE_BURST: Final = Limit(
     value=200,
     unit="requests",
     source=_ARM_LIMITS,
-    test="unit/machinelearning/test_request_limits.py::test_each_kind_of_request_has_a_bucket_for_each_principal",
+    test="unit/machinelearning/test_server.py::test_each_kind_of_request_has_a_bucket_for_each_principal",
 )
 ARM_WRITES: Final = Limit(
     service="Azure Resource Manager",
@@ -304,7 +304,7 @@ ARM_WRITES: Final = Limit(
     value=10,
     unit="a second",
     source=_ARM_LIMITS,
-    test="unit/machinelearning/test_request_limits.py::test_each_kind_of_request_has_a_bucket_for_each_principal",
+    test="unit/machinelearning/test_server.py::test_each_kind_of_request_has_a_bucket_for_each_principal",
 )
 
 

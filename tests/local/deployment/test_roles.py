@@ -37,7 +37,7 @@ from localazure.eventgrid.service_bus_endpoint import ServiceBusEndpoint
 from localazure.functions import host_storage
 from localazure.functions.errors import AppLoadError
 from localazure.machinelearning.addresses import BlobPath
-from localazure.machinelearning.data.blob_errors import BlobError
+from localazure.machinelearning.data.blob_requests import BlobError
 from localazure.machinelearning.data.blobs import BlobStore
 from localazure.runtime.app_settings import expand_app_settings
 from localazure.runtime.certificates import ensure_certificates

@@ -169,7 +169,7 @@ def local_blob(url: str, accounts: Collection[str]) -> BlobPath | None:
     """Return the blob that a URL names; None if it is not in a local account.
 
     URLs are `http://127.0.0.1:…/account/container/…` or `https://account.blob.…/container/…`. In
-    the URLs that the SDK builds, `account.blob.…` is the user name: see `blob_over_tls`.
+    the URLs that the SDK builds, `account.blob.…` is the user name: see `storage_suffix`.
 
     Raises:
         ArmError: 400, a local URL names no container, or its path is not allowed.

@@ -1,38 +1,25 @@
-"""The wire format of all ARM resources: envelopes, lists, request bodies, errors, tokens."""
+"""The wire format of all ARM resources: envelopes, lists, request bodies, errors."""
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, cast
 
 from aiohttp import web
-from aiohttp.typedefs import Handler
 
-from localazure.faults.http import with_faults
-from localazure.faults.plan import Rule
 from localazure.json_text import parse_json
 from localazure.machinelearning.addresses import PROVIDER
-from localazure.machinelearning.authorization import (
-    LOCATIONS,
-    QUOTA_COLLECTIONS,
-    SCOPE,
-    SUBSCRIPTION_SCOPE,
-    action_of,
-    authorization_failed,
-    authorize,
-)
-from localazure.machinelearning.control_loop import Compute
+from localazure.machinelearning.control_loop import ControlLoop
 from localazure.machinelearning.errors import ArmError, invalid
 from localazure.machinelearning.store import Resource, Stored, list_resources, require_resource
 from localazure.machinelearning.workspace import Workspace
-from localazure.runtime.identity import APP, InvalidTokenError, TokenIssuer
+from localazure.runtime.identity import TokenIssuer
 from localazure.runtime.roles import RoleAssignments
 
 WORKSPACE = web.AppKey("workspace", Workspace)
-COMPUTE = web.AppKey("compute", Compute)
+CONTROL_LOOP = web.AppKey("control_loop", ControlLoop)
 TOKENS = web.AppKey("tokens", TokenIssuer)
 ROLE_ASSIGNMENTS = web.AppKey("role_assignments", RoleAssignments)
 PRINCIPAL = web.RequestKey("principal", str)
@@ -42,17 +29,12 @@ WORKSPACE_PATH = (
     "/subscriptions/{subscription}/resourceGroups/{resource_group}"
     f"/providers/{PROVIDER}/workspaces/{{workspace}}"
 )
-OPEN_PATHS = ("/metadata/endpoints", "/discovery", "/online-endpoints")
-"""Paths that need no ARM token: the SDK reads the first two without a token, and scoring requests
-carry a key or token of their endpoint."""
 
 # Not Retry-After, which only allows whole seconds and which the Azure SDKs would prefer.
 POLL_AFTER = {"x-ms-retry-after-ms": "100"}
 
 # https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules
 _NAME = re.compile(r"^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,254}$")
-
-logger = logging.getLogger(__name__)
 
 
 def arm_document(
@@ -245,93 +227,3 @@ def error_response(error: ArmError, headers: Mapping[str, str] | None = None) ->
     """The response to a failed request."""
     body = {"error": {"code": error.code, "message": error.message}}
     return web.json_response(body, status=error.status, headers=headers)
-
-
-@web.middleware
-async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Convert exceptions to error responses in ARM's form."""
-    try:
-        return await handler(request)
-    except ArmError as error:
-        return error_response(error)
-    except (web.HTTPNotFound, web.HTTPMethodNotAllowed):  # only the router raises them
-        text = f"the local workspace does not have the operation {request.method} {request.path}"
-        return error_response(ArmError(501, "NotImplemented", text))
-    except web.HTTPException as error:
-        text = f"{request.method} {request.path} failed"
-        return error_response(ArmError(error.status, error.reason, text))
-    except Exception:  # the last handler: log the error, and respond
-        logger.exception("%s %s failed", request.method, request.path)
-        text = "a defect of localazure; see its log"
-        return error_response(ArmError(500, "InternalServerError", text))
-
-
-@web.middleware
-async def authenticate(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse requests without a token from this state folder's identity endpoint."""
-    if not request.path.startswith(OPEN_PATHS):
-        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-        try:
-            bearer = token if scheme.lower() == "bearer" else ""
-            now = request.app[WORKSPACE].clock_of_tokens()
-            request[PRINCIPAL] = request.app[TOKENS].check(bearer, now=now)
-        except InvalidTokenError as error:
-            refusal = ArmError(401, "AuthenticationFailed", str(error))
-            return error_response(refusal, {"WWW-Authenticate": "Bearer"})
-    return await handler(request)
-
-
-@web.middleware
-async def check_workspace(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse requests to any other subscription, resource group or workspace than the local one."""
-    environment = request.app[WORKSPACE].environment
-    local = {
-        "subscription": (environment.subscription_id, "SubscriptionNotFound"),
-        "resource_group": (environment.resource_group, "ResourceGroupNotFound"),
-        "workspace": (environment.workspace, "ResourceNotFound"),
-    }
-    for key, (name, code) in local.items():
-        asked = request.match_info.get(key)
-        if asked is not None and asked.lower() != name.lower():
-            kind = key.replace("_", " ")
-            raise ArmError(404, code, f"{kind} {asked!r} was not found; the local one is {name!r}")
-    return await handler(request)
-
-
-@web.middleware
-async def fail_on_purpose(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Inject the faults of the fault plan into operations on the workspace."""
-    action = _action(request)
-    if action is None:
-        return await handler(request)
-
-    def refuse(rule: Rule) -> web.Response:
-        too_many = rule.status == web.HTTPTooManyRequests.status_code
-        code = "TooManyRequests" if too_many else "ServiceUnavailable"
-        return error_response(ArmError(rule.status, code, "a fault on purpose"))
-
-    operation, faults = action.partition("workspaces/")[2], request.app[WORKSPACE].faults
-    return await with_faults(faults, operation, request, lambda: handler(request), refuse)
-
-
-@web.middleware
-async def check_roles(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse requests to the workspace or the quota that the principal's roles do not allow."""
-    workspace, assignments = request.app[WORKSPACE], request.app[ROLE_ASSIGNMENTS]
-    principal = request.get(PRINCIPAL, APP)  # open paths have no principal and need no role
-    action = _action(request)
-    if action is not None:
-        authorize(principal, assignments.roles(principal, SCOPE), action, workspace.id)
-    elif request.path.lower().endswith(QUOTA_COLLECTIONS):
-        action = f"{LOCATIONS}/{request.path.lower().rpartition('/')[2]}/read"
-        allowed = assignments.custom_actions(principal, SUBSCRIPTION_SCOPE)
-        if assignments.are_enforced and action not in allowed:
-            scope = f"/subscriptions/{workspace.environment.subscription_id}"
-            raise authorization_failed(principal, action, scope)
-    return await handler(request)
-
-
-def _action(request: web.Request) -> str | None:
-    """The action of a request, in lower case; None if its path is not below the workspace."""
-    _, found, below = request.path.lower().partition(f"{request.app[WORKSPACE].id.lower()}/")
-    return action_of(request.method, below.strip("/").split("/")) if found else None

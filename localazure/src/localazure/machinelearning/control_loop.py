@@ -1,182 +1,130 @@
-"""The workspace's compute: one loop applies the scheduler's decisions and runs jobs.
+"""The loop that moves jobs on: a pass runs after each change, and when a timed change is due.
 
-One transaction of the loop lets parent jobs submit and cancel their children, and then lets the
-scheduler decide on nodes.
-
-State is durable before it takes effect: a job is Preparing before its runner exists, and a stop
-order is stored before it is sent. After kill -9, `_recover` reads the tables: it kills processes
-that still run, lets attempts with a result finish their uploads, and queues the other jobs again,
-as Azure ML does after the loss of a node.
+One transaction of a pass lets sweeps and pipelines submit and cancel their children, and then
+allocates nodes to waiting jobs. After it, the attempts of the jobs that got nodes start. A sweep or
+pipeline whose pass raises an exception fails with it; the others continue.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import dataclasses
 import functools
 import logging
-import os
-import shutil
-import sys
-from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable
+import sqlite3
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import Self, TypeVar
+from typing import Self
 
-import localazure
 from localazure.faults.plan import OF_ALLOCATIONS, OF_NODES
-from localazure.machinelearning.compute.allocation import Cluster, Node, WaitingJob, advance
-from localazure.machinelearning.compute.allocation import Outcome as Schedule
-from localazure.machinelearning.compute.clusters import (
-    COMPUTES,
-    is_low_priority,
-    list_clusters,
-    principal_on,
-)
-from localazure.machinelearning.errors import ArmError
-from localazure.machinelearning.jobs.folder import JobFolder
-from localazure.machinelearning.jobs.processes import FOLDER_VARIABLE, tracking_store
-from localazure.machinelearning.jobs.rank_group import kill_marked
-from localazure.machinelearning.jobs.resolution import resolve_job
-from localazure.machinelearning.jobs.runner_protocol import Outcome, Result, StopOrder, parse_report
-from localazure.machinelearning.jobs.states import (
-    ACTIVE,
-    JOB_TRANSITIONS,
-    TERMINAL,
-    WAITING,
-    JobStatus,
+from localazure.machinelearning.compute.allocation import (
+    Allocation,
+    Cluster,
+    Node,
     NodeState,
+    WaitingJob,
+    allocate_nodes,
 )
+from localazure.machinelearning.compute.clusters import COMPUTES, is_low_priority, list_clusters
+from localazure.machinelearning.errors import ArmError
+from localazure.machinelearning.jobs.attempts import Attempts
+from localazure.machinelearning.jobs.parents import PassResult, begin
+from localazure.machinelearning.jobs.processes import tracking_store
+from localazure.machinelearning.jobs.runner_protocol import Outcome, StopOrder
+from localazure.machinelearning.jobs.states import WAITING, JobStatus
 from localazure.machinelearning.jobs.store import (
     JOBS,
+    JobKind,
     JobRow,
     JobTransaction,
-    get_job,
     list_jobs,
     list_nodes,
+    list_unfinished_parents,
+    write_jobs,
 )
-from localazure.machinelearning.parent_jobs import advance_parents, read_trial_metrics
-from localazure.machinelearning.store import get_resource
+from localazure.machinelearning.pipelines.advance import PipelinePass
+from localazure.machinelearning.store import Resource, get_resource
+from localazure.machinelearning.sweeps.advance import SweepPass, TrialMetrics, read_trial_metrics
 from localazure.machinelearning.workspace import Workspace
-from localazure.processes.background import keep_doing
 from localazure.processes.pauses import wait_at_most
-from localazure.runtime.identity import CLUSTER
 from localazure.runtime.roles import RoleAssignments
-
-MAX_RUNNER_FAILURES = 3
-"""A job fails if its runner has crashed more often than this."""
 
 RETRY_SECONDS = 1.0
 
-_PACKAGE_PARENT = Path(localazure.__file__).parent.parent
-
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
 
-
-class Compute:
-    """Clusters and the jobs on them. Use as an async context manager."""
+class ControlLoop:
+    """Moves the workspace's jobs on. Use as an async context manager."""
 
     def __init__(self, workspace: Workspace, assignments: RoleAssignments) -> None:
         self._workspace = workspace
-        self._assignments = assignments
         self._database = workspace.database
         self._clock = workspace.clock
         self._wake = asyncio.Event()
-        self._runners: dict[str, Process] = {}
-        self._attempts: dict[str, asyncio.Task[None]] = {}
         self._preemptions: set[asyncio.Task[None]] = set()
         self._loop: asyncio.Task[None] | None = None
+        self.attempts = Attempts(workspace, assignments, self.wake)
         self.short_of_quota: frozenset[str] = frozenset()
         """Clusters that would grow further if the quota allowed it."""
         self.short_of_capacity: frozenset[str] = frozenset()
         """Clusters that would grow further if Azure had capacity (an injected fault)."""
 
     async def __aenter__(self) -> Self:
-        await self._recover()
-        self._loop = asyncio.create_task(self._schedule())
+        await self.attempts.recover()
+        self._loop = asyncio.create_task(self._run())
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """End all runners immediately; the next start queues their jobs again."""
-        running = (self._loop, *self._attempts.values(), *self._preemptions)
-        tasks = [task for task in running if task is not None]
+        tasks = [*self._preemptions, *([] if self._loop is None else [self._loop])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for runner in self._runners.values():
-            _close_lifeline(runner)
-        await asyncio.gather(*(runner.wait() for runner in self._runners.values()))
+        await self.attempts.close()
 
     def wake(self) -> None:
-        """Wake the scheduler up after a change."""
+        """Request a pass after a change."""
         self._wake.set()
 
-    async def stop(self, name: str, order: StopOrder) -> None:
-        """End the running attempt of a job; the stop order is durable when this returns."""
-        await self._write(lambda jobs: jobs.order_stop(name, order))
-        self.deliver_stop(name)
-
-    async def _write(self, change: Callable[[JobTransaction], T]) -> T:
-        return await self._database.write(
-            lambda connection: change(self._workspace.jobs(connection))
-        )
-
-    async def _write_at_last(self, name: str, change: Callable[[JobTransaction], T]) -> T:
-        """Write a change of a running job; it waits for a disk that is full, for example."""
-        return await keep_doing(f"writing the state of job {name}", lambda: self._write(change))
-
-    def deliver_stop(self, name: str) -> None:
-        """Send a stored stop order to the runner; a runner that is still starting gets it later."""
-        job = get_job(self._database.read, name)
-        runner = self._runners.get(name)
-        if job is None or job.stop_order is None or runner is None or runner.stdin is None:
-            return
-        with contextlib.suppress(ConnectionError):  # the runner has just ended
-            runner.stdin.write(job.stop_order.to_json().encode() + b"\n")
-
-    async def _schedule(self) -> None:
+    async def _run(self) -> None:
         while True:
             self._wake.clear()
             try:
-                wake_at = await self._schedule_once()
+                wake_at = await self._run_pass()
             except Exception:  # the loop must not end: log the error, and retry
-                logger.exception("scheduling failed; next attempt in %g s", RETRY_SECONDS)
+                logger.exception("a pass over the jobs failed; the next in %g s", RETRY_SECONDS)
                 wake_at = self._clock() + RETRY_SECONDS
             pause = None if wake_at is None else max(0.0, wake_at - self._clock())
             await wait_at_most(self._wake, pause)
 
-    async def _schedule_once(self) -> float | None:
-        """Apply the scheduler's decisions and start jobs.
+    async def _run_pass(self) -> float | None:
+        """Move all jobs on once.
 
         Returns:
             When the next timed change is due, in epoch seconds; None without one.
         """
         store = tracking_store(self._workspace.environment)
         metrics = await asyncio.to_thread(read_trial_metrics, self._database.read, store)
-        parents, schedule = await self._write(
-            lambda jobs: (advance_parents(jobs, metrics), self._advance(jobs))
+        parents, allocation = await write_jobs(
+            self._workspace, lambda jobs: (advance_parents(jobs, metrics), self._allocate(jobs))
         )
-        self.short_of_quota = frozenset(schedule.short_of_quota)
-        self.short_of_capacity = schedule.short_of_capacity
-        self._workspace.events.filled.set()
+        self.short_of_quota = frozenset(allocation.short_of_quota)
+        self.short_of_capacity = allocation.short_of_capacity
         for name in parents.stop:
-            self.deliver_stop(name)
-        for name in schedule.started:
-            self._start_attempt(name)
+            self.attempts.deliver_stop(name)
+        for name in allocation.started:
+            self.attempts.start(name)
             self._preempt_on_purpose(name)
         if parents.has_changed:
             self.wake()
-        times = (schedule.wake_at, parents.wake_at)
+        times = (allocation.wake_at, parents.wake_at)
         return min((at for at in times if at is not None), default=None)
 
-    def _advance(self, jobs: JobTransaction) -> Schedule:
+    def _allocate(self, jobs: JobTransaction) -> Allocation:
+        """Allocate nodes to waiting jobs, and store what the jobs and nodes become."""
         clusters = tuple(list_clusters(jobs.query))
-        plan = functools.partial(
-            advance,
+        allocate = functools.partial(
+            allocate_nodes,
             clusters=clusters,
             nodes=tuple(list_nodes(jobs.query)),
             waiting=tuple(
@@ -186,24 +134,24 @@ class Compute:
             configuration=self._workspace.configuration,
             now=jobs.now,
         )
-        schedule = plan()
-        without_capacity = frozenset(
+        allocation = allocate()
+        exhausted = frozenset(
             cluster.name
             for cluster in clusters
-            if cluster.name in schedule.grown and self._is_short(cluster)
+            if cluster.name in allocation.grown and self._is_short(cluster)
         )
-        if without_capacity:
-            schedule = plan(without_capacity=without_capacity)
-        jobs.replace_nodes(schedule.nodes)
-        for name in schedule.provisioning:
+        if exhausted:
+            allocation = allocate(exhausted=exhausted)
+        jobs.replace_nodes(allocation.nodes)
+        for name in allocation.provisioning:
             jobs.set_status(name, JobStatus.PROVISIONING)
-        for name in schedule.started:
+        for name in allocation.started:
             jobs.set_status(name, JobStatus.PREPARING)
-        for job in schedule.orphaned:
+        for job in allocation.orphaned:
             message = f"the compute {job.cluster} was deleted"
             jobs.set_error(job.name, "ComputeNotFound", message)
             jobs.set_status(job.name, JobStatus.FAILED)
-        return schedule
+        return allocation
 
     def _is_short(self, cluster: Cluster) -> bool:
         operation = f"allocation/{cluster.vm_size or cluster.name}"
@@ -230,9 +178,10 @@ class Compute:
                     return node
             return None
 
-        node = await self._write(take)
+        node = await write_jobs(self._workspace, take)
         if node is not None and node.job is not None:
-            await self.stop(node.job, StopOrder(outcome=Outcome.PREEMPTED, is_graceful=False))
+            order = StopOrder(outcome=Outcome.PREEMPTED, is_graceful=False)
+            await self.attempts.stop(node.job, order)
         self.wake()
         return node
 
@@ -254,158 +203,69 @@ class Compute:
         await asyncio.sleep(seconds)
         await self.preempt(node.cluster, node.number, node.since)
 
-    def _start_attempt(self, name: str) -> None:
-        task = asyncio.create_task(self._run_attempt(name), name=f"job {name}")
-        self._attempts[name] = task
-        task.add_done_callback(lambda done: self._attempt_over(name, done))
 
-    def _attempt_over(self, name: str, task: asyncio.Task[None]) -> None:
-        if self._attempts.get(name) is task:
-            del self._attempts[name]
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("job %s does not continue before the next start", name, exc_info=error)
+def advance_parents(jobs: JobTransaction, metrics: Mapping[str, TrialMetrics]) -> PassResult:
+    """Make one pass over all unfinished sweeps and pipelines.
 
-    async def _run_attempt(self, name: str) -> None:
-        try:
-            await self._supervise_attempt(name)
-        except Exception:  # a defect must not block the job: log and count it
-            logger.exception("job %s: supervising its runner failed", name)
-            await asyncio.to_thread(kill_marked, self._workspace.job_folder(name).root)
-            await self._after_runner_failure(name)
-
-    async def _supervise_attempt(self, name: str) -> None:
-        """Run a runner to its end, and store the outcome of the attempt."""
-        job = get_job(self._database.read, name)
-        resource = get_resource(self._database.read, JOBS, name)
-        if job is None or resource is None:
-            return
-        folder = self._workspace.job_folder(name)
-        try:
-            spec = resolve_job(self._database.read, name, resource.properties, attempt=job.attempt)
-            principal = CLUSTER
-            if self._assignments.are_enforced:  # then no datastore has a credential
-                principal = principal_on(self._database.read, job.cluster)
-            spec = dataclasses.replace(spec, principal=principal)
-        except ArmError as error:
-            await self._finish(job, _failure(job, error.code, error.message))
-            return
-        try:
-            # A full disk is not the job's fault: it waits for room.
-            await keep_doing(
-                f"writing the folder of job {name}",
-                lambda: asyncio.to_thread(spec.save, folder.root),
-            )
-            code = await self._supervise(name, folder)
-        except OSError as error:  # for example, the limit of processes is reached
-            logger.warning("job %s: its runner could not be started: %s", name, error)
-            code = None
-        result = Result.load(folder.result, job.attempt)
-        if code == 0 and result is not None:
-            await self._finish(job, result)
-        else:
-            logger.warning("job %s: its runner ended with code %s", name, code)
-            await asyncio.to_thread(kill_marked, folder.root)
-            await self._after_runner_failure(name)
-
-    async def _supervise(self, name: str, folder: JobFolder) -> int:
-        """Start the runner, store the states that it reports, and return its exit code."""
-        runner = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "localazure.machinelearning.jobs.runner",
-            str(self._workspace.environment.state),
-            str(folder.root),
-            stdin=PIPE,
-            stdout=PIPE,
-            # Only the supervisor may receive Ctrl-C; it ends the runner.
-            process_group=0,
-            env={
-                **os.environ,
-                FOLDER_VARIABLE: str(folder.root),
-                "PYTHONPATH": str(_PACKAGE_PARENT),
-            },
-        )
-        self._runners[name] = runner
-        try:
-            self.deliver_stop(name)
-            if runner.stdout is not None:
-                async for line in runner.stdout:
-                    await self._follow(name, parse_report(line))
-            return await runner.wait()
-        finally:
-            if runner.returncode is None:
-                _close_lifeline(runner)
-            else:
-                del self._runners[name]
-
-    async def _follow(self, name: str, status: JobStatus) -> None:
-        def enter(jobs: JobTransaction) -> None:
-            job = get_job(jobs.query, name)
-            # A cancelled job stays CancelRequested while its outputs are uploaded.
-            if (
-                job is not None
-                and job.status is not JobStatus.CANCEL_REQUESTED
-                and status in JOB_TRANSITIONS[job.status]
-            ):
-                jobs.set_status(name, status)
-
-        await self._write_at_last(name, enter)
-        self._workspace.events.filled.set()
-
-    async def _finish(self, job: JobRow, result: Result) -> None:
-        has_ended = await self._write_at_last(
-            job.name, lambda jobs: jobs.finish_attempt(job.name, result)
-        )
-        self._workspace.events.filled.set()
-        if has_ended:
-            root = self._workspace.job_folder(job.name).root
-            await asyncio.to_thread(shutil.rmtree, root, ignore_errors=True)
-        self.wake()
-
-    async def _after_runner_failure(self, name: str) -> None:
-        """Count a runner's crash; fail the job after too many crashes, else resume it."""
-        await self._write_at_last(name, lambda jobs: jobs.count_runner_failure(name))
-        job = get_job(self._database.read, name)
-        if job is None or job.status not in ACTIVE:
-            return
-        if job.runner_failures > MAX_RUNNER_FAILURES:
-            message = f"the runner of the job died {job.runner_failures} times"
-            await self._finish(job, _failure(job, "RunnerFailed", message))
-        else:
-            await self._resume(job)
-
-    async def _resume(self, job: JobRow) -> None:
-        """Finish an attempt that has a result or a stop order; else queue the job again."""
-        folder = self._workspace.job_folder(job.name)
-        order = job.stop_order
-        if Result.load(folder.result, job.attempt) is None and order is not None:
-            stopped = Result(
-                attempt=job.attempt, outcome=order.outcome, code=order.code, message=order.message
-            )
-            folder.root.mkdir(parents=True, exist_ok=True)
-            stopped.save(folder.result)
-        if Result.load(folder.result, job.attempt) is not None:
-            self._start_attempt(job.name)  # its runner only uploads the remaining changes
-            return
-        lost = Result(attempt=job.attempt, outcome=Outcome.PREEMPTED)
-        await self._finish(job, lost)
-
-    async def _recover(self) -> None:
-        """Recover the jobs of an earlier process after a crash or a restart."""
-        folders = self._workspace.jobs_folder
-        await asyncio.to_thread(kill_marked, folders)
-        ended = {job.name for job in list_jobs(self._database.read, TERMINAL)}
-        for path in folders.iterdir():
-            if path.name in ended:
-                await asyncio.to_thread(shutil.rmtree, path, ignore_errors=True)
-        for job in list_jobs(self._database.read, ACTIVE):
-            await self._resume(job)
+    Args:
+        jobs: the pass's transaction.
+        metrics: of the trials, by sweep.
+    """
+    result = PassResult()
+    for parent in list_unfinished_parents(jobs.query):
+        resource = get_resource(jobs.query, JOBS, parent.name)
+        if resource is None:
+            continue
+        job = begin(jobs, parent)
+        trials = metrics.get(job.name, TrialMetrics())
+        work = functools.partial(_advance_parent, jobs, result, job, resource, trials)
+        if (error := _failure_of(work, jobs.connection)) is not None:
+            _fail(jobs, job.name, error)
+            result.has_changed = True
+    return result
 
 
-def _failure(job: JobRow, code: str, message: str) -> Result:
-    return Result(attempt=job.attempt, outcome=Outcome.FAILED, code=code, message=message)
+def _advance_parent(
+    jobs: JobTransaction,
+    result: PassResult,
+    parent: JobRow,
+    resource: Resource,
+    metrics: TrialMetrics,
+) -> None:
+    if parent.kind is JobKind.SWEEP:
+        SweepPass(jobs, result, parent, resource, metrics).run()
+    else:
+        PipelinePass(jobs, result, parent, resource).run()
 
 
-def _close_lifeline(runner: Process) -> None:
-    if runner.stdin is not None:
-        runner.stdin.close()
+def _failure_of(work: Callable[[], None], connection: sqlite3.Connection) -> Exception | None:
+    """Do the work for one job in a savepoint of the transaction.
+
+    Returns:
+        The exception of the work, which changed nothing then; None if it succeeded.
+
+    Raises:
+        sqlite3.OperationalError: the database failed, such as by a full disk. That is no job's
+            fault: the whole transaction fails, and is tried again.
+    """
+    connection.execute("SAVEPOINT job")
+    try:
+        work()
+    except sqlite3.OperationalError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the caller gets it
+        connection.execute("ROLLBACK TO job")
+        connection.execute("RELEASE job")
+        return error
+    connection.execute("RELEASE job")
+    return None
+
+
+def _fail(jobs: JobTransaction, name: str, error: Exception) -> None:
+    """Store the error of a parent; the next pass ends its children, and then the parent."""
+    if isinstance(error, ArmError):
+        logger.warning("job %s: %s", name, error.message)
+        jobs.set_error(name, error.code, error.message)
+    else:
+        logger.error("job %s fails", name, exc_info=error)
+        jobs.set_error(name, "InternalServerError", f"{type(error).__name__}: {error}")

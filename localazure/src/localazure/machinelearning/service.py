@@ -1,4 +1,4 @@
-"""Composes the part: certificates, tables, compute, listeners, and the event publisher."""
+"""Composes the part: certificates, tables, the control loop, the event publisher, listeners."""
 
 from __future__ import annotations
 
@@ -8,46 +8,15 @@ import time
 from collections.abc import AsyncGenerator
 
 import aiohttp
-from aiohttp import web
-from aiohttp.typedefs import Middleware
 
 from localazure.faults.injector import Injector
 from localazure.faults.plan import Part
-from localazure.machinelearning.arm import (
-    COMPUTE,
-    ROLE_ASSIGNMENTS,
-    TOKENS,
-    WORKSPACE,
-    answer_errors,
-    authenticate,
-    check_roles,
-    check_workspace,
-    fail_on_purpose,
-)
 from localazure.machinelearning.configuration import Configuration
-from localazure.machinelearning.control_loop import Compute
+from localazure.machinelearning.control_loop import ControlLoop
 from localazure.machinelearning.events import EventOutbox
-from localazure.machinelearning.request_limits import (
-    REQUEST_LIMITS,
-    limit_requests,
-    request_limits,
-)
-from localazure.machinelearning.resources import (
-    assets,
-    batch_deployments,
-    batch_endpoints,
-    codes,
-    computes,
-    data_access,
-    datastores,
-    jobs,
-    not_covered,
-    online_deployments,
-    online_endpoints,
-    run_history,
-    workspace,
-)
-from localazure.machinelearning.resources.online_endpoints import ONLINE, Online
+from localazure.machinelearning.resources import datastores
+from localazure.machinelearning.resources.online_endpoints import Online
+from localazure.machinelearning.server import arm_application, identity_application
 from localazure.machinelearning.serving import store as online_store
 from localazure.machinelearning.serving.data_collector import DataCollector
 from localazure.machinelearning.serving.deployments import Deployments
@@ -62,9 +31,6 @@ from localazure.runtime.identity import TokenIssuer
 from localazure.runtime.roles import RoleAssignments
 from localazure.sqlite.database import Database
 
-# Large enough for a condaFile or a long command; also ARM's own limit.
-# https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling
-MAX_REQUEST_BYTES = 4 * 1024 * 1024
 # The audience of tokens for Azure ML's own services, which the ARM endpoint serves here.
 ML_AUDIENCE = "https://ml.azure.com"
 # For batch requests, the SDK appends the part of the portal's URL after "portal.azure.": none here.
@@ -104,31 +70,15 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         key, _ = environment.event_grid_keys(AZURE_ML_TOPIC)
         await stack.enter_async_context(publishing(state.events, topic, key))
         assignments = RoleAssignments.of_environment(environment)
-        compute = await stack.enter_async_context(Compute(state, assignments))
+        control_loop = await stack.enter_async_context(ControlLoop(state, assignments))
         tokens = TokenIssuer(
             environment.keys.identity_header,
             frozenset({environment.azure_ml_url, ML_AUDIENCE, SDK_ML_AUDIENCE}),
         )
-        identity = _application(state, tokens, assignments, middlewares=[answer_errors])
-        identity.add_routes(workspace.identity_routes)
+        identity = identity_application(state, tokens, assignments)
         await stack.enter_async_context(
             listening(runner_of(identity), {environment.ports.identity: None})
         )
-        arm = _application(
-            state,
-            tokens,
-            assignments,
-            middlewares=[
-                answer_errors,
-                authenticate,
-                limit_requests,
-                check_workspace,
-                check_roles,
-                fail_on_purpose,
-            ],
-        )
-        arm[COMPUTE] = compute
-        arm[REQUEST_LIMITS] = request_limits(time.monotonic)
         online_database = Database(folder / "online.db", online_store.MIGRATIONS)
         stack.callback(online_database.close)
         collector = await stack.enter_async_context(DataCollector(state))
@@ -138,40 +88,10 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         scoring = await stack.enter_async_context(
             Scoring(online_database, deployments, collector, session, tokens, clock=state.clock)
         )
-        arm[ONLINE] = Online(online_database, deployments, scoring)
-        families = (
-            workspace,
-            datastores,
-            codes,  # before `assets`: both have routes for the versions
-            assets,
-            data_access,
-            computes,
-            jobs,
-            online_endpoints,
-            online_deployments,
-            batch_endpoints,
-            batch_deployments,
-            run_history,
-            not_covered,
-        )
-        for family in families:
-            arm.add_routes(family.routes)
+        online = Online(online_database, deployments, scoring)
+        arm = arm_application(state, tokens, assignments, control_loop, online)
         context = server_context(certificates)
         await stack.enter_async_context(
             listening(runner_of(arm), {environment.ports.azure_ml: context})
         )
         yield
-
-
-def _application(
-    state: Workspace,
-    tokens: TokenIssuer,
-    assignments: RoleAssignments,
-    *,
-    middlewares: list[Middleware],
-) -> web.Application:
-    application = web.Application(middlewares=middlewares, client_max_size=MAX_REQUEST_BYTES)
-    application[WORKSPACE] = state
-    application[TOKENS] = tokens
-    application[ROLE_ASSIGNMENTS] = assignments
-    return application

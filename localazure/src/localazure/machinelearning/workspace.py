@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from localazure.faults.injector import Injector
 from localazure.machinelearning.addresses import workspace_id
 from localazure.machinelearning.configuration import Configuration
 from localazure.machinelearning.events import EventOutbox
-from localazure.machinelearning.jobs.folder import JobFolder
-from localazure.machinelearning.jobs.store import JobTransaction
 from localazure.runtime.environment import Environment
 from localazure.sqlite.database import Database
 
@@ -37,18 +33,3 @@ class Workspace:
     def id(self) -> str:
         """The workspace's ARM id, also the topic of its events."""
         return workspace_id(self.environment)
-
-    def jobs(self, connection: sqlite3.Connection) -> JobTransaction:
-        """Changes to the workspace's jobs, in the connection's transaction."""
-        return JobTransaction(connection, self.id, self.clock())
-
-    @property
-    def jobs_folder(self) -> Path:
-        """The folder that contains the folders of unfinished jobs."""
-        folder = self.environment.part_folder("machinelearning").resolve() / "jobs"
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
-
-    def job_folder(self, name: str) -> JobFolder:
-        """The folder of one job."""
-        return JobFolder(self.jobs_folder / name)

@@ -1,6 +1,6 @@
 """Assigns nodes to jobs, and lets clusters grow and shrink. Pure: state in, state out.
 
-Rules, in the order in which `advance` applies them:
+Rules, in the order in which `allocate_nodes` applies them:
 
 1. A node becomes idle after its provisioning time. A preempted node is removed when its job has
    released it.
@@ -23,11 +23,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 from localazure.machinelearning.configuration import LOW_PRIORITY_QUOTA, Configuration
-from localazure.machinelearning.jobs.states import NodeState
 
 CAPACITY_RETRY_SECONDS = 1.0
+
+
+class NodeState(StrEnum):
+    """The states of a cluster's node, as `AmlCompute.nodeStateCounts` counts them."""
+
+    PREPARING = "preparing"
+    IDLE = "idle"
+    RUNNING = "running"
+    PREEMPTED = "preempted"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,8 +86,8 @@ class WaitingJob:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """The result of `advance`."""
+class Allocation:
+    """What jobs, nodes and clusters become."""
 
     nodes: tuple[Node, ...]
     """All nodes after the rules were applied."""
@@ -98,15 +107,15 @@ class Outcome:
     """When the next timed change is due, epoch seconds."""
 
 
-def advance(
+def allocate_nodes(
     *,
     clusters: tuple[Cluster, ...],
     nodes: tuple[Node, ...],
     waiting: tuple[WaitingJob, ...],
     configuration: Configuration,
     now: float,
-    without_capacity: frozenset[str] = frozenset(),
-) -> Outcome:
+    exhausted: frozenset[str] = frozenset(),
+) -> Allocation:
     """Apply the rules once.
 
     Args:
@@ -115,7 +124,7 @@ def advance(
         waiting: waiting jobs, in the order of submission.
         configuration: the quotas, and the provisioning time of a node.
         now: epoch seconds.
-        without_capacity: clusters that cannot get new nodes now, independent of the quota; the next
+        exhausted: clusters that cannot get new nodes now, independent of the quota; the next
             attempt is after `CAPACITY_RETRY_SECONDS`.
     """
     names = {cluster.name for cluster in clusters}
@@ -130,7 +139,7 @@ def advance(
         clusters={cluster.name: cluster for cluster in clusters},
         quotas=configuration.quotas,
         now=now,
-        without_capacity=without_capacity,
+        exhausted=exhausted,
     )
     started: list[str] = []
     provisioning: list[str] = []
@@ -142,10 +151,10 @@ def advance(
         queue = [job for job in mine if job.node_count <= cluster.max_nodes]
         while queue and pool.assign(queue[0], cluster):
             started.append(queue.pop(0).name)
-        servable = pool.within_quota(cluster, queue)
+        servable = pool.cut_to_quota(cluster, queue)
         demand = sum(job.node_count for job in servable)
         is_whole = pool.grow(cluster, demand) and len(servable) == len(queue)
-        if not is_whole and cluster.name in without_capacity:
+        if not is_whole and cluster.name in exhausted:
             short_of_capacity.add(cluster.name)
             wake_at.append(now + CAPACITY_RETRY_SECONDS)
         elif not is_whole:
@@ -157,7 +166,7 @@ def advance(
         for node in pool.nodes
         if node.state is NodeState.PREPARING
     )
-    return Outcome(
+    return Allocation(
         nodes=tuple(pool.nodes),
         started=tuple(started),
         provisioning=tuple(provisioning),
@@ -197,7 +206,7 @@ def _head(queue: list[WaitingJob], node_count: float) -> list[WaitingJob]:
 
 @dataclass(kw_only=True)
 class _Pool:
-    """The working copy of the nodes in one `advance`."""
+    """The working copy of the nodes in one allocation."""
 
     nodes: list[Node]
     clusters: Mapping[str, Cluster]
@@ -205,7 +214,7 @@ class _Pool:
     quotas: Mapping[str, int]
     """Name → limit, as in `Configuration.quotas`."""
     now: float
-    without_capacity: frozenset[str]
+    exhausted: frozenset[str]
     grown: set[str] = field(default_factory=set[str])
 
     def unassigned(self, cluster: str) -> int:
@@ -229,7 +238,7 @@ class _Pool:
             )
         return True
 
-    def within_quota(self, cluster: Cluster, queue: list[WaitingJob]) -> list[WaitingJob]:
+    def cut_to_quota(self, cluster: Cluster, queue: list[WaitingJob]) -> list[WaitingJob]:
         """The jobs at the head of the queue that the quota can serve together."""
         room = self.unassigned(cluster.name) + self._left_of_quota(cluster)
         return _head(queue, room)
@@ -279,7 +288,7 @@ class _Pool:
         return sum(node.cluster == cluster for node in self.nodes)
 
     def _left_of_quota(self, cluster: Cluster) -> float:
-        if cluster.name in self.without_capacity:
+        if cluster.name in self.exhausted:
             return 0
         limit = self.quotas.get(cluster.quota)
         if limit is None:

@@ -1,4 +1,4 @@
-"""AmlCompute clusters: conversion between ARM documents and the scheduler's types.
+"""AmlCompute clusters: conversion between ARM documents and those of `allocation`.
 
 https://learn.microsoft.com/rest/api/azureml/compute
 """
@@ -10,10 +10,9 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
-from localazure.machinelearning.compute.allocation import Cluster, Node
+from localazure.machinelearning.compute.allocation import Cluster, Node, NodeState
 from localazure.machinelearning.durations import read_seconds
 from localazure.machinelearning.errors import ArmError, invalid
-from localazure.machinelearning.jobs.states import NodeState
 from localazure.machinelearning.store import Resource, get_resource, list_resources
 from localazure.runtime.identity import CLUSTER
 from localazure.sqlite.query import Query

@@ -22,14 +22,53 @@ from http import HTTPMethod, HTTPStatus
 from typing import BinaryIO, Final, Self, TypeAlias
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
-from localazure.machinelearning.data.blob_errors import ERRORS, BlobError
-
 API_VERSION: Final = "2021-12-02"
 TIMEOUT_SECONDS: Final = 60
 # The service's own limit.
 BLOBS_PER_PAGE: Final = 5000
 PIECE_BYTES: Final = 1024 * 1024
 Authorize: TypeAlias = Callable[[HTTPMethod, str, Mapping[str, str]], str]
+
+
+_BUSY: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
+
+
+class BlobError(Exception):
+    """Storage refused a request, or is unavailable.
+
+    Attributes:
+        status: HTTP status; None if there was no response, or an incomplete one.
+    """
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+    @property
+    def is_transient(self) -> bool:
+        """Whether the same request may succeed later: storage is unavailable or busy."""
+        status = self.status
+        return status is None or status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in _BUSY
+
+
+class BlobNotFoundError(BlobError):
+    """The blob or its container does not exist."""
+
+
+class BlobConflictError(BlobError):
+    """The resource to create exists already."""
+
+
+class BlobModifiedError(BlobError):
+    """A condition of the request, such as the blob's ETag or position, does not hold."""
+
+
+ERRORS: Final[Mapping[int, type[BlobError]]] = {
+    HTTPStatus.NOT_FOUND: BlobNotFoundError,
+    HTTPStatus.CONFLICT: BlobConflictError,
+    HTTPStatus.PRECONDITION_FAILED: BlobModifiedError,
+}
+"""HTTP status → error class; other statuses are a `BlobError`."""
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,22 @@ from pathlib import Path
 from typing import TypeVar
 
 from localazure.machinelearning.addresses import BlobPath
-from localazure.machinelearning.data.blob_errors import BlobConflictError, BlobError
-from localazure.machinelearning.data.blob_requests import BlobRequests, ListedBlob
+from localazure.machinelearning.data.blob_requests import (
+    BlobConflictError,
+    BlobError,
+    BlobModifiedError,
+    BlobNotFoundError,
+    BlobRequests,
+    ListedBlob,
+)
 from localazure.runtime.environment import Environment
 from localazure.runtime.identity import STORAGE_AUDIENCE, TokenIssuer
 
 T = TypeVar("T")
 
+# The service's limit for one append is 100 MiB since version 2022-11-02, 4 MiB before.
+# https://learn.microsoft.com/rest/api/storageservices/append-block
+APPEND_BYTES = 4 * 1024 * 1024
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 10.0
 # Local storage restarts within seconds; a longer outage needs the user.
@@ -219,3 +228,44 @@ def retry_while_unavailable(
                 raise
         sleep(pause)
         pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+
+
+class AppendBlob:
+    """One append blob, created on first use.
+
+    Each append gives its expected position, so an append whose response was lost is not repeated.
+    """
+
+    def __init__(self, store: BlobStore, where: BlobPath) -> None:
+        self._store = store
+        self._where = where
+        self._position: int | None = None
+
+    def position(self) -> int:
+        """The blob's size in bytes.
+
+        Raises:
+            BlobError: storage refused or is unavailable.
+        """
+        if self._position is None:
+            try:
+                self._position = self._store.size(self._where)
+            except BlobNotFoundError:
+                self._store.create_append_blob(self._where)
+                self._position = 0
+        return self._position
+
+    def append(self, content: bytes) -> int:
+        """Append bytes, and return how many of these bytes the blob now has.
+
+        Raises:
+            BlobError: storage refused or is unavailable.
+        """
+        position = self.position()
+        try:
+            self._store.append(self._where, content, position=position)
+            self._position = position + len(content)
+        except BlobModifiedError:
+            # An earlier append succeeded, but its response was lost.
+            self._position = self._store.size(self._where)
+        return self._position - position

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from localazure.machinelearning.addresses import BlobPath
-from localazure.machinelearning.data.blob_errors import BlobModifiedError, BlobNotFoundError
+from localazure.machinelearning.data.blob_requests import BlobModifiedError, BlobNotFoundError
 from localazure.machinelearning.data.blobs import (
     BlobStore,
     RemoteFile,

@@ -5,12 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from localazure.machinelearning.addresses import BlobPath
-from localazure.machinelearning.data.append_blobs import AppendBlob
-from localazure.machinelearning.data.blobs import BlobStore
+from localazure.machinelearning.data.blobs import APPEND_BYTES, AppendBlob, BlobStore
 
-# The service's limit for one append is 100 MiB since version 2022-11-02, 4 MiB before.
-# https://learn.microsoft.com/rest/api/storageservices/append-block
-APPEND_BYTES = 4 * 1024 * 1024
 # An append blob holds 50,000 blocks, which a job that logs every second would reach in half a day.
 # The frequency of appends therefore falls with their number.
 APPENDS_BEFORE_SLOWING = 1000

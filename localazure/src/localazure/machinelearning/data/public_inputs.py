@@ -15,7 +15,7 @@ from urllib.request import urlopen
 from azure.core.exceptions import AzureError
 from azure.storage.blob import ContainerClient, LinearRetry
 
-from localazure.machinelearning.data.blob_errors import BlobError
+from localazure.machinelearning.data.blob_requests import BlobError
 from localazure.machinelearning.data.cache import SourceNotFoundError
 
 CONNECT_SECONDS = 30.0

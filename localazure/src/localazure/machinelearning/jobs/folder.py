@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from localazure.runtime.environment import Environment
+
+
+def jobs_folder(environment: Environment) -> Path:
+    """The folder that contains the folders of unfinished jobs."""
+    folder = environment.part_folder("machinelearning").resolve() / "jobs"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
 
 class JobFolder:
     """The folder of one job, kept between attempts and deleted after the job's end."""

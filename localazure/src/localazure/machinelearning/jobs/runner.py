@@ -26,7 +26,7 @@ from functools import partial
 from pathlib import Path
 
 from localazure.machinelearning.addresses import BlobPath
-from localazure.machinelearning.data.blob_errors import (
+from localazure.machinelearning.data.blob_requests import (
     BlobError,
     BlobModifiedError,
     BlobNotFoundError,

@@ -1,8 +1,4 @@
-"""States of jobs and nodes, and the transitions between job states. Pure.
-
-Job states are values of the REST API's `JobStatus`; node states are the states that
-`AmlCompute.nodeStateCounts` counts.
-"""
+"""States of jobs, values of the REST API's `JobStatus`, and the transitions between them. Pure."""
 
 from __future__ import annotations
 
@@ -21,15 +17,6 @@ class JobStatus(StrEnum):
     COMPLETED = "Completed"
     FAILED = "Failed"
     CANCELED = "Canceled"
-
-
-class NodeState(StrEnum):
-    """The states of a cluster's node."""
-
-    PREPARING = "preparing"
-    IDLE = "idle"
-    RUNNING = "running"
-    PREEMPTED = "preempted"
 
 
 WAITING = frozenset({JobStatus.QUEUED, JobStatus.PROVISIONING})

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
-from localazure.machinelearning.compute.allocation import Node, release
+from localazure.machinelearning.compute.allocation import Node, NodeState, release
 from localazure.machinelearning.errors import ArmError
 from localazure.machinelearning.events import enqueue, run_event
 from localazure.machinelearning.jobs.runner_protocol import Outcome, Result, StopOrder
@@ -17,13 +17,15 @@ from localazure.machinelearning.jobs.states import (
     TERMINAL,
     WAITING,
     JobStatus,
-    NodeState,
     check_transition,
 )
 from localazure.machinelearning.store import Resource, delete_resource, get_resource, put_resource
+from localazure.machinelearning.workspace import Workspace
 from localazure.sqlite.query import Query, querying
 
 JOBS = "jobs"
+
+T = TypeVar("T")
 
 
 class JobKind(StrEnum):
@@ -246,6 +248,15 @@ class JobTransaction:
         if job is not None:
             shown = status if status is JobStatus.FAILED else None
             enqueue(self.connection, run_event(self.workspace, job, shown, self.now))
+
+
+async def write_jobs(workspace: Workspace, change: Callable[[JobTransaction], T]) -> T:
+    """Apply a change in one transaction, and have its events published."""
+    result = await workspace.database.write(
+        lambda connection: change(JobTransaction(connection, workspace.id, workspace.clock()))
+    )
+    workspace.events.filled.set()
+    return result
 
 
 def delete_job(connection: sqlite3.Connection, name: str) -> bool:

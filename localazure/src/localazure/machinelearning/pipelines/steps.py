@@ -25,8 +25,8 @@ from localazure.machinelearning.pipelines.graph import (
     dependencies,
     parse_binding,
 )
-from localazure.machinelearning.pipelines.sweep_steps import sweep_properties
 from localazure.machinelearning.store import get_resource, require_resource
+from localazure.machinelearning.sweeps.search_space import DISTRIBUTIONS
 from localazure.sqlite.query import Query
 
 COMPONENTS = "components"
@@ -110,7 +110,7 @@ def build_step_job(
         case JobKind.COMMAND:
             own = _command(node, spec)
         case JobKind.SWEEP:
-            own = sweep_properties(step, node, _command({}, spec))
+            own = _sweep(step, node, _command({}, spec))
         case JobKind.PIPELINE:
             own = {"jobs": spec.get("jobs"), "settings": pipeline.settings}
     properties = {"jobType": kind.value, **shared, **own}
@@ -296,3 +296,59 @@ def _code_hash(query: Query, identifier: str) -> str:
     resource = get_resource(query, "codes", asset.name, asset.version)
     own: dict[str, Any] = {} if resource is None else resource.properties.get("properties") or {}
     return str(own.get("hash_sha256") or identifier)
+
+
+def _sweep(step: str, node: dict[str, Any], trial: dict[str, Any]) -> dict[str, Any]:
+    """Convert a sweep step's snake-case fields to a sweep job's, except inputs and outputs.
+
+    https://learn.microsoft.com/azure/machine-learning/how-to-use-sweep-in-pipeline
+
+    `trial` has the fields of a trial, such as command, code and environment.
+
+    Raises:
+        ArmError: 400, a distribution is unknown.
+    """
+    algorithm: Any = node.get("sampling_algorithm") or "random"
+    if isinstance(algorithm, str):
+        algorithm = {"type": algorithm}
+    return {
+        "trial": trial,
+        "searchSpace": {
+            name: _distribution(f"step {step!r}: search_space.{name}", entry)
+            for name, entry in (node.get("search_space") or {}).items()
+        },
+        "samplingAlgorithm": {
+            "samplingAlgorithmType": str(algorithm.get("type")).capitalize(),
+            "seed": algorithm.get("seed"),
+            "rule": algorithm.get("rule"),
+        },
+        "objective": _camel_case(node, "objective"),
+        "limits": {
+            "jobLimitsType": "Sweep",
+            **{
+                key: _duration(value) if key.lower().endswith("timeout") else value
+                for key, value in _camel_case(node, "limits").items()
+            },
+        },
+        "earlyTermination": _camel_case(node, "early_termination") or None,
+    }
+
+
+def _distribution(where: str, entry: dict[str, Any]) -> list[Any]:
+    kind = str(entry.get("type"))
+    if kind not in DISTRIBUTIONS:
+        raise invalid(f"{where}: distribution {kind!r} is not known")
+    return [kind, [entry.get(argument) for argument in DISTRIBUTIONS[kind].arguments]]
+
+
+def _duration(value: Any) -> str | None:
+    return f"PT{value}S" if isinstance(value, int | float) else value
+
+
+def _camel_case(node: dict[str, Any], field: str) -> dict[str, Any]:
+    """A field of the step, with the REST API's keys in camel case."""
+    words = {key: key.split("_") for key in node.get(field) or {}}
+    return {
+        first + "".join(map(str.capitalize, others)): node[field][key]
+        for key, (first, *others) in words.items()
+    }

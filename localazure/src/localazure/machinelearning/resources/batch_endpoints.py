@@ -13,7 +13,7 @@ from aiohttp import web
 
 from localazure.machinelearning.addresses import PROVIDER
 from localazure.machinelearning.arm import (
-    COMPUTE,
+    CONTROL_LOOP,
     WORKSPACE,
     WORKSPACE_PATH,
     add_reads,
@@ -23,7 +23,7 @@ from localazure.machinelearning.arm import (
     read_body,
 )
 from localazure.machinelearning.errors import ArmError, invalid, not_found
-from localazure.machinelearning.jobs.store import JOBS, JobTransaction, get_job
+from localazure.machinelearning.jobs.store import JOBS, JobTransaction, get_job, write_jobs
 from localazure.machinelearning.resources.jobs import check_job_name, submit
 from localazure.machinelearning.resources.online_endpoints import online_name, operation
 from localazure.machinelearning.serving.batch_jobs import (
@@ -111,8 +111,7 @@ async def invoke(request: web.Request) -> web.Response:
     job = str(asked.get("name") or f"batchjob-{_request_id(request)}")
     check_job_name(job)
 
-    def write(connection: sqlite3.Connection) -> Resource:
-        jobs = workspace.jobs(connection)
+    def write(jobs: JobTransaction) -> Resource:
         existing = get_resource(jobs.query, JOBS, job)
         if existing is not None:
             if asked.get("name"):
@@ -126,8 +125,8 @@ async def invoke(request: web.Request) -> web.Response:
             )
         return _start(jobs, name, deployment, job, asked)
 
-    resource = await workspace.database.write(write)
-    request.app[COMPUTE].wake()
+    resource = await write_jobs(workspace, write)
+    request.app[CONTROL_LOOP].wake()
     return web.json_response(_job_document(workspace, resource), status=201)
 
 

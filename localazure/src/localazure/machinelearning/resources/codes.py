@@ -14,8 +14,8 @@ from aiohttp import web
 
 from localazure.machinelearning.addresses import BlobPath
 from localazure.machinelearning.arm import WORKSPACE, WORKSPACE_PATH, listing, path_name
-from localazure.machinelearning.container_access import create_container, sas_token
 from localazure.machinelearning.resources.assets import document_of
+from localazure.machinelearning.resources.datastores import create_container, sas_token
 from localazure.machinelearning.store import Resource, list_resources
 from localazure.runtime.environment import LOOPBACK
 

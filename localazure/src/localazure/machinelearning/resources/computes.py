@@ -11,7 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from localazure.machinelearning.arm import (
-    COMPUTE,
+    CONTROL_LOOP,
     PRINCIPAL,
     ROLE_ASSIGNMENTS,
     WORKSPACE,
@@ -77,7 +77,7 @@ async def put_compute(request: web.Request) -> web.Response:
         return put_resource(connection, COMPUTES, name, "", body, now=workspace.clock())
 
     resource, is_new = await workspace.database.write(put)
-    request.app[COMPUTE].wake()
+    request.app[CONTROL_LOOP].wake()
     headers = _operation(request, f"put-{name}")
     del headers["Location"]  # on Azure, a PUT of a compute has no such header
     return put_response(_document(request, resource), headers, is_new=is_new, goes_on=True)
@@ -103,8 +103,8 @@ async def delete_compute(request: web.Request) -> web.Response:
             code="ComputeNotFound",
             message=f"the compute {name!r} was deleted",
         )
-        await request.app[COMPUTE].stop(job, order)
-    request.app[COMPUTE].wake()
+        await request.app[CONTROL_LOOP].attempts.stop(job, order)
+    request.app[CONTROL_LOOP].wake()
     return web.Response(status=202, headers=_operation(request, f"delete-{name}"))
 
 
@@ -150,7 +150,7 @@ async def preempt_node(request: web.Request) -> web.Response:
         raise ArmError(
             409, "NotPreemptible", f"compute {resource.name!r} is dedicated, not preemptible"
         )
-    node = await request.app[COMPUTE].preempt(resource.name, number)
+    node = await request.app[CONTROL_LOOP].preempt(resource.name, number)
     if node is None:
         raise not_found("node", f"{resource.name}/{number}")
     return web.json_response({"job": node.job}, status=202)
@@ -162,8 +162,8 @@ def _document(request: web.Request, resource: Resource) -> dict[str, Any]:
     runtime = runtime_properties(
         cluster,
         list_nodes(workspace.database.read, resource.name),
-        is_short_of_quota=resource.name in request.app[COMPUTE].short_of_quota,
-        is_short_of_capacity=resource.name in request.app[COMPUTE].short_of_capacity,
+        is_short_of_quota=resource.name in request.app[CONTROL_LOOP].short_of_quota,
+        is_short_of_capacity=resource.name in request.app[CONTROL_LOOP].short_of_capacity,
         modified_at=resource.modified_at,
     )
     properties = {

@@ -5,7 +5,10 @@ https://learn.microsoft.com/rest/api/azureml/datastores
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import sqlite3
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from aiohttp import web
@@ -23,11 +26,19 @@ from localazure.machinelearning.arm import (
     read_object,
 )
 from localazure.machinelearning.configuration import DEFAULT_DATASTORE, Configuration
-from localazure.machinelearning.container_access import create_container, sas_token
-from localazure.machinelearning.errors import invalid
+from localazure.machinelearning.data.blob_requests import BlobError
+from localazure.machinelearning.data.blobs import BlobStore, retry_while_unavailable
+from localazure.machinelearning.errors import ArmError, invalid
 from localazure.machinelearning.store import Resource, delete_resource, put_resource
+from localazure.machinelearning.workspace import Workspace
+from localazure.runtime.environment import Environment
+from localazure.storage_client.shared_access import service_sas
 
 routes = web.RouteTableDef()
+
+SAS_LIFETIME = timedelta(hours=24)
+CLOCK_SKEW = timedelta(minutes=5)
+STORAGE_PATIENCE_SECONDS = 15.0
 
 DATASTORES = "datastores"
 _PATH = f"{WORKSPACE_PATH}/{DATASTORES}"
@@ -104,6 +115,44 @@ async def list_secrets(request: web.Request) -> web.Response:
     await create_container(workspace, where)
     token = sas_token(workspace, where, delete=True)
     return web.json_response({"secretsType": "Sas", "sasToken": token})
+
+
+def sas_token(workspace: Workspace, where: BlobPath, *, delete: bool = False) -> str:
+    """A SAS to read, list and write, without a leading question mark.
+
+    Args:
+        workspace: its clock sets the start and the expiry of the SAS.
+        where: a path in the container.
+        delete: whether the SAS also allows to delete blobs.
+    """
+    now = datetime.fromtimestamp(workspace.clock(), tz=UTC)
+    return service_sas(
+        account=where.account,
+        key=workspace.environment.storage_key(where.account),
+        container=where.container,
+        permissions="racwdl" if delete else "racwl",
+        start=now - CLOCK_SKEW,
+        expiry=now + SAS_LIFETIME,
+    )
+
+
+async def create_container(workspace: Workspace, where: BlobPath) -> None:
+    """Create the container of a path unless it exists.
+
+    Raises:
+        ArmError: 503, storage is unavailable.
+    """
+    try:
+        await asyncio.to_thread(_create, workspace.environment, where)
+    except BlobError as error:
+        raise ArmError(503, "StorageUnavailable", f"no storage: {error}") from error
+
+
+def _create(environment: Environment, where: BlobPath) -> None:
+    with contextlib.closing(BlobStore(environment)) as store:
+        retry_while_unavailable(
+            lambda: store.ensure_container(where), give_up_after_seconds=STORAGE_PATIENCE_SECONDS
+        )
 
 
 def _document(request: web.Request, resource: Resource) -> dict[str, Any]:

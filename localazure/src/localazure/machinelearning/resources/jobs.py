@@ -6,13 +6,12 @@ https://learn.microsoft.com/rest/api/azureml/jobs
 from __future__ import annotations
 
 import re
-import sqlite3
 from typing import Any
 
 from aiohttp import web
 
 from localazure.machinelearning.arm import (
-    COMPUTE,
+    CONTROL_LOOP,
     WORKSPACE,
     WORKSPACE_PATH,
     add_reads,
@@ -32,8 +31,9 @@ from localazure.machinelearning.jobs.store import (
     JobTransaction,
     delete_job,
     get_job,
+    write_jobs,
 )
-from localazure.machinelearning.pipelines.placement import check_job
+from localazure.machinelearning.pipelines.submission import check_job
 from localazure.machinelearning.resources.not_covered import not_covered
 from localazure.machinelearning.store import Resource, get_resource, put_resource
 
@@ -56,16 +56,15 @@ async def put_job(request: web.Request) -> web.Response:
     check_job_name(name)
     body = await read_body(request)
 
-    def put(connection: sqlite3.Connection) -> tuple[Resource, bool]:
-        jobs = workspace.jobs(connection)
+    def put(jobs: JobTransaction) -> tuple[Resource, bool]:
         existing = get_resource(jobs.query, JOBS, name)
         if existing is not None:
             kept = _with_changes(existing, body)
-            return put_resource(connection, JOBS, name, "", kept, now=jobs.now)
+            return put_resource(jobs.connection, JOBS, name, "", kept, now=jobs.now)
         return submit(jobs, name, body), True
 
-    resource, is_new = await workspace.database.write(put)
-    request.app[COMPUTE].wake()
+    resource, is_new = await write_jobs(workspace, put)
+    request.app[CONTROL_LOOP].wake()
     return put_response(_document(request, resource), is_new=is_new)
 
 
@@ -74,12 +73,9 @@ async def cancel_job(request: web.Request) -> web.Response:
     """Cancel a job: immediately if it waits, with SIGTERM if it runs; ignore an ended job."""
     workspace = request.app[WORKSPACE]
     name = find_resource(request, JOBS, "job").name
-    if await workspace.database.write(
-        lambda connection: workspace.jobs(connection).request_cancel(name, StopOrder())
-    ):
-        request.app[COMPUTE].deliver_stop(name)
-    workspace.events.filled.set()
-    request.app[COMPUTE].wake()
+    if await write_jobs(workspace, lambda jobs: jobs.request_cancel(name, StopOrder())):
+        request.app[CONTROL_LOOP].attempts.deliver_stop(name)
+    request.app[CONTROL_LOOP].wake()
     return web.Response(status=200)
 
 

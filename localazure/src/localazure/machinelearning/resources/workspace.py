@@ -9,12 +9,12 @@ from aiohttp import web
 
 from localazure.machinelearning.addresses import PROVIDER
 from localazure.machinelearning.arm import ROLE_ASSIGNMENTS, TOKENS, WORKSPACE, WORKSPACE_PATH
-from localazure.machinelearning.blob_over_tls import storage_suffix
 from localazure.machinelearning.client_settings import CLOUD_NAME, METADATA_PATH, TOKEN_PATH
 from localazure.machinelearning.compute.clusters import list_clusters, vcpus_of
 from localazure.machinelearning.configuration import LOW_PRIORITY_QUOTA
 from localazure.machinelearning.errors import ArmError, invalid
 from localazure.machinelearning.jobs.store import list_nodes
+from localazure.runtime.environment import LOOPBACK, Environment
 from localazure.runtime.identity import APP, client_id_of, principal_of
 from localazure.runtime.roles import RoleAssignments
 
@@ -150,6 +150,18 @@ async def get_token(request: web.Request) -> web.Response:
             "client_id": client_id_of(principal),
         }
     )
+
+
+def storage_suffix(environment: Environment, account: str) -> str:
+    """`suffixes.storage` of the cloud's metadata, for the workspace's account.
+
+    The azure-ai-ml SDK builds `https://{account}.blob.{suffix}` for its own uploads and downloads,
+    and ignores the datastore's endpoint. A laptop has no DNS entry for such a host. The suffix
+    therefore continues the URL: `{account}.blob.localhost` becomes its user name (RFC 3986, section
+    3.2.1), this machine the host, and the account the first part of the path, as in the URLs of
+    storage emulators. The SDK keeps that path because the name does not contain `.blob.core.`.
+    """
+    return f"localhost@{LOOPBACK}:{environment.ports.blob_tls}/{account}"
 
 
 def _principal(client_id: str | None, assignments: RoleAssignments) -> str:

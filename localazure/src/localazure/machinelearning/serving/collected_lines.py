@@ -12,13 +12,12 @@ import uuid
 from typing import TypeAlias
 
 from localazure.machinelearning.addresses import BlobPath
-from localazure.machinelearning.data.append_blobs import AppendBlob
-from localazure.machinelearning.data.blob_errors import (
+from localazure.machinelearning.data.blob_requests import (
     BlobConflictError,
     BlobError,
     BlobNotFoundError,
 )
-from localazure.machinelearning.data.blobs import BlobStore
+from localazure.machinelearning.data.blobs import AppendBlob, BlobStore
 from localazure.machinelearning.data.log_upload import APPEND_BYTES
 
 MOST_WAITING_BYTES = 32 * 1024 * 1024

@@ -19,7 +19,7 @@ import aiohttp
 
 from localazure.faults.plan import OF_ALLOCATIONS
 from localazure.machinelearning.addresses import parse_asset
-from localazure.machinelearning.data.blob_errors import BlobError
+from localazure.machinelearning.data.blob_requests import BlobError
 from localazure.machinelearning.data.cache import SourceNotFoundError
 from localazure.machinelearning.errors import ArmError, invalid
 from localazure.machinelearning.events import enqueue, model_deployed

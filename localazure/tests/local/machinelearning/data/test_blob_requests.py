@@ -12,13 +12,14 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from localazure.machinelearning.data.blob_errors import (
+from localazure.machinelearning.data.blob_requests import (
     BlobConflictError,
     BlobError,
     BlobModifiedError,
     BlobNotFoundError,
+    BlobRequests,
+    ListedBlob,
 )
-from localazure.machinelearning.data.blob_requests import BlobRequests, ListedBlob
 from localazure.runtime.environment import STORAGE_ACCOUNT, STORAGE_KEY
 
 PAGE = """<?xml version="1.0" encoding="utf-8"?><EnumerationResults><Blobs><Blob>

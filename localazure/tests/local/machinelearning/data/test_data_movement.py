@@ -14,13 +14,11 @@ import pytest
 
 from harness.local_workspace import Local, fault
 from localazure.machinelearning.addresses import BlobPath
-from localazure.machinelearning.data.blob_errors import BlobModifiedError
-from localazure.machinelearning.data.blob_requests import ListedBlob
+from localazure.machinelearning.data.blob_requests import BlobModifiedError, ListedBlob
 from localazure.machinelearning.data.blobs import BlobStore, RemoteFile
 from localazure.machinelearning.data.cache import BlobCache, NameTooLongError, SourceNotFoundError
 from localazure.machinelearning.data.log_upload import LogUpload
-from localazure.machinelearning.data.output_sync import BLOCK_BYTES, OutputSync
-from localazure.machinelearning.data.sync_plan import FileState
+from localazure.machinelearning.data.output_sync import BLOCK_BYTES, FileState, OutputSync
 from localazure.runtime.environment import Environment
 
 

@@ -7,15 +7,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from localazure.machinelearning.compute.allocation import (
+    Allocation,
     Cluster,
     Node,
-    Outcome,
+    NodeState,
     WaitingJob,
-    advance,
+    allocate_nodes,
     release,
 )
 from localazure.machinelearning.configuration import Configuration
-from localazure.machinelearning.jobs.states import NodeState
 
 CONFIGURATION = Configuration(
     quota={"scarce": 3}, total_low_priority_cores=16, provisioning_seconds=2.0
@@ -37,50 +37,50 @@ def idle(count: int) -> tuple[Node, ...]:
     )
 
 
-def schedule(
+def allocate(
     clusters: list[Cluster],
     nodes: tuple[Node, ...],
     waiting: list[WaitingJob],
     now: float,
-    without_capacity: frozenset[str] = frozenset(),
-) -> Outcome:
-    return advance(
+    exhausted: frozenset[str] = frozenset(),
+) -> Allocation:
+    return allocate_nodes(
         clusters=tuple(clusters),
         nodes=nodes,
         waiting=tuple(waiting),
         configuration=CONFIGURATION,
         now=now,
-        without_capacity=without_capacity,
+        exhausted=exhausted,
     )
 
 
 def test_a_job_gets_new_nodes_once_they_are_provisioned() -> None:
-    first = schedule([cluster()], (), [job("a", 2)], 0)
+    first = allocate([cluster()], (), [job("a", 2)], 0)
     assert first.provisioning == ("a",)
     assert [node.state for node in first.nodes] == [NodeState.PREPARING] * 2
     assert first.wake_at == 2
-    early = schedule([cluster()], first.nodes, [job("a", 2)], 1)
+    early = allocate([cluster()], first.nodes, [job("a", 2)], 1)
     assert early.nodes == first.nodes
-    ready = schedule([cluster()], first.nodes, [job("a", 2)], 2)
+    ready = allocate([cluster()], first.nodes, [job("a", 2)], 2)
     assert ready.started == ("a",)
     assert [node.job for node in ready.nodes] == ["a", "a"]
 
 
 def test_idle_nodes_are_removed_after_the_idle_time_down_to_the_minimum() -> None:
-    before = schedule([cluster(min_nodes=1)], idle(3), [], 9)
+    before = allocate([cluster(min_nodes=1)], idle(3), [], 9)
     assert (before.nodes, before.wake_at) == (idle(3), 10)
-    assert len(schedule([cluster(min_nodes=1)], idle(3), [], 10).nodes) == 1
-    assert len(schedule([cluster(max_nodes=1)], idle(3), [], 1).nodes) == 1, "at once above it"
+    assert len(allocate([cluster(min_nodes=1)], idle(3), [], 10).nodes) == 1
+    assert len(allocate([cluster(max_nodes=1)], idle(3), [], 1).nodes) == 1, "at once above it"
 
 
 def test_a_large_job_is_not_starved_and_one_that_cannot_fit_blocks_no_other() -> None:
     for first, started in ((job("large", 2), ()), (job("never", 5), ("small",))):
-        assert schedule([cluster()], idle(1), [first, job("small")], 1).started == started
+        assert allocate([cluster()], idle(1), [first, job("small")], 1).started == started
 
 
 def test_a_cluster_that_needs_more_than_the_quota_is_short_of_it() -> None:
     scarce = cluster(vm_size="Scarce", max_nodes=4)
-    outcome = schedule([scarce], (), [job("a", 2), job("b", 4)], 0)
+    outcome = allocate([scarce], (), [job("a", 2), job("b", 4)], 0)
     assert len(outcome.nodes) == 2, "no node is held for a job that cannot have all of its own"
     assert outcome.short_of_quota == ("cpu",)
     assert outcome.provisioning == ("a",)
@@ -92,22 +92,22 @@ def test_low_priority_nodes_of_all_sizes_share_one_quota_of_vcpus() -> None:
     large = cluster("large", vm_size="d8", vcpus=8, **spot)
     dedicated = cluster("dedicated", vm_size="scarce", vcpus=4)
     waiting = [job("a", 2, "small"), job("b", 1, "large"), job("c", 1, "large")]
-    outcome = schedule([small, large, dedicated], (), [*waiting, job("d", 3, "dedicated")], 0)
+    outcome = allocate([small, large, dedicated], (), [*waiting, job("d", 3, "dedicated")], 0)
     assert outcome.provisioning == ("a", "b", "d"), "low priority does not count in a size's quota"
     assert outcome.short_of_quota == ("large",)
 
 
-def test_a_cluster_without_capacity_keeps_what_it_has_and_is_tried_again() -> None:
+def test_a_cluster_exhausted_keeps_what_it_has_and_is_tried_again() -> None:
     waiting = [job("a"), job("b", 2)]
-    short = schedule([cluster()], idle(1), waiting, 1, frozenset({"cpu"}))
+    short = allocate([cluster()], idle(1), waiting, 1, frozenset({"cpu"}))
     assert (short.started, len(short.nodes), short.wake_at) == (("a",), 1, 2)
     assert (short.short_of_capacity, short.short_of_quota) == ({"cpu"}, ())
-    again = schedule([cluster()], short.nodes, waiting[1:], 2)
+    again = allocate([cluster()], short.nodes, waiting[1:], 2)
     assert (again.grown, again.provisioning, len(again.nodes)) == ({"cpu"}, ("b",), 3)
 
 
 def test_jobs_of_a_deleted_cluster_are_orphaned() -> None:
-    assert schedule([], (), [job("a")], 0).orphaned == (job("a"),)
+    assert allocate([], (), [job("a")], 0).orphaned == (job("a"),)
 
 
 def test_a_preempted_node_is_removed_with_its_attempt() -> None:
@@ -115,7 +115,7 @@ def test_a_preempted_node_is_removed_with_its_attempt() -> None:
         Node(cluster="cpu", number=0, state=NodeState.RUNNING, since=0, job="a"),
         Node(cluster="cpu", number=1, state=NodeState.PREEMPTED, since=1, job="a"),
     )
-    assert schedule([cluster()], nodes, [], 5).nodes == nodes
+    assert allocate([cluster()], nodes, [], 5).nodes == nodes
     left = release(nodes, "a", 6)
     assert left == (Node(cluster="cpu", number=0, state=NodeState.IDLE, since=6),)
 
@@ -167,9 +167,9 @@ class Scheduling(RuleBasedStateMachine):
         self.now += seconds
         self._advance()
 
-    def _advance(self) -> Outcome:
+    def _advance(self) -> Allocation:
         before = {name: sum(node.cluster == name for node in self.nodes) for name in self.clusters}
-        outcome = schedule(list(self.clusters.values()), self.nodes, self.waiting, self.now)
+        outcome = allocate(list(self.clusters.values()), self.nodes, self.waiting, self.now)
         self.nodes = outcome.nodes
         for name in outcome.started:
             started = next(entry for entry in self.waiting if entry.name == name)

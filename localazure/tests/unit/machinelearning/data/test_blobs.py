@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from localazure.machinelearning.data.blob_errors import BlobError
+from localazure.machinelearning.data.blob_requests import BlobError
 from localazure.machinelearning.data.blobs import retry_while_unavailable
 
 

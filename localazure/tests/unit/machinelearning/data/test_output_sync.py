@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localazure.machinelearning.data.sync_plan import FileState, plan_sync
+from localazure.machinelearning.data.output_sync import FileState, plan_sync
 
 FILES = st.dictionaries(
     st.sampled_from(["a", "b/c", "d"]),

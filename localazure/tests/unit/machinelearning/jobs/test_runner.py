@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from localazure.machinelearning.data.blob_errors import (
+from localazure.machinelearning.data.blob_requests import (
     BlobError,
     BlobModifiedError,
     BlobNotFoundError,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from localazure.machinelearning.addresses import BlobPath
-from localazure.machinelearning.data.blob_errors import ERRORS, BlobError, BlobNotFoundError
+from localazure.machinelearning.data.blob_requests import ERRORS, BlobError, BlobNotFoundError
 from localazure.machinelearning.data.blobs import BlobStore
 from localazure.machinelearning.data.log_upload import APPEND_BYTES
 from localazure.machinelearning.serving.collected_lines import CollectedLines

@@ -13,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localazure.machinelearning.compute.clusters import COMPUTES
+from localazure.machinelearning.control_loop import advance_parents
 from localazure.machinelearning.errors import ArmError
+from localazure.machinelearning.jobs.parents import PassResult
 from localazure.machinelearning.jobs.runner_protocol import StopOrder
 from localazure.machinelearning.jobs.states import JobStatus
 from localazure.machinelearning.jobs.store import (
@@ -23,11 +25,11 @@ from localazure.machinelearning.jobs.store import (
     get_job,
     list_children,
 )
-from localazure.machinelearning.parent_jobs import ParentStep, TrialMetrics, advance_parents
-from localazure.machinelearning.pipelines.placement import check_job
 from localazure.machinelearning.pipelines.steps import COMPONENTS
+from localazure.machinelearning.pipelines.submission import check_job
 from localazure.machinelearning.store import get_resource, put_resource
 from localazure.machinelearning.sweeps import sweep as sweeps
+from localazure.machinelearning.sweeps.advance import TrialMetrics
 from localazure.sqlite.query import querying
 
 WORKSPACE = (
@@ -50,7 +52,7 @@ class Tables:
     def submit(self, name: str, properties: dict[str, Any]) -> None:
         self.jobs.insert(check_job(self.query, name, properties), {"properties": properties})
 
-    def advance(self, **values: tuple[float, ...]) -> ParentStep:
+    def advance(self, **values: tuple[float, ...]) -> PassResult:
         """Make one pass, with these metrics of trials; the metrics of ended trials are complete."""
         names = [row["name"] for row in self.connection.execute("SELECT name FROM job")]
         ended = frozenset(name for name in names if self.job(name).ended_at is not None)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from localazure import limits
-from localazure.machinelearning.request_limits import request_limits
+from localazure.machinelearning.server import request_limits
 
 
 def test_each_kind_of_request_has_a_bucket_for_each_principal() -> None:

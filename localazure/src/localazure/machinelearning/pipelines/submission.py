@@ -1,0 +1,40 @@
+"""Checks a submitted job of any kind: a step of a pipeline, too, may be of any.
+
+https://learn.microsoft.com/rest/api/azureml/jobs/create-or-update
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from localazure.machinelearning.errors import invalid
+from localazure.machinelearning.jobs.store import JobKind, NewJob
+from localazure.machinelearning.jobs.submission import check_command, malformed_refused
+from localazure.machinelearning.pipelines.steps import Pipeline, check_pipeline
+from localazure.machinelearning.sweeps import sweep as sweeps
+from localazure.sqlite.query import Query
+
+
+def check_job(query: Query, name: str, properties: dict[str, Any]) -> NewJob:
+    """Check a job, and return its row with cluster and number of nodes.
+
+    Raises:
+        ArmError: the type is not covered, a field is missing or wrong, or a reference does not
+            exist.
+    """
+    with malformed_refused(name):
+        match properties.get("jobType"):
+            case JobKind.COMMAND:
+                return check_command(query, name, properties)
+            case JobKind.SWEEP:
+                sweep = sweeps.parse_sweep(name, properties)
+                first = sweeps.trial_properties(name, properties, 0, sweep.draw(name, 0))
+                check_command(query, name, first)
+                return NewJob(name=name, kind=JobKind.SWEEP)
+            case JobKind.PIPELINE:
+                check_pipeline(query, Pipeline(name=name, properties=properties))
+                return NewJob(name=name, kind=JobKind.PIPELINE)
+            case kind:
+                raise invalid(
+                    f"job {name!r}: jobType {kind!r} is not covered; {', '.join(JobKind)} jobs are"
+                )
