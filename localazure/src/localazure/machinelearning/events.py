@@ -87,7 +87,7 @@ def enqueue(connection: sqlite3.Connection, event: dict[str, Any]) -> None:
 
 
 class EventOutbox:
-    """The outbox in the table `event`. Set `filled` after a transaction that adds events."""
+    """The outbox in the table `event`. `Workspace.write` sets `filled`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

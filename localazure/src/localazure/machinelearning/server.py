@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from aiohttp import web
-from aiohttp.typedefs import Handler, Middleware
+from aiohttp.typedefs import Handler
 
 from localazure import limits
 from localazure.faults.http import with_faults
@@ -91,27 +91,15 @@ _FAMILIES: Final = (
 logger = logging.getLogger(__name__)
 
 
-def identity_application(
-    state: Workspace, tokens: TokenIssuer, assignments: RoleAssignments
-) -> web.Application:
-    """The token endpoint."""
-    application = _application(state, tokens, assignments, middlewares=[answer_errors])
-    application.add_routes(workspace.identity_routes)
-    return application
-
-
-def arm_application(
+def applications(
     state: Workspace,
     tokens: TokenIssuer,
     assignments: RoleAssignments,
     control_loop: ControlLoop,
     online: Online,
-) -> web.Application:
-    """The ARM endpoint."""
-    application = _application(
-        state,
-        tokens,
-        assignments,
+) -> tuple[web.Application, web.Application]:
+    """The ARM endpoint, and the token endpoint of the managed identities."""
+    arm = web.Application(
         middlewares=[
             answer_errors,
             authenticate,
@@ -120,27 +108,20 @@ def arm_application(
             check_roles,
             fail_on_purpose,
         ],
+        client_max_size=MAX_REQUEST_BYTES,
     )
-    application[CONTROL_LOOP] = control_loop
-    application[ONLINE] = online
-    application[REQUEST_LIMITS] = request_limits(time.monotonic)
+    identity = web.Application(middlewares=[answer_errors])
+    for application in (arm, identity):
+        application[WORKSPACE] = state
+        application[TOKENS] = tokens
+        application[ROLE_ASSIGNMENTS] = assignments
+    arm[CONTROL_LOOP] = control_loop
+    arm[ONLINE] = online
+    arm[REQUEST_LIMITS] = request_limits(time.monotonic)
     for family in _FAMILIES:
-        application.add_routes(family.routes)
-    return application
-
-
-def _application(
-    state: Workspace,
-    tokens: TokenIssuer,
-    assignments: RoleAssignments,
-    *,
-    middlewares: list[Middleware],
-) -> web.Application:
-    application = web.Application(middlewares=middlewares, client_max_size=MAX_REQUEST_BYTES)
-    application[WORKSPACE] = state
-    application[TOKENS] = tokens
-    application[ROLE_ASSIGNMENTS] = assignments
-    return application
+        arm.add_routes(family.routes)
+    identity.add_routes(workspace.identity_routes)
+    return arm, identity
 
 
 def request_limits(clock: Callable[[], float]) -> dict[str, TokenBuckets]:

@@ -16,7 +16,7 @@ from localazure.machinelearning.control_loop import ControlLoop
 from localazure.machinelearning.events import EventOutbox
 from localazure.machinelearning.resources import datastores
 from localazure.machinelearning.resources.online_endpoints import Online
-from localazure.machinelearning.server import arm_application, identity_application
+from localazure.machinelearning.server import applications
 from localazure.machinelearning.serving import store as online_store
 from localazure.machinelearning.serving.data_collector import DataCollector
 from localazure.machinelearning.serving.deployments import Deployments
@@ -75,10 +75,6 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
             environment.keys.identity_header,
             frozenset({environment.azure_ml_url, ML_AUDIENCE, SDK_ML_AUDIENCE}),
         )
-        identity = identity_application(state, tokens, assignments)
-        await stack.enter_async_context(
-            listening(runner_of(identity), {environment.ports.identity: None})
-        )
         online_database = Database(folder / "online.db", online_store.MIGRATIONS)
         stack.callback(online_database.close)
         collector = await stack.enter_async_context(DataCollector(state))
@@ -89,9 +85,8 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
             Scoring(online_database, deployments, collector, session, tokens, clock=state.clock)
         )
         online = Online(online_database, deployments, scoring)
-        arm = arm_application(state, tokens, assignments, control_loop, online)
-        context = server_context(certificates)
-        await stack.enter_async_context(
-            listening(runner_of(arm), {environment.ports.azure_ml: context})
-        )
+        arm, identity = applications(state, tokens, assignments, control_loop, online)
+        ports, context = environment.ports, server_context(certificates)
+        await stack.enter_async_context(listening(runner_of(identity), {ports.identity: None}))
+        await stack.enter_async_context(listening(runner_of(arm), {ports.azure_ml: context}))
         yield

@@ -123,16 +123,11 @@ def require_resource(
 
 def list_resources(query: Query, collection: str, name: str | None = None) -> list[Resource]:
     """All resources of a collection, or all versions of one name; newest first."""
-    if name is None:
-        rows = query(
-            "SELECT * FROM resource WHERE collection = ? ORDER BY number DESC", (collection,)
-        )
-    else:
-        rows = query(
-            "SELECT * FROM resource WHERE collection = ? AND name = ? AND version != '' "
-            "ORDER BY number DESC",
-            (collection, name),
-        )
+    rows = query(
+        "SELECT * FROM resource WHERE collection = ?1 AND "
+        "(?2 IS NULL OR (name = ?2 AND version != '')) ORDER BY number DESC",
+        (collection, name),
+    )
     return [Resource.from_row(row) for row in rows]
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from localazure.faults.injector import Injector
 from localazure.machinelearning.addresses import workspace_id
@@ -11,6 +13,8 @@ from localazure.machinelearning.configuration import Configuration
 from localazure.machinelearning.events import EventOutbox
 from localazure.runtime.environment import Environment
 from localazure.sqlite.database import Database
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,3 +37,9 @@ class Workspace:
     def id(self) -> str:
         """The workspace's ARM id, also the topic of its events."""
         return workspace_id(self.environment)
+
+    async def write(self, change: Callable[[sqlite3.Connection], T]) -> T:
+        """Apply a change in one transaction, and have its events published."""
+        result = await self.database.write(change)
+        self.events.filled.set()
+        return result

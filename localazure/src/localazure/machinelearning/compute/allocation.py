@@ -151,7 +151,7 @@ def allocate_nodes(
         queue = [job for job in mine if job.node_count <= cluster.max_nodes]
         while queue and pool.assign(queue[0], cluster):
             started.append(queue.pop(0).name)
-        servable = pool.cut_to_quota(cluster, queue)
+        servable = _head(queue, pool.unassigned(cluster.name) + pool.left_of_quota(cluster))
         demand = sum(job.node_count for job in servable)
         is_whole = pool.grow(cluster, demand) and len(servable) == len(queue)
         if not is_whole and cluster.name in exhausted:
@@ -238,11 +238,6 @@ class _Pool:
             )
         return True
 
-    def cut_to_quota(self, cluster: Cluster, queue: list[WaitingJob]) -> list[WaitingJob]:
-        """The jobs at the head of the queue that the quota can serve together."""
-        room = self.unassigned(cluster.name) + self._left_of_quota(cluster)
-        return _head(queue, room)
-
     def grow(self, cluster: Cluster, demand: int) -> bool:
         """Add nodes for the demand; return false if the quota or capacity prevents it."""
         present = self._count(cluster.name)
@@ -251,7 +246,7 @@ class _Pool:
             min(cluster.max_nodes, present - self.unassigned(cluster.name) + demand),
         )
         missing = max(0, wanted - present)
-        allowed = int(min(missing, self._left_of_quota(cluster)))
+        allowed = int(min(missing, self.left_of_quota(cluster)))
         if allowed:
             self.grown.add(cluster.name)
         taken = {node.number for node in self.nodes if node.cluster == cluster.name}
@@ -287,7 +282,8 @@ class _Pool:
     def _count(self, cluster: str) -> int:
         return sum(node.cluster == cluster for node in self.nodes)
 
-    def _left_of_quota(self, cluster: Cluster) -> float:
+    def left_of_quota(self, cluster: Cluster) -> float:
+        """How many nodes of the cluster the quota still allows."""
         if cluster.name in self.exhausted:
             return 0
         limit = self.quotas.get(cluster.quota)

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from localazure.machinelearning.compute.allocation import Cluster, Node, NodeState
-from localazure.machinelearning.durations import read_seconds
 from localazure.machinelearning.errors import ArmError, invalid
+from localazure.machinelearning.fields import read_seconds
 from localazure.machinelearning.store import Resource, get_resource, list_resources
 from localazure.runtime.identity import CLUSTER
 from localazure.sqlite.query import Query

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import format_datetime, parsedate_to_datetime
 from http import HTTPMethod, HTTPStatus
-from typing import BinaryIO, Final, Self, TypeAlias
+from typing import BinaryIO, Final, TypeAlias
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
 API_VERSION: Final = "2021-12-02"
@@ -78,12 +78,14 @@ class ListedBlob:
     Attributes:
         size: bytes.
         etag: without quotes.
+        path: the name relative to the folder that was listed; for a single blob, its last segment.
     """
 
     name: str
     size: int
     etag: str
     modified: datetime
+    path: str = ""
 
 
 class BlobRequests:
@@ -102,30 +104,6 @@ class BlobRequests:
         self._authorize = authorize
         self._tls = tls
         self._idle: list[http.client.HTTPConnection] = []
-
-    @classmethod
-    def by_key(cls, connection_string: str) -> Self:
-        """Use the key of a connection string, which also has `BlobEndpoint` and `AccountName`."""
-        # Imported here: a job's runner uses an identity instead of a key and never loads this.
-        from yarl import URL  # noqa: PLC0415
-
-        from localazure.storage_client.service import Service  # noqa: PLC0415
-        from localazure.storage_client.signature import sign_request  # noqa: PLC0415
-
-        parts = (part.partition("=") for part in connection_string.split(";") if part)
-        values = {name: value for name, _, value in parts}
-
-        def authorize(method: HTTPMethod, url: str, headers: Mapping[str, str]) -> str:
-            return sign_request(
-                Service.BLOB,
-                method,
-                URL(url, encoded=True),
-                headers,
-                account=values["AccountName"],
-                key=values["AccountKey"],
-            )
-
-        return cls(values["BlobEndpoint"], authorize)
 
     def list(self, container: str, prefix: str) -> Iterator[ListedBlob]:
         """The blobs whose names start with a prefix, in the order of their names.

@@ -7,7 +7,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from http import HTTPMethod
 from http.client import HTTPMessage
 from pathlib import Path
@@ -22,7 +22,7 @@ from localazure.machinelearning.data.blob_requests import (
     BlobRequests,
     ListedBlob,
 )
-from localazure.runtime.environment import Environment
+from localazure.runtime.environment import LOOPBACK, Environment
 from localazure.runtime.identity import STORAGE_AUDIENCE, TokenIssuer
 
 T = TypeVar("T")
@@ -34,18 +34,6 @@ FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 10.0
 # Local storage restarts within seconds; a longer outage needs the user.
 PATIENCE_SECONDS = 300.0
-
-
-@dataclass(frozen=True)
-class RemoteFile:
-    """One blob below a prefix.
-
-    Attributes:
-        path: the blob's name relative to the prefix; for a single blob, its last segment.
-    """
-
-    path: str
-    blob: ListedBlob
 
 
 class BlobStore:
@@ -68,14 +56,13 @@ class BlobStore:
     def ensure_container(self, where: BlobPath) -> None:
         """Create the container of a path unless it exists."""
         with contextlib.suppress(BlobConflictError):
-            self._account(where).send(
-                HTTPMethod.PUT, where.container, query={"restype": "container"}
-            )
+            container = BlobPath(where.container, "", where.account)
+            self._send(container, query={"restype": "container"})
 
     def upload(self, where: BlobPath, content: bytes) -> str:
         """Write a block blob, and return its ETag, without quotes."""
         headers = {"x-ms-blob-type": "BlockBlob"}
-        return _etag(self._put(where, content, headers=headers))
+        return _etag(self._send(where, content, headers=headers))
 
     def stage_block(self, where: BlobPath, block: str, content: bytes) -> None:
         """Upload a block of a block blob.
@@ -85,18 +72,18 @@ class BlobStore:
             block: id, base64; all ids of a blob must have the same length.
             content: of the block.
         """
-        self._put(where, content, query={"comp": "block", "blockid": block})
+        self._send(where, content, query={"comp": "block", "blockid": block})
 
     def commit_blocks(self, where: BlobPath, blocks: Sequence[str]) -> str:
         """Commit staged blocks as a block blob, and return its ETag, without quotes."""
         listed = "".join(f"<Latest>{block}</Latest>" for block in blocks)
         content = f"<BlockList>{listed}</BlockList>".encode()
         headers = {"x-ms-blob-content-type": "application/octet-stream"}
-        return _etag(self._put(where, content, query={"comp": "blocklist"}, headers=headers))
+        return _etag(self._send(where, content, query={"comp": "blocklist"}, headers=headers))
 
     def create_append_blob(self, where: BlobPath) -> None:
         """Create an empty append blob."""
-        self._put(where, b"", headers={"x-ms-blob-type": "AppendBlob"})
+        self._send(where, b"", headers={"x-ms-blob-type": "AppendBlob"})
 
     def append(self, where: BlobPath, content: bytes, *, position: int) -> None:
         """Append to a blob that has `position` bytes.
@@ -106,7 +93,7 @@ class BlobStore:
             BlobError: storage refused or is unavailable.
         """
         headers = {"x-ms-blob-condition-appendpos": str(position)}
-        self._put(where, content, query={"comp": "appendblock"}, headers=headers)
+        self._send(where, content, query={"comp": "appendblock"}, headers=headers)
 
     def size(self, where: BlobPath) -> int:
         """The size of a blob in bytes.
@@ -115,8 +102,7 @@ class BlobStore:
             BlobNotFoundError: the blob does not exist.
             BlobError: storage refused or is unavailable.
         """
-        answer = self._account(where).send(HTTPMethod.HEAD, f"{where.container}/{where.path}")
-        return int(answer["Content-Length"])
+        return int(self._send(where, method=HTTPMethod.HEAD)["Content-Length"])
 
     def delete(self, where: BlobPath) -> None:
         """Delete a blob.
@@ -125,31 +111,30 @@ class BlobStore:
             BlobNotFoundError: the blob does not exist.
             BlobError: storage refused or is unavailable.
         """
-        self._account(where).send(HTTPMethod.DELETE, f"{where.container}/{where.path}")
+        self._send(where, method=HTTPMethod.DELETE)
 
-    def _put(
+    def _send(
         self,
         where: BlobPath,
-        content: bytes,
+        content: bytes = b"",
         *,
+        method: HTTPMethod = HTTPMethod.PUT,
         query: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> HTTPMessage:
-        path = f"{where.container}/{where.path}"
-        return self._account(where).send(
-            HTTPMethod.PUT, path, query=query, headers=headers, body=content
-        )
+        path = f"{where.container}/{where.path}" if where.path else where.container
+        return self._account(where).send(method, path, query=query, headers=headers, body=content)
 
-    def list(self, source: BlobPath) -> Iterator[RemoteFile]:
+    def list(self, source: BlobPath) -> Iterator[ListedBlob]:
         """Yield the blob at the path, or all blobs below the path if it is a folder."""
         folder = f"{source.path}/" if source.path else ""
         for blob in self._account(source).list(source.container, source.path):
             if blob.name == source.path:
-                yield RemoteFile(blob.name.rpartition("/")[2], blob)
+                yield replace(blob, path=blob.name.rpartition("/")[2])
             elif blob.name.startswith(folder) and not blob.name.endswith("/"):
-                yield RemoteFile(blob.name.removeprefix(folder), blob)
+                yield replace(blob, path=blob.name.removeprefix(folder))
 
-    def download(self, source: BlobPath, file: RemoteFile, target: Path) -> None:
+    def download(self, source: BlobPath, blob: ListedBlob, target: Path) -> None:
         """Write a blob to a file, in exactly the version that was listed.
 
         Each file is retried on its own, so that a failure does not repeat other downloads.
@@ -161,8 +146,8 @@ class BlobStore:
 
         def fetch() -> None:
             with target.open("wb") as out:
-                if file.blob.size:
-                    self._account(source).download(source.container, file.blob, out)
+                if blob.size:
+                    self._account(source).download(source.container, blob, out)
 
         retry_while_unavailable(fetch)
 
@@ -176,7 +161,18 @@ class BlobStore:
     def _open(self, account: str) -> BlobRequests:
         environment, principal = self._environment, self._principal
         if principal is None:
-            return BlobRequests.by_key(environment.storage_connection_string(account))
+            # Imported here: a job's runner has an identity, and loads neither.
+            from yarl import URL  # noqa: PLC0415
+
+            from localazure.storage_client.signature import Service, sign_request  # noqa: PLC0415
+
+            key = environment.storage_key(account)
+
+            def sign(method: HTTPMethod, url: str, headers: Mapping[str, str]) -> str:
+                target = URL(url, encoded=True)
+                return sign_request(Service.BLOB, method, target, headers, account=account, key=key)
+
+            return BlobRequests(f"http://{LOOPBACK}:{environment.ports.blob}/{account}", sign)
         issuer = TokenIssuer(environment.keys.identity_header, frozenset())
 
         def authorize(*_: object) -> str:

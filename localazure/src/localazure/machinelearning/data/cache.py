@@ -19,10 +19,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from localazure.machinelearning.addresses import BlobPath
-from localazure.machinelearning.data.blob_requests import BlobModifiedError, BlobNotFoundError
+from localazure.machinelearning.data.blob_requests import (
+    BlobModifiedError,
+    BlobNotFoundError,
+    ListedBlob,
+)
 from localazure.machinelearning.data.blobs import (
     BlobStore,
-    RemoteFile,
     retry_while_unavailable,
 )
 
@@ -60,55 +63,55 @@ class BlobCache:
                 next call reuses the downloaded files.
         """
         target.mkdir(parents=True, exist_ok=True)
-        files = retry_while_unavailable(lambda: list(self._store.list(source)))
-        if not files:
+        blobs = retry_while_unavailable(lambda: list(self._store.list(source)))
+        if not blobs:
             raise SourceNotFoundError(
                 f"container {source.container!r} holds nothing at {source.path!r}"
             )
-        names = _names(target, files, hides_long_ones=is_mount)
+        names = _names(target, blobs, hides_long_ones=is_mount)
         for folder in {destination.parent for destination in names.values()}:
             folder.mkdir(parents=True, exist_ok=True)
 
-        def place(some: Iterable[RemoteFile]) -> None:
-            for file in some:
-                destination = names.get(file)
+        def place(share: Iterable[ListedBlob]) -> None:
+            for blob in share:
+                destination = names.get(blob)
                 if destination is None:
                     continue
                 destination.unlink(missing_ok=True)
                 if not is_mount:
-                    shutil.copyfile(self._cached(source, file), destination)
-                elif (cached := self._current(source, file)) is not None:
+                    shutil.copyfile(self._cached(source, blob), destination)
+                elif (cached := self._current(source, blob)) is not None:
                     os.link(cached, destination)
 
         with ThreadPoolExecutor(PARALLEL_DOWNLOADS) as pool:
-            shares = [files[first::PARALLEL_DOWNLOADS] for first in range(PARALLEL_DOWNLOADS)]
+            shares = [blobs[first::PARALLEL_DOWNLOADS] for first in range(PARALLEL_DOWNLOADS)]
             deque(pool.map(place, shares), maxlen=0)  # raises the first error
-        return len(files)
+        return len(blobs)
 
-    def _current(self, source: BlobPath, file: RemoteFile) -> Path | None:
+    def _current(self, source: BlobPath, blob: ListedBlob) -> Path | None:
         """The cached file of a blob as it is now; None if it was deleted."""
-        name = file.blob.name
+        name = blob.name
         while True:
             try:
-                return self._cached(source, file)
+                return self._cached(source, blob)
             except BlobNotFoundError:
                 return None
             except BlobModifiedError:
                 again = self._store.list(dataclasses.replace(source, path=name))
-                found = next((each for each in again if each.blob.name == name), None)
-                if found is None:
+                current = next((each for each in again if each.name == name), None)
+                if current is None:
                     return None
-                file = dataclasses.replace(file, blob=found.blob)
+                blob = dataclasses.replace(current, path=blob.path)
 
-    def _cached(self, source: BlobPath, file: RemoteFile) -> Path:
-        identity = f"{source.account}\n{source.container}\n{file.blob.name}\n{file.blob.etag}"
+    def _cached(self, source: BlobPath, blob: ListedBlob) -> Path:
+        identity = f"{source.account}\n{source.container}\n{blob.name}\n{blob.etag}"
         key = hashlib.sha256(identity.encode()).hexdigest()
         cached = self._folder / key[:2] / key
-        if not _is_as_left(cached, file):
+        if not _is_intact(cached, blob):
             cached.parent.mkdir(parents=True, exist_ok=True)
             scratch = cached.with_name(f"{key}.{os.getpid()}.{threading.get_ident()}.tmp")
-            self._store.download(source, file, scratch)
-            marked_ns = _marked_time_ns(file)
+            self._store.download(source, blob, scratch)
+            marked_ns = _marked_time_ns(blob)
             os.utime(scratch, ns=(marked_ns, marked_ns))
             scratch.chmod(READ_ONLY)
             scratch.replace(cached)
@@ -116,16 +119,16 @@ class BlobCache:
 
 
 def _names(
-    target: Path, files: Sequence[RemoteFile], *, hides_long_ones: bool
-) -> dict[RemoteFile, Path]:
+    target: Path, blobs: Sequence[ListedBlob], *, hides_long_ones: bool
+) -> dict[ListedBlob, Path]:
     """The destination of each file whose name can be a file's.
 
     Raises:
         NameTooLongError: another one is there, and is not to be hidden.
     """
-    found: dict[RemoteFile, Path] = {}
-    for file in files:
-        destination = target / file.path
+    names: dict[ListedBlob, Path] = {}
+    for blob in blobs:
+        destination = target / blob.path
         try:
             destination.stat()
         except FileNotFoundError:
@@ -134,20 +137,20 @@ def _names(
             if error.errno != errno.ENAMETOOLONG:
                 raise
             if not hides_long_ones:
-                raise NameTooLongError(file.blob.name) from error
+                raise NameTooLongError(blob.name) from error
             continue
-        found[file] = destination
-    return found
+        names[blob] = destination
+    return names
 
 
-def _is_as_left(cached: Path, file: RemoteFile) -> bool:
+def _is_intact(cached: Path, blob: ListedBlob) -> bool:
     try:
-        found = cached.stat()
+        status = cached.stat()
     except FileNotFoundError:
         return False
-    return found.st_size == file.blob.size and found.st_mtime_ns == _marked_time_ns(file)
+    return status.st_size == blob.size and status.st_mtime_ns == _marked_time_ns(blob)
 
 
-def _marked_time_ns(file: RemoteFile) -> int:
+def _marked_time_ns(blob: ListedBlob) -> int:
     """The blob's time (whole seconds) plus a fraction that marks a file of the cache."""
-    return int(file.blob.modified.timestamp()) * 1_000_000_000 + _MARK_NS
+    return int(blob.modified.timestamp()) * 1_000_000_000 + _MARK_NS

@@ -18,8 +18,12 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from localazure.machinelearning.addresses import BlobPath
-from localazure.machinelearning.data.blob_requests import BlobModifiedError, BlobNotFoundError
-from localazure.machinelearning.data.blobs import BlobStore, RemoteFile
+from localazure.machinelearning.data.blob_requests import (
+    BlobModifiedError,
+    BlobNotFoundError,
+    ListedBlob,
+)
+from localazure.machinelearning.data.blobs import BlobStore
 from localazure.processes.atomic_file import write_atomically
 
 # Larger files are uploaded in blocks, so that memory never holds a whole file.
@@ -115,15 +119,15 @@ class OutputSync:
     def download(self) -> None:
         """Make the folder equal to its blobs, before the job's processes start."""
         remote = {
-            file.path: file
-            for file in self._store.list(self._target)
-            if self._only is None or file.path == self._only
+            blob.path: blob
+            for blob in self._store.list(self._target)
+            if self._only is None or blob.path == self._only
         }
         for path in sorted(set(self._synced) - set(remote)):
             (self._folder / path).unlink(missing_ok=True)
             self._forget(path)
         for path, file in remote.items():
-            is_same = self._etags.get(path) == file.blob.etag and path in self._synced
+            is_same = self._etags.get(path) == file.etag and path in self._synced
             if not is_same or not (self._folder / path).exists():
                 self._download(file)
         self._save()
@@ -200,7 +204,7 @@ class OutputSync:
             self._store.delete(self._target.child(path))
         self._forget(path)
 
-    def _download(self, file: RemoteFile) -> None:
+    def _download(self, file: ListedBlob) -> None:
         destination = self._folder / file.path
         destination.parent.mkdir(parents=True, exist_ok=True)
         scratch = destination.with_name(f"{_SCRATCH_PREFIX}{uuid.uuid4().hex}")
@@ -212,7 +216,7 @@ class OutputSync:
         finally:
             scratch.unlink(missing_ok=True)
         self._synced[file.path] = _state_of(destination.lstat())
-        self._etags[file.path] = file.blob.etag
+        self._etags[file.path] = file.etag
 
     def _forget(self, path: str) -> None:
         self._synced.pop(path, None)

@@ -235,16 +235,12 @@ class Attempts:
         folder = self._folder(job.name)
         order = job.stop_order
         if Result.load(folder.result, job.attempt) is None and order is not None:
-            stopped = Result(
-                attempt=job.attempt, outcome=order.outcome, code=order.code, message=order.message
-            )
             folder.root.mkdir(parents=True, exist_ok=True)
-            stopped.save(folder.result)
+            order.result(job.attempt).save(folder.result)
         if Result.load(folder.result, job.attempt) is not None:
             self.start(job.name)  # its runner only uploads the remaining changes
             return
-        lost = Result(attempt=job.attempt, outcome=Outcome.PREEMPTED)
-        await self._finish(job, lost)
+        await self._finish(job, Result(attempt=job.attempt, outcome=Outcome.PREEMPTED))
 
     def _folder(self, name: str) -> JobFolder:
         return JobFolder(jobs_folder(self._workspace.environment) / name)

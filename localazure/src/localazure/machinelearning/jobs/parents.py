@@ -51,41 +51,41 @@ def begin(jobs: JobTransaction, parent: JobRow) -> JobRow:
     return get_job(jobs.query, parent.name) or parent
 
 
+@dataclass
 class ParentPass(ABC):
     """One pass over one parent that has begun."""
 
     sibling_failed: ClassVar[StopOrder]
     """To children of a parent that fails."""
 
-    def __init__(
-        self, jobs: JobTransaction, result: PassResult, parent: JobRow, resource: Resource
-    ) -> None:
-        self._jobs = jobs
-        self._query = jobs.query
-        self._result = result
-        self._parent = parent
-        self._resource = resource
-        self._children = list_children(jobs.query, parent.name)
+    jobs: JobTransaction
+    result: PassResult
+    parent: JobRow
+    resource: Resource
+
+    def __post_init__(self) -> None:
+        self.query = self.jobs.query
+        self.children = list_children(self.query, self.parent.name)
 
     def run(self) -> None:
         """Move the parent on; if a pass before failed, end its children, and then the parent."""
-        if not (self._parent.error_code and self._parent.status is JobStatus.RUNNING):
+        if not (self.parent.error_code and self.parent.status is JobStatus.RUNNING):
             self._advance()
             return
-        unfinished = [child for child in self._children if child.status not in TERMINAL]
+        unfinished = [child for child in self.children if child.status not in TERMINAL]
         for child in unfinished:
             self._cancel_child(child, self.sibling_failed)
         if not unfinished:
-            self._jobs.set_status(self._parent.name, JobStatus.FAILED)
+            self.jobs.set_status(self.parent.name, JobStatus.FAILED)
 
     @abstractmethod
     def _advance(self) -> None:
         """Apply the next actions of the parent's kind."""
 
     def _cancel(self, name: str, order: StopOrder) -> None:
-        if self._jobs.request_cancel(name, order):
-            self._result.stop.append(name)
-        self._result.has_changed = True
+        if self.jobs.request_cancel(name, order):
+            self.result.stop.append(name)
+        self.result.has_changed = True
 
     def _cancel_child(self, child: JobRow, order: StopOrder) -> None:
         """Cancel a child unless it is ending already."""
@@ -94,23 +94,23 @@ class ParentPass(ABC):
 
     def _end(self, status: JobStatus) -> None:
         if status is not JobStatus.CANCELED:
-            self._jobs.set_status(self._parent.name, JobStatus.FINALIZING)
-        self._jobs.set_status(self._parent.name, status)
-        self._result.has_changed = True
+            self.jobs.set_status(self.parent.name, JobStatus.FINALIZING)
+        self.jobs.set_status(self.parent.name, status)
+        self.result.has_changed = True
 
     def _insert(
         self, job: NewJob, properties: dict[str, Any], status: JobStatus = JobStatus.QUEUED
     ) -> None:
-        if get_job(self._query, job.name) is not None:
+        if get_job(self.query, job.name) is not None:
             raise invalid(f"the name {job.name!r} is taken by a job of another origin")
-        self._jobs.insert(job, {"properties": properties}, status)
-        self._result.has_changed = True
+        self.jobs.insert(job, {"properties": properties}, status)
+        self.result.has_changed = True
 
     def _put_properties(self, **changes: Any) -> None:
         """Change properties of the parent's document."""
         document = {
-            **self._resource.document,
-            "properties": {**self._resource.properties, **changes},
+            **self.resource.document,
+            "properties": {**self.resource.properties, **changes},
         }
-        name, connection = self._parent.name, self._jobs.connection
-        put_resource(connection, JOBS, name, "", document, now=self._jobs.now)
+        name, connection = self.parent.name, self.jobs.connection
+        put_resource(connection, JOBS, name, "", document, now=self.jobs.now)

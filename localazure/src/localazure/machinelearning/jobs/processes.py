@@ -34,8 +34,7 @@ _INTO_LOG = (
     '"$OMPI_COMM_WORLD_RANK")" 2>&1\n'
 )
 
-# A job inherits only these variables of this machine, about as many as a container has.
-PASSED_ON = ("HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "SHELL")
+_INHERITED = ("HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "SHELL")
 
 
 class LaunchError(RuntimeError):
@@ -133,6 +132,16 @@ def input_path(spec: JobSpec, folder: JobFolder, name: str) -> Path:
     return path
 
 
+def inherited_environment(variables: Mapping[str, str], python_folder: Path) -> dict[str, str]:
+    """The variables of this machine that its jobs have, about as many as in a container."""
+    path = variables.get("PATH", "/usr/local/bin:/usr/bin:/bin")
+    return {
+        **{name: variables[name] for name in _INHERITED if name in variables},
+        "PATH": f"{python_folder}:{path}",
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
 def rank_log(rank: int) -> str:
     """The name of a rank's log on Azure ML."""
     return f"std_log_process_{rank:02}.txt"
@@ -167,15 +176,9 @@ def _shared_environment(
     spec: JobSpec, folder: JobFolder, environment: Environment, machine: Machine
 ) -> dict[str, str]:
     """The variables that all processes share."""
-    inherited = {
-        name: machine.environment[name] for name in PASSED_ON if name in machine.environment
-    }
-    path = machine.environment.get("PATH", "/usr/local/bin:/usr/bin:/bin")
     values = _input_values(spec, folder)
     return {
-        **inherited,
-        "PATH": f"{machine.python_folder}:{path}",
-        "PYTHONUNBUFFERED": "1",
+        **inherited_environment(machine.environment, machine.python_folder),
         # One thread per core in every rank would overload the machine.
         "OMP_NUM_THREADS": str(max(1, machine.cpu_count // spec.world_size)),
         # All ranks are on this machine, but its host name may not resolve to it.

@@ -18,12 +18,14 @@ from localazure.machinelearning.addresses import (
     WebUrl,
     local_blob,
     parse_asset,
+    parse_compute,
     parse_uri,
 )
+from localazure.machinelearning.compute.clusters import COMPUTES, SERVERLESS
 from localazure.machinelearning.configuration import ARTIFACT_DATASTORE, DEFAULT_DATASTORE
-from localazure.machinelearning.durations import read_seconds
 from localazure.machinelearning.errors import invalid, not_found
 from localazure.machinelearning.events import DEFAULT_EXPERIMENT
+from localazure.machinelearning.fields import read_count, read_seconds
 from localazure.machinelearning.jobs.placeholders import UnknownPlaceholderError, expand
 from localazure.machinelearning.jobs.spec import (
     Distribution,
@@ -33,7 +35,7 @@ from localazure.machinelearning.jobs.spec import (
     OutputSpec,
     artifacts_of,
 )
-from localazure.machinelearning.jobs.store import JOBS
+from localazure.machinelearning.jobs.store import JOBS, NewJob
 from localazure.machinelearning.store import get_resource, list_resources, require_resource
 from localazure.sqlite.query import Query
 
@@ -52,6 +54,20 @@ _OUTPUT_NAMES = re.compile(r"\$\{\{\s*(?P<name>name|output_name|default_datastor
 DEFAULT_ARTIFACTS = "artifacts"
 """An output with this name and no path is the job's default artifacts: `./outputs` and logs."""
 _MODEL_TYPES = {"custom_model", "mlflow_model", "triton_model"}
+
+
+def check_command(query: Query, name: str, properties: dict[str, Any]) -> NewJob:
+    """Check a command job, and return its row with cluster and number of nodes.
+
+    Raises:
+        ArmError: a field is missing or wrong, or a reference does not exist.
+    """
+    for field in ("command", "environmentId"):
+        if not isinstance(properties.get(field), str):
+            raise invalid(f"job {name!r}: {field} is missing")
+    cluster = _cluster(query, name, properties)
+    resolve_job(query, name, properties, attempt=1)
+    return NewJob(name=name, cluster=cluster, node_count=node_count(properties))
 
 
 def resolve_job(query: Query, name: str, properties: dict[str, Any], *, attempt: int) -> JobSpec:
@@ -81,7 +97,7 @@ def resolve_job(query: Query, name: str, properties: dict[str, Any], *, attempt:
         artifact_root=_root_of(query, ARTIFACT_DATASTORE),
         distribution=distribution_of(properties),
         node_count=node_count(properties),
-        processes_per_node=_count(distribution, "processCountPerInstance"),
+        processes_per_node=read_count(distribution, "processCountPerInstance") or 1,
         tasks=tensorflow_tasks(properties),
         timeout_seconds=timeout and read_seconds("limits.timeout", timeout),
         environment_variables=properties.get("environmentVariables") or {},
@@ -124,17 +140,15 @@ def tensorflow_tasks(properties: dict[str, Any]) -> tuple[str, ...]:
     if distribution_of(properties) is not Distribution.TENSORFLOW:
         return ()
     document = properties["distribution"]
-    workers = document.get("workerCount")
-    workers = node_count(properties) if workers is None else _count(document, "workerCount")
-    servers = document.get("parameterServerCount") or 0
-    if not isinstance(servers, int) or servers < 0:
-        raise invalid(f"parameterServerCount is {servers!r}; it must be a number from 0")
+    workers = read_count(document, "workerCount") or node_count(properties)
+    servers = read_count(document, "parameterServerCount", least=0) or 0
     return ("worker",) * workers + ("ps",) * servers
 
 
 def node_count(properties: dict[str, Any]) -> int:
     """The number of nodes that a job requests."""
-    return _count(properties.get("resources") or {}, "instanceCount")
+    resources = properties.get("resources") or {}
+    return read_count(resources, "instanceCount") or 1
 
 
 def locate(query: Query, address: Address) -> BlobPath:
@@ -237,10 +251,14 @@ def _is_default_artifacts(output: str, entry: dict[str, Any]) -> bool:
     return output == DEFAULT_ARTIFACTS and not entry.get("uri")
 
 
-def _count(document: dict[str, Any], key: str) -> int:
-    count = document.get(key)
-    if count is None:
-        return 1
-    if not isinstance(count, int) or count < 1:
-        raise invalid(f"{key} is {count!r}; it must be a number from 1")
-    return count
+def _cluster(query: Query, name: str, properties: dict[str, Any]) -> str:
+    """The name of a job's cluster; a job without compute runs on the serverless cluster."""
+    compute = properties.get("computeId") or SERVERLESS.name
+    cluster = compute if compute == SERVERLESS.name else parse_compute(compute)
+    if cluster != SERVERLESS.name:
+        return require_resource(query, COMPUTES, cluster, called="compute").name
+    if node_count(properties) > SERVERLESS.max_nodes:
+        raise invalid(
+            f"job {name!r}: a job without compute has at most {SERVERLESS.max_nodes} nodes here"
+        )
+    return SERVERLESS.name

@@ -258,8 +258,7 @@ class Runner:
         return Result(attempt=self._spec.attempt, outcome=outcome, code=code, message=message)
 
     def _stopped(self) -> Result:
-        order = self._stop.result()
-        return self._result(order.outcome, order.code, order.message)
+        return self._stop.result().result(self._spec.attempt)
 
     async def _follow_orders(self) -> None:
         reader = asyncio.StreamReader()

@@ -67,6 +67,10 @@ class StopOrder:
         document["outcome"] = Outcome(document["outcome"])
         return cls(**document)
 
+    def result(self, attempt: int) -> Result:
+        """The result of an attempt that ended by this order."""
+        return Result(attempt=attempt, outcome=self.outcome, code=self.code, message=self.message)
+
     def to_json(self) -> str:
         """Serialize to one line without a newline."""
         return json.dumps(dataclasses.asdict(self))

@@ -252,11 +252,9 @@ class JobTransaction:
 
 async def write_jobs(workspace: Workspace, change: Callable[[JobTransaction], T]) -> T:
     """Apply a change in one transaction, and have its events published."""
-    result = await workspace.database.write(
+    return await workspace.write(
         lambda connection: change(JobTransaction(connection, workspace.id, workspace.clock()))
     )
-    workspace.events.filled.set()
-    return result
 
 
 def delete_job(connection: sqlite3.Connection, name: str) -> bool:

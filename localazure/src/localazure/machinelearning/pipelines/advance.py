@@ -29,9 +29,9 @@ class PipelinePass(ParentPass):
     sibling_failed = _STEP_FAILED
 
     def _advance(self) -> None:
-        parent = self._parent
-        pipeline = Pipeline(name=parent.name, properties=self._resource.properties)
-        children = {child.step: child for child in self._children}
+        parent = self.parent
+        pipeline = Pipeline(name=parent.name, properties=self.resource.properties)
+        children = {child.step: child for child in self.children}
         # Cancelling needs no graph: that of an earlier version may be refused today.
         is_cancelled = parent.status is JobStatus.CANCEL_REQUESTED
         step = graph.next_step(
@@ -45,10 +45,10 @@ class PipelinePass(ParentPass):
             self._cancel_child(children[name], order)
         names = {name: child.name for name, child in children.items()}
         for name in step.start:
-            job, properties = build_step_job(self._query, pipeline, name, names)
+            job, properties = build_step_job(self.query, pipeline, name, names)
             self._submit(pipeline, job, properties)
             names[name] = job.name
-        outputs = bound_outputs(self._query, pipeline, names)
+        outputs = bound_outputs(self.query, pipeline, names)
         if outputs != pipeline.outputs:
             self._put_properties(outputs=outputs)
         if step.status is JobStatus.FAILED and not parent.error_code:
@@ -59,9 +59,9 @@ class PipelinePass(ParentPass):
     def _submit(self, pipeline: Pipeline, job: NewJob, properties: dict[str, Any]) -> None:
         original = None
         if job.fingerprint is not None and not pipeline.settings.get("force_rerun"):
-            original = find_reusable(self._query, job.fingerprint)
+            original = find_reusable(self.query, job.fingerprint)
         if original is None:
-            placed = check_job(self._query, job.name, properties)
+            placed = check_job(self.query, job.name, properties)
             job = replace(job, cluster=placed.cluster, node_count=placed.node_count)
             self._insert(job, properties)
         else:
@@ -69,7 +69,7 @@ class PipelinePass(ParentPass):
 
     def _reused(self, step: dict[str, Any], original: JobRow) -> dict[str, Any]:
         """The properties of a reused step: its outputs are the original step's outputs."""
-        resource = get_resource(self._query, JOBS, original.name)
+        resource = get_resource(self.query, JOBS, original.name)
         properties = {} if resource is None else resource.properties
         own: dict[str, Any] = properties.get("properties") or {}
         root = own.get(REUSED_JOB, original.name)
@@ -86,8 +86,8 @@ class PipelinePass(ParentPass):
         }
 
     def _explain(self) -> None:
-        for child in self._children:
+        for child in self.children:
             if child.status is JobStatus.FAILED:
                 message = f"step {child.step!r} (job {child.name}) failed: {child.error_message}"
-                self._jobs.set_error(self._parent.name, "PipelineStepFailed", message)
+                self.jobs.set_error(self.parent.name, "PipelineStepFailed", message)
                 return

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from localazure.machinelearning.errors import invalid
+from localazure.machinelearning.jobs.resolution import check_command
 from localazure.machinelearning.jobs.store import JobKind, NewJob
-from localazure.machinelearning.jobs.submission import check_command, malformed_refused
 from localazure.machinelearning.pipelines.steps import Pipeline, check_pipeline
 from localazure.machinelearning.sweeps import sweep as sweeps
 from localazure.sqlite.query import Query
@@ -22,7 +22,7 @@ def check_job(query: Query, name: str, properties: dict[str, Any]) -> NewJob:
         ArmError: the type is not covered, a field is missing or wrong, or a reference does not
             exist.
     """
-    with malformed_refused(name):
+    try:
         match properties.get("jobType"):
             case JobKind.COMMAND:
                 return check_command(query, name, properties)
@@ -38,3 +38,8 @@ def check_job(query: Query, name: str, properties: dict[str, Any]) -> NewJob:
                 raise invalid(
                     f"job {name!r}: jobType {kind!r} is not covered; {', '.join(JobKind)} jobs are"
                 )
+    except (AttributeError, LookupError, TypeError, ValueError, ArithmeticError) as error:
+        # The SDK checks the shape of what it sends, so only a client without a schema gets here.
+        raise invalid(
+            f"job {name!r}: a field has a value of the wrong kind ({type(error).__name__}: {error})"
+        ) from error

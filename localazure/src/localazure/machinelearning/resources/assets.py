@@ -119,8 +119,7 @@ async def put_version(request: web.Request) -> web.Response:
             enqueue(connection, model_registered(workspace.id, resource))
         return resource, is_new
 
-    resource, is_new = await workspace.database.write(put)
-    workspace.events.filled.set()
+    resource, is_new = await workspace.write(put)
     return put_response(document_of(workspace, resource), is_new=is_new)
 
 

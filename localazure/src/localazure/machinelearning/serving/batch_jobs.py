@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, Self
 
-from localazure.machinelearning.durations import read_seconds
 from localazure.machinelearning.errors import invalid
+from localazure.machinelearning.fields import read_count, read_seconds
 from localazure.machinelearning.jobs.processes import FOLDER_VARIABLE
 from localazure.machinelearning.serving import minibatches
 from localazure.machinelearning.serving.instances import Source
@@ -31,7 +31,6 @@ SUMMARY_ONLY: Final = "SummaryOnly"
 # A path, not an import: only jobs of MLflow models need mlflow.
 MLFLOW_BATCH_SCRIPT = Path(__file__).parent / "scripts" / "mlflow_batch.py"
 _FILE_NAME = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9._ -]{0,254}$")
-_MAX_FILES = 2**31 - 1
 _INPUT_TYPES = {"UriFile": "uri_file", "UriFolder": "uri_folder"}
 
 
@@ -77,11 +76,11 @@ class BatchSettings:
         own: Any = compute if isinstance(compute, dict) else {}
         resources: dict[str, Any] = document.get("resources") or own
         given = {
-            "mini_batch_size": _count(document, "miniBatchSize", 1),
-            "max_concurrency_per_instance": _count(document, "maxConcurrencyPerInstance", 1),
-            "instance_count": _count(resources, "instanceCount", 1),
-            "error_threshold": _count(document, "errorThreshold", -1),
-            "max_retries": _count(retry, "maxRetries", 0),
+            "mini_batch_size": read_count(document, "miniBatchSize"),
+            "max_concurrency_per_instance": read_count(document, "maxConcurrencyPerInstance"),
+            "instance_count": read_count(resources, "instanceCount"),
+            "error_threshold": read_count(document, "errorThreshold", least=-1),
+            "max_retries": read_count(retry, "maxRetries", least=0),
             "output_action": document.get("outputAction"),
             "output_file_name": document.get("outputFileName"),
             "timeout_seconds": timeout and read_seconds("retrySettings.timeout", timeout),
@@ -239,12 +238,3 @@ def _input(request: dict[str, Any]) -> tuple[str, dict[str, Any]]:
             "a model deployment scores a UriFolder or a UriFile"
         )
     return name, {"jobInputType": kind, "uri": entry["uri"], "mode": "ReadOnlyMount"}
-
-
-def _count(document: dict[str, Any], key: str, least: int) -> int | None:
-    value = document.get(key)
-    if value is None:
-        return None
-    if not isinstance(value, int) or not least <= value <= _MAX_FILES:
-        raise invalid(f"{key} is {value!r}; it must be a number from {least}")
-    return value

@@ -154,8 +154,7 @@ class Deployments:
             event = model_deployed(
                 self._workspace.id, deployment.endpoint, models, deployment.document, now
             )
-            await self._workspace.database.write(lambda connection: enqueue(connection, event))
-            self._workspace.events.filled.set()
+            await self._workspace.write(lambda connection: enqueue(connection, event))
         await self._database.write(
             lambda connection: finish_provisioning(connection, deployment, error=error, now=now)
         )

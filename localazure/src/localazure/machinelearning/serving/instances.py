@@ -18,7 +18,7 @@ from localazure.machinelearning.addresses import BlobPath
 from localazure.machinelearning.client_settings import app_settings
 from localazure.machinelearning.data.blobs import BlobStore
 from localazure.machinelearning.data.cache import BlobCache
-from localazure.machinelearning.jobs.processes import PASSED_ON
+from localazure.machinelearning.jobs.processes import inherited_environment
 from localazure.machinelearning.serving import scoring_server
 from localazure.machinelearning.serving.data_collector import DataCollector
 from localazure.machinelearning.serving.store import Deployment
@@ -86,7 +86,7 @@ class DeploymentFolder:
             self.model.mkdir(parents=True)
             if source.model is not None:
                 files = list(store.list(source.model))
-                is_file = len(files) == 1 and files[0].blob.name == source.model.path
+                is_file = len(files) == 1 and files[0].name == source.model.path
                 name = Path(source.model.path).name
                 target = self.model if is_file or not name else self.model / name
                 count = cache.materialize(source.model, target, is_mount=True)
@@ -158,12 +158,8 @@ async def start_instance(
     (port,) = free_ports(1)
     script = folder.code / source.scoring_script
     variables: dict[str, Any] = deployment.properties.get("environmentVariables") or {}
-    inherited = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-    path = os.environ.get("PATH", "/usr/local/bin:/usr/bin:/bin")
     environment = {
-        **inherited,
-        "PATH": f"{Path(sys.executable).parent}:{path}",
-        "PYTHONUNBUFFERED": "1",
+        **inherited_environment(os.environ, Path(sys.executable).parent),
         "OMP_NUM_THREADS": "1",
         **app_settings(workspace.environment),
         **{name: str(value) for name, value in variables.items()},

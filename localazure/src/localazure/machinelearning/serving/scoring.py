@@ -19,7 +19,7 @@ from typing import Any, Self
 import aiohttp
 from multidict import CIMultiDict
 
-from localazure.machinelearning.durations import parse_seconds
+from localazure.machinelearning.fields import parse_seconds
 from localazure.machinelearning.serving.data_collector import DataCollector
 from localazure.machinelearning.serving.deployments import Deployments
 from localazure.machinelearning.serving.request_counts import MinuteCounts, minute_of

@@ -151,10 +151,10 @@ def get_deployment(query: Query, endpoint: str, name: str) -> Deployment | None:
 
 def list_deployments(query: Query, endpoint: str | None = None) -> list[Deployment]:
     """The deployments of one endpoint or of all endpoints; oldest first."""
-    if endpoint is None:
-        rows = query("SELECT * FROM deployment ORDER BY created_at", ())
-    else:
-        rows = query("SELECT * FROM deployment WHERE endpoint = ? ORDER BY created_at", (endpoint,))
+    rows = query(
+        "SELECT * FROM deployment WHERE endpoint = coalesce(?, endpoint) ORDER BY created_at",
+        (endpoint,),
+    )
     return [_deployment(row) for row in rows]
 
 

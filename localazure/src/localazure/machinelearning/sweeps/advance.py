@@ -10,20 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from localazure.machinelearning.events import DEFAULT_EXPERIMENT
-from localazure.machinelearning.jobs.parents import CANCELLED_BY_PARENT, ParentPass, PassResult
+from localazure.machinelearning.jobs.parents import CANCELLED_BY_PARENT, ParentPass
+from localazure.machinelearning.jobs.resolution import check_command
 from localazure.machinelearning.jobs.runner_protocol import StopOrder
 from localazure.machinelearning.jobs.states import TERMINAL, JobStatus
 from localazure.machinelearning.jobs.store import (
     JOBS,
     JobKind,
-    JobRow,
-    JobTransaction,
     list_children,
     list_unfinished_parents,
 )
-from localazure.machinelearning.jobs.submission import check_command
 from localazure.machinelearning.jobs.tracking import read_metric
-from localazure.machinelearning.store import Resource, get_resource
+from localazure.machinelearning.store import get_resource
 from localazure.machinelearning.sweeps import sweep as sweeps
 from localazure.machinelearning.sweeps.early_termination import Trial
 from localazure.machinelearning.sweeps.sweep import Sweep
@@ -66,26 +64,18 @@ def read_trial_metrics(query: Query, store: Path) -> dict[str, TrialMetrics]:
     return metrics
 
 
+@dataclass
 class SweepPass(ParentPass):
     """One pass over one sweep."""
 
     sibling_failed = _SWEEP_FAILED
 
-    def __init__(
-        self,
-        jobs: JobTransaction,
-        result: PassResult,
-        parent: JobRow,
-        resource: Resource,
-        metrics: TrialMetrics,
-    ) -> None:
-        super().__init__(jobs, result, parent, resource)
-        self._metrics = metrics
+    metrics: TrialMetrics
 
     def _advance(self) -> None:
-        parent, metrics = self._parent, self._metrics
-        sweep = sweeps.parse_sweep(parent.name, self._resource.properties)
-        children = {child.name: child for child in self._children}
+        parent, metrics = self.parent, self.metrics
+        sweep = sweeps.parse_sweep(parent.name, self.resource.properties)
+        children = {child.name: child for child in self.children}
         trials = [
             Trial(name=name, status=child.status, values=metrics.values.get(name, ()))
             for name, child in children.items()
@@ -102,40 +92,40 @@ class SweepPass(ParentPass):
         elif metrics.ended.issuperset(children):
             self._finish(sweep, trials, step.status)
         else:
-            self._result.has_changed = True  # read the trials' last metrics first
+            self.result.has_changed = True  # read the trials' last metrics first
 
     def _submit(self, sweep: Sweep, number: int) -> None:
-        parent = self._parent.name
+        parent = self.parent.name
         values = sweep.draw(parent, number)
-        properties = sweeps.trial_properties(parent, self._resource.properties, number, values)
+        properties = sweeps.trial_properties(parent, self.resource.properties, number, values)
         name = sweeps.trial_name(parent, number)
-        job = check_command(self._query, name, properties)
+        job = check_command(self.query, name, properties)
         self._insert(replace(job, parent=parent, step=str(number)), properties)
 
     def _finish(self, sweep: Sweep, trials: list[Trial], status: JobStatus) -> None:
         best = sweeps.best_trial(sweep, trials)
         if best is not None:
             name, score = best
-            own: dict[str, Any] = self._resource.properties.get("properties") or {}
+            own: dict[str, Any] = self.resource.properties.get("properties") or {}
             score_text = json.dumps(score)
             properties = {**own, sweeps.BEST_TRIAL: name, "score": score_text}
             self._put_properties(properties=properties)
         if status is JobStatus.FAILED:
             message = f"all {len(trials)} trials failed or were cancelled"
-            self._jobs.set_error(self._parent.name, "SweepFailed", message)
+            self.jobs.set_error(self.parent.name, "SweepFailed", message)
         self._end(status)
 
     def _watch_time(self, sweep: Sweep) -> None:
-        parent = self._parent
+        parent = self.parent
         if parent.status is not JobStatus.RUNNING or parent.started_at is None:
             return
         deadline = parent.started_at + sweep.timeout_seconds
-        if self._jobs.now >= deadline:
+        if self.jobs.now >= deadline:
             self._cancel(parent.name, _TIMED_OUT)
             return
-        self._result.wake(deadline)
+        self.result.wake(deadline)
         if sweep.policy is not None:
-            self._result.wake(self._jobs.now + POLICY_SECONDS)
+            self.result.wake(self.jobs.now + POLICY_SECONDS)
 
 
 def _read_sweep(query: Query, store: Path, parent: str) -> TrialMetrics:

@@ -19,8 +19,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from localazure.machinelearning.durations import read_seconds
 from localazure.machinelearning.errors import invalid
+from localazure.machinelearning.fields import read_count, read_seconds
 from localazure.machinelearning.jobs.states import TERMINAL, JobStatus
 from localazure.machinelearning.sweeps.early_termination import (
     Goal,
@@ -116,7 +116,7 @@ def parse_sweep(name: str, properties: dict[str, Any]) -> Sweep:
     sampler = str(algorithm.get("samplingAlgorithmType") or "Random").lower()
     if sampler not in _SAMPLERS:
         raise invalid(f"sweep {name!r}: sampling {sampler!r} is not known")
-    total = _count("limits.maxTotalTrials", limits) or DEFAULT_TOTAL_TRIALS
+    total = _trials(limits, "maxTotalTrials") or DEFAULT_TOTAL_TRIALS
     if sampler == "grid":
         total = min(total, grid_size(space))
     elif str(algorithm.get("rule") or "").lower() == "sobol":
@@ -131,7 +131,7 @@ def parse_sweep(name: str, properties: dict[str, Any]) -> Sweep:
         goal=Goal(goal),
         metric=metric,
         total=total,
-        concurrent=min(_count("limits.maxConcurrentTrials", limits) or total, total),
+        concurrent=min(_trials(limits, "maxConcurrentTrials") or total, total),
         timeout_seconds=read_seconds("limits.timeout", limits.get("timeout") or DEFAULT_TIMEOUT),
         policy=parse_policy(properties.get("earlyTermination")),
     )
@@ -139,12 +139,8 @@ def parse_sweep(name: str, properties: dict[str, Any]) -> Sweep:
     return sweep
 
 
-def _count(path: str, limits: dict[str, Any]) -> int | None:
-    """A number of trials; None if it is not given."""
-    value = limits.get(path.rpartition(".")[2])
-    if value is not None and (not isinstance(value, int) or not 1 <= value <= MOST_TRIALS):
-        raise invalid(f"{path} is {value!r}; it must be a whole number from 1 to {MOST_TRIALS}")
-    return value
+def _trials(limits: dict[str, Any], key: str) -> int | None:
+    return read_count(limits, key, path="limits.", most=MOST_TRIALS)
 
 
 def next_step(sweep: Sweep, status: JobStatus, trials: Sequence[Trial]) -> SweepStep:

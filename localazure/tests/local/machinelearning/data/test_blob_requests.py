@@ -20,7 +20,7 @@ from localazure.machinelearning.data.blob_requests import (
     BlobRequests,
     ListedBlob,
 )
-from localazure.runtime.environment import STORAGE_ACCOUNT, STORAGE_KEY
+from localazure.runtime.environment import STORAGE_ACCOUNT
 
 PAGE = """<?xml version="1.0" encoding="utf-8"?><EnumerationResults><Blobs><Blob>
 <Name{attribute}>{name}</Name><Properties>
@@ -80,10 +80,8 @@ def service() -> Iterator[Server]:
 
 @pytest.fixture
 def requests(service: Server) -> Iterator[BlobRequests]:
-    requests = BlobRequests.by_key(
-        f"DefaultEndpointsProtocol=http;AccountName={STORAGE_ACCOUNT};AccountKey={STORAGE_KEY};"
-        f"BlobEndpoint=http://127.0.0.1:{service.server_port}/{STORAGE_ACCOUNT};"
-    )
+    endpoint = f"http://127.0.0.1:{service.server_port}/{STORAGE_ACCOUNT}"
+    requests = BlobRequests(endpoint, lambda _method, _url, _headers: "Bearer token")
     yield requests
     requests.close()
 

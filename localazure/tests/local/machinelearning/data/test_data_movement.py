@@ -15,7 +15,7 @@ import pytest
 from harness.local_workspace import Local, fault
 from localazure.machinelearning.addresses import BlobPath
 from localazure.machinelearning.data.blob_requests import BlobModifiedError, ListedBlob
-from localazure.machinelearning.data.blobs import BlobStore, RemoteFile
+from localazure.machinelearning.data.blobs import BlobStore
 from localazure.machinelearning.data.cache import BlobCache, NameTooLongError, SourceNotFoundError
 from localazure.machinelearning.data.log_upload import LogUpload
 from localazure.machinelearning.data.output_sync import BLOCK_BYTES, FileState, OutputSync
@@ -179,13 +179,13 @@ class Changing(BlobStore):
         self._target = target
         self._left = 2
 
-    def download(self, source: BlobPath, file: RemoteFile, target: Path) -> None:
-        if file.path == "changes" and self._left:
+    def download(self, source: BlobPath, blob: ListedBlob, target: Path) -> None:
+        if blob.path == "changes" and self._left:
             self._left -= 1
             self.upload(self._target.child("changes"), f"new {self._left}".encode())
-        if file.path == "goes":
+        if blob.path == "goes":
             self.delete(self._target.child("goes"))
-        super().download(source, file, target)
+        super().download(source, blob, target)
 
 
 def test_a_mount_shows_what_is_there_and_a_download_needs_what_was_listed(
@@ -208,9 +208,9 @@ def test_a_mount_shows_what_is_there_and_a_download_needs_what_was_listed(
 def test_a_mount_hides_a_name_that_no_file_can_have_and_a_download_fails(
     store: BlobStore, target: BlobPath, tmp_path: Path, name: str
 ) -> None:
-    blob = ListedBlob(target.child(name).path, 0, "etag", datetime.now(UTC))
+    blob = ListedBlob(target.child(name).path, 0, "etag", datetime.now(UTC), name)
     store.upload(target.child("stays"), b"1")
-    listed = [*store.list(target), RemoteFile(name, blob)]
+    listed = [*store.list(target), blob]
     cache = BlobCache(tmp_path / "cache", store)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(store, "list", Mock(return_value=listed))

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from localazure.machinelearning.durations import parse_seconds
+from localazure.machinelearning.fields import parse_seconds
 
 
 @pytest.mark.parametrize(
