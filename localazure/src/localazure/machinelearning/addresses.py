@@ -190,11 +190,11 @@ def local_blob(url: str, accounts: Collection[str]) -> BlobPath | None:
 
 def _parse_web_url(url: str) -> BlobPath | WebUrl:
     """A blob of the built-in account, or a URL, which may be in another local account."""
-    found = local_blob(url, (STORAGE_ACCOUNT,))
-    if found is None:
+    blob = local_blob(url, (STORAGE_ACCOUNT,))
+    if blob is None:
         _safe_path(unquote(urlsplit(url).path).lstrip("/"), url)
         return WebUrl(url)
-    return found
+    return blob
 
 
 def _safe_path(path: str, uri: str) -> str:

@@ -138,14 +138,14 @@ def path_name(request: web.Request, key: str = "name") -> str:
     return name
 
 
-def find_resource(request: web.Request, collection: str, called: str) -> Resource:
-    """The resource that the URL names; errors call it `called`.
+def find_resource(request: web.Request, collection: str, label: str) -> Resource:
+    """The resource that the URL names; errors call it `label`.
 
     Raises:
         ArmError: 400, the name is not valid; 404, the resource does not exist.
     """
     query = request.app[WORKSPACE].database.read
-    return require_resource(query, collection, path_name(request), called=called)
+    return require_resource(query, collection, path_name(request), label=label)
 
 
 def find_version(request: web.Request, collection: str) -> Resource:
@@ -161,25 +161,25 @@ def find_version(request: web.Request, collection: str) -> Resource:
 def add_reads(
     routes: web.RouteTableDef,
     collection: str,
-    called: str,
+    label: str,
     document: Callable[[web.Request, Resource], dict[str, Any]],
     is_shown: Callable[[web.Request, Resource], bool] = lambda _request, _resource: True,
 ) -> None:
     """Add GET routes for a collection without versions, newest first, and for one resource in it.
 
-    A list includes the resources for which `is_shown` is true. Errors call a resource `called`.
+    A list includes the resources for which `is_shown` is true. Errors call a resource `label`.
     """
     path = f"{WORKSPACE_PATH}/{collection}"
 
     @routes.get(path)
     async def list_all(request: web.Request) -> web.Response:
-        found = list_resources(request.app[WORKSPACE].database.read, collection)
-        shown = [document(request, each) for each in found if is_shown(request, each)]
-        return listing(request, shown)
+        resources = list_resources(request.app[WORKSPACE].database.read, collection)
+        documents = [document(request, each) for each in resources if is_shown(request, each)]
+        return listing(request, documents)
 
     @routes.get(f"{path}/{{name}}")
     async def get(request: web.Request) -> web.Response:
-        return web.json_response(document(request, find_resource(request, collection, called)))
+        return web.json_response(document(request, find_resource(request, collection, label)))
 
 
 def put_response(

@@ -64,11 +64,11 @@ class Configuration(ConfigurationModel):
             name: BlobPath(container, "", self.storage_account)
             for name, container in BUILT_IN_DATASTORES.items()
         }
-        added = {
+        configured = {
             item.name: BlobPath(item.container_name, "", item.account_name or self.storage_account)
             for item in self.added_datastores
         }
-        return {**built_in, **added}
+        return {**built_in, **configured}
 
     @property
     def quotas(self) -> dict[str, int]:

@@ -16,19 +16,6 @@ _LARGEST = 2**31 - 1  # the REST API's numbers are int32
 _SECONDS = {"days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1}
 
 
-def parse_seconds(duration: str) -> float:
-    """Convert a duration such as `PT1H30M` to seconds; months and years are not allowed.
-
-    Raises:
-        ValueError: the text is not a duration, or has months or years.
-    """
-    match = _DURATION.match(duration)
-    parts = {} if match is None else {k: v for k, v in match.groupdict().items() if v is not None}
-    if not parts:
-        raise ValueError(f"{duration!r} is not an ISO 8601 duration such as PT2M or P1DT12H")
-    return sum(float(value) * _SECONDS[unit] for unit, value in parts.items())
-
-
 def read_count(
     document: Mapping[str, Any], key: str, *, path: str = "", least: int = 1, most: int = _LARGEST
 ) -> int | None:
@@ -44,12 +31,13 @@ def read_count(
 
 
 def read_seconds(field: str, duration: str) -> float:
-    """Convert a duration in a document to seconds.
+    """Convert a duration in a document, such as `PT1H30M`, to seconds.
 
     Raises:
-        ArmError: 400, the text is not a duration; the message names the field.
+        ArmError: 400, the text is no duration, or has months or years; the message names the field.
     """
-    try:
-        return parse_seconds(duration)
-    except ValueError as error:
-        raise invalid(f"{field}: {error}") from error
+    match = _DURATION.match(duration)
+    parts = {} if match is None else {k: v for k, v in match.groupdict().items() if v is not None}
+    if not parts:
+        raise invalid(f"{field}: {duration!r} is not an ISO 8601 duration such as PT2M or P1DT12H")
+    return sum(float(value) * _SECONDS[unit] for unit, value in parts.items())

@@ -193,8 +193,8 @@ async def limit_requests(request: web.Request, handler: Handler) -> web.StreamRe
     else:
         response = await handler(request)
     if not response.prepared:
-        left = str(buckets.left(principal))
-        response.headers[f"x-ms-ratelimit-remaining-subscription-{kind}"] = left
+        remaining = str(buckets.left(principal))
+        response.headers[f"x-ms-ratelimit-remaining-subscription-{kind}"] = remaining
     return response
 
 
@@ -208,10 +208,10 @@ async def check_workspace(request: web.Request, handler: Handler) -> web.StreamR
         "workspace": (environment.workspace, "ResourceNotFound"),
     }
     for key, (name, code) in local.items():
-        asked = request.match_info.get(key)
-        if asked is not None and asked.lower() != name.lower():
+        value = request.match_info.get(key)
+        if value is not None and value.lower() != name.lower():
             kind = key.replace("_", " ")
-            raise ArmError(404, code, f"{kind} {asked!r} was not found; the local one is {name!r}")
+            raise ArmError(404, code, f"{kind} {value!r} was not found; the local one is {name!r}")
     return await handler(request)
 
 
@@ -250,5 +250,5 @@ async def check_roles(request: web.Request, handler: Handler) -> web.StreamRespo
 
 def _action(request: web.Request) -> str | None:
     """The action of a request, in lower case; None if its path is not below the workspace."""
-    _, found, below = request.path.lower().partition(f"{request.app[WORKSPACE].id.lower()}/")
-    return action_of(request.method, below.strip("/").split("/")) if found else None
+    _, separator, path = request.path.lower().partition(f"{request.app[WORKSPACE].id.lower()}/")
+    return action_of(request.method, path.strip("/").split("/")) if separator else None

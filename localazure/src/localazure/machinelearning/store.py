@@ -108,16 +108,16 @@ def get_resource(query: Query, collection: str, name: str, version: str = "") ->
 
 
 def require_resource(
-    query: Query, collection: str, name: str, version: str = "", *, called: str = ""
+    query: Query, collection: str, name: str, version: str = "", *, label: str = ""
 ) -> Resource:
-    """One resource; errors call it `called`, or else by its collection.
+    """One resource; errors call it `label`, or else by its collection.
 
     Raises:
         ArmError: 404, the resource does not exist.
     """
     resource = get_resource(query, collection, name, version)
     if resource is None:
-        raise not_found(called or collection, f"{name}:{version}" if version else name)
+        raise not_found(label or collection, f"{name}:{version}" if version else name)
     return resource
 
 
@@ -142,7 +142,7 @@ def put_resource(
 ) -> tuple[Resource, bool]:
     """Create or replace a resource, within a transaction; also return whether it is new."""
     is_new = get_resource(querying(connection), collection, name, version) is None
-    written = connection.execute(
+    cursor = connection.execute(
         """
         INSERT INTO resource (collection, name, version, document, created_at, modified_at)
         VALUES (?, ?, ?, ?, ?, ?)
@@ -152,7 +152,7 @@ def put_resource(
         """,
         (collection, name, version, json.dumps(document), now, now),
     )
-    return Resource.from_row(written.fetchone()), is_new
+    return Resource.from_row(cursor.fetchone()), is_new
 
 
 def end_schedules(connection: sqlite3.Connection) -> None:

@@ -147,8 +147,8 @@ def allocate_nodes(
     short_of_capacity: set[str] = set()
     wake_at: list[float] = []
     for cluster in clusters:
-        mine = [job for job in waiting if job.cluster == cluster.name]
-        queue = [job for job in mine if job.node_count <= cluster.max_nodes]
+        cluster_jobs = [job for job in waiting if job.cluster == cluster.name]
+        queue = [job for job in cluster_jobs if job.node_count <= cluster.max_nodes]
         while queue and pool.assign(queue[0], cluster):
             started.append(queue.pop(0).name)
         servable = _head(queue, pool.unassigned(cluster.name) + pool.left_of_quota(cluster))
@@ -241,16 +241,16 @@ class _Pool:
     def grow(self, cluster: Cluster, demand: int) -> bool:
         """Add nodes for the demand; return false if the quota or capacity prevents it."""
         present = self._count(cluster.name)
-        wanted = max(
+        target = max(
             cluster.min_nodes,
             min(cluster.max_nodes, present - self.unassigned(cluster.name) + demand),
         )
-        missing = max(0, wanted - present)
+        missing = max(0, target - present)
         allowed = int(min(missing, self.left_of_quota(cluster)))
         if allowed:
             self.grown.add(cluster.name)
-        taken = {node.number for node in self.nodes if node.cluster == cluster.name}
-        free_numbers = (number for number in range(len(taken) + allowed) if number not in taken)
+        numbers = {node.number for node in self.nodes if node.cluster == cluster.name}
+        free_numbers = (number for number in range(len(numbers) + allowed) if number not in numbers)
         self.nodes.extend(
             Node(cluster=cluster.name, number=number, state=NodeState.PREPARING, since=self.now)
             for number, _ in zip(free_numbers, range(allowed), strict=False)

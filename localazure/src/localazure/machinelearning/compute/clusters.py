@@ -79,8 +79,8 @@ def vcpus_of(vm_size: str) -> int:
     The number in older names, such as `Standard_DS3_v2`, has another meaning.
     https://learn.microsoft.com/azure/virtual-machines/vm-naming-conventions
     """
-    named = _VCPUS.match(vm_size)
-    return int(named[1]) if named else 1
+    size = _VCPUS.match(vm_size)
+    return int(size[1]) if size else 1
 
 
 def is_low_priority(resource: Resource) -> bool:
@@ -149,7 +149,7 @@ def runtime_properties(
     """The run-time properties of a cluster that only GET returns: `properties.properties`."""
     counts = Counter(node.state for node in nodes)
     is_resizing = counts[NodeState.PREPARING] > 0
-    changed = max((node.since for node in nodes), default=modified_at)
+    transition_at = max((node.since for node in nodes), default=modified_at)
     errors: dict[str, str] = {}
     if is_short_of_quota:
         errors["ClusterCoreQuotaReached"] = (
@@ -163,7 +163,7 @@ def runtime_properties(
         )
     return {
         "allocationState": "Resizing" if is_resizing else "Steady",
-        "allocationStateTransitionTime": datetime.fromtimestamp(changed, tz=UTC).isoformat(),
+        "allocationStateTransitionTime": datetime.fromtimestamp(transition_at, tz=UTC).isoformat(),
         "currentNodeCount": len(nodes) - counts[NodeState.PREPARING],
         "targetNodeCount": len(nodes),
         "nodeStateCounts": {

@@ -53,39 +53,39 @@ class BlobStore:
         self._accounts: dict[str, BlobRequests] = {}
         self._lock = threading.Lock()
 
-    def ensure_container(self, where: BlobPath) -> None:
+    def ensure_container(self, target: BlobPath) -> None:
         """Create the container of a path unless it exists."""
         with contextlib.suppress(BlobConflictError):
-            container = BlobPath(where.container, "", where.account)
+            container = BlobPath(target.container, "", target.account)
             self._send(container, query={"restype": "container"})
 
-    def upload(self, where: BlobPath, content: bytes) -> str:
+    def upload(self, target: BlobPath, content: bytes) -> str:
         """Write a block blob, and return its ETag, without quotes."""
         headers = {"x-ms-blob-type": "BlockBlob"}
-        return _etag(self._send(where, content, headers=headers))
+        return _etag(self._send(target, content, headers=headers))
 
-    def stage_block(self, where: BlobPath, block: str, content: bytes) -> None:
+    def stage_block(self, target: BlobPath, block: str, content: bytes) -> None:
         """Upload a block of a block blob.
 
         Args:
-            where: the blob.
+            target: the blob.
             block: id, base64; all ids of a blob must have the same length.
             content: of the block.
         """
-        self._send(where, content, query={"comp": "block", "blockid": block})
+        self._send(target, content, query={"comp": "block", "blockid": block})
 
-    def commit_blocks(self, where: BlobPath, blocks: Sequence[str]) -> str:
+    def commit_blocks(self, target: BlobPath, blocks: Sequence[str]) -> str:
         """Commit staged blocks as a block blob, and return its ETag, without quotes."""
         listed = "".join(f"<Latest>{block}</Latest>" for block in blocks)
         content = f"<BlockList>{listed}</BlockList>".encode()
         headers = {"x-ms-blob-content-type": "application/octet-stream"}
-        return _etag(self._send(where, content, query={"comp": "blocklist"}, headers=headers))
+        return _etag(self._send(target, content, query={"comp": "blocklist"}, headers=headers))
 
-    def create_append_blob(self, where: BlobPath) -> None:
+    def create_append_blob(self, target: BlobPath) -> None:
         """Create an empty append blob."""
-        self._send(where, b"", headers={"x-ms-blob-type": "AppendBlob"})
+        self._send(target, b"", headers={"x-ms-blob-type": "AppendBlob"})
 
-    def append(self, where: BlobPath, content: bytes, *, position: int) -> None:
+    def append(self, target: BlobPath, content: bytes, *, position: int) -> None:
         """Append to a blob that has `position` bytes.
 
         Raises:
@@ -93,37 +93,37 @@ class BlobStore:
             BlobError: storage refused or is unavailable.
         """
         headers = {"x-ms-blob-condition-appendpos": str(position)}
-        self._send(where, content, query={"comp": "appendblock"}, headers=headers)
+        self._send(target, content, query={"comp": "appendblock"}, headers=headers)
 
-    def size(self, where: BlobPath) -> int:
+    def size(self, target: BlobPath) -> int:
         """The size of a blob in bytes.
 
         Raises:
             BlobNotFoundError: the blob does not exist.
             BlobError: storage refused or is unavailable.
         """
-        return int(self._send(where, method=HTTPMethod.HEAD)["Content-Length"])
+        return int(self._send(target, method=HTTPMethod.HEAD)["Content-Length"])
 
-    def delete(self, where: BlobPath) -> None:
+    def delete(self, target: BlobPath) -> None:
         """Delete a blob.
 
         Raises:
             BlobNotFoundError: the blob does not exist.
             BlobError: storage refused or is unavailable.
         """
-        self._send(where, method=HTTPMethod.DELETE)
+        self._send(target, method=HTTPMethod.DELETE)
 
     def _send(
         self,
-        where: BlobPath,
+        target: BlobPath,
         content: bytes = b"",
         *,
         method: HTTPMethod = HTTPMethod.PUT,
         query: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> HTTPMessage:
-        path = f"{where.container}/{where.path}" if where.path else where.container
-        return self._account(where).send(method, path, query=query, headers=headers, body=content)
+        path = f"{target.container}/{target.path}" if target.path else target.container
+        return self._account(target).send(method, path, query=query, headers=headers, body=content)
 
     def list(self, source: BlobPath) -> Iterator[ListedBlob]:
         """Yield the blob at the path, or all blobs below the path if it is a folder."""
@@ -151,11 +151,11 @@ class BlobStore:
 
         retry_while_unavailable(fetch)
 
-    def _account(self, where: BlobPath) -> BlobRequests:
+    def _account(self, target: BlobPath) -> BlobRequests:
         with self._lock:
-            account = self._accounts.get(where.account)
+            account = self._accounts.get(target.account)
             if account is None:
-                account = self._accounts[where.account] = self._open(where.account)
+                account = self._accounts[target.account] = self._open(target.account)
             return account
 
     def _open(self, account: str) -> BlobRequests:
@@ -169,8 +169,8 @@ class BlobStore:
             key = environment.storage_key(account)
 
             def sign(method: HTTPMethod, url: str, headers: Mapping[str, str]) -> str:
-                target = URL(url, encoded=True)
-                return sign_request(Service.BLOB, method, target, headers, account=account, key=key)
+                signed = URL(url, encoded=True)
+                return sign_request(Service.BLOB, method, signed, headers, account=account, key=key)
 
             return BlobRequests(f"http://{LOOPBACK}:{environment.ports.blob}/{account}", sign)
         issuer = TokenIssuer(environment.keys.identity_header, frozenset())
@@ -232,9 +232,9 @@ class AppendBlob:
     Each append gives its expected position, so an append whose response was lost is not repeated.
     """
 
-    def __init__(self, store: BlobStore, where: BlobPath) -> None:
+    def __init__(self, store: BlobStore, target: BlobPath) -> None:
         self._store = store
-        self._where = where
+        self._target = target
         self._position: int | None = None
 
     def position(self) -> int:
@@ -245,9 +245,9 @@ class AppendBlob:
         """
         if self._position is None:
             try:
-                self._position = self._store.size(self._where)
+                self._position = self._store.size(self._target)
             except BlobNotFoundError:
-                self._store.create_append_blob(self._where)
+                self._store.create_append_blob(self._target)
                 self._position = 0
         return self._position
 
@@ -259,9 +259,9 @@ class AppendBlob:
         """
         position = self.position()
         try:
-            self._store.append(self._where, content, position=position)
+            self._store.append(self._target, content, position=position)
             self._position = position + len(content)
         except BlobModifiedError:
             # An earlier append succeeded, but its response was lost.
-            self._position = self._store.size(self._where)
+            self._position = self._store.size(self._target)
         return self._position - position

@@ -97,8 +97,8 @@ class BlobCache:
             except BlobNotFoundError:
                 return None
             except BlobModifiedError:
-                again = self._store.list(dataclasses.replace(source, path=name))
-                current = next((each for each in again if each.name == name), None)
+                listing = self._store.list(dataclasses.replace(source, path=name))
+                current = next((each for each in listing if each.name == name), None)
                 if current is None:
                     return None
                 blob = dataclasses.replace(current, path=blob.path)

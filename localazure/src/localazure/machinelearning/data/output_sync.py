@@ -46,17 +46,10 @@ class FileState:
 Scan = Mapping[str, FileState]
 
 
-@dataclass(frozen=True)
-class SyncPlan:
-    """Relative paths; make the deletions after the uploads."""
-
-    uploads: tuple[str, ...]
-    """Oldest first."""
-    deletions: tuple[str, ...]
-
-
-def plan_sync(*, synced: Scan, previous: Scan, current: Scan, is_final: bool) -> SyncPlan:
-    """Compare two scans with the state of the blobs at the last upload or download.
+def plan_sync(
+    *, synced: Scan, previous: Scan, current: Scan, is_final: bool
+) -> tuple[list[str], list[str]]:
+    """The paths to upload, and those whose blobs to delete.
 
     A file is uploaded only if two consecutive scans found the same size, time and inode: a file
     that is being written waits. After the processes have ended, the last plan includes all files.
@@ -75,16 +68,9 @@ def plan_sync(*, synced: Scan, previous: Scan, current: Scan, is_final: bool) ->
     def is_settled(path: str) -> bool:
         return is_final or previous.get(path) == current.get(path)
 
-    return SyncPlan(
-        uploads=tuple(
-            path
-            for path in sorted(current, key=lambda path: (current[path].modified_ns, path))
-            if current[path] != synced.get(path) and is_settled(path)
-        ),
-        deletions=tuple(
-            path for path in sorted(synced) if path not in current and is_settled(path)
-        ),
-    )
+    uploads = [path for path in current if current[path] != synced.get(path) and is_settled(path)]
+    deletions = [path for path in sorted(synced) if path not in current and is_settled(path)]
+    return sorted(uploads, key=lambda path: (current[path].modified_ns, path)), deletions
 
 
 class OutputSync:
@@ -142,22 +128,22 @@ class OutputSync:
             BlobError: storage refused or is unavailable; the next call continues.
         """
         current = self._scan()
-        plan = plan_sync(
+        uploads, deletions = plan_sync(
             synced=self._synced, previous=self._previous, current=current, is_final=is_final
         )
         self._previous = current
-        if not plan.uploads and not plan.deletions:
+        if not uploads and not deletions:
             return
         try:
-            for path in plan.uploads:
+            for path in uploads:
                 self._upload(path, current[path])
-            for path in plan.deletions:
+            for path in deletions:
                 self._delete(path)
         finally:
             self._save()
 
     def _scan(self) -> dict[str, FileState]:
-        found: dict[str, FileState] = {}
+        scan: dict[str, FileState] = {}
         for parent, _, names in os.walk(self._folder):
             for name in names:
                 file = Path(parent, name)
@@ -168,8 +154,8 @@ class OutputSync:
                     status = file.lstat()
                     # Links and devices cannot be stored as blobs.
                     if stat.S_ISREG(status.st_mode):
-                        found[path] = _state_of(status)
-        return found
+                        scan[path] = _state_of(status)
+        return scan
 
     def _upload(self, path: str, expected: FileState) -> None:
         """Upload one file; do not change the blob if the file changes during the upload."""

@@ -36,8 +36,8 @@ def expand(command: str, *, inputs: Mapping[str, str], outputs: Mapping[str, str
 
     def keep_if_complete(match: re.Match[str]) -> str:
         body = match["body"]
-        named = _PLACEHOLDER.finditer(body)
-        complete = all(found["name"] in values[found["kind"]] for found in named)
+        uses = _PLACEHOLDER.finditer(body)
+        complete = all(use["name"] in values[use["kind"]] for use in uses)
         return body if complete else ""
 
     return _PLACEHOLDER.sub(replace, _OPTIONAL_BLOCK.sub(keep_if_complete, command))

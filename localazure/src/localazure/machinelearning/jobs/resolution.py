@@ -158,18 +158,18 @@ def locate(query: Query, address: Address) -> BlobPath:
         ArmError: 404, a referenced asset, datastore or job does not exist; 400, the URL is not in
             a local storage account.
     """
-    found = _locate(query, address)
-    if isinstance(found, WebUrl):
-        raise invalid(f"{found.url!r} is not in a local storage account")
-    return found
+    path = _locate(query, address)
+    if isinstance(path, WebUrl):
+        raise invalid(f"{path.url!r} is not in a local storage account")
+    return path
 
 
 def _locate(query: Query, address: Address) -> BlobPath | WebUrl:
-    seen: set[Address] = set()
+    visited: set[Address] = set()
     while not isinstance(address, BlobPath | WebUrl):
-        if address in seen:
+        if address in visited:
             raise invalid(f"{address} refers to itself")
-        seen.add(address)
+        visited.add(address)
         match address:
             case AssetVersion(kind, name, version):
                 asset = get_resource(query, kind, name, version)
@@ -213,7 +213,7 @@ def _output_of(query: Query, job: str, output: str) -> BlobPath:
 
 
 def _root_of(query: Query, datastore: str) -> BlobPath:
-    properties = require_resource(query, "datastores", datastore, called="datastore").properties
+    properties = require_resource(query, "datastores", datastore, label="datastore").properties
     return BlobPath(properties["containerName"], "", properties["accountName"])
 
 
@@ -256,7 +256,7 @@ def _cluster(query: Query, name: str, properties: dict[str, Any]) -> str:
     compute = properties.get("computeId") or SERVERLESS.name
     cluster = compute if compute == SERVERLESS.name else parse_compute(compute)
     if cluster != SERVERLESS.name:
-        return require_resource(query, COMPUTES, cluster, called="compute").name
+        return require_resource(query, COMPUTES, cluster, label="compute").name
     if node_count(properties) > SERVERLESS.max_nodes:
         raise invalid(
             f"job {name!r}: a job without compute has at most {SERVERLESS.max_nodes} nodes here"

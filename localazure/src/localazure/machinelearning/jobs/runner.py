@@ -136,9 +136,9 @@ class Runner:
 
     def _recover(self) -> None:
         """Upload the changes of an earlier attempt, before downloads overwrite them."""
-        written = (self._spec.artifacts, *(each.target for each in self._spec.outputs.values()))
-        for where in {(each.account, each.container): each for each in written}.values():
-            retry_while_unavailable(partial(self._store.ensure_container, where))
+        targets = (self._spec.artifacts, *(each.target for each in self._spec.outputs.values()))
+        for folder in {(each.account, each.container): each for each in targets}.values():
+            retry_while_unavailable(partial(self._store.ensure_container, folder))
         if self._spec.attempt > 1:
             for sync in (*self._outputs, *self._captured):
                 retry_while_unavailable(partial(sync.push, is_final=True))
@@ -191,9 +191,11 @@ class Runner:
         deadline = None if seconds is None else loop.time() + seconds
         pending = set(self._group.exits)
         while pending:
-            left = None if deadline is None else max(0.0, deadline - loop.time())
+            remaining = None if deadline is None else max(0.0, deadline - loop.time())
             done, _ = await asyncio.wait(
-                {*pending, self._stop}, timeout=left, return_when=asyncio.FIRST_COMPLETED
+                {*pending, self._stop},
+                timeout=remaining,
+                return_when=asyncio.FIRST_COMPLETED,
             )
             ended = [exit_ for exit_ in self._group.exits if exit_ in pending and exit_.done()]
             pending.difference_update(ended)
@@ -230,7 +232,7 @@ class Runner:
 
     def _upload_everything(self, result: Result) -> None:
         """Make the last upload; wait for storage without a limit, so that nothing is lost."""
-        refused: list[str] = []
+        refusals: list[str] = []
         for step in (*self._outputs, *self._captured, self._logs):
             try:
                 retry_while_unavailable(
@@ -238,9 +240,9 @@ class Runner:
                 )
             except BlobError as error:
                 logger.warning("job %s: an upload was refused: %s", self._spec.name, error)
-                refused.append(str(error))
-        if refused and result.outcome is Outcome.COMPLETED:
-            failed = self._result(Outcome.FAILED, "OutputUploadFailed", "; ".join(refused))
+                refusals.append(str(error))
+        if refusals and result.outcome is Outcome.COMPLETED:
+            failed = self._result(Outcome.FAILED, "OutputUploadFailed", "; ".join(refusals))
             failed.save(self._folder.result)
 
     def _output_sync(self, name: str) -> OutputSync:

@@ -44,17 +44,3 @@ JOB_TRANSITIONS: dict[JobStatus, frozenset[JobStatus]] = {
     JobStatus.CANCEL_REQUESTED: TERMINAL,
     **dict.fromkeys(TERMINAL, frozenset[JobStatus]()),
 }
-
-
-class IllegalTransitionError(RuntimeError):
-    """A job cannot enter this state from its current state: a defect of localazure."""
-
-
-def check_transition(current: JobStatus, following: JobStatus) -> None:
-    """Check that a job can go from one state to another.
-
-    Raises:
-        IllegalTransitionError: `JOB_TRANSITIONS` does not allow the transition.
-    """
-    if following not in JOB_TRANSITIONS[current]:
-        raise IllegalTransitionError(f"a job cannot go from {current} to {following}")

@@ -14,10 +14,10 @@ from localazure.machinelearning.events import enqueue, run_event
 from localazure.machinelearning.jobs.runner_protocol import Outcome, Result, StopOrder
 from localazure.machinelearning.jobs.states import (
     ACTIVE,
+    JOB_TRANSITIONS,
     TERMINAL,
     WAITING,
     JobStatus,
-    check_transition,
 )
 from localazure.machinelearning.store import Resource, delete_resource, get_resource, put_resource
 from localazure.machinelearning.workspace import Workspace
@@ -80,18 +80,20 @@ def get_job(query: Query, name: str) -> JobRow | None:
 
 def list_jobs(query: Query, statuses: Iterable[JobStatus]) -> list[JobRow]:
     """Command jobs in any of these states, in the order of their submission."""
-    return [job for job in _in_states(query, statuses) if job.kind is JobKind.COMMAND]
+    return [job for job in _list_by_status(query, statuses) if job.kind is JobKind.COMMAND]
 
 
 def list_unfinished_parents(query: Query) -> list[JobRow]:
     """Sweeps and pipelines that have not ended, in the order of their submission."""
-    return [job for job in _in_states(query, WAITING | ACTIVE) if job.kind is not JobKind.COMMAND]
+    return [
+        job for job in _list_by_status(query, WAITING | ACTIVE) if job.kind is not JobKind.COMMAND
+    ]
 
 
-def _in_states(query: Query, statuses: Iterable[JobStatus]) -> list[JobRow]:
-    wanted = tuple(statuses)
-    marks = ", ".join("?" * len(wanted))
-    rows = query(f"SELECT * FROM job WHERE status IN ({marks}) ORDER BY number", wanted)  # noqa: S608 - only marks
+def _list_by_status(query: Query, statuses: Iterable[JobStatus]) -> list[JobRow]:
+    values = tuple(statuses)
+    marks = ", ".join("?" * len(values))
+    rows = query(f"SELECT * FROM job WHERE status IN ({marks}) ORDER BY number", values)  # noqa: S608 - only marks
     return [JobRow.from_row(row) for row in rows]
 
 
@@ -186,12 +188,13 @@ class JobTransaction:
         """Enter a state, and enqueue its event if it has one.
 
         Raises:
-            IllegalTransitionError: the state cannot follow the current one.
+            RuntimeError: the state cannot follow the current one: a defect of localazure.
         """
         job = get_job(self.query, name)
         if job is None or job.status is status:
             return
-        check_transition(job.status, status)
+        if status not in JOB_TRANSITIONS[job.status]:
+            raise RuntimeError(f"job {name!r} cannot go from {job.status} to {status}")
         self._update(name, "status = ?", status)
         if status is JobStatus.PREPARING:
             self._update(name, "attempt = attempt + 1")
@@ -246,8 +249,8 @@ class JobTransaction:
             return
         job = get_resource(self.query, JOBS, name)
         if job is not None:
-            shown = status if status is JobStatus.FAILED else None
-            enqueue(self.connection, run_event(self.workspace, job, shown, self.now))
+            event_status = status if status is JobStatus.FAILED else None
+            enqueue(self.connection, run_event(self.workspace, job, event_status, self.now))
 
 
 async def write_jobs(workspace: Workspace, change: Callable[[JobTransaction], T]) -> T:

@@ -61,8 +61,8 @@ class PipelinePass(ParentPass):
         if job.fingerprint is not None and not pipeline.settings.get("force_rerun"):
             original = find_reusable(self.query, job.fingerprint)
         if original is None:
-            placed = check_job(self.query, job.name, properties)
-            job = replace(job, cluster=placed.cluster, node_count=placed.node_count)
+            placement = check_job(self.query, job.name, properties)
+            job = replace(job, cluster=placement.cluster, node_count=placement.node_count)
             self._insert(job, properties)
         else:
             self._insert(job, self._reused(properties, original), JobStatus.COMPLETED)

@@ -102,13 +102,13 @@ def dependencies(nodes: Mapping[str, dict[str, Any]]) -> dict[str, frozenset[str
     if not nodes:
         raise invalid("the pipeline has no jobs")
     graph = {name: frozenset(_steps_before(name, node)) for name, node in nodes.items()}
-    for name, before in graph.items():
+    for name, needs in graph.items():
         kind = nodes[name].get("type")
         if kind not in STEP_TYPES:
             covered = ", ".join(sorted(STEP_TYPES))
             instead = _INSTEAD.get(str(kind), "")
             raise invalid(f"step {name!r}: type {kind!r} is not covered; use {covered}{instead}")
-        for other in before - set(nodes):
+        for other in needs - set(nodes):
             raise invalid(f"step {name!r} reads an output of {other!r}, which is no step")
     try:
         TopologicalSorter(graph).prepare()
@@ -140,8 +140,8 @@ def next_step(
         return PipelineStep(cancel=running, status=None if running else JobStatus.FAILED)
     ready = tuple(
         name
-        for name, before in graph.items()
-        if name not in steps and all(steps.get(each) is JobStatus.COMPLETED for each in before)
+        for name, needs in graph.items()
+        if name not in steps and all(steps.get(each) is JobStatus.COMPLETED for each in needs)
     )
     if ready or running:
         return PipelineStep(start=ready)

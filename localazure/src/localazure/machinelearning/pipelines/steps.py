@@ -64,9 +64,9 @@ def check_pipeline(query: Query, pipeline: Pipeline) -> None:
         if node["type"] == "pipeline":
             inner = {"jobs": spec.get("jobs"), "inputs": {}, "outputs": {}}
             check_pipeline(query, Pipeline(name=step, properties=inner))
-        given = {**(node.get("inputs") or {}), **(node.get("search_space") or {})}
-        for key, declared in (spec.get("inputs") or {}).items():
-            if key not in given and not declared.get("optional") and "default" not in declared:
+        values = {**(node.get("inputs") or {}), **(node.get("search_space") or {})}
+        for key, declaration in (spec.get("inputs") or {}).items():
+            if not (key in values or declaration.get("optional") or "default" in declaration):
                 raise invalid(f"step {step!r}: input {key!r} is missing")
         for key, entry in (node.get("outputs") or {}).items():
             if key not in (spec.get("outputs") or {}):
@@ -108,12 +108,12 @@ def build_step_job(
     }
     match kind:
         case JobKind.COMMAND:
-            own = _command(node, spec)
+            kind_fields = _command(node, spec)
         case JobKind.SWEEP:
-            own = _sweep(step, node, _command({}, spec))
+            kind_fields = _sweep(step, node, _command({}, spec))
         case JobKind.PIPELINE:
-            own = {"jobs": spec.get("jobs"), "settings": pipeline.settings}
-    properties = {"jobType": kind.value, **shared, **own}
+            kind_fields = {"jobs": spec.get("jobs"), "settings": pipeline.settings}
+    properties = {"jobType": kind.value, **shared, **kind_fields}
     is_reusable = kind is not JobKind.PIPELINE and spec.get("is_deterministic", True)
     job = NewJob(
         # Azure ML generates a random name; a derived name is stable across a crash.
@@ -133,11 +133,11 @@ def bound_outputs(
     outputs = {key: dict(entry) for key, entry in pipeline.outputs.items()}
     for step, child in children.items():
         resource = get_resource(query, JOBS, child)
-        written = {} if resource is None else resource.properties.get("outputs") or {}
+        sources = {} if resource is None else resource.properties.get("outputs") or {}
         for key, entry in (pipeline.nodes[step].get("outputs") or {}).items():
             binding = parse_binding(entry)
-            if isinstance(binding, ParentOutput) and binding.name in outputs and key in written:
-                outputs[binding.name]["uri"] = output_uri(child, key, written[key])
+            if isinstance(binding, ParentOutput) and binding.name in outputs and key in sources:
+                outputs[binding.name]["uri"] = output_uri(child, key, sources[key])
     return outputs
 
 
@@ -148,7 +148,7 @@ def _component(query: Query, step: str, node: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(identifier, str):
         raise invalid(f"step {step!r}: componentId is missing")
     asset = parse_asset(identifier, kind=COMPONENTS)
-    resource = require_resource(query, COMPONENTS, asset.name, asset.version, called="component")
+    resource = require_resource(query, COMPONENTS, asset.name, asset.version, label="component")
     return resource.properties.get("componentSpec") or {}
 
 
@@ -159,17 +159,17 @@ def _inputs(
     spec: dict[str, Any],
     children: Mapping[str, str],
 ) -> dict[str, Any]:
-    resolved: dict[str, Any] = {}
-    given: dict[str, Any] = pipeline.nodes[step].get("inputs") or {}
-    for key, entry in given.items():
+    inputs: dict[str, Any] = {}
+    entries: dict[str, Any] = pipeline.nodes[step].get("inputs") or {}
+    for key, entry in entries.items():
         if (value := _input(query, pipeline, entry, children)) is not None:
-            resolved[key] = value
-    for key, declared in (spec.get("inputs") or {}).items():
-        if key not in resolved and "default" in declared:
-            resolved[key] = {"jobInputType": "literal", "value": str(declared["default"])}
-        elif key in resolved and resolved[key]["jobInputType"] != "literal":
-            resolved[key].setdefault("mode", _MODES.get(declared.get("mode")))
-    return resolved
+            inputs[key] = value
+    for key, declaration in (spec.get("inputs") or {}).items():
+        if key not in inputs and "default" in declaration:
+            inputs[key] = {"jobInputType": "literal", "value": str(declaration["default"])}
+        elif key in inputs and inputs[key]["jobInputType"] != "literal":
+            inputs[key].setdefault("mode", _MODES.get(declaration.get("mode")))
+    return inputs
 
 
 _MODES = {"ro_mount": "ReadOnlyMount", "download": "Download", "direct": "Direct"}
@@ -184,16 +184,16 @@ def _input(
         case None if "uri" in entry:
             return {"jobInputType": entry.get("job_input_type"), "uri": entry["uri"], **mode}
         case ParentInput(name):
-            given = pipeline.inputs.get(name)
-            return None if given is None else {**given, **mode}
+            source = pipeline.inputs.get(name)
+            return None if source is None else {**source, **mode}
         case StepOutput(step, name):
             child = get_resource(query, JOBS, children[step])
-            written = {} if child is None else child.properties.get("outputs") or {}
-            if name not in written:
+            outputs = {} if child is None else child.properties.get("outputs") or {}
+            if name not in outputs:
                 raise invalid(f"step {step!r} has no output {name!r}")
             return {
-                "jobInputType": written[name].get("jobOutputType") or "uri_folder",
-                "uri": output_uri(children[step], name, written[name]),
+                "jobInputType": outputs[name].get("jobOutputType") or "uri_folder",
+                "uri": output_uri(children[step], name, outputs[name]),
                 **mode,
             }
         case _:
@@ -202,25 +202,25 @@ def _input(
 
 def _compute_id(pipeline: Pipeline, step: str) -> str | None:
     """The compute of a step or else of its pipeline; the value may be a pipeline input."""
-    given = (
+    compute = (
         pipeline.nodes[step].get("computeId")
         or pipeline.settings.get("default_compute")
         or pipeline.properties.get("computeId")
     )
-    binding = parse_binding(given)
+    binding = parse_binding(compute)
     if binding is None:
-        return given
-    named = pipeline.inputs.get(binding.name) if isinstance(binding, ParentInput) else None
-    if named is None or named.get("jobInputType") != "literal":
-        raise invalid(f"step {step!r}: compute {given!r} is not a text input of the pipeline")
-    return f"azureml:{str(named['value']).removeprefix('azureml:')}"
+        return compute
+    source = pipeline.inputs.get(binding.name) if isinstance(binding, ParentInput) else None
+    if source is None or source.get("jobInputType") != "literal":
+        raise invalid(f"step {step!r}: compute {compute!r} is not a text input of the pipeline")
+    return f"azureml:{str(source['value']).removeprefix('azureml:')}"
 
 
 def _outputs(pipeline: Pipeline, step: str, spec: dict[str, Any]) -> dict[str, Any]:
-    given: dict[str, Any] = pipeline.nodes[step].get("outputs") or {}
+    entries: dict[str, Any] = pipeline.nodes[step].get("outputs") or {}
     outputs: dict[str, Any] = {}
-    for key, declared in (spec.get("outputs") or {}).items():
-        entry: dict[str, Any] = given.get(key) or {}
+    for key, declaration in (spec.get("outputs") or {}).items():
+        entry: dict[str, Any] = entries.get(key) or {}
         binding = parse_binding(entry)
         if isinstance(binding, ParentOutput):
             bound = pipeline.outputs.get(binding.name)
@@ -230,7 +230,7 @@ def _outputs(pipeline: Pipeline, step: str, spec: dict[str, Any]) -> dict[str, A
             mode = entry.get("mode") or bound.get("mode")
         else:
             uri, mode = entry.get("uri"), entry.get("mode")
-        kind = declared.get("type") or entry.get("job_output_type") or "uri_folder"
+        kind = declaration.get("type") or entry.get("job_output_type") or "uri_folder"
         fields = {"jobOutputType": kind, "uri": uri, "mode": mode}
         outputs[key] = {field: value for field, value in fields.items() if value}
     return outputs
@@ -334,10 +334,10 @@ def _sweep(step: str, node: dict[str, Any], trial: dict[str, Any]) -> dict[str, 
     }
 
 
-def _distribution(where: str, entry: dict[str, Any]) -> list[Any]:
+def _distribution(field: str, entry: dict[str, Any]) -> list[Any]:
     kind = str(entry.get("type"))
     if kind not in DISTRIBUTIONS:
-        raise invalid(f"{where}: distribution {kind!r} is not known")
+        raise invalid(f"{field}: distribution {kind!r} is not known")
     return [kind, [entry.get(argument) for argument in DISTRIBUTIONS[kind].arguments]]
 
 

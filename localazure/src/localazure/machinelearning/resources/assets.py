@@ -59,8 +59,8 @@ async def list_containers(request: web.Request) -> web.Response:
     resources = list_resources(workspace.database.read, collection)
     names = dict.fromkeys(resource.name for resource in resources)
     containers = [_container(workspace, collection, name) for name in names]
-    shown = [entry for entry in containers if is_listed(request, entry["properties"])]
-    return listing(request, shown)
+    entries = [entry for entry in containers if is_listed(request, entry["properties"])]
+    return listing(request, entries)
 
 
 @routes.get(f"{_PATH}/{{name}}")
@@ -90,19 +90,19 @@ async def list_versions(request: web.Request) -> web.Response:
     workspace = request.app[WORKSPACE]
     collection, name = request.match_info["collection"], path_name(request)
     resources = list_resources(workspace.database.read, collection, name)
-    shown = [
+    documents = [
         document_of(workspace, resource)
         for resource in resources
         if is_listed(request, resource.properties)
     ]
-    return listing(request, shown)
+    return listing(request, documents)
 
 
 @routes.get(_VERSION_PATH)
 async def get_version(request: web.Request) -> web.Response:
     """One version."""
-    found = find_version(request, request.match_info["collection"])
-    return web.json_response(document_of(request.app[WORKSPACE], found))
+    version = find_version(request, request.match_info["collection"])
+    return web.json_response(document_of(request.app[WORKSPACE], version))
 
 
 @routes.put(_VERSION_PATH)
@@ -139,13 +139,13 @@ def _put(
     """Create or change a version; raise if it exists with another definition."""
     existing = get_resource(querying(connection), *key)
     if existing is not None:
-        changed = [
+        differences = [
             field
             for field in DEFINING[key[0]]
             if body["properties"].get(field) != existing.properties.get(field)
         ]
-        if changed:
-            raise immutable(key[0], f"{key[1]}:{key[2]}", changed)
+        if differences:
+            raise immutable(key[0], f"{key[1]}:{key[2]}", differences)
     return put_resource(connection, *key, body, now=now)
 
 
@@ -173,8 +173,8 @@ def document_of(workspace: Workspace, resource: Resource) -> dict[str, Any]:
     if resource.collection == "components":
         # Clients read name and version from here, also if the user's file has no version.
         spec: dict[str, Any] = resource.properties.get("componentSpec") or {}
-        named = {"name": resource.name, "version": resource.version}
-        properties["componentSpec"] = {**spec, **named}
+        identity = {"name": resource.name, "version": resource.version}
+        properties["componentSpec"] = {**spec, **identity}
     if resource.collection == "codes":  # the SDK sends the hash's version as a number
         own: dict[str, Any] = properties.get("properties") or {}
         properties["properties"] = {key: str(value) for key, value in own.items()}

@@ -47,8 +47,8 @@ async def list_all(request: web.Request) -> web.Response:
     """The deployments of an endpoint, newest first."""
     workspace = request.app[WORKSPACE]
     endpoint = find_endpoint(workspace.database.read, request.match_info["endpoint"]).name
-    found = list_resources(workspace.database.read, deployments_of(endpoint))
-    return listing(request, [_document(workspace, each) for each in found])
+    deployments = list_resources(workspace.database.read, deployments_of(endpoint))
+    return listing(request, [_document(workspace, each) for each in deployments])
 
 
 @routes.get(f"{_PATH}/{{deployment}}")
@@ -56,8 +56,8 @@ async def get(request: web.Request) -> web.Response:
     """One deployment."""
     workspace = request.app[WORKSPACE]
     endpoint, name = request.match_info["endpoint"], request.match_info["deployment"]
-    found = find_deployment(workspace.database.read, endpoint, name)
-    return web.json_response(_document(workspace, found))
+    deployment = find_deployment(workspace.database.read, endpoint, name)
+    return web.json_response(_document(workspace, deployment))
 
 
 @routes.put(f"{_PATH}/{{deployment}}")
@@ -114,8 +114,8 @@ def _check(query: Query, name: str, properties: dict[str, Any]) -> None:
         )
     if not properties.get("compute"):
         raise invalid(f"deployment {name!r}: compute is missing; name a cluster")
-    require_resource(query, COMPUTES, parse_compute(properties["compute"]), called="compute")
-    BatchSettings.of(properties)
+    require_resource(query, COMPUTES, parse_compute(properties["compute"]), label="compute")
+    BatchSettings.from_deployment(properties)
     find_source(query, name, properties)
 
 

@@ -107,14 +107,14 @@ async def invoke(request: web.Request) -> web.Response:
     workspace = request.app[WORKSPACE]
     name = request.match_info["endpoint"]
     body = await read_body(request)
-    asked: dict[str, Any] = body["properties"]
-    job = str(asked.get("name") or f"batchjob-{_request_id(request)}")
+    scoring: dict[str, Any] = body["properties"]
+    job = str(scoring.get("name") or f"batchjob-{_request_id(request)}")
     check_job_name(job)
 
     def write(jobs: JobTransaction) -> Resource:
         existing = get_resource(jobs.query, JOBS, job)
         if existing is not None:
-            if asked.get("name"):
+            if scoring.get("name"):
                 raise ArmError(409, "Conflict", f"job {job!r} exists; use another name")
             return existing
         default = default_of(find_endpoint(jobs.query, name).properties)
@@ -123,7 +123,7 @@ async def invoke(request: web.Request) -> web.Response:
             raise invalid(
                 f"endpoint {name!r} has no default deployment; set one, or name a deployment"
             )
-        return _start(jobs, name, deployment, job, asked)
+        return _start(jobs, name, deployment, job, scoring)
 
     resource = await write_jobs(workspace, write)
     request.app[CONTROL_LOOP].wake()
@@ -162,7 +162,7 @@ def find_endpoint(query: Query, name: str) -> Resource:
     Raises:
         ArmError: 404.
     """
-    return require_resource(query, ENDPOINTS, name, called="batch endpoint")
+    return require_resource(query, ENDPOINTS, name, label="batch endpoint")
 
 
 def find_deployment(query: Query, endpoint: str, name: str) -> Resource:
@@ -188,11 +188,11 @@ def find_source(query: Query, name: str, properties: dict[str, Any]) -> Source:
 
 
 def _start(
-    jobs: JobTransaction, endpoint: str, deployment: str, job: str, asked: dict[str, Any]
+    jobs: JobTransaction, endpoint: str, deployment: str, job: str, scoring: dict[str, Any]
 ) -> Resource:
     properties = find_deployment(jobs.query, endpoint, deployment).properties
-    settings = BatchSettings.of(properties).overridden(
-        {**asked, "outputFileName": asked.get("outputFileName") or requested_file_name(asked)}
+    settings = BatchSettings.from_deployment(properties).override(
+        {**scoring, "outputFileName": scoring.get("outputFileName") or requested_file_name(scoring)}
     )
     spec = component_spec(find_source(jobs.query, deployment, properties), properties, settings)
     version = component_version(spec)
@@ -202,28 +202,28 @@ def _start(
         endpoint=endpoint,
         deployment=deployment,
         properties=properties,
-        request=asked,
+        request=scoring,
         component=f"{jobs.workspace}/components/{COMPONENT}/versions/{version}",
     )
     return submit(jobs, job, {"properties": document})
 
 
 def _request_id(request: web.Request) -> uuid.UUID:
-    given = request.headers.get(REQUEST_ID_HEADER)
+    header = request.headers.get(REQUEST_ID_HEADER)
     try:
-        return uuid.UUID(given) if given else uuid.uuid4()
+        return uuid.UUID(header) if header else uuid.uuid4()
     except ValueError as error:
-        raise invalid(f"{REQUEST_ID_HEADER} {given!r} is not a UUID") from error
+        raise invalid(f"{REQUEST_ID_HEADER} {header!r} is not a UUID") from error
 
 
-def _list_jobs(request: web.Request, wanted: dict[str, str]) -> web.Response:
+def _list_jobs(request: web.Request, labels: dict[str, str]) -> web.Response:
     workspace = request.app[WORKSPACE]
-    found = [
+    documents = [
         _job_document(workspace, each)
         for each in list_resources(workspace.database.read, JOBS)
-        if wanted.items() <= (each.properties.get("properties") or {}).items()
+        if labels.items() <= (each.properties.get("properties") or {}).items()
     ]
-    return listing(request, found)
+    return listing(request, documents)
 
 
 def _job_document(workspace: Workspace, resource: Resource) -> dict[str, Any]:

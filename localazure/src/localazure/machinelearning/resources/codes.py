@@ -29,17 +29,17 @@ _PATH = f"{WORKSPACE_PATH}/{CODES}/{{name}}/versions"
 async def list_code_versions(request: web.Request) -> web.Response:
     """List the versions of a name; with `hash`, the versions of any name with that content."""
     workspace = request.app[WORKSPACE]
-    wanted = request.query.get("hash")
-    if wanted is None:
-        found = list_resources(workspace.database.read, CODES, path_name(request))
+    digest = request.query.get("hash")
+    if digest is None:
+        resources = list_resources(workspace.database.read, CODES, path_name(request))
     else:
         rows = workspace.database.read(
             "SELECT * FROM resource WHERE collection = ? "
             "AND json_extract(document, '$.properties.properties.hash_sha256') = ?",
-            (CODES, wanted),
+            (CODES, digest),
         )
-        found = [Resource.from_row(row) for row in rows]
-    return listing(request, [document_of(workspace, resource) for resource in found])
+        resources = [Resource.from_row(row) for row in rows]
+    return listing(request, [document_of(workspace, resource) for resource in resources])
 
 
 @routes.post(f"{_PATH}/{{version}}/startPendingUpload")
@@ -51,9 +51,9 @@ async def start_pending_upload(request: web.Request) -> web.Response:
     workspace = request.app[WORKSPACE]
     account = workspace.configuration.storage_account
     container = f"code-{uuid4().hex}"
-    where = BlobPath(container, "", account)
-    await create_container(workspace, where)
-    sas = sas_token(workspace, where)
+    target = BlobPath(container, "", account)
+    await create_container(workspace, target)
+    sas = sas_token(workspace, target)
     blob_uri = f"http://{LOOPBACK}:{workspace.environment.ports.blob}/{account}/{container}"
     return web.json_response(
         {

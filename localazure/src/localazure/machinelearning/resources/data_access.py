@@ -63,24 +63,24 @@ async def get_data_version(request: web.Request) -> web.Response:
     workspace = request.app[WORKSPACE]
     asset = find_version(request, "data")
     kind = asset.properties.get("dataType", "uri_folder")
-    described = {
+    document = {
         "assetId": f"{workspace.id}/data/{asset.name}/versions/{asset.version}",
         "dataContainerName": asset.name,
         "versionId": asset.version,
         "dataType": _DATA_TYPES.get(kind, kind),
         "dataUri": _long_form(workspace, asset.properties["dataUri"]),
     }
-    return web.json_response({"dataVersion": described, "isV2": True})
+    return web.json_response({"dataVersion": document, "isV2": True})
 
 
 def _long_form(workspace: Workspace, uri: str) -> str:
     """The URI with subscription, resource group and workspace, which the library requires."""
-    where = parse_uri(uri)
-    if not isinstance(where, DatastorePath):
+    address = parse_uri(uri)
+    if not isinstance(address, DatastorePath):
         return uri
     environment = workspace.environment
     return (
         f"azureml://subscriptions/{environment.subscription_id}"
         f"/resourcegroups/{environment.resource_group}/workspaces/{environment.workspace}"
-        f"/datastores/{where.datastore}/paths/{where.path}{'/' if uri.endswith('/') else ''}"
+        f"/datastores/{address.datastore}/paths/{address.path}{'/' if uri.endswith('/') else ''}"
     )

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import sqlite3
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from aiohttp import web
@@ -31,7 +32,6 @@ from localazure.machinelearning.data.blobs import BlobStore, retry_while_unavail
 from localazure.machinelearning.errors import ArmError, invalid
 from localazure.machinelearning.store import Resource, delete_resource, put_resource
 from localazure.machinelearning.workspace import Workspace
-from localazure.runtime.environment import Environment
 from localazure.storage_client.shared_access import service_sas
 
 routes = web.RouteTableDef()
@@ -76,10 +76,10 @@ async def put_datastore(request: web.Request) -> web.Response:
     if missing:
         raise invalid(f"datastore {name!r}: {' and '.join(missing)} missing")
     kind = (properties.get("credentials") or {}).get("credentialsType", "None")
-    kept = {**body, "properties": {**properties, "credentials": {"credentialsType": kind}}}
+    document = {**body, "properties": {**properties, "credentials": {"credentialsType": kind}}}
     resource, is_new = await workspace.database.write(
         lambda connection: put_resource(
-            connection, DATASTORES, name, "", kept, now=workspace.clock()
+            connection, DATASTORES, name, "", document, now=workspace.clock()
         )
     )
     return put_response(_document(request, resource), is_new=is_new)
@@ -107,52 +107,49 @@ async def list_secrets(request: web.Request) -> web.Response:
     """
     workspace = request.app[WORKSPACE]
     properties = find_resource(request, DATASTORES, "datastore").properties
-    where = BlobPath(properties["containerName"], "", properties["accountName"])
+    target = BlobPath(properties["containerName"], "", properties["accountName"])
     body = await read_object(request)
     if not body.get("expirableSecret"):
-        key = workspace.environment.storage_key(where.account)
+        key = workspace.environment.storage_key(target.account)
         return web.json_response({"secretsType": "AccountKey", "key": key})
-    await create_container(workspace, where)
-    token = sas_token(workspace, where, delete=True)
+    await create_container(workspace, target)
+    token = sas_token(workspace, target, delete=True)
     return web.json_response({"secretsType": "Sas", "sasToken": token})
 
 
-def sas_token(workspace: Workspace, where: BlobPath, *, delete: bool = False) -> str:
+def sas_token(workspace: Workspace, target: BlobPath, *, delete: bool = False) -> str:
     """A SAS to read, list and write, without a leading question mark.
 
     Args:
         workspace: its clock sets the start and the expiry of the SAS.
-        where: a path in the container.
+        target: a path in the container.
         delete: whether the SAS also allows to delete blobs.
     """
     now = datetime.fromtimestamp(workspace.clock(), tz=UTC)
     return service_sas(
-        account=where.account,
-        key=workspace.environment.storage_key(where.account),
-        container=where.container,
+        account=target.account,
+        key=workspace.environment.storage_key(target.account),
+        container=target.container,
         permissions="racwdl" if delete else "racwl",
         start=now - CLOCK_SKEW,
         expiry=now + SAS_LIFETIME,
     )
 
 
-async def create_container(workspace: Workspace, where: BlobPath) -> None:
+async def create_container(workspace: Workspace, target: BlobPath) -> None:
     """Create the container of a path unless it exists.
 
     Raises:
         ArmError: 503, storage is unavailable.
     """
-    try:
-        await asyncio.to_thread(_create, workspace.environment, where)
-    except BlobError as error:
-        raise ArmError(503, "StorageUnavailable", f"no storage: {error}") from error
-
-
-def _create(environment: Environment, where: BlobPath) -> None:
-    with contextlib.closing(BlobStore(environment)) as store:
-        retry_while_unavailable(
-            lambda: store.ensure_container(where), give_up_after_seconds=STORAGE_PATIENCE_SECONDS
-        )
+    with contextlib.closing(BlobStore(workspace.environment)) as store:
+        create = partial(store.ensure_container, target)
+        try:
+            await asyncio.to_thread(
+                retry_while_unavailable, create, give_up_after_seconds=STORAGE_PATIENCE_SECONDS
+            )
+        except BlobError as error:
+            raise ArmError(503, "StorageUnavailable", f"no storage: {error}") from error
 
 
 def _document(request: web.Request, resource: Resource) -> dict[str, Any]:

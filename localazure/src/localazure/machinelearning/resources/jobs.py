@@ -59,8 +59,8 @@ async def put_job(request: web.Request) -> web.Response:
     def put(jobs: JobTransaction) -> tuple[Resource, bool]:
         existing = get_resource(jobs.query, JOBS, name)
         if existing is not None:
-            kept = _with_changes(existing, body)
-            return put_resource(jobs.connection, JOBS, name, "", kept, now=jobs.now)
+            document = _merge_metadata(existing, body)
+            return put_resource(jobs.connection, JOBS, name, "", document, now=jobs.now)
         return submit(jobs, name, body), True
 
     resource, is_new = await write_jobs(workspace, put)
@@ -128,7 +128,7 @@ def check_job_name(name: str) -> None:
         raise invalid(f"job name {name!r}: only letters, digits, '-' and '_' are allowed")
 
 
-def _with_changes(existing: Resource, body: dict[str, Any]) -> dict[str, Any]:
+def _merge_metadata(existing: Resource, body: dict[str, Any]) -> dict[str, Any]:
     """Return the job's document with the metadata of a second PUT.
 
     Raises:
@@ -136,13 +136,13 @@ def _with_changes(existing: Resource, body: dict[str, Any]) -> dict[str, Any]:
     """
     old, new = existing.properties, body["properties"]
     ignored = CHANGEABLE | FILLED_IN
-    changed = sorted(
+    differences = sorted(
         field
         for field in (set(old) | set(new)) - ignored
         if field in new and _bare(new[field]) != _bare(old.get(field))
     )
-    if changed:
-        raise immutable("job", existing.name, changed)
+    if differences:
+        raise immutable("job", existing.name, differences)
     changes = {field: new[field] for field in CHANGEABLE if field in new}
     return {**existing.document, "properties": {**old, **changes}}
 

@@ -102,14 +102,14 @@ async def put(request: web.Request) -> web.Response:
 
     def write(connection: sqlite3.Connection) -> tuple[Endpoint, bool]:
         query = querying(connection)
-        before = get_endpoint(query, name)
-        if before is not None and before.properties["authMode"] != properties["authMode"]:
+        existing = get_endpoint(query, name)
+        if existing is not None and existing.properties["authMode"] != properties["authMode"]:
             raise ArmError(409, "Conflict", "authMode of an endpoint cannot change")
         names = [each.name.lower() for each in list_deployments(query, name)]
         traffic, mirror = parse_traffic(properties, deployments=names)
-        kept = {**properties, "traffic": traffic, "mirrorTraffic": mirror}
-        endpoint = put_endpoint(connection, name, {**body, "properties": kept}, now=now)
-        return endpoint, before is None
+        parsed = {**properties, "traffic": traffic, "mirrorTraffic": mirror}
+        endpoint = put_endpoint(connection, name, {**body, "properties": parsed}, now=now)
+        return endpoint, existing is None
 
     endpoint, is_new = await request.app[ONLINE].database.write(write)
     headers = operation(request, "put-endpoint", name)

@@ -115,16 +115,16 @@ async def patch_run(request: web.Request) -> web.Response:
 
     def patch(connection: sqlite3.Connection) -> None:
         resource, _ = _find(querying(connection), name)
-        kept = dict(resource.properties)
+        properties = dict(resource.properties)
         for field in ("displayName", "description"):
             if changes.get(field) is not None:
-                kept[field] = changes[field]
+                properties[field] = changes[field]
         for field in ("tags", "properties"):
             if changes.get(field) is not None:
-                kept[field] = {**(kept.get(field) or {}), **changes[field]}
+                properties[field] = {**(properties.get(field) or {}), **changes[field]}
         if changes.get("hidden") is not None:
-            kept["isArchived"] = bool(changes["hidden"])
-        document = {**resource.document, "properties": kept}
+            properties["isArchived"] = bool(changes["hidden"])
+        document = {**resource.document, "properties": properties}
         put_resource(connection, JOBS, name, "", document, now=workspace.clock())
 
     await workspace.database.write(patch)

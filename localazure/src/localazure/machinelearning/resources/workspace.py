@@ -83,9 +83,9 @@ async def list_vm_sizes(request: web.Request) -> web.Response:
     """List the VM sizes of clusters and of the quota; each size is its own family."""
     workspace = request.app[WORKSPACE]
     sizes = {cluster.vm_size for cluster in list_clusters(workspace.database.read)} - {""}
-    known = {size.lower() for size in sizes}
-    sizes |= {size for size in workspace.configuration.quota if size not in known}
-    found: list[dict[str, Any]] = [
+    cluster_sizes = {size.lower() for size in sizes}
+    sizes |= {size for size in workspace.configuration.quota if size not in cluster_sizes}
+    documents: list[dict[str, Any]] = [
         {
             "name": size,
             "family": size.lower(),
@@ -95,7 +95,7 @@ async def list_vm_sizes(request: web.Request) -> web.Response:
         }
         for size in sorted(sizes)
     ]
-    return web.json_response({"value": found})
+    return web.json_response({"value": documents})
 
 
 @routes.get(f"{LOCATION_PATH}/usages")
@@ -172,11 +172,11 @@ def _principal(client_id: str | None, assignments: RoleAssignments) -> str:
     """
     if client_id is None and not assignments.are_enforced:
         return APP
-    found = principal_of(client_id or "", assignments.principals)
-    if found is None:
+    principal = principal_of(client_id or "", assignments.principals)
+    if principal is None:
         raise invalid(
             "Unable to load the proper Managed Identity. (There are user-assigned ones only: "
             "give its client id, as __clientId of a connection or AZURE_CLIENT_ID. Known are "
             f"{', '.join(sorted(assignments.principals))} of infra/roles.json.)"
         )
-    return found
+    return principal

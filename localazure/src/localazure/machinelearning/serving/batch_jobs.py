@@ -52,7 +52,7 @@ class BatchSettings:
     environment_variables: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @classmethod
-    def of(cls, deployment: dict[str, Any]) -> Self:
+    def from_deployment(cls, deployment: dict[str, Any]) -> Self:
         """The settings of a deployment.
 
         Raises:
@@ -61,9 +61,9 @@ class BatchSettings:
         variables = deployment.get("environmentVariables") or {}
         return cls(
             environment_variables={name: str(value) for name, value in variables.items()}
-        ).overridden(deployment)
+        ).override(deployment)
 
-    def overridden(self, document: dict[str, Any]) -> Self:
+    def override(self, document: dict[str, Any]) -> Self:
         """Return the settings with the overrides of a deployment or a request.
 
         Raises:
@@ -75,7 +75,7 @@ class BatchSettings:
         compute: Any = document.get("compute")
         own: Any = compute if isinstance(compute, dict) else {}
         resources: dict[str, Any] = document.get("resources") or own
-        given = {
+        values = {
             "mini_batch_size": read_count(document, "miniBatchSize"),
             "max_concurrency_per_instance": read_count(document, "maxConcurrencyPerInstance"),
             "instance_count": read_count(resources, "instanceCount"),
@@ -85,14 +85,14 @@ class BatchSettings:
             "output_file_name": document.get("outputFileName"),
             "timeout_seconds": timeout and read_seconds("retrySettings.timeout", timeout),
         }
-        changed = replace(self, **{name: each for name, each in given.items() if each is not None})
-        if changed.output_action not in {APPEND_ROW, SUMMARY_ONLY}:
+        settings = replace(self, **{key: each for key, each in values.items() if each is not None})
+        if settings.output_action not in {APPEND_ROW, SUMMARY_ONLY}:
             raise invalid(
-                f"outputAction is {changed.output_action!r}; use {APPEND_ROW} or {SUMMARY_ONLY}"
+                f"outputAction is {settings.output_action!r}; use {APPEND_ROW} or {SUMMARY_ONLY}"
             )
-        if not _FILE_NAME.match(changed.output_file_name):
-            raise invalid(f"outputFileName {changed.output_file_name!r} is not the name of a file")
-        return changed
+        if not _FILE_NAME.match(settings.output_file_name):
+            raise invalid(f"outputFileName {settings.output_file_name!r} is not the name of a file")
+        return settings
 
 
 def component_spec(
@@ -172,7 +172,7 @@ def job_properties(
     Raises:
         ArmError: 400, the request has no covered input.
     """
-    name, given = _input(request)
+    name, data = _input(request)
     outputs: dict[str, Any] = request.get("outputData") or {}
     if len(outputs) > 1:
         raise invalid(f"a scoring job has one output; {sorted(outputs)} were given")
@@ -190,7 +190,7 @@ def job_properties(
         "tags": {DEPLOYMENT_PROPERTY: deployment},
         "properties": {ENDPOINT_PROPERTY: endpoint, DEPLOYMENT_PROPERTY: deployment},
         "computeId": properties["compute"],
-        "inputs": {name: given},
+        "inputs": {name: data},
         "outputs": {OUTPUT: {"jobOutputType": "uri_folder", **_folder(output)}},
         "jobs": {
             STEP: {

@@ -75,21 +75,21 @@ class CollectedLines:
         # Whole lines, if possible: the rest of a line may be refused.
         end = waiting.rfind(b"\n", 0, APPEND_BYTES) + 1 or APPEND_BYTES
         lines = bytes(waiting[:end])
-        where = f"{folder.container}/{folder.path}"
+        label = f"{folder.container}/{folder.path}"
         try:
-            written = await asyncio.to_thread(self._append, folder, lines)
+            size = await asyncio.to_thread(self._append, folder, lines)
         except BlobError as error:
             if error.is_transient:
-                self._warn(folder, f"{where}: collected data waits for storage", error)
+                self._warn(folder, f"{label}: collected data waits for storage", error)
                 return False
-            self._warn(folder, f"{where}: storage refuses collected data, now dropped", error)
-            written = len(lines)
+            self._warn(folder, f"{label}: storage refuses collected data, now dropped", error)
+            size = len(lines)
         except Exception:  # a defect must not stop the data of others
-            logger.exception("%s: %d bytes of collected data are dropped", where, len(lines))
-            written = len(lines)
+            logger.exception("%s: %d bytes of collected data are dropped", label, len(lines))
+            size = len(lines)
         else:
             self._problems.pop(folder, None)
-        del waiting[:written]
+        del waiting[:size]
         return True
 
     def _append(self, folder: BlobPath, lines: bytes) -> int:

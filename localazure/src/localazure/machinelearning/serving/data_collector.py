@@ -76,11 +76,11 @@ def collector_settings(properties: Mapping[str, Any]) -> CollectorSettings:
     Raises:
         ArmError: 400, the rolling rate is not known.
     """
-    given: Mapping[str, Any] = properties.get("dataCollector") or {}
-    rolling_rate = str(given.get("rollingRate") or "hour").lower()
+    section: Mapping[str, Any] = properties.get("dataCollector") or {}
+    rolling_rate = str(section.get("rollingRate") or "hour").lower()
     if rolling_rate not in _FOLDER_BY_ROLLING_RATE:
         raise invalid(f"dataCollector.rollingRate {rolling_rate!r} is not known")
-    collections: Mapping[str, Mapping[str, Any]] = given.get("collections") or {}
+    collections: Mapping[str, Mapping[str, Any]] = section.get("collections") or {}
     enabled = {
         name: collection
         for name, collection in collections.items()

@@ -96,8 +96,8 @@ class Deployments:
 
         The processes of the previous generation serve until the new processes are ready.
         """
-        before = self._tasks.pop(deployment.key, None)
-        self._tasks[deployment.key] = asyncio.create_task(self._run(deployment, before))
+        previous = self._tasks.pop(deployment.key, None)
+        self._tasks[deployment.key] = asyncio.create_task(self._run(deployment, previous))
 
     async def remove(self, deployment: Deployment) -> None:
         """End the processes of a deleted deployment, and delete its files."""
@@ -112,16 +112,16 @@ class Deployments:
 
     def instances(self, endpoint: str, deployment: str) -> Sequence[Instance]:
         """The processes that can serve requests now."""
-        found = self._serving.get((endpoint.lower(), deployment.lower()), [])
-        return [instance for instance in found if instance.is_alive]
+        instances = self._serving.get((endpoint.lower(), deployment.lower()), [])
+        return [instance for instance in instances if instance.is_alive]
 
-    async def _run(self, deployment: Deployment, before: asyncio.Task[None] | None) -> None:
-        if before is not None:
-            before.cancel()
-            await asyncio.gather(before, return_exceptions=True)
+    async def _run(self, deployment: Deployment, previous: asyncio.Task[None] | None) -> None:
+        if previous is not None:
+            previous.cancel()
+            await asyncio.gather(previous, return_exceptions=True)
         folder = DeploymentFolder(self._workspace, deployment)
         try:
-            source, started = await self._start(deployment, folder)
+            source, instances = await self._start(deployment, folder)
         except _Failed as failure:
             code, message = failure.args
             logger.warning("deployment %s/%s: %s", deployment.endpoint, deployment.name, message)
@@ -131,14 +131,14 @@ class Deployments:
             logger.exception("deployment %s/%s", deployment.endpoint, deployment.name)
             await self._finish(deployment, ("InternalServerError", "a defect of localazure"))
             return
-        replaced = self._serving.get(deployment.key, [])
-        self._serving[deployment.key] = started
+        outdated = self._serving.get(deployment.key, [])
+        self._serving[deployment.key] = instances
         await self._finish(deployment, None)
-        for instance in replaced:
+        for instance in outdated:
             await instance.end()
         await asyncio.to_thread(folder.remove_other_generations)
         await asyncio.gather(
-            *(self._keep_running(deployment, folder, source, n) for n in range(len(started)))
+            *(self._keep_running(deployment, folder, source, n) for n in range(len(instances)))
         )
 
     async def _finish(self, deployment: Deployment, error: tuple[str, str] | None) -> None:
@@ -183,16 +183,16 @@ class Deployments:
         except ArmError as error:
             raise _Failed("BadArgument", error.message) from error
         await self._download(folder, source)
-        started: list[Instance] = []
+        instances: list[Instance] = []
         try:
             async with asyncio.timeout(READY_SECONDS):
                 for _ in range(deployment.instance_count):
                     instance = await self._start_instance(deployment, folder, source)
-                    started.append(instance)
-                for instance in started:
+                    instances.append(instance)
+                for instance in instances:
                     await instance.wait_until_ready(self._session)
         except BaseException as error:
-            for instance in started:
+            for instance in instances:
                 await asyncio.shield(instance.end())
             match error:
                 case TimeoutError():
@@ -210,7 +210,7 @@ class Deployments:
                 case _:
                     raise
             raise _Failed("ResourceNotReady", message) from error
-        return source, started
+        return source, instances
 
     async def _download(self, folder: DeploymentFolder, source: Source) -> None:
         is_waiting = False
@@ -269,8 +269,8 @@ def resolve_source(query: Query, name: str, properties: dict[str, Any]) -> Sourc
     if code.get("codeId") and code.get("scoringScript"):
         code_files = locate(query, parse_asset(code["codeId"], kind="codes"))
         return Source(code=code_files, scoring_script=code["scoringScript"], model=files)
-    found = None if asset is None else get_resource(query, asset.kind, asset.name, asset.version)
-    if found is None or found.properties.get("modelType") != MLFLOW_MODEL:
+    resource = None if asset is None else get_resource(query, asset.kind, asset.name, asset.version)
+    if resource is None or resource.properties.get("modelType") != MLFLOW_MODEL:
         raise invalid(
             f"deployment {name!r} has no code_configuration: only a model of type "
             "mlflow_model is served without one"

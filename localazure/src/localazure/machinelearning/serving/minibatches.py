@@ -120,8 +120,8 @@ def list_mini_batches(data: Path, size: int) -> list[list[str]]:
     Raises:
         MiniBatchError: there are no files.
     """
-    below = [data] if data.is_file() else [each for each in data.rglob("*") if each.is_file()]
-    files = [str(each) for each in sorted(below)]
+    paths = [data] if data.is_file() else [each for each in data.rglob("*") if each.is_file()]
+    files = [str(each) for each in sorted(paths)]
     if not files:
         raise MiniBatchError(f"no file in {data}")
     return [files[start : start + size] for start in range(0, len(files), size)]
@@ -183,12 +183,12 @@ class Driver:
 
     def _start_worker(self) -> _Worker:
         context = multiprocessing.get_context("spawn")
-        ours, theirs = context.Pipe()
-        arguments = (theirs, self._settings.entry_script)
+        driver_end, worker_end = context.Pipe()
+        arguments = (worker_end, self._settings.entry_script)
         process = context.Process(target=_work, args=arguments, daemon=True)
         process.start()
-        theirs.close()
-        return _Worker(process, ours)
+        worker_end.close()
+        return _Worker(process, driver_end)
 
     def _step(self) -> None:
         """Wait for one message, the end of a worker or a deadline, and act on it."""

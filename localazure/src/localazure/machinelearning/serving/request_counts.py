@@ -44,11 +44,11 @@ class MinuteCounts:
 
     def percentile_ms(self, percent: float) -> float | None:
         """The latency that this percentage of requests does not exceed; None without requests."""
-        wanted = self.latencies.total() * percent / 100
-        seen = 0
+        rank = self.latencies.total() * percent / 100
+        count = 0
         for bucket in sorted(self.latencies):
-            seen += self.latencies[bucket]
-            if seen >= wanted:
+            count += self.latencies[bucket]
+            if count >= rank:
                 return SMALLEST_MS * GROWTH**bucket
         return None
 

@@ -19,7 +19,7 @@ from typing import Any, Self
 import aiohttp
 from multidict import CIMultiDict
 
-from localazure.machinelearning.fields import parse_seconds
+from localazure.machinelearning.fields import read_seconds
 from localazure.machinelearning.serving.data_collector import DataCollector
 from localazure.machinelearning.serving.deployments import Deployments
 from localazure.machinelearning.serving.request_counts import MinuteCounts, minute_of
@@ -103,11 +103,11 @@ class Scoring:
         await self.flush()
 
     async def answer(
-        self, endpoint_name: str, path: str, authorization: str, wanted: str | None, body: bytes
+        self, endpoint_name: str, path: str, authorization: str, selection: str | None, body: bytes
     ) -> Answer:
         """Respond to a request to a path below an endpoint, such as `/score`.
 
-        `authorization` is the value of the header. `wanted` is the deployment that the caller
+        `authorization` is the value of the header. `selection` is the deployment that the caller
         selects; it overrides the traffic rules.
         """
         endpoint = get_endpoint(self._database.read, endpoint_name)
@@ -116,8 +116,8 @@ class Scoring:
         if not self._is_allowed(endpoint, authorization):
             return _text(401, "key_auth_bad_header: the key or token is missing or not valid")
         query = self._database.read
-        if wanted is not None:
-            deployment = get_deployment(query, endpoint.name, wanted)
+        if selection is not None:
+            deployment = get_deployment(query, endpoint.name, selection)
         else:
             names = [each.name.lower() for each in list_deployments(query, endpoint.name)]
             traffic, mirror = parse_traffic(endpoint.properties, deployments=names)
@@ -153,9 +153,9 @@ class Scoring:
         if scheme.lower() != "bearer":
             return False
         if endpoint.properties.get("authMode") == "Key":
-            given = credential.encode()
+            secret = credential.encode()
             keys = (endpoint.primary_key.encode(), endpoint.secondary_key.encode())
-            return any(secrets.compare_digest(given, key) for key in keys)
+            return any(secrets.compare_digest(secret, key) for key in keys)
         try:
             self._tokens.check(credential, now=self._clock())
         except InvalidTokenError:
@@ -195,7 +195,8 @@ class Scoring:
         # https://learn.microsoft.com/azure/machine-learning/how-to-troubleshoot-online-endpoints
         if instance.requests >= 2 * limit:
             return _text(429, "too many pending requests"), 0
-        seconds = parse_seconds(settings.get("requestTimeout") or DEFAULT_TIMEOUT)
+        timeout = settings.get("requestTimeout") or DEFAULT_TIMEOUT
+        seconds = read_seconds("requestSettings.requestTimeout", timeout)
         instance.requests += 1
         try:
             async with self._session.post(

@@ -115,7 +115,7 @@ def put_endpoint(
     connection: sqlite3.Connection, name: str, document: Mapping[str, Any], *, now: float
 ) -> Endpoint:
     """Create or replace an endpoint, within a transaction; an existing one keeps its keys."""
-    written = connection.execute(
+    cursor = connection.execute(
         """
         INSERT INTO endpoint VALUES (?, ?, ?, ?, ?, ?)
         ON CONFLICT (name) DO UPDATE SET
@@ -124,7 +124,7 @@ def put_endpoint(
         """,
         (name, json.dumps(document), _new_key(), _new_key(), now, now),
     )
-    return _endpoint(written.fetchone())
+    return _endpoint(cursor.fetchone())
 
 
 def renew_key(connection: sqlite3.Connection, name: str, *, is_primary: bool) -> None:
@@ -167,7 +167,7 @@ def put_deployment(
     now: float,
 ) -> Deployment:
     """Create or replace a deployment, within a transaction; it is Creating or Updating."""
-    written = connection.execute(
+    cursor = connection.execute(
         """
         INSERT INTO deployment
             (endpoint, name, document, generation, state, created_at, modified_at)
@@ -179,7 +179,7 @@ def put_deployment(
         """,
         (endpoint, name, json.dumps(document), now, now),
     )
-    return _deployment(written.fetchone())
+    return _deployment(cursor.fetchone())
 
 
 def finish_provisioning(

@@ -63,11 +63,11 @@ def choose_mirror(mirror: Mapping[str, int], draw: float) -> str | None:
 def _percentages(
     properties: Mapping[str, object], key: str, deployments: Collection[str]
 ) -> dict[str, int]:
-    found = properties.get(key) or {}
-    if not isinstance(found, dict):
+    shares = properties.get(key) or {}
+    if not isinstance(shares, dict):
         raise invalid(f"{key} must map deployments to percentages")
     percentages: dict[str, int] = {}
-    for name, percent in found.items():  # pyright: ignore[reportUnknownVariableType] - checked here
+    for name, percent in shares.items():  # pyright: ignore[reportUnknownVariableType] - checked here
         if not isinstance(name, str) or not isinstance(percent, int) or not 0 <= percent <= 100:  # noqa: PLR2004 - percent
             raise invalid(f"{key} of {name!r} is {percent!r}; it must be a number from 0 to 100")
         if name.lower() not in deployments:

@@ -107,8 +107,7 @@ class SweepPass(ParentPass):
         if best is not None:
             name, score = best
             own: dict[str, Any] = self.resource.properties.get("properties") or {}
-            score_text = json.dumps(score)
-            properties = {**own, sweeps.BEST_TRIAL: name, "score": score_text}
+            properties = {**own, sweeps.BEST_TRIAL: name, "score": json.dumps(score)}
             self._put_properties(properties=properties)
         if status is JobStatus.FAILED:
             message = f"all {len(trials)} trials failed or were cancelled"

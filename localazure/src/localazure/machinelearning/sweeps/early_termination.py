@@ -75,8 +75,8 @@ def parse_policy(document: dict[str, Any] | None) -> Policy | None:
     try:
         kind = PolicyKind(str(document.get("policyType")))
     except ValueError as error:
-        known = ", ".join(PolicyKind)
-        raise invalid(f"earlyTermination.policyType: known are {known}") from error
+        kinds = ", ".join(PolicyKind)
+        raise invalid(f"earlyTermination.policyType: known are {kinds}") from error
     policy = Policy(
         kind=kind,
         # The SDK sends 0 for a parameter that the user did not set.

@@ -53,10 +53,12 @@ def told(connection: sqlite3.Connection) -> list[tuple[str, str | None]]:
         (JobStatus.CANCELED, []),
     ],
 )
-def test_only_completed_and_failed_jobs_have_an_event(
+def test_only_completed_and_failed_jobs_have_an_event_and_ended_ones_stay_so(
     jobs: JobTransaction, end: JobStatus, expected: list[tuple[str, str | None]]
 ) -> None:
-    run(jobs, end)
+    name = run(jobs, end)
+    with pytest.raises(RuntimeError, match=f"cannot go from {end} to Running"):
+        jobs.set_status(name, JobStatus.RUNNING)
     assert told(jobs.connection) == expected
 
 

@@ -31,10 +31,10 @@ FILE = "azureml://datastores/workspaceblobstore/paths/scored/all.csv"
 
 
 def test_a_request_overrides_the_settings_of_its_deployment() -> None:
-    settings = BatchSettings.of(DEPLOYMENT)
+    settings = BatchSettings.from_deployment(DEPLOYMENT)
     assert settings.timeout_seconds == 90
     assert (settings.max_retries, settings.mini_batch_size) == (3, 10), "the defaults"
-    asked = settings.overridden({"miniBatchSize": 1, "compute": {"instanceCount": 1}})
+    asked = settings.override({"miniBatchSize": 1, "compute": {"instanceCount": 1}})
     assert (asked.mini_batch_size, asked.instance_count) == (1, 1)
     assert asked.timeout_seconds == 90
 
@@ -52,12 +52,12 @@ def test_a_request_overrides_the_settings_of_its_deployment() -> None:
 )
 def test_wrong_settings_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ArmError) as refused:
-        BatchSettings.of(DEPLOYMENT).overridden(wrong)
+        BatchSettings.from_deployment(DEPLOYMENT).override(wrong)
     assert refused.value.status == 400
 
 
 def test_the_driver_gets_the_settings() -> None:
-    spec = component_spec(SOURCE, DEPLOYMENT, BatchSettings.of(DEPLOYMENT))
+    spec = component_spec(SOURCE, DEPLOYMENT, BatchSettings.from_deployment(DEPLOYMENT))
     command = spec["command"]
     assert "--workers=6 " in command
     assert "--append-row-to" not in command, "summary_only"

@@ -28,30 +28,30 @@ class Blobs(BlobStore):
         self.failing: dict[str, int | None] = {}
         self.full: set[str] = set()
 
-    def _check(self, where: BlobPath) -> None:
+    def _check(self, target: BlobPath) -> None:
         for path, status in self.failing.items():
-            if where.path.startswith(path):
-                raise ERRORS.get(status or 0, BlobError)(f"no {where.path}", status)
+            if target.path.startswith(path):
+                raise ERRORS.get(status or 0, BlobError)(f"no {target.path}", status)
 
-    def ensure_container(self, where: BlobPath) -> None:
-        self._check(where)
+    def ensure_container(self, target: BlobPath) -> None:
+        self._check(target)
 
-    def size(self, where: BlobPath) -> int:
-        self._check(where)
-        if where.path not in self.contents:
-            raise BlobNotFoundError(where.path, 404)
-        return len(self.contents[where.path])
+    def size(self, target: BlobPath) -> int:
+        self._check(target)
+        if target.path not in self.contents:
+            raise BlobNotFoundError(target.path, 404)
+        return len(self.contents[target.path])
 
-    def create_append_blob(self, where: BlobPath) -> None:
-        self._check(where)
-        self.contents[where.path] = b""
+    def create_append_blob(self, target: BlobPath) -> None:
+        self._check(target)
+        self.contents[target.path] = b""
 
-    def append(self, where: BlobPath, content: bytes, *, position: int) -> None:
-        if where.path in self.full:
+    def append(self, target: BlobPath, content: bytes, *, position: int) -> None:
+        if target.path in self.full:
             raise ERRORS[409]("BlockCountExceedsLimit", 409)
-        assert self.size(where) == position
+        assert self.size(target) == position
         assert len(content) <= APPEND_BYTES
-        self.contents[where.path] += content
+        self.contents[target.path] += content
 
     def stored(self, deployment: tuple[str, str]) -> list[bytes]:
         """The contents of a deployment's blobs, oldest first."""

@@ -33,10 +33,10 @@ def init() -> None:
     Raises:
         FileNotFoundError: the folder has no MLflow model.
     """
-    found = sorted(_files(Path(os.environ["AZUREML_MODEL_DIR"])))
-    if not found:
+    models = sorted(_files(Path(os.environ["AZUREML_MODEL_DIR"])))
+    if not models:
         raise FileNotFoundError(f"no {MODEL_FILE} in the model: it is not an MLflow model")
-    _loaded[:] = [load_model(str(found[0].parent))]
+    _loaded[:] = [load_model(str(models[0].parent))]
 
 
 def run(mini_batch: list[str]) -> list[list[Any]]:

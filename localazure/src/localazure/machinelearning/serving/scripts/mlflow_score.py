@@ -29,10 +29,10 @@ def init() -> None:
         FileNotFoundError: the folder has no MLflow model.
     """
     folder = Path(os.environ["AZUREML_MODEL_DIR"])
-    found = sorted(folder.rglob(MODEL_FILE))
-    if not found:
+    models = sorted(folder.rglob(MODEL_FILE))
+    if not models:
         raise FileNotFoundError(f"no {MODEL_FILE} in the model: it is not an MLflow model")
-    _loaded[:] = [load_model(str(found[0].parent))]
+    _loaded[:] = [load_model(str(models[0].parent))]
 
 
 def run(data: str) -> Any:
@@ -43,13 +43,13 @@ def run(data: str) -> Any:
         MlflowException: the data does not fit the model's signature.
     """
     (model,) = _loaded
-    asked = json.loads(data)
-    if not isinstance(asked, dict) or INPUT not in asked:
+    request = json.loads(data)
+    if not isinstance(request, dict) or INPUT not in request:
         raise ValueError(f"Request must contain a top level key named '{INPUT}'")
-    given = cast("dict[str, Any]", asked)[INPUT]
-    is_table = isinstance(given, dict) and {"columns", "data"} <= given.keys()
+    value = cast("dict[str, Any]", request)[INPUT]
+    is_table = isinstance(value, dict) and {"columns", "data"} <= value.keys()
     schema: Any = model.metadata.get_input_schema()
-    parsed: Any = infer_and_parse_data({"dataframe_split" if is_table else "inputs": given}, schema)
+    parsed: Any = infer_and_parse_data({"dataframe_split" if is_table else "inputs": value}, schema)
     answer = io.StringIO()
     predictions_to_json(model.predict(parsed), answer)
     return json.loads(answer.getvalue())["predictions"]
