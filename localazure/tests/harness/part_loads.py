@@ -290,7 +290,7 @@ class MachineLearning(Load):
     """A sweep, whose trial is scheduled, and its metrics read; and a job that takes seconds."""
 
     part = "machinelearning"
-    failing = ("scheduling failed", "writing the state of job")
+    failing = ("a pass over the jobs failed", "writing the state of job")
     others = ("storage",)
     writers = 1
     pause_seconds = 0.5

@@ -151,7 +151,7 @@ def allocate_nodes(
         queue = [job for job in cluster_jobs if job.node_count <= cluster.max_nodes]
         while queue and pool.assign(queue[0], cluster):
             started.append(queue.pop(0).name)
-        servable = _head(queue, pool.unassigned(cluster.name) + pool.left_of_quota(cluster))
+        servable = _head(queue, pool.unassigned(cluster.name) + pool.quota_left(cluster))
         demand = sum(job.node_count for job in servable)
         is_whole = pool.grow(cluster, demand) and len(servable) == len(queue)
         if not is_whole and cluster.name in exhausted:
@@ -246,7 +246,7 @@ class _Pool:
             min(cluster.max_nodes, present - self.unassigned(cluster.name) + demand),
         )
         missing = max(0, target - present)
-        allowed = int(min(missing, self.left_of_quota(cluster)))
+        allowed = int(min(missing, self.quota_left(cluster)))
         if allowed:
             self.grown.add(cluster.name)
         numbers = {node.number for node in self.nodes if node.cluster == cluster.name}
@@ -282,7 +282,7 @@ class _Pool:
     def _count(self, cluster: str) -> int:
         return sum(node.cluster == cluster for node in self.nodes)
 
-    def left_of_quota(self, cluster: Cluster) -> float:
+    def quota_left(self, cluster: Cluster) -> float:
         """How many nodes of the cluster the quota still allows."""
         if cluster.name in self.exhausted:
             return 0

@@ -1,4 +1,4 @@
-"""AmlCompute clusters: conversion between ARM documents and those of `allocation`.
+"""AmlCompute clusters: conversion between ARM documents and the types of `allocation`.
 
 https://learn.microsoft.com/rest/api/azureml/compute
 """

@@ -56,7 +56,7 @@ class ParentPass(ABC):
     """One pass over one parent that has begun."""
 
     sibling_failed: ClassVar[StopOrder]
-    """To children of a parent that fails."""
+    """To the children of a parent that fails."""
 
     jobs: JobTransaction
     result: PassResult
@@ -108,9 +108,7 @@ class ParentPass(ABC):
 
     def _put_properties(self, **changes: Any) -> None:
         """Change properties of the parent's document."""
-        document = {
-            **self.resource.document,
-            "properties": {**self.resource.properties, **changes},
-        }
+        properties = {**self.resource.properties, **changes}
+        document = {**self.resource.document, "properties": properties}
         name, connection = self.parent.name, self.jobs.connection
         put_resource(connection, JOBS, name, "", document, now=self.jobs.now)
