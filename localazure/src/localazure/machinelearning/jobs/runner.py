@@ -193,9 +193,7 @@ class Runner:
         while pending:
             remaining = None if deadline is None else max(0.0, deadline - loop.time())
             done, _ = await asyncio.wait(
-                {*pending, self._stop},
-                timeout=remaining,
-                return_when=asyncio.FIRST_COMPLETED,
+                {*pending, self._stop}, timeout=remaining, return_when=asyncio.FIRST_COMPLETED
             )
             ended = [exit_ for exit_ in self._group.exits if exit_ in pending and exit_.done()]
             pending.difference_update(ended)
