@@ -116,8 +116,9 @@ class RolloutProgress(Contract):
     """Whether operators were alerted to that outage."""
     outage_seconds: float = 0
     """The length of earlier outages in this state: its time limits are extended by it."""
-    provisioned_from: datetime | None = Field(default=None, exclude_if=lambda it: it is None)
-    """When the deployment was first seen, not ready."""
+    first_seen: datetime | None = Field(default=None, exclude_if=lambda it: it is None)
+    """When the deployment, or its smoke job, was first seen and not over. Its time limit begins
+    then: before, the host may have been down for hours."""
 
 
 class RolloutInput(Contract):

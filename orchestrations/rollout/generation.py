@@ -117,6 +117,12 @@ class RolloutGeneration:
         """The time in this state, without the outages in it."""
         return self.since(self.progress.since)
 
+    def first_seen(self) -> datetime:
+        """When this was first called in this state: see `RolloutProgress.first_seen`."""
+        seen = self.progress.first_seen or self.context.current_utc_datetime
+        self.note(first_seen=seen)
+        return seen
+
     def since(self, moment: datetime) -> timedelta:
         """The time since a moment of this state, without the outages in the state."""
         return self.context.current_utc_datetime - moment - self.outages
@@ -131,7 +137,7 @@ class RolloutGeneration:
         """Enter a state."""
         now = self.context.current_utc_datetime
         self.end_outage()
-        begins = {"since": now, "outage_seconds": 0.0, "provisioned_from": None}
+        begins = {"since": now, "outage_seconds": 0.0, "first_seen": None}
         self.note(state=state, announced=announced, **begins, **changes)
         self.log.info("%s: %s %s", self.id, state, self.progress.reason or "")
         self.show(state=state, since=now, step=self.progress.step, reason=self.progress.reason)

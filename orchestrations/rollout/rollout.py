@@ -164,10 +164,7 @@ def _deploying(run: RolloutGeneration) -> Delay:
         return None
     if found.state == "failed":
         raise DeploymentRejected(found.message or "the deployment could not be provisioned")
-    # From the first answer on: before it, the host may have been down for hours.
-    if run.progress.provisioned_from is None:
-        run.note(provisioned_from=run.context.current_utc_datetime)
-    elif run.since(run.progress.provisioned_from) > PROVISIONING_LIMIT:
+    if run.since(run.first_seen()) > PROVISIONING_LIMIT:
         raise DeadlineExceeded(
             f"deployment {run.deployment} was not provisioned within {PROVISIONING_LIMIT}"
         )
@@ -183,15 +180,17 @@ def _testing(run: RolloutGeneration) -> Delay:
             pipeline=run.request.pipeline,
         )
         if isinstance(run.deploy, BatchDeploy):
+            now = run.context.current_utc_datetime
             limit = timedelta(minutes=run.deploy.guards.smoke_minutes)
             changes = {
                 "model": run.request.model,
-                "deadline": run.progress.since + limit + run.outages,
+                "deadline": (run.progress.first_seen or now) + limit + run.outages,
                 "smoke_job": run.smoke_job,
             }
             request = request.model_copy(update=changes)
         tested = yield from run.call(request)
         if tested.job is not None:
+            run.first_seen()
             run.show(reason=f"smoke job {tested.job} is not over")
             return SMOKE_POLL
     yield from _begin_step(run, 0)

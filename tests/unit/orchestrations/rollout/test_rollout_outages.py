@@ -141,14 +141,26 @@ def test_a_person_rolls_back_while_another_rollout_has_the_endpoint() -> None:
     assert endpoint.set_to == []
 
 
-def test_a_host_that_is_down_before_the_deployment_is_made_does_not_use_up_its_time() -> None:
-    """Found by the simulation: seeds 240 and 272."""
-    endpoint, down = Endpoint(), [3 * HOUR]
+@pytest.mark.parametrize(
+    ("make", "last"),
+    [
+        pytest.param(Endpoint, ["publish_notification"], id="deployment"),
+        pytest.param(
+            lambda: batch_endpoint(ready_after=0),
+            ["ensure_deployment", "read_directions"],
+            id="smoke job",
+        ),
+    ],
+)
+def test_a_host_that_is_down_before_something_is_made_does_not_use_up_its_time(
+    make: Callable[[], Endpoint], last: list[str]
+) -> None:
+    """Found by the simulation: seeds 240, 272 and 2447."""
+    endpoint, down = make(), [3 * HOUR]
 
     def latency() -> float:
         called = [name for _, name in endpoint.calls]
-        is_due = called[-1:] == ["publish_notification"] and "ensure_deployment" not in called
-        return down.pop() if is_due and down else 0.01
+        return down.pop() if called[-len(last) :] == last and down else 0.01
 
     endpoint.driver.latency = latency
     assert endpoint.roll_out().state == "finished"
