@@ -77,7 +77,8 @@ async def _publish_all(outbox: Outbox, session: aiohttp.ClientSession, endpoint:
                 logger.log(level, "%s; events are kept, next try in %g s", problem, pause)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
-        await outbox.filled.wait()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(outbox.filled.wait(), LONGEST_PAUSE_SECONDS)
 
 
 async def _publish(

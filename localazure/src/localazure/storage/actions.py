@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from localazure.storage.operations import ROOT_CONTAINER, account_of, split_target
+from localazure.storage.paths import ROOT_CONTAINER, account_of, split_target
 from localazure.storage_client.service import Service
 
 _READS = frozenset({"GET", "HEAD"})

@@ -30,7 +30,7 @@ from localazure.storage.azurite_installation import PACKAGE, find_entry, find_no
 
 logger = logging.getLogger(__name__)
 
-# The order matters: the last four load Azurite's modules, after the unused packages are excluded.
+# The order matters: the last five load Azurite's modules, after the unused packages are excluded.
 PRELOADED = (
     "late_optimization.js",
     "durable_metadata.js",
@@ -38,6 +38,7 @@ PRELOADED = (
     "parsed_templates.js",
     "unused_packages.js",
     "ordered_names.js",
+    "blob_events.js",
     "hierarchical_paths.js",
     "small_contents.js",
     "web_pages.js",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from http import HTTPStatus
 from urllib.parse import quote
 
@@ -32,41 +32,21 @@ class BlobService:
         self._origin = origin
         self._key_of = key_of
 
-    async def properties(self, path: str) -> Mapping[str, str] | None:
-        """Return the headers of Get Blob Properties; None if the blob does not exist.
-
-        Args:
-            path: percent-encoded, the account first.
-
-        Raises:
-            BlobServiceError: the response is an error other than 404.
-        """
-        account, _, blob = path.removeprefix("/").partition("/")
-        return await self._request("HEAD", account, blob, {}, HTTPStatus.NOT_FOUND)
-
     async def create_container(self, account: str, name: str) -> None:
         """Create a container unless it exists.
 
         Raises:
             BlobServiceError: Azurite refused the request.
         """
-        query = {"restype": "container"}
-        await self._request("PUT", account, quote(name), query, HTTPStatus.CONFLICT)
-
-    async def _request(
-        self, method: str, account: str, path: str, query: Mapping[str, str], expected: HTTPStatus
-    ) -> Mapping[str, str] | None:
-        """Return the headers of the answer; None for an expected error."""
         endpoint = Endpoint(
             url=f"{self._origin}/{account}",
             service=Service.BLOB,
             account=account,
             key=self._key_of(account),
         )
+        client = StorageRest(self._session, endpoint)
         try:
-            answer = await StorageRest(self._session, endpoint).request(method, f"/{path}", query)
+            await client.request("PUT", f"/{quote(name)}", {"restype": "container"})
         except StorageError as error:
-            if error.status == expected:
-                return None
-            raise BlobServiceError(f"Azurite refused a request: {error}") from error
-        return answer.headers
+            if error.status != HTTPStatus.CONFLICT:
+                raise BlobServiceError(f"Azurite refused a request: {error}") from error

@@ -4,32 +4,28 @@ from __future__ import annotations
 
 import base64
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from email.utils import format_datetime
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
 from localazure.storage.dfs_requests import Action, PathRequest, Place
 from localazure.storage.gate import Gate
 from localazure.storage.hierarchy import (
-    PATH_NOT_FOUND,
     SOURCE_NOT_FOUND,
     Hierarchy,
     Kind,
     PathError,
+    RequestIds,
     refusal_of,
 )
-from localazure.storage.ledger import Ledger
-from localazure.storage.operations import Api, Operation
 from localazure.storage.path_listing import DEFAULT_PAGE
 from localazure.storage.refusal import SERVER_BUSY, TOO_LARGE, Refusal, not_covered
 
 if TYPE_CHECKING:
     from azure.storage.blob import ContentSettings
-
-T = TypeVar("T")
 
 # https://learn.microsoft.com/rest/api/storageservices/datalakestoragegen2/path/update
 MAX_APPEND_BYTES = 100 * 1024 * 1024
@@ -53,13 +49,11 @@ class DfsEndpoint:
     Args:
         gate: checks keys; identities were checked before.
         hierarchy: the files and directories.
-        ledger: records operations that raise events.
     """
 
-    def __init__(self, gate: Gate, hierarchy: Hierarchy, ledger: Ledger) -> None:
+    def __init__(self, gate: Gate, hierarchy: Hierarchy) -> None:
         self._gate = gate
         self._hierarchy = hierarchy
-        self._ledger = ledger
 
     async def answer(self, request: web.BaseRequest) -> web.Response | None:
         """Answer a request. Returns None for a request to the Blob service."""
@@ -114,17 +108,13 @@ class DfsEndpoint:
     async def _create(
         self, asked: PathRequest, place: Place, request: web.BaseRequest
     ) -> web.Response:
-        is_file = asked.action is Action.CREATE_FILE
-        written = await self._recorded(
-            request,
-            _operation(Api.CREATE_FILE if is_file else Api.CREATE_DIRECTORY, asked, request),
-            lambda: self._hierarchy.create(
-                place,
-                Kind.FILE if is_file else Kind.DIRECTORY,
-                settings=_settings(request.headers),
-                metadata=_metadata(request.headers),
-                conditions=_conditions(request.headers),
-            ),
+        written = await self._hierarchy.create(
+            place,
+            Kind.FILE if asked.action is Action.CREATE_FILE else Kind.DIRECTORY,
+            settings=_settings(request.headers),
+            metadata=_metadata(request.headers),
+            conditions=_conditions(request.headers),
+            ids=_ids(request),
         )
         return _done(HTTPStatus.CREATED, written)
 
@@ -140,12 +130,8 @@ class DfsEndpoint:
             raise PathError(SOURCE_NOT_FOUND)
         if kind is Kind.DIRECTORY:
             await self._hierarchy.ensure_directory(source)
-        api = Api.RENAME_FILE if kind is Kind.FILE else Api.RENAME_DIRECTORY
-        await self._recorded(
-            request,
-            _operation(api, asked, request),
-            lambda: self._hierarchy.rename(source, place, replaces=not conditions),
-        )
+        replaces = not conditions
+        await self._hierarchy.rename(source, place, replaces=replaces, ids=_ids(request))
         return _done(HTTPStatus.CREATED)
 
     async def _append(
@@ -163,34 +149,21 @@ class DfsEndpoint:
     async def _flush(
         self, asked: PathRequest, place: Place, position: int, request: web.BaseRequest
     ) -> web.Response:
-        def flush() -> Awaitable[Mapping[str, Any]]:
-            headers = request.headers
-            return self._hierarchy.flush(
-                place, position, settings=_settings(headers), conditions=_conditions(headers)
-            )
-
-        if asked.query.get("close", "").lower() == "true":
-            written = await self._recorded(
-                request, _operation(Api.FLUSH_WITH_CLOSE, asked, request), flush
-            )
-        else:
-            written = await flush()
+        is_closed = asked.query.get("close", "").lower() == "true"
+        written = await self._hierarchy.flush(
+            place,
+            position,
+            settings=_settings(request.headers),
+            conditions=_conditions(request.headers),
+            ids=_ids(request) if is_closed else None,
+        )
         return _done(HTTPStatus.OK, written)
 
     async def _delete(
         self, asked: PathRequest, place: Place, request: web.BaseRequest
     ) -> web.Response:
-        kind = await self._hierarchy.kind(place)
-        if kind is None:
-            raise PathError(PATH_NOT_FOUND)
         is_recursive = asked.query.get("recursive", "").lower() == "true"
-        if kind is Kind.DIRECTORY:
-            await self._hierarchy.ensure_directory(place)
-        api = Api.DELETE_FILE if kind is Kind.FILE else Api.DELETE_DIRECTORY
-        operation = _operation(api, asked, request, is_recursive=is_recursive)
-        await self._recorded(
-            request, operation, lambda: self._hierarchy.delete(place, is_recursive=is_recursive)
-        )
+        await self._hierarchy.delete(place, is_recursive=is_recursive, ids=_ids(request))
         return _done(HTTPStatus.OK)
 
     async def _list(self, asked: PathRequest, root: Place) -> web.Response:
@@ -205,24 +178,6 @@ class DfsEndpoint:
         end = base64.urlsafe_b64encode(page.end.encode()).decode()
         headers = {"x-ms-continuation": end} if end else {}
         return web.json_response({"paths": page.paths}, headers=headers)
-
-    async def _recorded(
-        self, request: web.BaseRequest, operation: Operation, work: Callable[[], Awaitable[T]]
-    ) -> T:
-        """Do an operation that raises an event, so that a crash does not lose the event."""
-        from azure.core.exceptions import HttpResponseError  # noqa: PLC0415 - see `hierarchy`
-
-        (intent,) = await self._ledger.open([operation])
-        try:
-            result = await work()
-        except BaseException as error:
-            if isinstance(error, PathError | HttpResponseError):
-                self._ledger.settle([(intent, None)])
-            else:
-                self._ledger.reconcile_later([intent])
-            raise
-        await self._ledger.close(intent, {}, {"x-ms-request-id": request[_REQUEST_ID]}, 0)
-        return result
 
 
 async def read_body(request: web.BaseRequest, limit_bytes: int) -> bytes | None:
@@ -249,11 +204,9 @@ def _refused(refusal: Refusal) -> web.Response:
     return response
 
 
-def _operation(
-    api: Api, asked: PathRequest, request: web.BaseRequest, *, is_recursive: bool = False
-) -> Operation:
-    client_request_id = request.headers.get("x-ms-client-request-id", "")
-    return Operation(api, asked.path, client_request_id, asked.source, is_recursive)
+def _ids(request: web.BaseRequest) -> RequestIds:
+    sent = request.headers.get("x-ms-client-request-id", "")
+    return RequestIds(requestId=request[_REQUEST_ID], clientRequestId=sent)
 
 
 def _position(asked: PathRequest) -> int:

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Self
 from urllib.parse import quote, unquote, urlsplit
 
-from localazure.storage.operations import account_of, split_path, split_target
+from localazure.storage.paths import account_of, split_path, split_target
 from localazure.storage.refusal import Refusal, not_covered
 
 

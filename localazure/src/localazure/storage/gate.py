@@ -18,11 +18,11 @@ from yarl import URL
 
 from localazure.runtime.identity import STORAGE_AUDIENCE, InvalidTokenError, TokenIssuer
 from localazure.runtime.roles import RoleAssignments
-from localazure.storage import account_kinds, batch, blob_names, request_times
+from localazure.storage import account_kinds, blob_names, request_times
 from localazure.storage.actions import Needed, needed_for
 from localazure.storage.configuration import Account
 from localazure.storage.host_style import PathStyle, to_path_style
-from localazure.storage.operations import account_of
+from localazure.storage.paths import account_of, split_target
 from localazure.storage.refusal import NOT_AUTHENTIC, Refusal, not_covered
 from localazure.storage.targets import Targets
 from localazure.storage_client.service import Service
@@ -113,7 +113,8 @@ class Gate:
         refusal = self._refusal_of_identity(token, needed_for(service, method, target, headers))
         if refusal is not None:
             return refusal
-        if batch.is_batch(method, target):
+        _, query = split_target(target)
+        if method == "POST" and query.get("comp") == "batch":
             return _NO_BATCH
         return self._signed(service, method, target, headers)
 
@@ -135,11 +136,6 @@ class Gate:
     ) -> PathStyle | Refusal:
         """Translate a request whose path begins with the container; see `host_style`."""
         return to_path_style(method, target, headers, self._key_of)
-
-    def emits_events(self, target: str) -> bool:
-        """Whether the account of a request emits blob events."""
-        account = self._accounts.get(account_of(target))
-        return account is not None and account.has_system_topic
 
     def refusal_of_path_request(
         self, method: str, target: str, headers: CIMultiDictProxy[str]

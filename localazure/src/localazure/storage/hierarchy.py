@@ -8,10 +8,11 @@ named by its position. A rename or a deletion is a single change of Azurite's me
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from localazure.storage.dfs_requests import Place
 from localazure.storage.path_listing import IS_FOLDER, Page, is_directory, page_of
@@ -29,6 +30,17 @@ class PathError(Exception):
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.message)
         self.refusal = refusal
+
+
+EVENT_HEADER: Final = "localazure-event"
+"""Tells `azurite/blob_events.js` which event a change has, in JSON; `null` if it has none."""
+
+
+class RequestIds(TypedDict):
+    """The ids of a request of a client, as in its event."""
+
+    requestId: str
+    clientRequestId: str
 
 
 # https://learn.microsoft.com/rest/api/storageservices/datalakestoragegen2/path/create#responses
@@ -100,6 +112,7 @@ class Hierarchy:
         settings: ContentSettings,
         metadata: Mapping[str, str],
         conditions: Mapping[str, str],
+        ids: RequestIds,
     ) -> Mapping[str, Any]:
         """Create an empty file, or a directory, with its parent directories.
 
@@ -119,12 +132,13 @@ class Hierarchy:
                 raise PathError(_PATH_ALREADY_EXISTS)
             await self.ensure_directory(parent)
             parent = parent.parent
+        is_directory = kind is Kind.DIRECTORY
         return await self._blob(place).upload_blob(
             b"",
             overwrite=True,
             content_settings=settings,
-            metadata={**metadata, **({IS_FOLDER: "true"} if kind is Kind.DIRECTORY else {})},
-            headers=dict(conditions),
+            metadata={**metadata, **({IS_FOLDER: "true"} if is_directory else {})},
+            headers=_event(ids, "CreateDirectory" if is_directory else "CreateFile") | conditions,
         )
 
     async def append(self, place: Place, position: int, data: bytes) -> None:
@@ -138,8 +152,12 @@ class Hierarchy:
         *,
         settings: ContentSettings,
         conditions: Mapping[str, str],
+        ids: RequestIds | None,
     ) -> Mapping[str, Any]:
-        """Add appended data to the file, which then has `position` bytes."""
+        """Add appended data to the file, which then has `position` bytes.
+
+        Without ids the file is not closed: there is no event.
+        """
         from azure.storage.blob import BlobBlock  # noqa: PLC0415 - as above
 
         blob = await self._properties(place)
@@ -163,7 +181,7 @@ class Hierarchy:
             [BlobBlock(block.id) for block in blocks],
             content_settings=settings,
             metadata=None if blob is None else blob.metadata,
-            headers=dict(conditions),
+            headers=_event(ids, "FlushWithClose") | conditions,
         )
 
     async def ensure_directory(self, place: Place) -> Mapping[str, Any]:
@@ -171,24 +189,30 @@ class Hierarchy:
         blob = await self._properties(place)
         if blob is not None:
             return {"etag": blob.etag, "last_modified": blob.last_modified}
-        return await self._blob(place).upload_blob(b"", metadata={IS_FOLDER: "true"})
+        metadata = {IS_FOLDER: "true"}
+        return await self._blob(place).upload_blob(b"", metadata=metadata, headers=_event(None))
 
-    async def rename(self, source: Place, destination: Place, *, replaces: bool) -> None:
+    async def rename(
+        self, source: Place, destination: Place, *, replaces: bool, ids: RequestIds
+    ) -> None:
         """Rename a file, or a directory with its contents, in one step.
 
         Args:
             source: the present place.
             destination: the new place.
             replaces: whether to replace a file or an empty directory at the destination.
+            ids: of the request.
         """
         url = self._blob(source).url
-        headers = {"x-ms-rename-source": url, **({} if replaces else {"If-None-Match": "*"})}
+        headers = _event(ids) | {"x-ms-rename-source": url}
+        if not replaces:
+            headers["If-None-Match"] = "*"
         await self._blob(destination).start_copy_from_url(url, requires_sync=False, headers=headers)
 
-    async def delete(self, place: Place, *, is_recursive: bool) -> None:
+    async def delete(self, place: Place, *, is_recursive: bool, ids: RequestIds) -> None:
         """Delete a file, or a directory with its contents, in one step."""
         parameters = {"recursive": str(is_recursive).lower()}
-        await self._blob(place).delete_blob(params=parameters)
+        await self._blob(place).delete_blob(params=parameters, headers=_event(ids))
 
     async def list(self, place: Place, *, is_recursive: bool, size: int, after: str) -> Page:
         """Return a page of the paths below a directory; see `page_of`."""
@@ -245,6 +269,12 @@ def refusal_of(error: HttpResponseError) -> Refusal:
         code = "FilesystemNotFound"
     status = HTTPStatus(error.status_code or HTTPStatus.INTERNAL_SERVER_ERROR)
     return Refusal(status, code, error.message.partition("\n")[0])
+
+
+def _event(ids: RequestIds | None, api: str | None = None) -> dict[str, str]:
+    """The header of a change that has an event if there are ids. Azurite knows what it renames."""
+    event = None if ids is None else {**ids, **({} if api is None else {"api": api})}
+    return {EVENT_HEADER: json.dumps(event)}
 
 
 def _kind_of(blob: BlobProperties) -> Kind:

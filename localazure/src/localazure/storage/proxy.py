@@ -1,15 +1,14 @@
 """The reverse proxy in front of Azurite's services: forwards requests unchanged.
 
 Paths stay percent-encoded as sent, bodies stream in both directions, `Host` and the signed headers
-are unchanged, so that SharedKey and SAS signatures stay valid. The gate may refuse a request. The
-ledger records a request that creates or deletes a blob before it is forwarded.
+are unchanged, so that SharedKey and SAS signatures stay valid. The gate may refuse a request.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from http import HTTPStatus
 
@@ -21,24 +20,22 @@ from yarl import URL
 from localazure.faults.http import with_faults
 from localazure.faults.injector import Injector
 from localazure.runtime.http_server import SHUTDOWN_SECONDS
-from localazure.storage import batch
 from localazure.storage.actions import needed_for
 from localazure.storage.azurite_process import KEEP_ALIVE_SECONDS, AzuriteProcess
-from localazure.storage.blob_service import BlobServiceError
-from localazure.storage.dfs_endpoint import DfsEndpoint, read_body
-from localazure.storage.exchanges import ExchangeFailed, Exchanges
+from localazure.storage.dfs_endpoint import DfsEndpoint
 from localazure.storage.gate import Gate
+from localazure.storage.hierarchy import EVENT_HEADER
 from localazure.storage.host_style import names_account
-from localazure.storage.ledger import Ledger
-from localazure.storage.operations import Operation
-from localazure.storage.refusal import NOT_AUTHENTIC, SERVER_BUSY, TOO_LARGE, Refusal
+from localazure.storage.refusal import NOT_AUTHENTIC, SERVER_BUSY, Refusal
 from localazure.storage_client.service import Service
 
 logger = logging.getLogger(__name__)
 
-# Hop-by-hop headers (RFC 9110, section 7.6.1). `Expect` is answered on this hop.
+# Hop-by-hop headers (RFC 9110, section 7.6.1). `Expect` is answered on this hop. Clients do not
+# choose their events.
 HOP_BY_HOP = frozenset(
     {
+        EVENT_HEADER,
         "connection",
         "expect",
         "keep-alive",
@@ -62,11 +59,8 @@ NO_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10)
 # The headers to forward a request with.
 HEADERS = web.RequestKey("headers", CIMultiDict[str])
 
+_READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _BODILESS = {HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED}
-
-
-# Called with a response before the client gets it. Returns the body if the call has read it.
-OnAnswer = Callable[[aiohttp.ClientResponse], Awaitable[bytes | None]]
 
 
 class Proxy:
@@ -74,35 +68,35 @@ class Proxy:
 
     Args:
         service: the service behind the proxy.
-        session: connections to Azurite for bodies that are streamed; see `connections`.
-        exchanges: connections to Azurite for whole requests that raise events.
+        session: connections to Azurite; see `connections`.
+        origin: that of the service behind the proxy, `http://127.0.0.1:PORT`.
         azurite: the process behind the proxy.
         gate: decides which requests are forwarded.
-        ledger: the Blob service's ledger; None for other services, which emit no events.
         faults: the injected faults of the plan.
         dfs: answers the Blob service's requests about files and directories.
+        on_change: called when a request may have changed something.
     """
 
     def __init__(
         self,
         service: Service,
         session: aiohttp.ClientSession,
-        exchanges: Exchanges,
+        origin: str,
         *,
         azurite: AzuriteProcess,
         gate: Gate,
-        ledger: Ledger | None,
         faults: Injector,
         dfs: DfsEndpoint | None = None,
+        on_change: Callable[[], None] | None = None,
     ) -> None:
         self._dfs = dfs
         self._service = service
         self._session = session
-        self._exchanges = exchanges
+        self._origin = origin
         self._azurite = azurite
         self._gate = gate
-        self._ledger = ledger
         self._faults = faults
+        self._on_change = on_change
 
     def runner(self, *, is_host_style: bool = False) -> web.ServerRunner:
         """Return the runner of the HTTP server.
@@ -154,7 +148,7 @@ class Proxy:
                 lambda: self._answer(request),
                 lambda rule: self._refuse(replace(SERVER_BUSY, status=HTTPStatus(rule.status))),
             )
-        except (TimeoutError, aiohttp.ClientError, BlobServiceError, ExchangeFailed) as error:
+        except (TimeoutError, aiohttp.ClientError) as error:
             logger.warning(
                 "%s %s: %s: %s", request.method, request.path, type(error).__name__, error
             )
@@ -166,16 +160,13 @@ class Proxy:
         if not self._azurite.ready.is_set():
             await asyncio.wait_for(self._azurite.ready.wait(), AZURITE_TIMEOUT_SECONDS)
         await _continue(request)
-        if self._dfs is not None and (answer := await self._dfs.answer(request)) is not None:
-            return answer
-        ledger = self._ledger
-        if ledger is not None and self._gate.emits_events(request.raw_path):
-            if batch.is_batch(request.method, request.raw_path):
-                return await self._forward_batch(request, ledger)
-            operation = Operation.classify(request.method, request.raw_path, request.headers)
-            if operation is not None:
-                return await self._forward_operation(request, operation, ledger)
-        return await self._forward(request, await _Body.of(request))
+        try:
+            if self._dfs is not None and (answer := await self._dfs.answer(request)) is not None:
+                return answer
+            return await self._forward(request)
+        finally:
+            if self._on_change is not None and request.method not in _READS:
+                self._on_change()
 
     def _refuse(self, refusal: Refusal) -> web.Response:
         content_type, text = refusal.body(self._service)
@@ -189,76 +180,7 @@ class Proxy:
         response.force_close()
         return response
 
-    async def _forward_operation(
-        self, request: web.BaseRequest, operation: Operation, ledger: Ledger
-    ) -> web.StreamResponse:
-        body = await _Body.of(request)
-        (intent,) = await ledger.open([operation])
-        settled = False
-
-        async def record(status: int, headers: Mapping[str, str]) -> None:
-            nonlocal settled
-            if operation.succeeded(status, headers):
-                await ledger.close(intent, request.headers, headers, body.size)
-            else:
-                ledger.settle([(intent, None)])
-            settled = True
-
-        async def on_answer(answer: aiohttp.ClientResponse) -> None:
-            await record(answer.status, answer.headers)
-
-        try:
-            if not isinstance(body.data, bytes | None):
-                return await self._forward(request, body, on_answer)
-            answer = await self._exchanges.exchange(
-                request.method, request.raw_path, request[HEADERS], body.data
-            )
-            await record(answer.status, answer.headers)
-            return self._refusal_in(request, answer.headers) or web.Response(
-                status=answer.status,
-                reason=answer.reason,
-                headers=_end_to_end(answer.headers),
-                body=answer.content,
-            )
-        finally:
-            if not settled:
-                ledger.reconcile_later([intent])
-
-    async def _forward_batch(self, request: web.BaseRequest, ledger: Ledger) -> web.StreamResponse:
-        content = await read_body(request, batch.MAX_BATCH_BYTES)
-        if content is None:
-            return self._refuse(TOO_LARGE)
-        deletions = batch.deletions(request.headers.get("Content-Type", ""), content)
-        intents = dict(zip(deletions, await ledger.open(list(deletions.values())), strict=True))
-        settled = False
-
-        async def on_answer(answer: aiohttp.ClientResponse) -> bytes | None:
-            nonlocal settled
-            content_type = answer.headers.get("Content-Type", "")
-            statuses = batch.statuses(content_type, content := await answer.read())
-            ledger.settle(
-                [
-                    (
-                        intent,
-                        ledger.event(intent, intent.before, answer.headers)
-                        if intent.operation.succeeded(statuses.get(content_id, 0), {})
-                        else None,
-                    )
-                    for content_id, intent in intents.items()
-                ]
-            )
-            settled = True
-            return content
-
-        try:
-            return await self._forward(request, _Body(content), on_answer)
-        finally:
-            if not settled:
-                ledger.reconcile_later(list(intents.values()))
-
-    async def _forward(
-        self, request: web.BaseRequest, body: _Body, on_answer: OnAnswer | None = None
-    ) -> web.StreamResponse:
+    async def _forward(self, request: web.BaseRequest) -> web.StreamResponse:
         """Forward the request and its response.
 
         Raises:
@@ -266,16 +188,13 @@ class Proxy:
         """
         async with self._session.request(
             request.method,
-            URL(self._exchanges.origin + request.raw_path, encoded=True),
+            URL(self._origin + request.raw_path, encoded=True),
             headers=request[HEADERS],
-            data=body.data,
+            data=await _body(request),
             allow_redirects=False,
             skip_auto_headers=AUTOMATIC_HEADERS,
         ) as answer:
-            content = await on_answer(answer) if on_answer is not None else None
-            return self._refusal_in(request, answer.headers) or await _answer(
-                request, answer, content
-            )
+            return self._refusal_in(request, answer.headers) or await _answer(request, answer)
 
     def _refusal_in(
         self, request: web.BaseRequest, headers: Mapping[str, str]
@@ -306,31 +225,14 @@ def connections() -> aiohttp.ClientSession:
     )
 
 
-class _Body:
-    """A request's body: a small one in one piece, a large one as a stream that counts bytes.
-
-    Attributes:
-        data: the body for aiohttp; None sends no body.
-        size: number of bytes so far.
-    """
-
-    def __init__(self, data: bytes | web.BaseRequest | None) -> None:
-        self.size = len(data) if isinstance(data, bytes) else 0
-        self.data = self._stream(data) if isinstance(data, web.BaseRequest) else data
-
-    @classmethod
-    async def of(cls, request: web.BaseRequest) -> _Body:
-        if not request.body_exists:
-            return cls(None)
-        length = request.content_length
-        if length is not None and length <= SMALL_BODY_BYTES:
-            return cls(await request.content.readexactly(length))
-        return cls(request)
-
-    async def _stream(self, request: web.BaseRequest) -> AsyncIterator[bytes]:
-        async for piece in request.content.iter_any():
-            self.size += len(piece)
-            yield piece
+async def _body(request: web.BaseRequest) -> bytes | aiohttp.StreamReader | None:
+    """A request's body: a small one in one piece, a large one as a stream."""
+    if not request.body_exists:
+        return None
+    length = request.content_length
+    if length is not None and length <= SMALL_BODY_BYTES:
+        return await request.content.readexactly(length)
+    return request.content
 
 
 async def _continue(request: web.BaseRequest) -> None:
@@ -348,15 +250,14 @@ def _end_to_end(headers: Mapping[str, str]) -> CIMultiDict[str]:
 
 
 async def _answer(
-    request: web.BaseRequest, answer: aiohttp.ClientResponse, content: bytes | None
+    request: web.BaseRequest, answer: aiohttp.ClientResponse
 ) -> web.StreamResponse:
-    """Pass Azurite's response to the client. `content` is the body if it was read already."""
+    """Pass Azurite's response to the client."""
     headers = _end_to_end(answer.headers)
     length = answer.content_length
     bodiless = request.method == "HEAD" or answer.status in _BODILESS
-    if not bodiless and content is None and length is not None and length <= SMALL_BODY_BYTES:
+    if not bodiless and length is not None and length <= SMALL_BODY_BYTES:
         content = await answer.read()
-    if content is not None:
         return web.Response(
             status=answer.status, reason=answer.reason, headers=headers, body=content
         )

@@ -1,11 +1,12 @@
-"""Composes the storage part: Azurite, the proxy, the ledger of operations, the publisher."""
+"""Composes the storage part: Azurite, the proxy, the publisher of events."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from localazure.faults.injector import Injector
 from localazure.faults.plan import Part
@@ -20,11 +21,10 @@ from localazure.storage.azurite_process import AzuriteProcess
 from localazure.storage.blob_service import BlobService
 from localazure.storage.configuration import StorageConfiguration
 from localazure.storage.dfs_endpoint import DfsEndpoint
-from localazure.storage.exchanges import Exchanges
+from localazure.storage.event_journal import EventJournal
+from localazure.storage.events import blob_event
 from localazure.storage.gate import Gate
 from localazure.storage.hierarchy import Hierarchy
-from localazure.storage.ledger import Ledger
-from localazure.storage.outbox import Outbox
 from localazure.storage.proxy import Proxy, connections
 from localazure.storage.targets import Targets
 from localazure.storage_client.service import Service
@@ -44,37 +44,25 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
     accounts = StorageConfiguration.read(environment.storage_config).accounts
     azurite = AzuriteProcess(environment, accounts)
     services = {
-        Service.BLOB: (ports.blob, ports.blob_tls, Exchanges(ports.azurite_blob)),
-        Service.QUEUE: (ports.queue, ports.queue_tls, Exchanges(ports.azurite_queue)),
-        Service.TABLE: (ports.table, ports.table_tls, Exchanges(ports.azurite_table)),
+        Service.BLOB: (ports.blob, ports.blob_tls, ports.azurite_blob),
+        Service.QUEUE: (ports.queue, ports.queue_tls, ports.azurite_queue),
+        Service.TABLE: (ports.table, ports.table_tls, ports.azurite_table),
     }
     async with contextlib.AsyncExitStack() as stack:
-        outbox = Outbox(environment.part_folder("storage") / "outbox.db")
-        stack.callback(outbox.close)
+        events = event_journal(environment)
+        stack.callback(events.close)
         await stack.enter_async_context(azurite.running())
         to_azurite = await stack.enter_async_context(connections())
-        *_, to_blob_service = services[Service.BLOB]
-        blobs = BlobService(to_azurite, to_blob_service.origin, environment.storage_key)
+        origin = f"http://{LOOPBACK}:{ports.azurite_blob}"
+        blobs = BlobService(to_azurite, origin, environment.storage_key)
         hierarchy = Hierarchy(functools.partial(environment.storage_connection_string, direct=True))
         stack.push_async_callback(hierarchy.close)
-        ledger = Ledger(
-            outbox,
-            blobs,
-            azurite,
-            topic_of=lambda account: environment.resource_id(
-                f"Microsoft.Storage/storageAccounts/{account}"
-            ),
-            has_topic=lambda account: account in accounts and accounts[account].has_system_topic,
-            origin=f"http://{LOOPBACK}:{ports.blob}",
-        )
         for account in accounts.values():
             for container in account.containers:
                 await blobs.create_container(account.name, container)
-        await ledger.reconcile()
         topic = environment.topic_endpoint(STORAGE_TOPIC)
         key, _ = environment.event_grid_keys(STORAGE_TOPIC)
-        await stack.enter_async_context(publishing(outbox, topic, key))
-        stack.push_async_callback(ledger.drain)
+        await stack.enter_async_context(publishing(events, topic, key))
         faults = Injector(environment.state, Part.STORAGE)
         gate = Gate(
             accounts,
@@ -85,23 +73,39 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
             lambda: datetime.now(UTC) + timedelta(seconds=faults.clock_skew_seconds()),
         )
         tls = server_context(ensure_certificates(environment))
-        for service, (port, tls_port, exchanges) in services.items():
-            stack.callback(exchanges.close)
+        for service, (port, tls_port, port_of_azurite) in services.items():
+            is_blob = service is Service.BLOB
             proxy = Proxy(
                 service,
                 to_azurite,
-                exchanges,
+                f"http://{LOOPBACK}:{port_of_azurite}",
                 azurite=azurite,
                 gate=gate,
-                ledger=ledger if service is Service.BLOB else None,
                 faults=faults,
-                dfs=DfsEndpoint(gate, hierarchy, ledger) if service is Service.BLOB else None,
+                dfs=DfsEndpoint(gate, hierarchy) if is_blob else None,
+                on_change=events.filled.set if is_blob else None,
             )
             listeners = [(proxy.runner(), {port: None, tls_port: tls})]
-            if service is Service.BLOB:
+            if is_blob:
                 listeners.append((proxy.runner(is_host_style=True), {ports.blob_by_host: None}))
             for runner, of_runner in listeners:
                 # Azurite knows the accounts' CORS rules: `azurite/web_pages.js`.
                 pages = WebPages(has_own_cors=True)
                 await stack.enter_async_context(listening(runner, of_runner, pages=pages))
         yield
+
+
+def event_journal(environment: Environment) -> EventJournal:
+    """The events of the accounts that have a topic."""
+    accounts = StorageConfiguration.read(environment.storage_config).accounts
+
+    def event_of(change: Mapping[str, Any], number: int) -> dict[str, Any] | None:
+        account = accounts.get(change["account"])
+        if account is None or not account.has_system_topic:
+            return None
+        topic = environment.resource_id(f"Microsoft.Storage/storageAccounts/{account.name}")
+        origin = f"http://{LOOPBACK}:{environment.ports.blob}"
+        return blob_event(change, number, topic=topic, origin=origin)
+
+    folder = environment.part_folder("storage") / "azurite"
+    return EventJournal(folder / "__azurite_db_blob__.json", event_of)

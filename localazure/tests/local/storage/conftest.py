@@ -149,7 +149,7 @@ def run_with_lokijs(tmp_path: Path) -> Callable[..., Any]:
         command = [find_node(), *arguments, PACKAGE / preloaded]
         with SmallDisk(folder, disk_bytes) if disk_bytes else contextlib.nullcontext() as disk:
             command = command if disk is None else disk.command(command)
-            done = subprocess.run(command, check=True, capture_output=True)
+            done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
         return json.loads(done.stdout)
 
     return run

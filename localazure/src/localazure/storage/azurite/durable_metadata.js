@@ -5,14 +5,15 @@
 // also appended to a journal beside the snapshot, before Azurite answers, and the journal is applied
 // when the snapshot is loaded. Blob contents need no such help: Azurite writes them to files first.
 //
-// A journal line holds a document's whole new state under its $loki id, so applying a journal to a
-// snapshot that already contains it changes nothing. Changes that are made `atomically` share a line.
+// A journal line holds a document's whole new state under its $loki id. Changes that are made `atomically`
+// share a line, with the event that they cause (`blob_events.js`). The storage part reads the events from
+// the journal (`event_journal.py`), and keeps in a file beside it up to where it has published them.
 // A line begins with the length and the checksum of its record. A line that was not written to its end,
 // since the process died or the disk was full, is skipped when it is read, with a message: its request
 // was never acknowledged. After a full disk, the change stays in memory until the next snapshot.
 //
-// A save starts a new journal at the moment it serializes, and deletes the older ones when the
-// snapshot has its final name.
+// A save starts a new journal at the moment it serializes. The snapshot has the number of that journal.
+// The older ones are deleted when the snapshot has its final name and their events are published.
 //
 // A snapshot costs time for every document there is, and nothing is answered meanwhile. So Azurite's
 // own timer saves only when the journals have grown as large as the snapshot: a change then costs the
@@ -95,6 +96,16 @@ function readLine(line) {
   return text.length === Number(length) && checksum(text) === sum ? text : undefined;
 }
 
+/** The first journal with events that are not published; Infinity if nobody reads events. */
+function firstUnread(database) {
+  try {
+    return parseInt(fs.readFileSync(`${database}.events-read`, "latin1").slice(0, 16), 16);
+  } catch (error) {
+    if (error.code !== "ENOENT") throw error;
+    return Infinity;
+  }
+}
+
 /** The serialized form of a database with everything applied that its journals hold. */
 function applyJournals(database, snapshot) {
   const collections = new Map(
@@ -104,6 +115,7 @@ function applyJournals(database, snapshot) {
     ])
   );
   for (const number of journalNumbers(database)) {
+    if (number < (snapshot.firstJournal ?? 0)) continue;
     for (const record of readJournal(`${database}.journal-${number}`)) {
       const target = collections.get(record.collection);
       if (record.create) {
@@ -137,14 +149,17 @@ function record(collection, change) {
   else if (journal) journal.append(record);
 }
 
-/** Make changes, without a pause, that a crash keeps or loses as a whole. */
-function atomically(database, change) {
-  together = [];
+/** Make changes, without a pause, that a crash keeps or loses as a whole, with their event, if any. */
+function atomically(database, change, event) {
+  const line = { event, together: (together = []) };
   try {
-    change();
+    return change();
+  } catch (error) {
+    delete line.event;
+    throw error;
   } finally {
-    journals.get(database.filename).append({ together });
     together = undefined;
+    journals.get(database.filename).append(line);
   }
 }
 
@@ -173,10 +188,12 @@ wrap(Loki.prototype, "saveDatabaseInternal", (original) => function (callback) {
   }
   journals.set(this.filename, next);
   if (previous) previous.close();
+  this.firstJournal = next.number;
   original.call(this, (error) => {
     if (error) return notSaved(this, error, callback);
+    const firstKept = Math.min(next.number, firstUnread(this.filename));
     for (const number of journalNumbers(this.filename)) {
-      if (number < next.number) fs.unlinkSync(`${this.filename}.journal-${number}`);
+      if (number < firstKept) fs.unlinkSync(`${this.filename}.journal-${number}`);
     }
     if (callback) callback();
   });

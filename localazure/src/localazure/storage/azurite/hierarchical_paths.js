@@ -14,6 +14,7 @@
 "use strict";
 
 const path = require("path");
+const { eventOf } = require("./blob_events.js");
 const { atomically } = require("./durable_metadata.js");
 const { FEW } = require("./few_removals.js");
 const { orderOf } = require("./ordered_names.js");
@@ -165,10 +166,12 @@ Store.prototype.startCopyFromURL = async function (context, from, to, ...rest) {
   if (replaced && (isKept || replaced !== kind || !destination.isEmpty())) {
     throw refusal(context, "PathAlreadyExists");
   }
-  atomically(this.db, () => {
+  const change = () => {
     destination.remove();
     source.moveTo(destination);
-  });
+  };
+  const api = kind === "file" ? "RenameFile" : "RenameDirectory";
+  atomically(this.db, change, eventOf(context, api, to, { source: from }));
   return destination.ofItself().find((each) => !each.snapshot)?.properties ?? {};
 };
 
@@ -180,7 +183,13 @@ Store.prototype.deleteBlob = async function (context, account, container, blob, 
   const place = { account, container, blob };
   await validate(this, context, place);
   const deleted = new HierarchicalPath(this, place);
-  if (!deleted.kind()) throw StorageErrorFactory.getBlobNotFound(context.contextId);
+  const kind = deleted.kind();
+  if (!kind) throw StorageErrorFactory.getBlobNotFound(context.contextId);
   if (recursive !== "true" && !deleted.isEmpty()) throw refusal(context, "DirectoryNotEmpty");
-  atomically(this.db, () => deleted.remove());
+  const file = deleted.ofItself().find((each) => !each.snapshot);
+  const event =
+    kind === "file"
+      ? eventOf(context, "DeleteFile", place, file.properties)
+      : eventOf(context, "DeleteDirectory", place, { recursive });
+  atomically(this.db, () => deleted.remove(), event);
 };
