@@ -58,8 +58,7 @@ def measure(bench: Bench) -> None:
     """Blobs through the proxy and past it, through the SDK: `make bench NAME=storage`.
 
     Storage, Event Grid and the Functions host are processes. Through the proxy each put is also an
-    event: an intent before it is forwarded, an outbox row after, and the delivery to Event Grid.
-    "Azurite" is the one behind the proxy, which the files of `storage/azurite/` change; "Azurite as
+    event that is read from Azurite's journal and delivered to Event Grid. "Azurite" is the one behind the proxy, which the files of `storage/azurite/` change; "Azurite as
     released" is another process without them.
 
     Identical processes of Azurite differ, in downloads by a factor of two. So each side has five,

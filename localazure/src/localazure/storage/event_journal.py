@@ -1,8 +1,8 @@
 """The blob events in the journal that Azurite writes of its metadata.
 
-`azurite/blob_events.js` writes each event into the line of its change; `durable_metadata.js` has the
-format of a line. The events stay there until they are published: Azurite keeps a journal that is not
-read to its end.
+`azurite/blob_events.js` writes each event into the line of its change; `durable_metadata.js` has
+the format of a line. The events stay there until they are published: Azurite keeps a journal that
+is not read to its end.
 """
 
 from __future__ import annotations
@@ -97,9 +97,9 @@ class EventJournal:
 
     def _journals(self) -> Iterator[int]:
         prefix = f"{self._database.name}.journal-"
-        for name in os.listdir(self._database.parent):
-            if name.startswith(prefix):
-                yield int(name.removeprefix(prefix))
+        for path in self._database.parent.iterdir():
+            if path.name.startswith(prefix):
+                yield int(path.name.removeprefix(prefix))
 
 
 def _event_in(line: bytes) -> Mapping[str, Any] | None:

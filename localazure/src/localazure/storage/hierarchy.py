@@ -132,13 +132,13 @@ class Hierarchy:
                 raise PathError(_PATH_ALREADY_EXISTS)
             await self.ensure_directory(parent)
             parent = parent.parent
-        is_directory = kind is Kind.DIRECTORY
+        is_folder = kind is Kind.DIRECTORY
         return await self._blob(place).upload_blob(
             b"",
             overwrite=True,
             content_settings=settings,
-            metadata={**metadata, **({IS_FOLDER: "true"} if is_directory else {})},
-            headers=_event(ids, "CreateDirectory" if is_directory else "CreateFile") | conditions,
+            metadata={**metadata, **({IS_FOLDER: "true"} if is_folder else {})},
+            headers={**conditions, **_event(ids, "CreateDirectory" if is_folder else "CreateFile")},
         )
 
     async def append(self, place: Place, position: int, data: bytes) -> None:
@@ -181,7 +181,7 @@ class Hierarchy:
             [BlobBlock(block.id) for block in blocks],
             content_settings=settings,
             metadata=None if blob is None else blob.metadata,
-            headers=_event(ids, "FlushWithClose") | conditions,
+            headers={**conditions, **_event(ids, "FlushWithClose")},
         )
 
     async def ensure_directory(self, place: Place) -> Mapping[str, Any]:

@@ -249,9 +249,7 @@ def _end_to_end(headers: Mapping[str, str]) -> CIMultiDict[str]:
     )
 
 
-async def _answer(
-    request: web.BaseRequest, answer: aiohttp.ClientResponse
-) -> web.StreamResponse:
+async def _answer(request: web.BaseRequest, answer: aiohttp.ClientResponse) -> web.StreamResponse:
     """Pass Azurite's response to the client."""
     headers = _end_to_end(answer.headers)
     length = answer.content_length

@@ -1,7 +1,7 @@
 """Every part under load while its writes fail: nothing acknowledged is lost, and all work goes on.
 
 Three faults come one after the other on the same state: the disk is really full, the database
-refuses every write, and the part is killed between two writes.
+(storage has none) refuses every write, and the part is killed between two writes.
 """
 
 from __future__ import annotations
@@ -184,11 +184,12 @@ async def test_a_part_whose_writes_fail_loses_nothing_and_goes_on(
                 disk.free()
                 await running.goes_on()
             await running.is_busy()
-            databases("break")
-            await running.is_refused()
-            databases("mend")
-            await running.goes_on()
-            await running.is_busy()
+            if load.part != "storage":
+                databases("break")
+                await running.is_refused()
+                databases("mend")
+                await running.goes_on()
+                await running.is_busy()
             part.kill()
             part.wait()
             await running.start()

@@ -113,7 +113,9 @@ async def test_a_change_of_tier_has_its_event(container: ContainerClient, events
     assert not cool["data"].keys() & {"eTag", "previousTier"}
     assert (hot["data"]["accessTier"], hot["data"]["previousTier"]) == ("Hot", "Cool")
     assert hot["data"]["contentLength"] == 3
-    await container.set_standard_blob_tier_blobs("Cool", "aging", "absent", raise_on_any_failure=False)
+    await container.set_standard_blob_tier_blobs(
+        "Cool", "aging", "absent", raise_on_any_failure=False
+    )
     *_, in_batch = await events.wait_for(4)
     assert (in_batch["data"]["api"], in_batch["data"]["accessTier"]) == ("SetBlobTier", "Cool")
 

@@ -16,8 +16,8 @@ from localazure.runtime.environment import Environment
 from localazure.storage.azurite_installation import find_entry
 from localazure.storage.event_journal import EventJournal
 
-# A blob is overwritten, by Azurite's own code. Prints the number of the journal, the offset at which the
-# second write begins, and for each length from there the ETags after a crash.
+# A blob is overwritten, by Azurite's own code. Prints the offset in the journal at which the second
+# write begins, and for each length from there the ETags after a crash.
 OVERWRITTEN = """
 const fs = require("fs");
 process.argv[1] = ENTRY;
@@ -153,7 +153,9 @@ def test_a_crash_keeps_a_blob_and_the_event_of_its_last_write(
     written(database, 2)
     for length, etags in enumerate(found["etags"], start=found["start"]):
         Path(f"{database}.journal-1").write_bytes(content[:length])
-        with contextlib.closing(EventJournal(database, event_of=lambda change, _: dict(change))) as journal:
+        with contextlib.closing(
+            EventJournal(database, event_of=lambda change, _: dict(change))
+        ) as journal:
             assert [event["etag"] for _, event in journal.oldest(10)][-1:] == etags
 
 

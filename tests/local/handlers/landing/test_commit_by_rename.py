@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import sqlite3
+import sys
 from contextlib import closing
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from azure.functions import EventGridEvent
@@ -16,18 +14,16 @@ from handlers.landing.blob_created import handle_blob_events
 from handlers.platform.manifests import read_manifest_from
 from harness.waiting import until
 from localazure.runtime.environment import Environment
+from localazure.storage.service import event_journal
 from orchestrations.names import landing_instance
 from tests.local.handlers.zone_on_storage import LAKE, Zone
 from tests.unit.handlers.durable_fake import TaskHub
 
 
-def emitted(state: Path, prefix: str) -> list[EventGridEvent]:
-    """The events of a zone in the outbox of the storage part, in order."""
-    with closing(sqlite3.connect(state / "storage" / "outbox.db")) as database:
-        # The storage part turns intents into events shortly after its response.
-        until(lambda: database.execute("SELECT 1 FROM intents").fetchone() is None)
-        rows = database.execute("SELECT body FROM events ORDER BY sequence").fetchall()
-    events: list[dict[str, Any]] = [json.loads(body) for (body,) in rows]
+def emitted(environment: Environment, prefix: str) -> list[EventGridEvent]:
+    """The events of a zone in the journal of the storage part, in order."""
+    with closing(event_journal(environment)) as journal:
+        events = [event for _, event in journal.oldest(sys.maxsize)]
     return [
         EventGridEvent(
             id=event["id"],
@@ -56,7 +52,7 @@ async def test_what_spark_commits_by_rename_is_a_landing(
             file.upload_data(name.encode(), overwrite=True)
         landing.get_file_client(f"{task}/part-0.png").rename_file(f"landing/{prefix}7/part-0.png")
         landing.get_directory_client(task).rename_directory(f"landing/{prefix}8")
-    events = emitted(storage_part.state, prefix)
+    events = emitted(storage_part, prefix)
     # The Event Grid subscription in infra/ excludes DirectoryCreated.
     subscribed = [event for event in events if "DirectoryCreated" not in str(event.event_type)]
     assert [str(event.event_type).rpartition(".")[2] for event in subscribed] == [
