@@ -37,7 +37,7 @@ class Outbox(Protocol):
         ...
 
     async def published(self, numbers: Sequence[int]) -> None:
-        """Delete events that Event Grid has acknowledged."""
+        """Forget events that Event Grid has acknowledged."""
         ...
 
 

@@ -19,7 +19,7 @@ _TYPES = {
     "RenameDirectory": "DirectoryRenamed",
     "DeleteDirectory": "DirectoryDeleted",
 }
-# Properties of the blob in the event of an operation; all others have `_WRITTEN`.
+# Fields of the event of an operation; all others have those of a blob that was written.
 _WRITTEN = ("eTag", "contentType", "contentLength", "blobType")
 _DESCRIBED = {
     "DeleteBlob": ("contentType", "blobType"),
@@ -51,9 +51,9 @@ def blob_event(change: Mapping[str, Any], sequence: int, *, topic: str, origin: 
         "eTag": change.get("etag", "").strip('"'),
         "contentOffset": change.get("contentLength"),
     }
-    url = _url(origin, change)
-    source = change.get("source")
     names = _DESCRIBED.get(api, _WRITTEN)
+    url, source = _url(origin, change), change.get("source")
+    urls = {"destinationUrl": url, "sourceUrl": _url(origin, source)} if source else {"url": url}
     return {
         "topic": topic,
         "subject": f"/blobServices/default/containers/{change['container']}/blobs/{change['blob']}",
@@ -65,11 +65,7 @@ def blob_event(change: Mapping[str, Any], sequence: int, *, topic: str, origin: 
             "clientRequestId": change["clientRequestId"],
             "requestId": change["requestId"],
             **{name: described[name] for name in names if described.get(name) is not None},
-            **(
-                {"destinationUrl": url, "sourceUrl": _url(origin, source)}
-                if source
-                else {"url": url}
-            ),
+            **urls,
             # A string that sorts in the order of the changes.
             "sequencer": f"{sequence:032x}",
             "storageDiagnostics": {"batchId": str(uuid.uuid5(event_id, "batch"))},

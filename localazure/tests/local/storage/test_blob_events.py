@@ -12,6 +12,7 @@ from azure.storage.blob import BlobServiceClient as SyncBlobServiceClient
 from azure.storage.blob.aio import ContainerClient
 
 from localazure.runtime.environment import STORAGE_ACCOUNT, Environment
+from localazure.storage.hierarchy import EVENT_HEADER
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -33,7 +34,9 @@ async def test_put_blob_event_is_exact(
     storage: Environment, container: ContainerClient, events: Any
 ) -> None:
     settings = ContentSettings(content_type="text/plain")
-    blob = await container.upload_blob("a/b c.txt", b"hello", content_settings=settings)
+    blob = await container.upload_blob(
+        "a/b c.txt", b"hello", content_settings=settings, headers={EVENT_HEADER: "null"}
+    )
     (event,) = await events.wait_for(1)
     properties = await blob.get_blob_properties()
     data = event.pop("data")

@@ -159,7 +159,7 @@ function atomically(database, change, event) {
     throw error;
   } finally {
     together = undefined;
-    journals.get(database.filename).append(line);
+    journals.get(database.filename)?.append(line);
   }
 }
 
