@@ -23,7 +23,7 @@ from localazure.storage.actions import Needed, needed_for
 from localazure.storage.configuration import Account
 from localazure.storage.host_style import PathStyle, to_path_style
 from localazure.storage.paths import account_of, split_target
-from localazure.storage.refusal import NOT_AUTHENTIC, Refusal, not_covered
+from localazure.storage.refusal import NOT_AUTHENTIC, TOO_LARGE, Refusal, not_covered
 from localazure.storage.targets import Targets
 from localazure.storage_client.service import Service
 from localazure.storage_client.signature import sign_request
@@ -48,6 +48,8 @@ _FLAT: Final = Refusal(
     "HierarchicalNamespaceNotEnabled",
     "The account has no hierarchical namespace: its storage.json lacks isHnsEnabled.",
 )
+# https://learn.microsoft.com/rest/api/storageservices/blob-batch#remarks
+_MAX_BATCH_BYTES: Final = 4 * 1024 * 1024
 _NO_BATCH: Final = not_covered("batches by identity: the requests in them carry tokens")
 
 
@@ -102,6 +104,9 @@ class Gate:
         if refusal is None and account is not None:
             refusal = account_kinds.refusal_of(account.kind, service, target, headers)
             refusal = refusal or self._targets.refusal_of(account.name, service, target)
+        is_batch = method == "POST" and split_target(target)[1].get("comp") == "batch"
+        if is_batch and int(headers.get("Content-Length", 0)) > _MAX_BATCH_BYTES:
+            refusal = refusal or TOO_LARGE
         if refusal is not None:
             return refusal
         scheme, _, token = headers.get("Authorization", "").partition(" ")
@@ -113,8 +118,7 @@ class Gate:
         refusal = self._refusal_of_identity(token, needed_for(service, method, target, headers))
         if refusal is not None:
             return refusal
-        _, query = split_target(target)
-        if method == "POST" and query.get("comp") == "batch":
+        if is_batch:
             return _NO_BATCH
         return self._signed(service, method, target, headers)
 

@@ -52,8 +52,19 @@ def test_other_requests_are_as_they_came(gate: Gate) -> None:
     assert gate.admit(Service.BLOB, "GET", "/unknown/c/b", sent, is_secure=False) is sent
 
 
+BATCH = "/devstoreaccount1/c?restype=container&comp=batch"
+
+
+def test_a_batch_has_a_longest_size(gate: Gate) -> None:
+    sent = CIMultiDict({"Authorization": "SharedKey a:b", "Content-Length": str(4 * 1024 * 1024)})
+    assert gate.admit(Service.BLOB, "POST", BATCH, sent, is_secure=False) is sent
+    sent["Content-Length"] = str(4 * 1024 * 1024 + 1)
+    refused = gate.admit(Service.BLOB, "POST", BATCH, sent, is_secure=False)
+    assert isinstance(refused, Refusal)
+    assert (refused.status, refused.code) == (413, "RequestBodyTooLarge")
+
+
 def test_a_batch_by_identity_is_not_covered(gate: Gate) -> None:
-    target = "/devstoreaccount1/c?restype=container&comp=batch"
-    refused = gate.admit(Service.BLOB, "POST", target, bearer(), is_secure=True)
+    refused = gate.admit(Service.BLOB, "POST", BATCH, bearer(), is_secure=True)
     assert isinstance(refused, Refusal)
     assert (refused.status, refused.code) == (501, "NotImplemented")
