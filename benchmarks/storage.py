@@ -58,8 +58,9 @@ def measure(bench: Bench) -> None:
     """Blobs through the proxy and past it, through the SDK: `make bench NAME=storage`.
 
     Storage, Event Grid and the Functions host are processes. Through the proxy each put is also an
-    event that is read from Azurite's journal and delivered to Event Grid. "Azurite" is the one behind the proxy, which the files of `storage/azurite/` change; "Azurite as
-    released" is another process without them.
+    event that is read from Azurite's journal and delivered to Event Grid. "Azurite" is the one
+    behind the proxy, which the files of `storage/azurite/` change; "Azurite as released" is another
+    process without them.
 
     Identical processes of Azurite differ, in downloads by a factor of two. So each side has five,
     and every round uses the next one of each: rounds n and n + 5 of the downloads use the same.
