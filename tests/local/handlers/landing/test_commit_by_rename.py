@@ -12,7 +12,6 @@ from azure.storage.filedatalake import FileSystemClient
 
 from handlers.landing.blob_created import handle_blob_events
 from handlers.platform.manifests import read_manifest_from
-from harness.waiting import until
 from localazure.runtime.environment import Environment
 from localazure.storage.service import event_journal
 from orchestrations.names import landing_instance
