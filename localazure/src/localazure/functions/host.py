@@ -32,8 +32,7 @@ from localazure.functions.http.request_limits import PARSER_LIMIT_BYTES, refuse_
 from localazure.functions.http.throttle import HttpThrottle
 from localazure.functions.triggers.http.trigger import max_request_bytes
 from localazure.functions.triggers.registry import BY_HAND, Surroundings, Triggers
-from localazure.functions.triggers.timer import trigger as timer_trigger
-from localazure.functions.triggers.timer.one_host import DatabaseInTurn
+from localazure.functions.triggers.timer.one_host import MIGRATIONS, DatabaseInTurn
 from localazure.functions.worker.cold_start import ColdStart
 from localazure.functions.worker.invocation import Invoker
 from localazure.runtime.environment import LOOPBACK
@@ -87,9 +86,7 @@ class Host:
         )
         self._sharing = sharing_of(settings)
         timers = state / "timers.db"
-        self._database = (
-            DatabaseInTurn(timers) if self._sharing else Database(timers, timer_trigger.MIGRATIONS)
-        )
+        self._database = DatabaseInTurn(timers) if self._sharing else Database(timers, MIGRATIONS)
         self._durable: DurableFunctions | None = None
         threads = settings.get("PYTHON_THREADPOOL_THREAD_COUNT", "")
         self.invoker = Invoker(

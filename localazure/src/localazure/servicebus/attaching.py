@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from localazure.servicebus import addresses, management, nodes
 from localazure.servicebus.addresses import Address, SubQueueKind
@@ -18,9 +18,6 @@ from localazure.servicebus.amqp.errors import (
 from localazure.servicebus.amqp.link import Link
 from localazure.servicebus.cbs import Right
 from localazure.servicebus.entities import SubQueue
-
-if TYPE_CHECKING:
-    from localazure.servicebus.server import ClientProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -60,14 +57,14 @@ def rights_for(link: Link, address: Address) -> tuple[Right, ...]:
     return (Right.RECEIVE,) if link.is_sender else (Right.SEND,)
 
 
-def is_allowed(client: ClientProtocol, link: Link, address: Address) -> bool:
+def is_allowed(client: nodes.Client, link: Link, address: Address) -> bool:
     """Whether a valid token of the client allows the link."""
     return address.entity == addresses.CBS or client.authorization.allows(
         address.resource, nodes.now_seconds(client), rights_for(link, address)
     )
 
 
-def node_for(client: ClientProtocol, link: Link) -> nodes.Node:
+def node_for(client: nodes.Client, link: Link) -> nodes.Node:
     """Return the node that a link attaches to.
 
     Raises:
@@ -96,7 +93,7 @@ def node_for(client: ClientProtocol, link: Link) -> nodes.Node:
     return nodes.SendNode(client, link, entity)
 
 
-def _reason(client: ClientProtocol, link: Link, address: Address) -> str:
+def _reason(client: nodes.Client, link: Link, address: Address) -> str:
     """Why a client is not authorized; the message for a missing right is that of the service."""
     if not client.authorization.has_token(address.resource, nodes.now_seconds(client)):
         return f"no valid token was put for {address.resource!r}"

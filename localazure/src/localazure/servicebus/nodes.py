@@ -9,8 +9,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from localazure.faults.injector import Injector
 from localazure.faults.plan import OF_MESSAGES, Fault
 from localazure.servicebus import addresses, contents, management
 from localazure.servicebus.addresses import Address
@@ -19,12 +20,10 @@ from localazure.servicebus.amqp import performatives as p
 from localazure.servicebus.amqp.errors import INTERNAL_ERROR, RESOURCE_LIMIT_EXCEEDED, AmqpError
 from localazure.servicebus.amqp.link import Disposed, Link, MessageReceived
 from localazure.servicebus.amqp.types import Int
-from localazure.servicebus.cbs import TokenError
+from localazure.servicebus.broker import Broker
+from localazure.servicebus.cbs import Authorization, TokenError
 from localazure.servicebus.entities import Entity, SubQueue
 from localazure.servicebus.queues import Event
-
-if TYPE_CHECKING:
-    from localazure.servicebus.server import ClientProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -33,12 +32,36 @@ SETTLED = 1
 MOST_WAITING_REPLIES = 1000
 
 
-def now_seconds(client: ClientProtocol) -> float:
+class Client(Protocol):
+    """What nodes need of the connection that they belong to."""
+
+    broker: Broker
+    faults: Injector
+    authorization: Authorization
+
+    def abort(self) -> None:
+        """Close the socket at once."""
+        ...
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine in the background. An error in it closes the connection."""
+        ...
+
+    def flush_soon(self) -> None:
+        """Schedule a flush of the output buffer."""
+        ...
+
+    def reply_nodes(self) -> list[ReplyNode]:
+        """The links that carry replies to requests."""
+        ...
+
+
+def now_seconds(client: Client) -> float:
     """Return the time by which tokens expire, in seconds since the Unix epoch."""
     return client.broker.clock() / 1000 + client.faults.clock_skew_seconds()
 
 
-async def fault_of(client: ClientProtocol, operation: str) -> Fault | None:
+async def fault_of(client: Client, operation: str) -> Fault | None:
     """Return the fault of an operation, if any. A latency fault is a delay in this call."""
     rule = client.faults.next(operation, OF_MESSAGES)
     if rule is None:
@@ -71,7 +94,7 @@ async def _attempt(work: Awaitable[p.Composite], entity: str) -> p.Composite:
 
 
 async def _answer(
-    client: ClientProtocol,
+    client: Client,
     operation: str,
     work: Callable[[], Awaitable[p.Composite]],
     settle: Callable[[p.Composite], None],
@@ -98,7 +121,7 @@ async def _answer(
 class SendNode:
     """A queue or topic that a client sends to."""
 
-    def __init__(self, client: ClientProtocol, link: Link, entity: Entity) -> None:
+    def __init__(self, client: Client, link: Link, entity: Entity) -> None:
         self._client = client
         self._link = link
         self._entity = entity
@@ -142,7 +165,7 @@ def _settlement(state: Any) -> tuple[Event, dict[str, Any]]:
 class ReceiveNode:
     """A queue, subscription or sub-queue that a client receives from."""
 
-    def __init__(self, client: ClientProtocol, link: Link, sub_queue: SubQueue) -> None:
+    def __init__(self, client: Client, link: Link, sub_queue: SubQueue) -> None:
         self._client = client
         self._link = link
         self._sub_queue = sub_queue
@@ -209,9 +232,7 @@ Answer = Callable[[bytes], Coroutine[Any, Any, management.Reply]]
 class RequestNode:
     """`$cbs` or `$management` for a link that carries requests."""
 
-    def __init__(
-        self, client: ClientProtocol, link: Link, address: Address, answer: Answer
-    ) -> None:
+    def __init__(self, client: Client, link: Link, address: Address, answer: Answer) -> None:
         self._client = client
         self._link = link
         self._address = address
@@ -279,7 +300,7 @@ def missing(entity: str) -> str:
     )
 
 
-async def answer_cbs(client: ClientProtocol, request: bytes) -> management.Reply:
+async def answer_cbs(client: Client, request: bytes) -> management.Reply:
     """Execute a request to `$cbs`; put-token is the only operation.
 
     Source: AMQP Claims-based Security Version 1.0, OASIS committee draft. If the token is

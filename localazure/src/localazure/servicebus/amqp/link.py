@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from localazure.servicebus.amqp import performatives as p
 from localazure.servicebus.amqp.errors import (
@@ -12,9 +12,6 @@ from localazure.servicebus.amqp.errors import (
     TRANSFER_LIMIT_EXCEEDED,
     IllegalStateError,
 )
-
-if TYPE_CHECKING:
-    from localazure.servicebus.amqp.session import Session
 
 # Transfers and deliveries have serial numbers of 32 bits that wrap around (RFC 1982).
 SERIAL_MODULUS = 2**32
@@ -83,10 +80,30 @@ class _Incoming:
     is_too_large: bool = False
 
 
+class Channel(Protocol):
+    """What a link needs of its session."""
+
+    def send(self, performative: p.Composite) -> None:
+        """Send a frame."""
+        ...
+
+    def send_flow(self, link_fields: dict[str, Any] | None = None) -> None:
+        """Send the windows of the session, and the credit of a link."""
+        ...
+
+    def send_message(self, link: Link, *, tag: bytes, payload: bytes, is_settled: bool) -> None:
+        """Send a message in transfers that fit the peer's frame size."""
+        ...
+
+    def emit(self, event: LinkEvent) -> None:
+        """Report an event of a link."""
+        ...
+
+
 class Link:
     """A link that the peer attached. This end is its sender or its receiver."""
 
-    def __init__(self, session: Session, attach: p.Attach) -> None:
+    def __init__(self, session: Channel, attach: p.Attach) -> None:
         self._session = session
         self.attach = attach
         self.state = LinkState.ATTACHING

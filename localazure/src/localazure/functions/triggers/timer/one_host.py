@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
 from localazure.functions import logs
-from localazure.functions.triggers.timer.trigger import MIGRATIONS
 from localazure.sqlite.database import Database, DatabaseInUse, Transaction
 
 T = TypeVar("T")
@@ -24,6 +23,17 @@ T = TypeVar("T")
 _LOG = logging.getLogger(f"{logs.HOST_LOGGER}.timer")
 
 RETRY_SECONDS: Final = 1.0
+
+MIGRATIONS: Final = (
+    """
+    CREATE TABLE timers (
+        function TEXT PRIMARY KEY,
+        last TEXT NOT NULL,
+        next TEXT NOT NULL,
+        last_updated TEXT NOT NULL
+    )
+    """,
+)
 
 
 class Listener(Protocol):

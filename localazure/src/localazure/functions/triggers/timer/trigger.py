@@ -16,12 +16,13 @@ import sqlite3
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, tzinfo
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from azure.functions.meta import Datum
 
 from localazure.functions import logs
 from localazure.functions.app.loader import LoadedFunction
+from localazure.functions.triggers.timer.one_host import DatabaseInTurn
 from localazure.functions.triggers.timer.schedule import (
     Schedule,
     Startup,
@@ -34,21 +35,7 @@ from localazure.functions.worker.invocation import Invoker, TriggerData
 from localazure.processes.background import keep_doing
 from localazure.sqlite.database import Database
 
-if TYPE_CHECKING:
-    from localazure.functions.triggers.timer.one_host import DatabaseInTurn
-
 _LOG = logging.getLogger(f"{logs.HOST_LOGGER}.timer")
-
-MIGRATIONS: Final = (
-    """
-    CREATE TABLE timers (
-        function TEXT PRIMARY KEY,
-        last TEXT NOT NULL,
-        next TEXT NOT NULL,
-        last_updated TEXT NOT NULL
-    )
-    """,
-)
 
 # The longest sleep, so that a timer notices a suspended computer or a changed clock.
 _LONGEST_SLEEP_SECONDS: Final = 60.0

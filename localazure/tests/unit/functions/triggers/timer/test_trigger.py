@@ -16,7 +16,8 @@ from azure.functions.meta import Datum
 
 from localazure.functions.app.loader import LoadedFunction
 from localazure.functions.app.signature import Binding, check
-from localazure.functions.triggers.timer.trigger import MIGRATIONS, TimerTrigger
+from localazure.functions.triggers.timer.one_host import MIGRATIONS
+from localazure.functions.triggers.timer.trigger import TimerTrigger
 from localazure.functions.worker.invocation import Invoker
 from localazure.sqlite.database import Database, Transaction
 
