@@ -196,8 +196,14 @@ class Evidence:
 
     @cached_property
     def batches(self) -> list[RecordBatch]:
-        """All batches, in order of time; the records of superseded held ones were deleted."""
-        prefix = f"batches/{self.world.pipeline.name}/"
+        """All batches of the story's pipeline, in order of time."""
+        name = self.world.pipeline.name
+        return [each for each in self.batches_of_all if each.result.pipeline == name]
+
+    @cached_property
+    def batches_of_all(self) -> list[RecordBatch]:
+        """The batches of all pipelines; the records of superseded held ones were deleted."""
+        prefix = "batches/"
         deleted = self.world.account.container(RECORDS_CONTAINER).deleted
         documents = self.records(prefix) | {
             name: json.loads(blob.content)

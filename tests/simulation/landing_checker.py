@@ -47,7 +47,7 @@ def failing_landings_are_shown(evidence: Evidence) -> Iterator[str]:
     """After one round of reconciliation, the API shows that the pipeline needs a person."""
     world = evidence.world
     landed = [*world.landed]
-    for batch in evidence.batches:
+    for batch in evidence.batches_of_all:
         zone = landing_instance(batch.result.pipeline, batch.dataset.partition)
         landed.append(((batch.dataset.frozen_at - START).total_seconds(), zone))
     for failure in world.failures:

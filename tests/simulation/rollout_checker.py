@@ -85,7 +85,9 @@ def _bad_spans(evidence: Evidence, deployment: Deployment) -> Iterator[tuple[flo
             continue
         began: float | None = None
         for change in endpoint.changes:
-            has_traffic = deployment.name in change.traffic
+            # Another deployment can have its name, before it or after it.
+            is_there = deployment.made_at <= change.at < deployment.gone_at
+            has_traffic = is_there and deployment.name in change.traffic
             if has_traffic and began is None:
                 began = max(change.at, bad_from)
             elif not has_traffic and began is not None:
