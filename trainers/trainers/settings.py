@@ -31,7 +31,7 @@ from trainers.data.dataset import DataOptions, DatasetRequest
 from trainers.data.image_file import ImageFormat, ImageMode
 from trainers.data.order import SHUFFLE_WINDOW
 from trainers.errors import LaunchInvalid
-from trainers.parallelism.devices import DeviceChoice
+from trainers.parallelism.options import ParallelOptions
 from trainers.plugins import ARCHITECTURES, TIMM
 
 SGD = "sgd"
@@ -57,7 +57,7 @@ ModelFolder = Annotated[Path, model_folder]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(DataOptions):
+class Settings(ParallelOptions, DataOptions):
     """The options of `trainers.train`."""
 
     output_dir: Path = option(..., "where model, metrics or error are left")
@@ -73,7 +73,6 @@ class Settings(DataOptions):
     image_size: PositiveInteger = option(32, "pixels; images are resized to it")
     image_mode: ImageMode = option("rgb")
     epochs: PositiveInteger = option(10)
-    batch_size: PositiveInteger = option(64, "global: over all ranks")
     optimizer: Annotated[str, name_among(SGD, "adamw")] = option(SGD, f"sgd, adamw, or {OWN}")
     learning_rate: PositiveNumber | None = option(
         None, "peak of the schedule; default of sgd {:g}, of others {:g}".format(*_RATES)
@@ -98,28 +97,6 @@ class Settings(DataOptions):
         "samples that are mixed at a time, and of shards held in memory by all ranks",
     )
     seed: Count = option(0)
-    parallel: Literal["ddp", "fsdp"] = option("ddp", "copies (ddp) or shards (fsdp)")
-    keep_gathered: bool = option(False, "fsdp: gather blocks once (ZeRO-2), not twice (ZeRO-3)")
-    tensor_parallel: PositiveInteger = option(1, "split layers over so many neighbouring ranks")
-    pipeline_parallel: PositiveInteger = option(1, "cut the network into so many stages")
-    pipeline_schedule: Literal["gpipe", "1f1b"] = option("1f1b", "of --pipeline-parallel")
-    microbatches: PositiveInteger = option(
-        4, "of --pipeline-parallel: parts of each rank's share of a batch; default 4"
-    )
-    accumulate: PositiveInteger = option(1, "do each batch in so many passes, to save memory")
-    deepspeed: Path | None = option(None, "a DeepSpeed config (JSON)")
-    device: DeviceChoice = option("auto", "cuda: fail where a rank has no GPU")
-    deterministic: bool = option(
-        False, "on GPUs: the same weights to the bit each time, at a cost; CPUs always do that"
-    )
-    precision: Literal["fp32", "tf32", "bf16"] = option(
-        "tf32", "of products: tf32 is of GPUs (exact on CPUs), bf16 is autocast"
-    )
-    compile: str | None = option(None, "a backend of torch.compile, as inductor")
-    channels_last: bool | None = option(
-        None, "memory format; default: on GPUs, for convolutional networks without group norm"
-    )
-    checkpoint_activations: bool = option(False, "compute blocks again in the backward pass")
     evaluate_every: PositiveInteger | None = option(
         None, "epochs: score the held-out images this often, for the learning curve"
     )

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from trainers.errors import LaunchInvalid
-from trainers.settings import Settings
+from trainers.parallelism.options import ParallelOptions
 
 ZERO = "zero_optimization"
 _MOMENTUM = "momentum_buffer"
@@ -31,31 +31,31 @@ _KEYS = (ZERO, "steps_per_print", "wall_clock_breakdown", "memory_breakdown")
 _ZERO_3 = 3
 
 
-def deepspeed_config(settings: Settings, ranks: int) -> dict[str, Any] | None:
+def deepspeed_config(options: ParallelOptions, ranks: int) -> dict[str, Any] | None:
     """Return the config of --deepspeed, completed with this run's batch; None without the option.
 
     Raises:
         LaunchInvalid: DeepSpeed is not installed, the file is not a config, or it contradicts the
             options or has unsupported keys.
     """
-    if settings.deepspeed is None:
+    if options.deepspeed is None:
         return None
     conflicting = {
-        "--parallel fsdp": settings.parallel == "fsdp",
-        "--tensor-parallel": settings.tensor_parallel > 1,
-        "--pipeline-parallel": settings.pipeline_parallel > 1,
-        "--compile": settings.compile is not None,
-        "--precision bf16": settings.precision == "bf16",
+        "--parallel fsdp": options.parallel == "fsdp",
+        "--tensor-parallel": options.tensor_parallel > 1,
+        "--pipeline-parallel": options.pipeline_parallel > 1,
+        "--compile": options.compile is not None,
+        "--precision bf16": options.precision == "bf16",
     }
     for option, is_given in conflicting.items():
         if is_given:
             raise LaunchInvalid(f"{option} does not work with --deepspeed: leave one out")
     if ranks == 1:
         raise LaunchInvalid("--deepspeed is for two ranks or more: start more, or leave it out")
-    if settings.batch_size % (ranks * settings.accumulate):
+    if options.batch_size % (ranks * options.accumulate):
         raise LaunchInvalid(
-            f"--batch-size {settings.batch_size} does not divide into {ranks} ranks times "
-            f"--accumulate {settings.accumulate}, which DeepSpeed requires"
+            f"--batch-size {options.batch_size} does not divide into {ranks} ranks times "
+            f"--accumulate {options.accumulate}, which DeepSpeed requires"
         )
     if importlib.util.find_spec("deepspeed") is None:
         raise LaunchInvalid(
@@ -63,18 +63,18 @@ def deepspeed_config(settings: Settings, ranks: int) -> dict[str, Any] | None:
             "or leave the option out (--parallel fsdp shards, too)"
         )
     try:
-        config = completed(json.loads(settings.deepspeed.read_bytes()), settings, ranks)
+        config = completed(json.loads(options.deepspeed.read_bytes()), options, ranks)
         zero: Any = importlib.import_module("deepspeed.runtime.zero.config")
         zero.DeepSpeedZeroConfig(**config[ZERO])  # refuses unknown keys and values
     except (OSError, ValueError, AttributeError) as error:
         raise LaunchInvalid(
-            f"--deepspeed {settings.deepspeed} is not a DeepSpeed config: "
+            f"--deepspeed {options.deepspeed} is not a DeepSpeed config: "
             f"{type(error).__name__}: {error}"
         ) from error
     return config
 
 
-def completed(config: Mapping[str, Any], settings: Settings, ranks: int) -> dict[str, Any]:
+def completed(config: Mapping[str, Any], options: ParallelOptions, ranks: int) -> dict[str, Any]:
     """Add the keys that follow from the options to a config, and drop those that are "auto".
 
     Raises:
@@ -82,15 +82,15 @@ def completed(config: Mapping[str, Any], settings: Settings, ranks: int) -> dict
         AttributeError: the config, or its ZeRO section, is not an object.
     """
     owned = {
-        "train_batch_size": settings.batch_size,
-        "train_micro_batch_size_per_gpu": settings.batch_size // (ranks * settings.accumulate),
-        "gradient_accumulation_steps": settings.accumulate,
+        "train_batch_size": options.batch_size,
+        "train_micro_batch_size_per_gpu": options.batch_size // (ranks * options.accumulate),
+        "gradient_accumulation_steps": options.accumulate,
     }
     for key, value in config.items():
         if key in owned and value not in {owned[key], _AUTO}:
             raise LaunchInvalid(
-                f"{key} is {value!r} in --deepspeed, but --batch-size {settings.batch_size} "
-                f"and --accumulate {settings.accumulate} on {ranks} ranks make {owned[key]}: "
+                f"{key} is {value!r} in --deepspeed, but --batch-size {options.batch_size} "
+                f"and --accumulate {options.accumulate} on {ranks} ranks make {owned[key]}: "
                 "leave it out there"
             )
         if key not in owned and key not in _KEYS:

@@ -25,16 +25,11 @@ import os
 import socket
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
 
 import torch
 
 from trainers.errors import LaunchInvalid
-
-if TYPE_CHECKING:
-    from trainers.settings import Settings
-
-DeviceChoice = Literal["auto", "cuda", "cpu"]
+from trainers.parallelism.options import DeviceChoice, ParallelOptions
 
 VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 CUBLAS_VARIABLE = "CUBLAS_WORKSPACE_CONFIG"
@@ -118,13 +113,13 @@ def use_device(gpu: int | None, *, neighbours: int, environment: Mapping[str, st
     return torch.device("cpu")
 
 
-def prepare_environment(settings: Settings, environment: MutableMapping[str, str]) -> None:
+def prepare_environment(options: ParallelOptions, environment: MutableMapping[str, str]) -> None:
     """Set the variables that CUDA reads when it is initialized in this process.
 
     Raises:
         LaunchInvalid: the environment contradicts `--deterministic`.
     """
-    if not settings.deterministic:
+    if not options.deterministic:
         return
     workspace = environment.setdefault(CUBLAS_VARIABLE, REPEATABLE_WORKSPACES[0])
     if workspace not in REPEATABLE_WORKSPACES:
@@ -134,23 +129,23 @@ def prepare_environment(settings: Settings, environment: MutableMapping[str, str
         )
 
 
-def choose_kernels(settings: Settings, device: torch.device) -> None:
+def choose_kernels(options: ParallelOptions, device: torch.device) -> None:
     """Configure torch's kernels in this process, for `device`.
 
     Raises:
         LaunchInvalid: the device does not support the `--precision`.
     """
     on_cuda = device.type == "cuda"
-    is_deterministic = settings.deterministic or not on_cuda
+    is_deterministic = options.deterministic or not on_cuda
     torch.use_deterministic_algorithms(is_deterministic)
     if not on_cuda:
         return
     torch.backends.cudnn.benchmark = not is_deterministic
     torch.backends.cudnn.deterministic = is_deterministic
-    uses_tf32 = settings.precision != "fp32"
+    uses_tf32 = options.precision != "fp32"
     torch.backends.cudnn.allow_tf32 = uses_tf32
     torch.set_float32_matmul_precision("high" if uses_tf32 else "highest")
-    if settings.precision == "bf16" and not torch.cuda.is_bf16_supported(including_emulation=False):
+    if options.precision == "bf16" and not torch.cuda.is_bf16_supported(including_emulation=False):
         raise LaunchInvalid(
             f"{torch.cuda.get_device_name(device)} has no bfloat16 arithmetic, but --precision "
             "bf16 is given: use --precision tf32, or a GPU of compute capability 8.0 or newer "

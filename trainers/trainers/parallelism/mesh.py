@@ -21,12 +21,11 @@ import torch.distributed as dist
 from torch import Tensor
 
 from trainers.errors import LaunchInvalid
+from trainers.parallelism.options import ParallelOptions
 from trainers.parallelism.world import World
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
-
-    from trainers.settings import Settings
 
 PIPELINE, DATA, TENSOR = "pipeline", "data", "tensor"
 
@@ -98,27 +97,27 @@ class RankCoordinates:
         return self.data_ranks * self.tensor_ranks
 
 
-def rank_coordinates(settings: Settings, world: World) -> RankCoordinates:
+def rank_coordinates(options: ParallelOptions, world: World) -> RankCoordinates:
     """Return the coordinates of this rank.
 
     Raises:
-        LaunchInvalid: the settings do not fit the number of ranks, or each other.
+        LaunchInvalid: the options do not fit the number of ranks, or each other.
     """
     coordinates = RankCoordinates.of_rank(
         world.rank,
         world.size,
-        stages=settings.pipeline_parallel,
-        tensor_ranks=settings.tensor_parallel,
+        stages=options.pipeline_parallel,
+        tensor_ranks=options.tensor_parallel,
     )
-    batch, passes, data_ranks = settings.batch_size, settings.accumulate, coordinates.data_ranks
-    tensor_ranks, microbatches = coordinates.tensor_ranks, settings.microbatches
+    batch, passes, data_ranks = options.batch_size, options.accumulate, coordinates.data_ranks
+    tensor_ranks, microbatches = coordinates.tensor_ranks, options.microbatches
     reason = None
     if batch < data_ranks * passes:
         reason = (
             f"--batch-size {batch} is less than one image for each of {data_ranks} ranks and "
             f"{passes} passes: it is the global batch"
         )
-    elif tensor_ranks > 1 and data_ranks > 1 and settings.parallel != "fsdp":
+    elif tensor_ranks > 1 and data_ranks > 1 and options.parallel != "fsdp":
         reason = (
             f"--tensor-parallel {tensor_ranks} on {world.size} ranks leaves {data_ranks} copies of "
             "the model, which torch's DDP cannot keep alike where layers are split: add --parallel "
@@ -128,7 +127,7 @@ def rank_coordinates(settings: Settings, world: World) -> RankCoordinates:
         return coordinates
     elif passes > 1:
         reason = "a pipeline adds up its microbatches: give --microbatches instead of --accumulate"
-    elif settings.compile is not None:
+    elif options.compile is not None:
         reason = "--compile does not work with --pipeline-parallel: leave one out"
     elif microbatches < coordinates.stages:
         reason = (

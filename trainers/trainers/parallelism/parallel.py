@@ -34,6 +34,7 @@ from torch.utils.checkpoint import checkpoint
 from trainers.errors import LaunchInvalid
 from trainers.parallelism.deepspeed import DeepSpeedEngine, deepspeed_config
 from trainers.parallelism.mesh import DATA, PIPELINE, TENSOR, device_mesh, rank_coordinates
+from trainers.parallelism.options import ParallelOptions
 from trainers.parallelism.pipeline import (
     LossOf,
     Pipeline,
@@ -43,7 +44,6 @@ from trainers.parallelism.pipeline import (
     keep_stage,
 )
 from trainers.parallelism.world import World
-from trainers.settings import Settings
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -64,52 +64,52 @@ class Parallel:
         has_mixed_tensors: whether only some of the parameters are DTensors.
 
     Raises:
-        LaunchInvalid: the settings cannot be applied to this network.
+        LaunchInvalid: the options cannot be applied to this network.
     """
 
     def __init__(
-        self, network: nn.Module, loss_of: LossOf, settings: Settings, world: World
+        self, network: nn.Module, loss_of: LossOf, options: ParallelOptions, world: World
     ) -> None:
-        self.coordinates = coordinates = rank_coordinates(settings, world)
+        self.coordinates = coordinates = rank_coordinates(options, world)
         self._world = world
         self._loss_of = loss_of
-        self._precision = settings.precision
-        self._memory_format = memory_format(network, settings, world.device)
-        self._sharded = settings.parallel == "fsdp" and coordinates.data_ranks > 1
+        self._precision = options.precision
+        self._memory_format = memory_format(network, options, world.device)
+        self._sharded = options.parallel == "fsdp" and coordinates.data_ranks > 1
         self.has_mixed_tensors = coordinates.tensor_ranks > 1
-        self._deepspeed_config = deepspeed_config(settings, world.size)
+        self._deepspeed_config = deepspeed_config(options, world.size)
         self._deepspeed: DeepSpeedEngine | None = None
         is_split = self._sharded or self.has_mixed_tensors
         self.is_whole = not is_split and self._deepspeed_config is None
         has_stages = coordinates.stages > 1
         self._mesh = device_mesh(coordinates, world) if is_split or has_stages else None
         self.network = network
-        self.evaluated = self._cut(settings)
-        if settings.checkpoint_activations:
+        self.evaluated = self._cut(options)
+        if options.checkpoint_activations:
             for block in blocks(network):
                 block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False)
         if self._sharded:  # before the move to the device, which may be too small for the whole
             parts = [*blocks(network), self.evaluated]
-            shard(parts, self._mesh_of(DATA), keep_gathered=settings.keep_gathered)
+            shard(parts, self._mesh_of(DATA), keep_gathered=options.keep_gathered)
         # Shards and split layers need contiguous parameters.
         layout = self._memory_format if self._mesh is None else torch.preserve_format
         # torch's type of `to` lacks the call with a memory format.
         cast("Any", network).to(world.device, memory_format=layout)
-        self.module = self._called(settings)
+        self.module = self._called(options)
         self._pipeline = None
         if has_stages:
             group = self._mesh_of(PIPELINE).get_group()
             self._pipeline = Pipeline(
                 self.module,
-                schedule=settings.pipeline_schedule,
-                microbatches=settings.microbatches,
+                schedule=options.pipeline_schedule,
+                microbatches=options.microbatches,
                 device=world.device,
                 group=group,
                 loss_of=loss_of,
             )
             self.evaluated = SequentialStages(self.evaluated, group)
 
-    def _cut(self, settings: Settings) -> nn.Module:
+    def _cut(self, options: ParallelOptions) -> nn.Module:
         """Keep this rank's part of the layers; return the module that calls them."""
         coordinates, device = self.coordinates, self._world.device
         if coordinates.tensor_ranks > 1:
@@ -117,16 +117,16 @@ class Parallel:
         core = self.network
         if coordinates.stages > 1:
             parts = keep_stage(self.network, coordinates.stage, coordinates.stages)
-            core = Stage(parts, precision=settings.precision, device=device)
+            core = Stage(parts, precision=options.precision, device=device)
         if coordinates.data_ranks > 1 and device.type == "cuda":
             core = nn.SyncBatchNorm.convert_sync_batchnorm(core, self._data_group)
         return core
 
-    def _called(self, settings: Settings) -> nn.Module:
+    def _called(self, options: ParallelOptions) -> nn.Module:
         """The module for training: compiled with --compile, in DDP if ranks share weights."""
         module, device = self.evaluated, self._world.device
-        if settings.compile is not None:
-            module = cast("nn.Module", torch.compile(module, backend=settings.compile))
+        if options.compile is not None:
+            module = cast("nn.Module", torch.compile(module, backend=options.compile))
         if self.coordinates.data_ranks > 1 and not self._sharded and self._deepspeed_config is None:
             module = DistributedDataParallel(
                 module,
@@ -229,7 +229,7 @@ class Parallel:
 
 
 def memory_format(
-    network: nn.Module, settings: Settings, device: torch.device
+    network: nn.Module, options: ParallelOptions, device: torch.device
 ) -> torch.memory_format:
     """Return channels last if the option says so, or by default where torch advises it.
 
@@ -239,7 +239,7 @@ def memory_format(
     """
     kinds = [type(module) for module in network.modules()]
     is_advised = device.type == "cuda" and nn.Conv2d in kinds and nn.GroupNorm not in kinds
-    is_chosen = is_advised if settings.channels_last is None else settings.channels_last
+    is_chosen = is_advised if options.channels_last is None else options.channels_last
     return torch.channels_last if is_chosen else torch.preserve_format
 
 

@@ -24,8 +24,9 @@ from torch.distributed.elastic.utils.store import synchronize
 from torch.distributed.rendezvous import rendezvous
 
 from trainers.errors import LaunchInvalid, PeerFailed, TrainingError
-from trainers.parallelism.devices import DeviceChoice, RankHardware, gpu_of_rank, use_device
+from trainers.parallelism.devices import RankHardware, gpu_of_rank, use_device
 from trainers.parallelism.launch import Launch
+from trainers.parallelism.options import DeviceChoice
 
 Result = TypeVar("Result")
 
