@@ -8,7 +8,8 @@ They use folders and environment variables only, neither Azure Functions nor an 
     warm_start               the weights that training begins with
     outputs, failures        results, and failures as error.json and exit code
     tracing                  the span of a training, a child of its run's span
-    settings, plugins        the command line and its checks; a user's own models and datasets
+    settings, inputs         the command line and its checks; the data and the task that it names
+    plugins                  a user's own models, datasets, optimizers and augmentations
     data                     datasets, shards, and the order of the samples
     tasks                    losses and scores: classification, detection, a user's own
     models                   the networks that come with the trainers

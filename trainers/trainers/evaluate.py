@@ -26,10 +26,10 @@ from trainers.arguments import option, parse_options
 from trainers.data.dataset import DataOptions, Dataset
 from trainers.data.image_file import ImageFormat
 from trainers.errors import TrainingError
+from trainers.inputs import load_dataset, task_of
 from trainers.parallelism.launch import Launch
 from trainers.parallelism.mesh import RankCoordinates
 from trainers.parallelism.world import World
-from trainers.plugins import load_dataset
 from trainers.serving.model_folder import Model, load_model
 from trainers.tasks.task import Evaluation, HeldOut
 
@@ -50,14 +50,15 @@ def evaluate(
     Raises:
         LaunchInvalid: the model does not fit the dataset's task.
     """
-    dataset.task.check(model)
+    task = task_of(dataset)
+    task.check(model)
     held_out = HeldOut(
         source=dataset.held_out,
         world=world,
         coordinates=coordinates or RankCoordinates(data_rank=world.rank, data_ranks=world.size),
         progress=progress,
     )
-    return dataset.task.evaluate(model, held_out, dataset.classes)
+    return task.evaluate(model, held_out, dataset.classes)
 
 
 def evaluate_champion(

@@ -1,4 +1,4 @@
-"""Check and read the inputs of a training: options, data and initial model."""
+"""Check and read the inputs of a training or evaluation: options, data and initial model."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ import dataclasses
 
 import torch
 
-from trainers.data.dataset import Dataset
-from trainers.errors import LaunchInvalid
+from trainers.arguments import is_dotted
+from trainers.data import samples
+from trainers.data.dataset import DATASETS, Dataset, DatasetRequest
+from trainers.errors import DataRejected, LaunchInvalid
 from trainers.files import check_writable
 from trainers.parallelism.deepspeed import deepspeed_config
 from trainers.parallelism.devices import choose_kernels
 from trainers.parallelism.mesh import rank_coordinates
 from trainers.parallelism.world import World
-from trainers.plugins import load_dataset
+from trainers.plugins import make
 from trainers.serving.model_folder import load_model
 from trainers.settings import Settings, check_options
+from trainers.tasks.classification import Classification
+from trainers.tasks.task import Task
 from trainers.warm_start import InitialModel, read_initial_model
 
 
@@ -30,7 +34,7 @@ def read_inputs(settings: Settings, world: World) -> tuple[Dataset, InitialModel
             writable.
         ModelUnreadable: there is no model of ours in the champion's or the initial model's folder.
         InitialModelMismatch: the initial model does not fit what is trained.
-        DataRejected, DataChanged: see `trainers.plugins.load_dataset`.
+        DataRejected, DataChanged: see `load_dataset`.
     """
     check_options(settings, world.size)
     coordinates = rank_coordinates(settings, world)
@@ -43,13 +47,50 @@ def read_inputs(settings: Settings, world: World) -> tuple[Dataset, InitialModel
     initial_model = read_initial_model(settings)
     request = dataclasses.replace(settings.dataset_request, ranks=coordinates.data_ranks)
     dataset = load_dataset(settings.dataset, request)
+    task = task_of(dataset)
     given = {"--label-smoothing": settings.label_smoothing > 0, "--augment": settings.augment}
     for option, is_given in given.items():
-        if is_given and not dataset.task.labels_are_classes:
+        if is_given and not task.labels_are_classes:
             raise LaunchInvalid(
                 f"{option} is for labels that are classes, and the task of --dataset "
-                f"{settings.dataset}, {type(dataset.task).__name__}, has none: leave it out"
+                f"{settings.dataset}, {type(task).__name__}, has none: leave it out"
             )
     if initial_model is not None:
         initial_model.check_classes(dataset.classes)
     return dataset, initial_model
+
+
+def load_dataset(name: str, request: DatasetRequest) -> Dataset:
+    """Load the dataset of the request; check the first image of each side of a user's own one.
+
+    Raises:
+        LaunchInvalid: the dotted path cannot be imported, or returns no dataset.
+        DataRejected, DataChanged: see `trainers.data.folder.load_folder`; or a side of a user's own
+            dataset is empty, or its images have the wrong channels or size, are not bytes, or lack
+            a label.
+    """
+    dataset = make(DATASETS.get(name, name), Dataset, request)
+    if not is_dotted(name):
+        return dataset
+    train, held_out = dataset.train, dataset.held_out
+    samples.check_fit_to_learn(dataset.version, dataset.classes, len(train), len(held_out))
+    size = request.image_format.size
+    wanted = (1, request.image_format.channels, size, size)
+    for source in (train, held_out) if task_of(dataset).inputs_are_images else ():
+        first = source.take(torch.tensor([0]))
+        if tuple(first.inputs.shape) != wanted or first.inputs.dtype is not torch.uint8:
+            raise DataRejected(
+                f"{name} gives images of shape {tuple(first.inputs.shape)} and {first.inputs.dtype}"
+                f", not {wanted} (B, C, H, W) and torch.uint8, as --image-mode and --image-size say"
+            )
+        if not 0 <= int(first.labels[0]) < len(dataset.classes):
+            raise DataRejected(
+                f"{name} gives the label {int(first.labels[0])}, which is not one of its "
+                f"{len(dataset.classes)} classes"
+            )
+    return dataset
+
+
+def task_of(dataset: Dataset) -> Task:
+    """Return the task that a dataset names; the default is classification."""
+    return Classification() if dataset.task is None else dataset.task

@@ -7,7 +7,7 @@ import dataclasses
 import math
 import signal
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,6 +21,7 @@ from trainers.data.images import Samples
 from trainers.data.order import Order, stream_seed
 from trainers.errors import Stopped, TrainingDiverged
 from trainers.evaluate import evaluate
+from trainers.inputs import task_of
 from trainers.optimizers import build_optimizer, learning_rate
 from trainers.parallelism.parallel import Parallel
 from trainers.parallelism.step_synchronisation import StepStatus, StepSynchronisation
@@ -48,18 +49,6 @@ def stop_requests() -> Generator[list[int]]:
         signal.signal(signal.SIGTERM, before)
 
 
-class Heartbeat(Protocol):
-    """Records progress: `trainers.parallelism.watchdog.Watchdog.heartbeat`."""
-
-    def __call__(self, done: str, *, limit_seconds: float | None = None) -> object:
-        """Record what is done, and how long the next piece of work may take."""
-        ...
-
-
-def no_heartbeat(done: str, *, limit_seconds: float | None = None) -> None:
-    """Record nothing: no watchdog watches the run."""
-
-
 class Run:
     """The state of training: model, optimizer, and the number of completed steps."""
 
@@ -69,15 +58,15 @@ class Run:
         dataset: Dataset,
         world: World,
         log: Callable[[str], None],
-        heartbeat: Heartbeat = no_heartbeat,
+        heartbeat: Callable[[str, float | None], object] = lambda _, __: None,
         initial_model: InitialModel | None = None,
     ) -> None:
         self.settings = settings
         self.dataset = dataset
-        self.task = dataset.task
+        self.task = task_of(dataset)
         self.world = world
         self.log = log
-        self.heartbeat = heartbeat
+        self.heartbeat = heartbeat  # see `trainers.parallelism.watchdog.Watchdog`
         self.initial_model = initial_model
         self.order = Order(
             samples=len(dataset.train),
@@ -162,12 +151,12 @@ class Run:
         self.parallel.module.train()
         if self.settings.compile is not None:
             compiling = self.settings.compile_timeout_seconds
-            self.heartbeat("the start of the compilation", limit_seconds=compiling)
+            self.heartbeat("the start of the compilation", compiling)
         self.parallel.prepare_exchange(lambda: self._pass(self._passes()[0], last=True))
         self.speed.start()
         while self.step < self.steps:
             status = self._step(stop)
-            self.heartbeat(f"step {self.step}")
+            self.heartbeat(f"step {self.step}", None)
             self.speed.count(self.settings.batch_size)
             if status is not None:
                 self._after_step(status)
@@ -230,7 +219,7 @@ class Run:
             self.dataset,
             self.world,
             coordinates=self.parallel.coordinates,
-            progress=lambda: self.heartbeat(f"a pass of evaluation after step {self.step}"),
+            progress=lambda: self.heartbeat(f"a pass of evaluation after step {self.step}", None),
         )
         self.parallel.module.train()
         self._check_finite("the loss on held-out images", evaluation.loss)
@@ -309,9 +298,9 @@ class Run:
     def _finish_saving(self) -> None:
         """Wait for the checkpoint that is being written. Storage may be slower than steps."""
         waiting = self.settings.checkpoint_timeout_seconds
-        self.heartbeat(f"step {self.step}", limit_seconds=waiting)
+        self.heartbeat(f"step {self.step}", waiting)
         self.saver.finish()
-        self.heartbeat(f"the checkpoint of step {self.saved_step}")
+        self.heartbeat(f"the checkpoint of step {self.saved_step}", None)
 
     def _check_weights(self) -> None:
         """Raise TrainingDiverged if a weight is not finite, so that no checkpoint contains it.

@@ -6,7 +6,7 @@
 `timm/<name>` where timm is installed | channels=, \
 classes= | a module: images (B, channels, H, W), -1 to 1, to logits (B, classes) |
 | --dataset | folder, shards, synthetic, coco | a `trainers.data.dataset.DatasetRequest` | \
-a `trainers.data.dataset.Dataset`, which names its task |
+a `trainers.data.dataset.Dataset`, which may name its task |
 | --optimizer | sgd, adamw | the parameters, lr=, weight_decay= | a `torch.optim.Optimizer`; its \
 rate is set at each step |
 | --augment | | num_classes= | a function from inputs and labels, a rank's share of a batch on the \
@@ -32,15 +32,11 @@ import importlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import torch
 from torch import Tensor, nn
 
 from trainers.arguments import is_dotted
-from trainers.data import samples
-from trainers.data.dataset import DATASETS, Dataset, DatasetRequest
-from trainers.data.image_file import ImageFormat
 from trainers.detection import network
-from trainers.errors import DataRejected, LaunchInvalid
+from trainers.errors import LaunchInvalid
 from trainers.models import resnet, vision_transformer
 
 Augmentation = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -77,45 +73,6 @@ def _of_timm(architecture: str, *, channels: int, classes: int) -> nn.Module:
             f"{architecture} cannot be built ({type(error).__name__}: {error}): install timm and "
             "the torchvision that belongs to this torch, and name one of timm.list_models()"
         ) from error
-
-
-def load_dataset(name: str, request: DatasetRequest) -> Dataset:
-    """Load the dataset of the request.
-
-    Raises:
-        LaunchInvalid: the dotted path cannot be imported, or returns no dataset.
-        DataRejected, DataChanged: see `trainers.data.folder.load_folder`; or the images of a user's
-            own dataset do not fit the command line.
-    """
-    dataset = make(DATASETS.get(name, name), Dataset, request)
-    if is_dotted(name):
-        _check(name, dataset, request.image_format)
-    return dataset
-
-
-def _check(name: str, dataset: Dataset, image_format: ImageFormat) -> None:
-    """Refuse a user's own dataset if the first image of a side does not fit the network.
-
-    Raises:
-        DataRejected: a side is empty, or its images have the wrong channels or size, are not bytes,
-            or lack a label.
-    """
-    train, held_out = dataset.train, dataset.held_out
-    samples.check_fit_to_learn(dataset.version, dataset.classes, len(train), len(held_out))
-    size = image_format.size
-    wanted = (1, image_format.channels, size, size)
-    for source in (train, held_out) if dataset.task.inputs_are_images else ():
-        first = source.take(torch.tensor([0]))
-        if tuple(first.inputs.shape) != wanted or first.inputs.dtype is not torch.uint8:
-            raise DataRejected(
-                f"{name} gives images of shape {tuple(first.inputs.shape)} and {first.inputs.dtype}"
-                f", not {wanted} (B, C, H, W) and torch.uint8, as --image-mode and --image-size say"
-            )
-        if not 0 <= int(first.labels[0]) < len(dataset.classes):
-            raise DataRejected(
-                f"{name} gives the label {int(first.labels[0])}, which is not one of its "
-                f"{len(dataset.classes)} classes"
-            )
 
 
 def build_augmentation(path: str | None, classes: int) -> Augmentation | None:

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from tests.unit.trainers.small_datasets import lay_down, write_manifest
 from trainers.data.dataset import Dataset, DatasetRequest
 from trainers.data.image_file import ImageFormat
-from trainers.detection.dataset import load
 from trainers.serving.model_folder import new_model, save_model
+from trainers.tasks.coco_dataset import load
 
 COLOURS = ("red", "green")
 WIDTH, HEIGHT = 32, 16

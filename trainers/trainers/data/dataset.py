@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,15 +12,13 @@ from trainers.data.image_file import ImageFormat
 from trainers.data.images import SampleSource
 from trainers.data.order import SHUFFLE_WINDOW
 from trainers.errors import FileProblem
-from trainers.tasks.classification import Classification
-from trainers.tasks.task import Task
 
 # Imported on use: shards need packages that the other kinds do not.
 DATASETS = {
     "folder": "trainers.data.folder:load_folder",
     "shards": "trainers.data.shards:load_shards",
     "synthetic": "trainers.data.synthetic:make",
-    "coco": "trainers.detection.dataset:load",
+    "coco": "trainers.tasks.coco_dataset:load",
 }
 
 
@@ -69,7 +67,8 @@ class Dataset:
     fingerprint: str
     """A hash of the samples and their order. Checkpoints with another one are not resumed from."""
     quarantined: tuple[FileProblem, ...] = ()
-    task: Task = field(default_factory=Classification)
+    task: Any = None
+    """A `trainers.tasks.task.Task`, untyped since tasks import the data; None: classification."""
 
     def summary(self) -> str:
         """Return one line for the log."""

@@ -57,7 +57,7 @@ class Watchdog:
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
 
-    def heartbeat(self, done: str, *, limit_seconds: float | None = None) -> None:
+    def heartbeat(self, done: str, limit_seconds: float | None = None) -> None:
         """Record progress.
 
         Args:

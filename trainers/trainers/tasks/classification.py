@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from trainers.data.images import Samples, images_at_once, to_input
+from trainers.serving.model_folder import Model
 from trainers.tasks.task import Evaluation, HeldOut, Task
-
-if TYPE_CHECKING:
-    from trainers.serving.model_folder import Model
 
 _AT_ONCE = 512  # images per rank and pass, if they are small
 MATRIX_CLASSES = 200  # 40,000 counts, one per line: about 0.4 MB in report.json

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,10 +13,8 @@ from trainers.data.images import Samples, to_input
 from trainers.data.order import stream_seed
 from trainers.detection.coco import AnnotatedImages
 from trainers.detection.scores import Scores
+from trainers.serving.model_folder import Model
 from trainers.tasks.task import Evaluation, HeldOut, Task
-
-if TYPE_CHECKING:
-    from trainers.serving.model_folder import Model
 
 _AT_ONCE = 8  # images per rank and pass: each mask is as large as its image
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,9 +19,7 @@ from trainers.detection.network import is_detector
 from trainers.errors import LaunchInvalid
 from trainers.parallelism.mesh import RankCoordinates
 from trainers.parallelism.world import World
-
-if TYPE_CHECKING:
-    from trainers.serving.model_folder import Model
+from trainers.serving.model_folder import Model
 
 Value = TypeVar("Value")
 
