@@ -13,10 +13,14 @@ request is the same one, and gets the same round, however often its landing is s
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from orchestrations.contracts.landing import ClaimDataset
 from orchestrations.contracts.runs import RunState
 from orchestrations.contracts.transitions import TERMINAL_RUN_STATES
+
+ATTEMPT_OVERDUE = timedelta(hours=6)
+"""A next attempt that is so late does not begin by itself: its message was dead-lettered."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,10 +33,12 @@ class LastRound:
     """None if it is not recorded yet."""
     configuration: str | None
     """The one whose `job.yml` the last attempt used."""
+    next_attempt_at: datetime | None = None
 
-    @property
-    def is_under_way(self) -> bool:
+    def is_under_way(self, now: datetime) -> bool:
         """Whether an attempt runs, or is about to."""
+        if self.state == "retrying" and self.next_attempt_at is not None:
+            return now < self.next_attempt_at + ATTEMPT_OVERDUE
         return self.state not in TERMINAL_RUN_STATES or self.state == "retrying"
 
 
@@ -57,7 +63,7 @@ def why_no_further_round(asked: ClaimDataset, last: LastRound) -> str | None:
         return (
             f"{trained}, and neither pipeline.yml nor job.yml nor its code has changed since: {how}"
         )
-    if last.is_under_way:
+    if last.is_under_way(asked.request.dataset.frozen_at):
         return (
             f"{trained} and has not ended: its model answers the request; when it has ended, {how}"
         )

@@ -154,7 +154,9 @@ def signals_lead_to_runs(evidence: Evidence) -> Iterator[str]:
             continue
         reason = signal_text(number, world.story.zone)
         runs = [run for run, request in evidence.requests.items() if request.reason == reason]
-        if len({run.rpartition("-")[0] for run in runs}) > 1:
+        # A redrive without a file trains on another dataset.
+        own = [run for run in runs if evidence.requests[run].redrive is None]
+        if len({run.rpartition("-")[0] for run in own}) > 1:
             yield f"signal {number} of {sent_at:.0f} s has the runs {runs}"
         if runs or _outcome(instance) not in ("started", "duplicate"):
             continue

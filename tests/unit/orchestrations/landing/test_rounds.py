@@ -7,7 +7,7 @@ import pytest
 
 from orchestrations.contracts.landing import ClaimDataset, LandingRequest, LandingResult, OpenedBy
 from orchestrations.contracts.runs import RunState, UnfinishedRunState
-from orchestrations.landing.rounds import LastRound, why_no_further_round
+from orchestrations.landing.rounds import ATTEMPT_OVERDUE, LastRound, why_no_further_round
 from tests.unit.orchestrations.examples import run_request
 from tests.unit.orchestrations.landing.simulated_zone import Zone, land
 
@@ -40,6 +40,16 @@ def test_a_reason_is_answered_by_another_training_however_the_last_one_ended(
     state: RunState,
 ) -> None:
     assert why(asked(reason="drift"), state) == ""
+
+
+def test_a_next_attempt_that_never_began_answers_no_reason() -> None:
+    """Found by the simulation, seed 4451: its message was dead-lettered."""
+    request = asked(reason="drift")
+    due = request.request.dataset.frozen_at - ATTEMPT_OVERDUE
+    for late in (-1, 1):
+        next_at = due - timedelta(seconds=late)
+        last = LastRound(run="r-1", state="retrying", configuration=SAME, next_attempt_at=next_at)
+        assert (why_no_further_round(request, last) is None) == (late > 0)
 
 
 @pytest.mark.parametrize("state", get_args(RunState))
