@@ -14,7 +14,7 @@ from handlers.platform.durable.activity_adapter import activity
 from handlers.platform.durable.instances import start_once
 from handlers.platform.durable.status_documents import is_handed_over
 from handlers.platform.message_outbox import send_in_background
-from handlers.platform.records.run_records import read_cancel_request
+from handlers.platform.records.run_records import end_cancellation, read_cancel_request
 from handlers.platform.service_bus import RETRIES, Message, parse_body, traced
 from handlers.platform.telemetry.current_span import below
 from handlers.training.redriven_runs import sent_again_as
@@ -51,6 +51,8 @@ def schedule_retry(clients: Clients, request: ScheduleRetry) -> Scheduled:
     failed = following.model_copy(update={"attempt": following.attempt - 1})
     cancel = read_cancel_request(clients, failed.run)
     if cancel is None:
+        # Before it is sent: a run that then ended as cancelled would have a next attempt.
+        end_cancellation(clients, failed.run)
         enqueue_at = datetime.now(UTC) + timedelta(seconds=request.delay_seconds)
         send_in_background(clients, RETRIES, retry_message(following, enqueue_at=enqueue_at))
     return Scheduled(cancel=cancel)

@@ -150,25 +150,25 @@ def request_cancel(clients: Clients, run: str, request: CancelRequest) -> None:
 
 
 def read_cancel_request(clients: Clients, run: str) -> CancelRequest | None:
-    """The request to cancel a run; None if there is none, or its model may be registered."""
+    """The request to cancel a run; None if there is none, or if it is too late."""
     document = record_store.read(clients.records, _cancel_record(run))
-    if document is None or record_store.read(clients.records, _registering(run)) is not None:
+    if document is None or record_store.read(clients.records, _too_late_record(run)) is not None:
         return None
     return CancelRequest.from_dict(document)
 
 
 def end_cancellation(clients: Clients, run: str) -> None:
-    """Record that a run registers its model: from now on, it is too late to cancel it.
+    """Record that a run registers its model or schedules its next attempt: no cancel any more.
 
-    A registration can take effect without an answer. The run that then ended as cancelled would
-    leave its model as the champion.
+    Either can take effect without an answer. A run that then ended as cancelled would leave its
+    model as the champion, or be followed by another attempt.
     """
-    record_store.create(clients.records, _registering(run), {})
+    record_store.create(clients.records, _too_late_record(run), {})
 
 
 def _cancel_record(run: str) -> str:
     return f"runs/{run}/cancel"
 
 
-def _registering(run: str) -> str:
-    return f"runs/{run}/registering"
+def _too_late_record(run: str) -> str:
+    return f"runs/{run}/too-late-to-cancel"

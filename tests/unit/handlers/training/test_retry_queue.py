@@ -64,6 +64,14 @@ def test_a_run_that_a_person_has_cancelled_gets_no_next_attempt(world: World) ->
     assert [name for name in world.records.blobs if name.startswith("outbox/")]
 
 
+def test_a_run_whose_next_attempt_is_scheduled_is_not_cancelled_any_more(world: World) -> None:
+    """Found by the simulation, seed 4280: the activity was done twice, the cancel came between."""
+    retry = ScheduleRetry(request=run_request(2), delay_seconds=5)
+    assert schedule_retry(world.clients, retry).cancel is None
+    request_cancel(world.clients, run_request(1).run, CancelRequest(by="ada", reason="a mistake"))
+    assert schedule_retry(world.clients, retry).cancel is None
+
+
 async def test_an_attempt_is_started_once() -> None:
     hub: Any = TaskHub()
     assert await start_attempt(hub, run_request(2))
