@@ -52,7 +52,7 @@ def test_valid_files_are_counted_and_errors_are_named(folder: Path) -> None:
     assert "replay-guard export" in checks["histories"]["remedy"]
 
     file.write_text(text, "utf-8")
-    activities = folder / "orchestrations" / "activities.py"
+    activities = folder / "orchestrations" / "platform" / "activities.py"
     call = "call_activity("
     renamed = activities.read_text("utf-8").replace(call, f"{call}'new_' + ")
     activities.write_text(renamed, "utf-8")
