@@ -70,6 +70,8 @@ class Host:
         self._hub = hub
         self._broker = broker
         self._second_copies = story.nth(SecondCopy)
+        self.copied: list[tuple[float, str]] = []
+        """When a second copy of an activity began, and the activity's name."""
         self._runs_twice = any(isinstance(item, EveryActivityTwice) for item in story.items)
         self._make_clients = make_clients
         self._functions: dict[str, Function] = {}
@@ -182,8 +184,14 @@ class Host:
         execute = functools.partial(self._execute, call, self._functions[call.name])
         self._scheduler.spawn(execute)
         copy = self._second_copies.get(self._activities)
+
+        def again() -> None:
+            if self.is_up:
+                self.copied.append((self._scheduler.time(), call.name))
+                self._scheduler.spawn(execute)
+
         if copy is not None:
-            self._scheduler.after(copy.delay, lambda: self.is_up and self._scheduler.spawn(execute))
+            self._scheduler.after(copy.delay, again)
 
     def _execute(self, call: ActivityCall, function: Function) -> None:
         try:

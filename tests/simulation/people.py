@@ -79,6 +79,8 @@ class People:
         """Run → the second at which its cancellation was accepted."""
         self.changed: dict[str, Change] = {}
         """Run → with what change it was sent again."""
+        self.unanswered: set[str] = set()
+        """Rollouts about which a decision was sent that may have taken effect: the host died."""
         self.promoted: set[str] = set()
         """Rollouts of which people ended a step."""
         self.rolled_back: dict[str, float] = {}
@@ -203,7 +205,9 @@ class People:
         newest = self._newest(rollout.__name__)
         if newest is None:
             return
+        self.unanswered.add(newest.id)
         answer = await self._post(route, WHY, rollout=newest.id)
+        self.unanswered.discard(newest.id)
         # 409: it does not bake, has not begun, or has ended meanwhile.
         assert answer.status in (202, 409), answer
         if answer.status != 202:

@@ -39,7 +39,8 @@ CHANGES: Mapping[ConfigurationChange, Mapping[str, Any]] = {
     "limits": {"limits": {"queued_seconds": 1_800, "running_seconds": 7_200}},
     "notify": {"notify": {"event_grid": False}},
     "guards": {"deploy": {"guards": {"error_rate": 0.2, "minimum_requests": 5}}},
-    "steps": {"deploy": {"steps": [{"traffic": 100, "bake_minutes": 15}]}},
+    # Long enough to see a model that fails later.
+    "steps": {"deploy": {"steps": [{"traffic": 100, "bake_minutes": 60}]}},
     # The first option is on another cluster; the second one needs more nodes of a known one.
     "compute": {
         "compute": [

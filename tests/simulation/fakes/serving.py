@@ -102,7 +102,7 @@ class Serving:
     past: list[Deployment] = field(default_factory=list[Deployment])
     """Deployments that were deleted."""
     past_endpoints: list[Endpoint] = field(default_factory=list[Endpoint])
-    refused: list[str] = field(default_factory=list[str])
+    refused: list[tuple[float, str]] = field(default_factory=list[tuple[float, str]])
     """Changes of traffic, and deletions, that broke a rule of Azure's."""
     deleted_by_people: list[float] = field(default_factory=list[float])
     """When a person deleted an endpoint."""
@@ -180,7 +180,7 @@ class Serving:
         if traffic.keys() & mirror.keys():
             wrong = f"traffic {traffic} and mirror {mirror} share a deployment"
         if wrong is not None:
-            self.refused.append(f"{endpoint} at {self.now:.0f} s: {wrong}")
+            self.refused.append((self.now, f"{endpoint}: {wrong}"))
             raise refusal(400, wrong)
 
     def delete_endpoint(self, name: str) -> None:
@@ -245,7 +245,7 @@ class Serving:
         there = self.endpoints[endpoint]
         if name in {**there.traffic, **there.mirror}:
             wrong = f"deployment {name} gets traffic: set it to 0 first"
-            self.refused.append(f"{endpoint} at {self.now:.0f} s: {wrong}")
+            self.refused.append((self.now, f"{endpoint}: {wrong}"))
             raise refusal(400, wrong)
         takes = self._chance.choice([5.0, 60.0, 200.0])
         found.gone_at = min(found.gone_at, self.now + takes)
