@@ -50,9 +50,11 @@ def mistakes_are_paid_for_once(evidence: Evidence) -> Iterator[str]:
         run = evidence.runs.get(life.name)
         if run is None or life.end not in MISTAKES or life.states[-1][1] != "Completed":
             continue
-        status = run.instance.custom_status
-        message: str = ((status or {}).get("error") or {}).get("message", "")
-        if run.state == "retrying" and not any(name in message for name in SERVICE_ERRORS):
+        error = (run.instance.custom_status or {}).get("error") or {}
+        message: str = error.get("message", "")
+        # A job whose time was over, and that ended while it was cancelled, is tried again.
+        is_tried_again = run.state == "retrying" and error.get("type") != "DeadlineExceeded"
+        if is_tried_again and not any(name in message for name in SERVICE_ERRORS):
             yield f"{run.id} {life.end}, and is tried again: {message}"
 
 
