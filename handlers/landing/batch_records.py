@@ -39,6 +39,8 @@ _LAST = "last-batches"
 _ZONE = "zone"
 # The outcomes of batches that are or were trained on; the next batch is compared with them.
 _TRAINED: frozenset[BatchOutcome] = frozenset({"started", "duplicate"})
+# A blob is in the first batch that was frozen after its last change, or in one of the next few.
+BATCHES_SEARCHED = 20
 
 
 @activity
@@ -196,10 +198,6 @@ def _shown(document: Any) -> dict[str, str]:
     if last.marker_at is not None:
         shown["marker_at"] = last.marker_at.isoformat()
     return shown
-
-
-# A blob is in the first batch that was frozen after its last change, or in one of the next few.
-BATCHES_SEARCHED = 20
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,8 @@ logger = logging.getLogger("landfall")
 # An error whose text is always another one would otherwise be a new cause each time.
 OPEN_LIMIT = 10
 _FOLDER = "troubles/"
+# Parts of an error's text that differ each time: ids, times and other numbers.
+_VARIABLE = re.compile(r"[0-9A-Fa-f-]{8,}|\d+")
 
 
 class Trouble(Contract):
@@ -181,10 +183,6 @@ def _update(clients: Clients, name: str, change: Callable[[ZoneTroubles], ZoneTr
 
 def _record(pipeline: str, partition: str | None) -> str:
     return f"{_FOLDER}{pipeline}/{landing_instance(pipeline, partition)}.json"
-
-
-# Parts of an error's text that differ each time: ids, times and other numbers.
-_VARIABLE = re.compile(r"[0-9A-Fa-f-]{8,}|\d+")
 
 
 def is_broken_landing(instance: DurableOrchestrationStatus) -> bool:

@@ -22,6 +22,9 @@ from typing import Any, ParamSpec, TypeVar
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
+logger = logging.getLogger("landfall")
+# Bounds the memory of waiting jobs while a service hangs.
+LIMIT_JOBS = 1_000
 
 
 class TookTooLong(TimeoutError):
@@ -159,12 +162,6 @@ PEEKS = Bulkhead("Service Bus", threads=6, limit_seconds=8.0)
 SENDING = Bulkhead("Service Bus", threads=8, limit_seconds=30.0)
 # The limit of a part of an answer, without which the rest is shown.
 PART_SECONDS = 10.0
-
-
-logger = logging.getLogger("landfall")
-
-# Bounds the memory of waiting jobs while a service hangs.
-LIMIT_JOBS = 1_000
 
 
 class BackgroundThread:

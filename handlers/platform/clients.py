@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
+from handlers.platform.bulkheads import BackgroundThread
 from handlers.platform.settings import Connection, Settings
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from azure.servicebus import ServiceBusClient
     from azure.storage.blob import BlobServiceClient, ContainerClient
 
-    from handlers.platform.bulkheads import BackgroundThread
     from handlers.platform.event_grid import EventGridTopic
     from handlers.platform.service_bus import MessageQueues
     from handlers.platform.telemetry.exporting import Telemetry
@@ -54,8 +54,6 @@ class Clients:
     @cached_property
     def background(self) -> BackgroundThread:
         """The thread for background work."""
-        from handlers.platform.bulkheads import BackgroundThread  # noqa: PLC0415 - see the module
-
         return BackgroundThread()
 
     @cached_property

@@ -49,6 +49,8 @@ LIMITS: Mapping[str, tuple[int, type[LandfallError]]] = {
     ERROR_FILE: (ERROR_LIMIT_BYTES, JobFailed),
 }
 PERMANENT = frozenset(kind.__name__ for kind in (DataRejected, DataChanged, InitialModelMismatch))
+# Azure ML's property of a sweep that has ended.
+BEST_TRIAL = "best_child_run_id"
 
 
 class FileProblem(BaseModel):
@@ -202,10 +204,6 @@ def _read_blob(clients: Clients, request: ReadResults, folder: str, file: str) -
             f"{where}: the account of app setting WorkspaceStorage has no container "
             f"{request.container!r}; it must be the account of the workspace's default datastore"
         ) from error
-
-
-# Azure ML's property of a sweep that has ended.
-BEST_TRIAL = "best_child_run_id"
 
 
 def find_trial(clients: Clients, run: str) -> str | None:

@@ -16,6 +16,10 @@ from orchestrations.contracts.models import Model, Redrive
 from orchestrations.errors import shorten
 from orchestrations.names import run_id, training_name
 
+# Azure's limit is 16 KB of UTF-16; the rest is a margin.
+# https://learn.microsoft.com/azure/azure-functions/durable/durable-functions-custom-orchestration-status
+STATUS_LIMIT_BYTES = 4_096
+
 
 class RunCost(Contract):
     """The cost of a run's job: nodes, node-seconds and price."""
@@ -172,11 +176,6 @@ class DeadLetter(ActivityRequest[Done]):
     run: str
     request: RunRequest
     failure: Failure
-
-
-# Azure's limit is 16 KB of UTF-16; the rest is a margin.
-# https://learn.microsoft.com/azure/azure-functions/durable/durable-functions-custom-orchestration-status
-STATUS_LIMIT_BYTES = 4_096
 
 
 def fit_status(status: RunStatus) -> RunStatus:

@@ -14,11 +14,14 @@ from orchestrations.contracts.landing import BatchComparison, HoldReason
 DATA_CHANGED_LIMIT = 2
 
 
+HoldEnd = Literal["release", "resumption"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class HoldRule:
     """What a reason of a hold means for operators."""
 
-    ended_by: Literal["release", "resumption"]
+    ended_by: HoldEnd
     """What a person does to train on the batch."""
     alerts: bool
     needs_a_person: bool

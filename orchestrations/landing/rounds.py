@@ -37,9 +37,9 @@ class LastRound:
 
     def is_under_way(self, now: datetime) -> bool:
         """Whether an attempt runs, or is about to."""
-        if self.state == "retrying" and self.next_attempt_at is not None:
-            return now < self.next_attempt_at + ATTEMPT_OVERDUE
-        return self.state not in TERMINAL_RUN_STATES or self.state == "retrying"
+        if self.state != "retrying":
+            return self.state not in TERMINAL_RUN_STATES
+        return self.next_attempt_at is None or now < self.next_attempt_at + ATTEMPT_OVERDUE
 
 
 def why_no_further_round(asked: ClaimDataset, last: LastRound) -> str | None:

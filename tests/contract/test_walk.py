@@ -72,6 +72,7 @@ def imports(module: str) -> dict[str, Place]:
     }
 
 
+@functools.cache
 def bodies_of_activities() -> dict[str, Place]:
     found: dict[str, Place] = {}
     for (module, name), node in definitions().items():
@@ -84,6 +85,7 @@ def bodies_of_activities() -> dict[str, Place]:
     return found
 
 
+@functools.cache
 def triggers() -> dict[str, Place]:
     """The functions of function_app by their queues; and orchestrators by their names."""
     found = {

@@ -31,6 +31,10 @@ RULES: Mapping[AlarmKind, tuple[str, str]] = {
     "run-waits": ("run_waits_minutes", "see quota and cluster"),
 }
 """Kind → the key of `alarms` with the limit of the silence (its last word is the unit), remedy."""
+NOTICE = timedelta(days=14)
+"""How long before its expiry the alarm for a credential in an app setting begins."""
+_EXPIRY = re.compile(r"[?&= ]se=([^&;]+)")
+_SIGNATURE = re.compile(r"[?&= ]sig=")
 
 
 class Alarm(Contract):
@@ -128,12 +132,6 @@ def _silences(facts: PipelineFacts) -> Iterator[tuple[AlarmKind, str, datetime, 
     for run in facts.runs:
         if run.state in WAITING_STATES:
             yield "run-waits", run.id, run.since, f"run {run.id} is {run.state} since"
-
-
-NOTICE = timedelta(days=14)
-"""How long before its expiry the alarm for a credential in an app setting begins."""
-_EXPIRY = re.compile(r"[?&= ]se=([^&;]+)")
-_SIGNATURE = re.compile(r"[?&= ]sig=")
 
 
 @dataclass(frozen=True, kw_only=True)

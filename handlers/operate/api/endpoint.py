@@ -38,6 +38,9 @@ from handlers.platform.settings import Settings
 from orchestrations.configuration.pipeline import Pipeline
 
 logger = logging.getLogger("landfall")
+PROVIDER_HEADER = "x-ms-client-principal-idp"
+ID_HEADER = "x-ms-client-principal-id"
+ENTRA = "aad"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,11 +140,6 @@ def _arguments(declared: Interface, request: Request) -> dict[str, Any]:
 
 def _is_model(kind: Any) -> bool:
     return inspect.isclass(kind) and issubclass(kind, (Parameters, Asked, Pipeline))
-
-
-PROVIDER_HEADER = "x-ms-client-principal-idp"
-ID_HEADER = "x-ms-client-principal-id"
-ENTRA = "aad"
 
 
 def check_sign_in(settings: Settings, method: str, headers: Mapping[str, str]) -> Answer | None:

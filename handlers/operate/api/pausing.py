@@ -22,6 +22,8 @@ from handlers.platform.clients import Clients
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.names import landing_instance
 
+logger = logging.getLogger(__name__)
+
 
 class PausePipeline(Asked):
     """Body of a pause."""
@@ -79,15 +81,21 @@ async def land_held_zones(
 ) -> list[str]:
     """Start or wake a landing for each zone whose batch was held by a pause that has ended."""
     zones = await STORAGE.ask(zones_to_resume, clients, pipeline.name)
-    for partition in zones:
-        trace = clients.telemetry.new_trace()
-        await ensure_landing(
-            clients, starter, pipeline, partition, opened_by="release", wake=True, trace=trace
-        )
-    return [landing_instance(pipeline.name, partition) for partition in zones]
+    return [await _open_landing(clients, starter, pipeline, partition) for partition in zones]
 
 
-logger = logging.getLogger(__name__)
+async def _open_landing(
+    clients: Clients,
+    starter: DurableOrchestrationClient,
+    pipeline: Pipeline,
+    partition: str | None,
+) -> str:
+    """Start or wake the landing of a zone or partition; return its instance."""
+    trace = clients.telemetry.new_trace()
+    await ensure_landing(
+        clients, starter, pipeline, partition, opened_by="release", wake=True, trace=trace
+    )
+    return landing_instance(pipeline.name, partition)
 
 
 class ReleaseBatch(Asked):
@@ -123,12 +131,7 @@ async def release(
     outcome = f"dataset version {version} is released"
     on = f"pipeline {name}"
     await STORAGE.ask(keep_action, clients, "release", on, asked, outcome=outcome)
-    partition = held.dataset.partition
-    trace = clients.telemetry.new_trace()
-    await ensure_landing(
-        clients, starter, pipeline, partition, opened_by="release", wake=True, trace=trace
-    )
-    landing = landing_instance(name, partition)
+    landing = await _open_landing(clients, starter, pipeline, held.dataset.partition)
     logger.info("%s: dataset version %s is released", landing, version)
     return Released(
         id=landing, status_url=f"/api/runs/{landing}", dataset_version=version, batches=held.count

@@ -31,6 +31,9 @@ LISTING_INTERVAL = timedelta(days=1)
 NEWEST_PARTITIONS = 3
 """If partitions are batches, how many of the newest ones are checked for a marker and listed daily.
 Older partitions are listed only after an event."""
+# A new freeze has parts before its instance is started. If it is started later than this, it finds
+# no parts and fails; its landing is then opened again.
+GRACE = timedelta(days=1)
 
 
 @dataclass(frozen=True)
@@ -99,11 +102,6 @@ def _has_blobs(clients: Clients, pipeline: Pipeline) -> bool:
     container = clients.blobs.get_container_client(pipeline.source.container)
     names = container.list_blob_names(name_starts_with=pipeline.source.prefix, results_per_page=1)
     return next(iter(names), None) is not None
-
-
-# A new freeze has parts before its instance is started. If it is started later than this, it finds
-# no parts and fails; its landing is then opened again.
-GRACE = timedelta(days=1)
 
 
 async def discard_abandoned_parts(

@@ -29,6 +29,7 @@ from orchestrations.contracts.datasets import Configuration
 from orchestrations.errors import InvalidPipeline
 
 HASH_HEX_DIGITS = 16
+_CACHES = "__pycache__"
 
 
 def deployed_pipeline(clients: Clients, name: str) -> Pipeline:
@@ -118,9 +119,6 @@ def _parse(file: Path, text: str, records_container: str) -> Pipeline:
 
 def _record(pipeline: str, digest: str) -> str:
     return f"configurations/{pipeline}/{digest}.json"
-
-
-_CACHES = "__pycache__"
 
 
 def digest_of_code(job_file: Path) -> str | None:

@@ -21,6 +21,7 @@ _REMOVED = {
         "delete it, and put the options of compute into the order in which runs try them"
     ),
 }
+QUEUES_FILE = "queues.yml"
 
 
 def load_pipelines(folder: Path, *, records_container: str) -> Mapping[str, Pipeline]:
@@ -198,9 +199,6 @@ def check_deployment_file(file: Path, deploy: Deploy) -> None:
 
 def _at(document: Any, key: str) -> Any:
     return cast("dict[str, Any]", document).get(key) if isinstance(document, dict) else None
-
-
-QUEUES_FILE = "queues.yml"
 
 
 def load_queues(folder: Path) -> Queues | None:

@@ -120,10 +120,6 @@ def _ordered(steps: tuple[RunStep, ...]) -> tuple[RunStep, ...]:
     return tuple(kept)
 
 
-def _name(run: str) -> str:
-    return f"runs/{run}/record.json"
-
-
 def read_metrics(clients: Clients, record: str) -> dict[str, float]:
     """All metrics of a run, from the record that `read_results` wrote."""
     return _read_record(clients, record)["metrics"]
@@ -164,6 +160,10 @@ def end_cancellation(clients: Clients, run: str) -> None:
     model as the champion, or be followed by another attempt.
     """
     record_store.create(clients.records, _too_late_record(run), {})
+
+
+def _name(run: str) -> str:
+    return f"runs/{run}/record.json"
 
 
 def _cancel_record(run: str) -> str:

@@ -9,6 +9,7 @@ from handlers.operate.api.documents.base import Accepted, Document
 from handlers.operate.api.documents.queues import CostState
 from handlers.operate.api.documents.runs import RunSummary
 from orchestrations.contracts.landing import HoldReason, LandingAlert, LandingPhase
+from orchestrations.landing.holding import HoldEnd
 
 
 class Paused(Document):
@@ -45,7 +46,7 @@ class HeldSummary(Document):
     dataset_version: str
     blobs: int
     reason: HoldReason
-    ended_by: Literal["release", "resumption"]
+    ended_by: HoldEnd
     """What a person does to train on it: releases the batch, or resumes the pipeline."""
     message: str
     batches: int
