@@ -47,15 +47,9 @@ def main(arguments: list[str] | None = None) -> int:
     if getattr(parsed, "log_megabytes", 1) < 1:
         sys.stderr.write("localazure: --log-megabytes must be 1 or more\n")
         return 2
-    if getattr(parsed, "run_activities_twice", False):
-        os.environ[RUN_ACTIVITIES_TWICE] = "true"  # for the host, in this or another process
-    for name, value in (
-        (PLAN, getattr(parsed, "plan", None)),
-        (COLD_START_SECONDS, getattr(parsed, "cold_start_seconds", None)),
-        (LEASE_SECONDS, getattr(parsed, "lease_seconds", None)),
-    ):
-        if value is not None:
-            os.environ[name] = str(value)
+    for name in (PLAN, COLD_START_SECONDS, LEASE_SECONDS, RUN_ACTIVITIES_TWICE):
+        if (value := getattr(parsed, name, None)) is not None:
+            os.environ[name] = str(value)  # for the host, in this or another process
     try:
         with shown_without_traceback("localazure: "):
             return asyncio.run(parsed.run(parsed))
@@ -160,6 +154,7 @@ def _parser() -> argparse.ArgumentParser:
 def _add_strictness(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--plan",
+        dest=PLAN,
         choices=["flex", "consumption", "premium", "dedicated"],
         help="the hosting plan whose limits the Functions host follows (the same as the app "
         f"setting {PLAN}; default: those that all plans have)",
@@ -174,6 +169,7 @@ def _add_strictness(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--lease-seconds",
+        dest=LEASE_SECONDS,
         type=float,
         metavar="S",
         help="how long one of several hosts keeps its partitions and activities when it does not "
@@ -181,6 +177,7 @@ def _add_strictness(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--cold-start-seconds",
+        dest=COLD_START_SECONDS,
         type=float,
         metavar="S",
         help="with --plan flex or consumption: the first invocations after 20 idle minutes, and at "
@@ -189,7 +186,9 @@ def _add_strictness(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--run-activities-twice",
-        action="store_true",
+        dest=RUN_ACTIVITIES_TWICE,
+        action="store_const",
+        const="true",
         help="run each activity that succeeded once more and take the second result, as Azure may "
         f"after it lost a worker (the same as the app setting {RUN_ACTIVITIES_TWICE}=true)",
     )

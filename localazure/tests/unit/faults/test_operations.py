@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from localazure.faults.injector import FILE
 from localazure.faults.operations import OPERATIONS, why_unmatched
 from localazure.faults.plan import FAULTS, Part, moderate
 from localazure.machinelearning.authorization import action_of
-from localazure.runtime.environment import Environment, Ports
+from localazure.runtime.environment import PLAN, Environment, Ports
 from localazure.storage.actions import needed_for
 from localazure.storage_client.service import Service
 
@@ -89,6 +90,7 @@ def test_a_rule_that_would_never_apply_is_refused(
     else:
         assert main(arguments) == 0
     assert (state / FILE).exists() is not bool(words)
+    assert PLAN not in os.environ  # the plan of a host's limits is another
     capsys.readouterr()
 
 
