@@ -113,7 +113,7 @@ async def on_job_events(
 async def on_retry(message: func.ServiceBusMessage, starter: df.DurableOrchestrationClient) -> None:
     """Start the next attempt of a run, whose delay has ended."""
     from handlers.operate.dead_letters.put_back import put_back
-    from handlers.training.retry_queue import handle_retry
+    from handlers.training.retries import handle_retry
 
     try:
         await handle_retry(clients, starter, message.get_body())
@@ -129,7 +129,7 @@ async def on_rollout(
 ) -> None:
     """Roll out a model that was registered for an endpoint."""
     from handlers.operate.dead_letters.put_back import put_back
-    from handlers.rollout.starting import handle_rollout
+    from handlers.rollout.requests import handle_rollout
 
     now = datetime.now(UTC)
     try:

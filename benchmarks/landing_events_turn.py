@@ -23,7 +23,7 @@ from azure.storage.blob import BlobServiceClient
 
 from handlers.landing.batch_records import record_batch
 from handlers.landing.blob_created import handle_blob_events
-from handlers.landing.newest_events import advance_newest_event
+from handlers.landing.event_records import advance_newest_event
 from handlers.operate.reconciliation.reconciliation import PIPELINES_AT_ONCE
 from handlers.operate.reconciliation.zones import partitions_to_land, read_zone_records
 from handlers.platform.clients import Clients

@@ -21,9 +21,9 @@ from handlers.platform.durable.activity_adapter import bodies
 from handlers.platform.settings import Settings
 from orchestrations.contracts.base import ActivityRequest, Result
 from orchestrations.contracts.datasets import FreezeManifest, RegisterDataset
-from orchestrations.contracts.jobs import CancelJob, EnsureCapacity, GetJob, SubmitJob
 from orchestrations.contracts.landing import ClaimDataset, CompareBatch
 from orchestrations.contracts.runs import RunRequest
+from orchestrations.contracts.training import CancelJob, EnsureCapacity, GetJob, SubmitJob
 from orchestrations.platform.waiting import ENDED
 
 FILES = 300

@@ -14,9 +14,8 @@ from benchmarks.list_blobs_server import ListedZone, serve
 from handlers.platform.newest_first import countdown
 from handlers.platform.records.run_index import summary
 from orchestrations.contracts.base import Failure
-from orchestrations.contracts.models import Model
-from orchestrations.contracts.run_records import RunRecord, UsedCompute
-from orchestrations.contracts.runs import RunState
+from orchestrations.contracts.runs import Model, RunState
+from orchestrations.contracts.training import RunRecord, UsedCompute
 from tests.unit.orchestrations.examples import run_status
 
 PIPELINES = 10

@@ -1,7 +1,7 @@
 """The outcome of every batch: the frozen dataset, and the run that it started or found.
 
-Besides the history, each zone or partition has a record of its last batch: what the last listing
-saw, and what was trained on last.
+Besides the history, each zone or partition has a record of its last batch (what the last listing
+saw, and what was trained on last) and of its hold: `held/<pipeline>/<partition, or zone>.json`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any
 
 from azure.core.exceptions import ResourceNotFoundError
 
-from handlers.landing.hold_records import end_hold
 from handlers.landing.zone_troubles import close_troubles
 from handlers.platform import record_store
 from handlers.platform.clients import Clients
@@ -25,22 +24,73 @@ from handlers.platform.telemetry import metrics
 from handlers.platform.telemetry.spans import of_batch
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.base import Done
+from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.landing import (
     BatchOutcome,
     CountDataChanged,
+    HeldBatch,
     LandingAlert,
     LastBatch,
     RecordBatch,
 )
 from orchestrations.names import REQUEST_PREFIX, landing_instance, partition_of_landing
 
+_FOLDER = "held/"
+_ZONE = "zone"
 _HISTORY = "batches"
 _LAST = "last-batches"
-_ZONE = "zone"
 # The outcomes of batches that are or were trained on; the next batch is compared with them.
 _TRAINED: frozenset[BatchOutcome] = frozenset({"started", "duplicate"})
 # A blob is in the first batch that was frozen after its last change, or in one of the next few.
 BATCHES_SEARCHED = 20
+
+
+def hold_name(pipeline: str, key: str | None) -> str:
+    """The blob name of the record of a partition, or of the whole zone."""
+    return f"{_FOLDER}{pipeline}/{key or _ZONE}.json"
+
+
+def read_hold(clients: Clients, name: str) -> HeldBatch | None:
+    """The record of this name, if there is one."""
+    document = record_store.read(clients.records, name)
+    return None if document is None else HeldBatch.from_dict(document)
+
+
+def read_holds(clients: Clients, pipeline: str) -> Iterator[tuple[str, HeldBatch]]:
+    """Name and record of every hold of a pipeline."""
+    names = clients.records.list_blob_names(name_starts_with=f"{_FOLDER}{pipeline}/")
+    for name in list(names):
+        held = read_hold(clients, name)
+        if held is not None:
+            yield name, held
+
+
+def read_held(clients: Clients, pipeline: str, dataset: Dataset) -> HeldBatch | None:
+    """The hold whose newest batch is `dataset`, if there is one; it may be released already."""
+    # Earlier releases named the record by the version.
+    for key in (dataset.partition, dataset.version):
+        held = read_hold(clients, hold_name(pipeline, key))
+        if held is not None and held.dataset.version == dataset.version:
+            return held
+    return None
+
+
+def held_zones(clients: Clients) -> Mapping[str, frozenset[str]]:
+    """Pipeline → keys of its partitions (`zone`: the whole zone) with a hold; one listing."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for name in clients.records.list_blob_names(name_starts_with=_FOLDER):
+        _, pipeline, key = name.removesuffix(".json").split("/", 2)
+        found[pipeline].add(key)
+    return {pipeline: frozenset(keys) for pipeline, keys in found.items()}
+
+
+def end_hold(clients: Clients, pipeline: str, partition: str | None, *, until: datetime) -> None:
+    """Delete the record of a zone's hold, unless its batch was frozen after `until`."""
+
+    def is_newer(document: Any) -> bool:
+        return HeldBatch.from_dict(document).dataset.frozen_at > until
+
+    record_store.delete(clients.records, hold_name(pipeline, partition), unless=is_newer)
 
 
 @activity

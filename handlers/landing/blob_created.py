@@ -14,13 +14,17 @@ from typing import Any
 from azure.durable_functions import DurableOrchestrationClient
 from pydantic import ValidationError
 
-from handlers.landing import event_log
+from handlers.landing.batch_contents import is_stub_name
 from handlers.landing.batch_records import last_batch
 from handlers.landing.blob_events import BlobEvent, parse_blob_event, watching
-from handlers.landing.data_blobs import is_stub_name
-from handlers.landing.event_log import Decision, Entry
-from handlers.landing.newest_events import advance_newest_event
-from handlers.landing.rejected_events import RejectedEvent, keep_rejected
+from handlers.landing.event_records import (
+    Decision,
+    Entry,
+    RejectedEvent,
+    advance_newest_event,
+    append_to_log,
+    keep_rejected,
+)
 from handlers.landing.zone_troubles import is_broken_landing, report
 from handlers.platform.bulkheads import BACKGROUND
 from handlers.platform.clients import Clients
@@ -125,7 +129,11 @@ class _Intake:
         await asyncio.gather(
             *(
                 BACKGROUND.ask(
-                    event_log.append, self._clients.records, pipeline, entries, at=self._now
+                    append_to_log,
+                    self._clients.records,
+                    pipeline,
+                    entries,
+                    at=self._now,
                 )
                 for pipeline, entries in self._entries.items()
             )

@@ -1,7 +1,7 @@
 """Dataset claims: the idempotency record of each round of training. Never deleted.
 
 `dataset-claims/<pipeline>/<version>.json` is the claim of the first round on a dataset version,
-`<version>r2.json` that of the second, and so on (`orchestrations.landing.rounds`).
+`<version>r2.json` that of the second, and so on (`orchestrations.landing.decisions`).
 `claim-index/<pipeline>/…` has an empty blob for each batch that requested one, newest first, so
 that the cost of reading the latest claims does not depend on the number of claims.
 """
@@ -30,7 +30,7 @@ from orchestrations.contracts.datasets import CheckSuperseded, Dataset, Supersed
 from orchestrations.contracts.landing import ClaimDataset, DatasetClaim
 from orchestrations.contracts.runs import RunRequest
 from orchestrations.errors import TransientError
-from orchestrations.landing.rounds import LastRound, why_no_further_round
+from orchestrations.landing.decisions import LastRound, why_no_further_round
 from orchestrations.names import claim_record, landing_of, run_id, training_name
 
 logger = logging.getLogger(__name__)

@@ -11,12 +11,19 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from handlers.landing import uploaded_manifest
+from handlers.landing import batch_contents
+from handlers.landing.batch_contents import (
+    UploadedManifest,
+    is_data,
+    prefixes_to_list,
+    read_quarantine,
+)
 from handlers.landing.copies import copies_folder
-from handlers.landing.data_blobs import is_data
 from handlers.landing.manifest_parts import (
     Collected,
     Link,
+    NameRange,
+    cut,
     discard,
     hash_link,
     list_parts,
@@ -24,10 +31,6 @@ from handlers.landing.manifest_parts import (
     read_in_order,
     write_part,
 )
-from handlers.landing.name_ranges import NameRange, cut
-from handlers.landing.partition_folders import prefixes_to_list
-from handlers.landing.quarantine import read_quarantine
-from handlers.landing.uploaded_manifest import UploadedManifest
 from handlers.platform import record_store
 from handlers.platform.clients import Clients
 from handlers.platform.configuration.configurations import read_pipeline, resolve_configuration
@@ -109,11 +112,11 @@ def _begin_uploaded(
 ) -> FreezeStart:
     pipeline = configuration.pipeline
     listing = _Listing(clients, pipeline)
-    manifest = uploaded_manifest.find(clients, pipeline, request.partition)
+    manifest = batch_contents.find(clients, pipeline, request.partition)
     ranges: list[dict[str, Any]] = []
     if manifest is not None:
         try:
-            blobs, marker = uploaded_manifest.read_piece(clients, pipeline, manifest, None)
+            blobs, marker = batch_contents.read_piece(clients, pipeline, manifest, None)
         except DataChanged:
             return FreezeStart(configuration=configuration, is_overtaken=True)
         listing.take(blobs)
@@ -170,7 +173,7 @@ def list_range(clients: Clients, request: ListRange) -> ListedRange:
 
     Raises:
         PermanentError: the service does not list in order of name.
-        DataChanged, InvalidManifest: see `uploaded_manifest.read_piece`.
+        DataChanged, InvalidManifest: see `batch_contents.read_piece`.
     """
     pipeline = read_pipeline(clients, request.pipeline, request.configuration)
     source = pipeline.source
@@ -179,7 +182,7 @@ def list_range(clients: Clients, request: ListRange) -> ListedRange:
     planned = _read_plan(clients, folder)["ranges"][request.range]
     listing = _Listing(clients, pipeline)
     if source.manifest is not None:
-        blobs, marker = uploaded_manifest.read_piece(
+        blobs, marker = batch_contents.read_piece(
             clients,
             pipeline,
             UploadedManifest(**planned["manifest"]),

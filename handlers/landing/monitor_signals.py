@@ -62,7 +62,7 @@ async def start_retraining(
 
     Nothing starts while the zone's landing trains: its model answers the signal. An upload that is
     under way is waited for. Content that was trained on before is trained on again, since the
-    reason is a new one (`orchestrations.landing.rounds`).
+    reason is a new one (`orchestrations.landing.decisions`).
     """
     zone = await starter.get_status(landing_instance(pipeline.name))
     shown = parsed(zone.custom_status) if is_live(zone) else None

@@ -39,7 +39,7 @@ from handlers.platform.telemetry.spans import Span
 from orchestrations.configuration.pipeline import DELIVERY_DELAYS_SECONDS
 from orchestrations.contracts.notifications import NotificationKind
 from orchestrations.errors import InvalidRequest, PermanentError, TransientError
-from orchestrations.platform.retrying import describe
+from orchestrations.platform.activities import describe
 from orchestrations.platform.trace_context import TraceContext
 
 logger = logging.getLogger("landfall")

@@ -24,14 +24,14 @@ from handlers.platform.records.rollout_index import record_step, recorded_end
 from handlers.rollout.endpoint_claims import admit_newer
 from orchestrations.configuration.deploy import BatchDeploy, Deploy, EndpointKind
 from orchestrations.contracts.base import Done
-from orchestrations.contracts.jobs import CancelJob
-from orchestrations.contracts.models import Model
 from orchestrations.contracts.rollouts import (
     DeleteDeployments,
     DeploymentState,
     EnsureDeployment,
     RecordRollout,
 )
+from orchestrations.contracts.runs import Model
+from orchestrations.contracts.training import CancelJob
 from orchestrations.errors import RolloutImpossible, TransientError, shorten
 from orchestrations.names import deployment_name
 

@@ -1,12 +1,30 @@
-"""Activities `observe_rollout`, `read_directions` and the alert of a rollout that is held.
+"""Activities `observe_rollout`, `measure_answers`, `read_directions`, `alert_rollout_held`.
 
 An event wakes the rollout up after a decision is recorded; if the event is lost, the next poll
 finds the record.
+
+The metrics of an online endpoint are from Azure Monitor, by its REST API: azure-monitor-query
+cannot query one resource's metrics, and azure-mgmt-monitor is 30 MB for one GET.
+https://learn.microsoft.com/rest/api/monitor/metrics/list
+
+Azure ML's data collector appends to blobs
+`modelDataCollector/<endpoint>/<deployment>/<collection>/<time>/…` of the workspace's default
+datastore, also for mirrored requests. Blobs are read newest first, at most `MOST_BYTES` per
+deployment and collection, to bound memory and time.
+https://learn.microsoft.com/azure/machine-learning/how-to-collect-production-data
 """
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from azure.core import PipelineClient
+from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
+from azure.core.pipeline.policies import BearerTokenCredentialPolicy, RetryPolicy
+from azure.core.rest import HttpRequest
 
 from handlers.notify.ops_alerts import trouble
 from handlers.platform import record_store
@@ -17,16 +35,119 @@ from handlers.platform.records.rollout_index import record_step
 from handlers.platform.service_bus import OPS_ALERTS
 from handlers.rollout.deployments import check_deployment
 from handlers.rollout.endpoint_claims import superseding_rollout
-from handlers.rollout.endpoint_metrics import count_jobs, read_deployment_metrics
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.rollouts import (
     AlertRolloutHeld,
+    AnswerMeasurements,
     Decision,
     Directions,
+    MeasureAnswers,
     Observation,
     ObserveRollout,
     ReadDirections,
 )
+from orchestrations.names import smoke_job
+from orchestrations.rollout.answer_guards import Measuring, Row, parse_collected, parse_line
+
+if TYPE_CHECKING:
+    from azure.storage.blob import ContainerClient
+
+API_VERSION = "2023-10-01"
+REQUESTS = "RequestsPerMinute"
+LATENCY = "RequestLatency_P95"
+# 408 the model was too slow, 424 it failed, 429 it was too busy.
+# https://learn.microsoft.com/azure/machine-learning/how-to-troubleshoot-online-endpoints#http-status-codes
+FAILED_STATUSES = frozenset({408, 424, 429})
+SERVER_ERROR = 500
+FOLDER = "modelDataCollector"
+MOST_BYTES = 16 * 1024 * 1024
+MOST_DAYS = 8
+"""More than the longest baking time of a step, a week."""
+
+
+def read_deployment_metrics(
+    clients: Clients, endpoint: str, deployment: str, *, since: datetime, now: datetime
+) -> Observation:
+    """Requests, failures and the highest latency of any minute of a deployment since a moment.
+
+    The whole minute of that moment is included, since metrics are per minute.
+    """
+    first = since.astimezone(UTC).replace(second=0, microsecond=0)
+    span = f"{_iso(first)}/{_iso(now)}"
+    of_deployment = f"deployment eq '{deployment}'"
+    requests = failures = 0.0
+    by_status = _query(clients, endpoint, span, REQUESTS, f"{of_deployment} and statusCode eq '*'")
+    for dimensions, value in _points(by_status):
+        requests += value
+        status = int(dimensions.get("statuscode") or 0)
+        if status in FAILED_STATUSES or status >= SERVER_ERROR:
+            failures += value
+    latencies = _query(clients, endpoint, span, LATENCY, of_deployment)
+    return Observation(
+        requests=requests,
+        failures=failures,
+        latency_p95_ms=max((value for _, value in _points(latencies)), default=None),
+    )
+
+
+def _query(clients: Clients, endpoint: str, span: str, metric: str, condition: str) -> Any:
+    settings = clients.settings
+    base = settings.resource_manager_endpoint
+    resource = (
+        f"/subscriptions/{settings.required('AZUREML_SUBSCRIPTION_ID')}"
+        f"/resourceGroups/{settings.required('AZUREML_RESOURCE_GROUP')}"
+        "/providers/Microsoft.MachineLearningServices"
+        f"/workspaces/{settings.required('AZUREML_WORKSPACE_NAME')}/onlineEndpoints/{endpoint}"
+    )
+    request = HttpRequest(
+        "GET",
+        f"{base}{resource}/providers/Microsoft.Insights/metrics",
+        params={
+            "api-version": API_VERSION,
+            "metricnames": metric,
+            "timespan": span,
+            "interval": "PT1M",
+            "aggregation": "Average",
+            "$filter": condition,
+        },
+    )
+    authentication = BearerTokenCredentialPolicy(clients.credential, f"{base}/.default")
+    client: Any = PipelineClient(base, policies=[RetryPolicy(), authentication])
+    with client:
+        response = client.send_request(request, connection_timeout=10, read_timeout=30)
+        if response.status_code >= 400:  # noqa: PLR2004 - HTTP
+            response.read()
+            raise HttpResponseError(response=response)
+        return response.json()
+
+
+def _points(answer: Any) -> Iterator[tuple[Mapping[str, str], float]]:
+    """Each minute's value, with its series' dimensions in lower case, since Azure's case varies."""
+    for metric in answer["value"]:
+        for series in metric["timeseries"]:
+            dimensions = {
+                entry["name"]["value"].lower(): str(entry["value"])
+                for entry in series.get("metadatavalues", ())
+            }
+            for point in series["data"]:
+                if point.get("average") is not None:
+                    yield dimensions, float(point["average"])
+
+
+def _iso(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def count_jobs(clients: Clients, endpoint: str, deployment: str) -> Observation:
+    """Count the jobs of a deployment since its creation, without its smoke jobs.
+
+    Cancelled jobs are left out, since they say nothing about the model.
+    """
+    smoke = smoke_job(endpoint, deployment)
+    jobs = clients.ml.batch_deployments.list_jobs(endpoint, name=deployment)
+    statuses = Counter(str(job.status) for job in jobs if str(job.name).partition("_")[0] != smoke)
+    failed = statuses["Failed"]
+    return Observation(requests=statuses["Completed"] + failed, failures=failed)
 
 
 @activity
@@ -99,3 +220,68 @@ def alert_rollout_held(clients: Clients, request: AlertRolloutHeld) -> Done:
     )
     send_in_background(clients, OPS_ALERTS, alert)
     return Done()
+
+
+@activity
+def measure_answers(clients: Clients, request: MeasureAnswers) -> AnswerMeasurements:
+    """Measure the guards on the collected answers since the step began."""
+    measuring = [Measuring(guard) for guard in request.guards]
+    for collection in {guard.collection for guard in request.guards}:
+        together = [each for each in measuring if each.guard.collection == collection]
+        for row in _collected_rows(clients, request, request.deployment, collection):
+            for each in together:
+                each.add(row)
+        compared = [each for each in together if each.guard.is_compared]
+        for deployment in request.current if compared else ():
+            for row in _collected_rows(clients, request, deployment, collection):
+                for each in compared:
+                    each.compare(row)
+    landed = clients.blobs.get_container_client(request.container)
+    for each in measuring:
+        if each.guard.labels is not None:
+            for line in _newest_lines(landed, each.guard.labels, since=request.since):
+                each.compare(parse_line(line))
+    return AnswerMeasurements(guards=[each.result() for each in measuring])
+
+
+def _collected_rows(
+    clients: Clients, request: MeasureAnswers, deployment: str, collection: str
+) -> Iterator[Row]:
+    """Rows of a deployment's answers since the step began, newest blobs first."""
+    container = str(clients.default_datastore.container_name)
+    collected = clients.workspace_blobs.get_container_client(container)
+    folder = f"{FOLDER}/{request.endpoint}/{deployment}/{collection}/"
+    prefixes = _days(folder, request.since, datetime.now(UTC))
+    for line in _newest_lines(collected, *prefixes, since=request.since):
+        yield from parse_collected(line, since=request.since)
+
+
+def _days(folder: str, since: datetime, now: datetime) -> list[str]:
+    """The collector's folders of the days since a time, newest first, at most `MOST_DAYS`."""
+    days = min((now.date() - since.astimezone(UTC).date()).days + 1, MOST_DAYS)
+    return [f"{folder}{now - timedelta(days=day):%Y/%m/%d}/" for day in range(days)]
+
+
+def _newest_lines(container: ContainerClient, *prefixes: str, since: datetime) -> Iterator[bytes]:
+    """The lines of blobs that were modified since a time, newest blobs first, up to `MOST_BYTES`.
+
+    Of a blob that exceeds the limit, the last lines. A missing container has no lines.
+    """
+    left = MOST_BYTES
+    for prefix in prefixes:
+        try:
+            listed = [
+                (blob.last_modified, str(blob.name), int(blob.size))
+                for blob in container.list_blobs(name_starts_with=prefix)
+                if blob.last_modified >= since.replace(microsecond=0) and blob.size
+            ]
+        except ResourceNotFoundError:
+            return
+        for _, name, size in sorted(listed, reverse=True):
+            length = min(size, left)
+            content = container.download_blob(name, offset=size - length, length=length).readall()
+            lines = content.split(b"\n")
+            yield from lines if length == size else lines[1:]  # the first line is cut
+            left -= length
+            if left <= 0:
+                return

@@ -10,19 +10,10 @@ from pydantic import Field
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.configuration.section import ignore_fields
 from orchestrations.contracts.base import ActivityRequest, Contract, Done, Traceparent
-from orchestrations.contracts.jobs import JobDiagnosis
 from orchestrations.contracts.rollouts import RolloutStatus
-from orchestrations.contracts.runs import RunStatus
+from orchestrations.contracts.runs import RunNotificationKind, RunStatus
+from orchestrations.contracts.training import JobDiagnosis
 
-RunNotificationKind = Literal[
-    "started",
-    "succeeded",
-    "not_promoted",
-    "superseded",
-    "cancelled",
-    "retrying",
-    "failed",
-]
 RolloutNotificationKind = Literal["deploying", "deployed", "rolled_back", "superseded", "failed"]
 NotificationKind = RunNotificationKind | RolloutNotificationKind
 

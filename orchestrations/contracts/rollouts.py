@@ -14,7 +14,7 @@ from pydantic import Field
 from orchestrations.configuration.deploy import AnswerGuard, EndpointKind
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.base import QUICK, ActivityRequest, Contract, Done, Traceparent
-from orchestrations.contracts.models import Model
+from orchestrations.contracts.runs import Model
 
 RolloutState = Literal[
     "waiting",

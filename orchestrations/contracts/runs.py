@@ -1,24 +1,51 @@
-"""A run, one attempt at one dataset: its input, its status, and its follow-up after a failure."""
+"""A run, one attempt at one dataset: its states, its input, its status, its follow-up.
+
+`retraining` follows the table of transitions. docs/operations.md shows it, and a contract test
+compares them.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import Field
 
-from orchestrations.configuration.pipeline import Pipeline, Retry
+from orchestrations.configuration.pipeline import ComputeOption, Limits, Pipeline, Retry
 from orchestrations.configuration.section import ignore_fields
 from orchestrations.contracts.base import ActivityRequest, Contract, Done, Failure, Traceparent
 from orchestrations.contracts.datasets import Dataset
-from orchestrations.contracts.models import Model, Redrive
 from orchestrations.errors import shorten
 from orchestrations.names import run_id, training_name
 
 # Azure's limit is 16 KB of UTF-16; the rest is a margin.
 # https://learn.microsoft.com/azure/azure-functions/durable/durable-functions-custom-orchestration-status
 STATUS_LIMIT_BYTES = 4_096
+RunEvent = Literal[
+    "newer_dataset_claimed",
+    "dataset_registered",
+    "nodes_awaited",
+    "nodes_admitted",
+    "run_cancelled",
+    "capacity_found",
+    "job_submitted",
+    "job_started",
+    "job_queued_again",
+    "job_completed",
+    "job_failed",
+    "job_cancelled",
+    "job_to_be_ended",
+    "data_changed",
+    "gate_not_met",
+    "gate_met",
+    "model_registered",
+    "retry_scheduled",
+    "permanent_error",
+    "out_of_attempts",
+]
 
 
 class RunCost(Contract):
@@ -68,8 +95,50 @@ RunState = Literal[
     "rejected",
     "failed",
 ]
+RunNotificationKind = Literal[
+    "started",
+    "succeeded",
+    "not_promoted",
+    "superseded",
+    "cancelled",
+    "retrying",
+    "failed",
+]
 
 START_REASON_LIMIT_CHARACTERS = 300
+
+
+class Model(Contract):
+    """A registered model."""
+
+    name: str
+    version: str
+    path: str
+
+
+class Redrive(Contract):
+    """Changes that a person made when redriving a run: a part of the lineage.
+
+    A run that was redriven several times carries all changes.
+    """
+
+    run: str
+    """The run that was dead-lettered."""
+    by: str = Field(max_length=100)
+    reason: str = Field(max_length=300)
+    at: datetime
+    compute: ComputeOption | None = None
+    """The only compute option; it replaces the pipeline's options."""
+    limits: Limits | None = None
+    """They replace the pipeline's limits."""
+    last_attempt: int | None = None
+    """The number of the last attempt, instead of the pipeline's `retry.attempts`."""
+    job: str | None = None
+    """Hash of the configuration whose `job.yml` is used, instead of `RunRequest.configuration`."""
+    files_left_out: int = 0
+    """How many files of the dead-lettered run's dataset are not in this run's."""
+    record: str
+    """Blob in the records container: the caller's request, with every excluded file."""
 
 
 class RunRequest(Contract):
@@ -78,7 +147,7 @@ class RunRequest(Contract):
     pipeline: Pipeline
     dataset: Dataset
     round: int = Field(default=1, ge=1, exclude_if=lambda it: it == 1)
-    """The round of training on the dataset version; see `orchestrations.landing.rounds`."""
+    """The round of training on the dataset version; see `orchestrations.landing.decisions`."""
     attempt: int = Field(ge=1)
     receiver: str | None = Field(default=None, exclude_if=lambda it: it is None)
     """The webhook of the pipeline that the request named."""
@@ -204,3 +273,94 @@ def _cut(part: Contract | None, limit_characters: int, *texts: str) -> Contract 
     return part.model_copy(
         update={name: shorten(getattr(part, name), limit_characters) for name in texts}
     )
+
+
+@dataclass(frozen=True)
+class Transition:
+    """One row of the table."""
+
+    source: RunState
+    event: RunEvent
+    target: RunState
+    notification: RunNotificationKind | None = None
+
+
+def _rows(
+    sources: Iterable[RunState],
+    event: RunEvent,
+    target: RunState,
+    notification: RunNotificationKind | None = None,
+) -> Iterable[Transition]:
+    return (Transition(source, event, target, notification) for source in sources)
+
+
+_WAITING: tuple[RunState, ...] = ("queued", "running")
+_WITH_A_JOB: tuple[RunState, ...] = ("submitting", "queued", "running")
+_ACTIVE: tuple[RunState, ...] = get_args(UnfinishedRunState)
+
+FIRST_STATE: RunState = "registering"
+TRANSITIONS: tuple[Transition, ...] = (
+    *_rows(
+        ("registering", "waiting_for_nodes"), "newer_dataset_claimed", "superseded", "superseded"
+    ),
+    Transition("registering", "dataset_registered", "provisioning"),
+    Transition("provisioning", "nodes_awaited", "waiting_for_nodes"),
+    Transition("waiting_for_nodes", "nodes_admitted", "provisioning"),
+    Transition("provisioning", "capacity_found", "submitting"),
+    Transition("submitting", "job_submitted", "queued", "started"),
+    Transition("queued", "job_started", "running"),
+    Transition("running", "job_queued_again", "queued"),
+    *_rows(_WAITING, "job_completed", "judging"),
+    *_rows(_WAITING, "job_failed", "judging"),
+    *_rows(_WAITING, "job_cancelled", "cancelled", "cancelled"),
+    *_rows(_ACTIVE, "run_cancelled", "cancelled", "cancelled"),
+    *_rows(_WITH_A_JOB, "job_to_be_ended", "ending"),
+    Transition("judging", "data_changed", "superseded", "superseded"),
+    Transition("judging", "gate_not_met", "not_promoted", "not_promoted"),
+    Transition("judging", "gate_met", "publishing"),
+    Transition("publishing", "model_registered", "succeeded", "succeeded"),
+    *_rows(_ACTIVE, "retry_scheduled", "retrying", "retrying"),
+    *_rows(_ACTIVE, "permanent_error", "rejected", "failed"),
+    *_rows(_ACTIVE, "out_of_attempts", "failed", "failed"),
+)
+
+_BY_SOURCE_AND_EVENT = {(each.source, each.event): each for each in TRANSITIONS}
+
+TERMINAL_RUN_STATES: frozenset[RunState] = frozenset(get_args(RunState)) - {
+    each.source for each in TRANSITIONS
+}
+
+
+_NOTIFICATIONS: Mapping[RunState, RunNotificationKind] = {
+    each.target: each.notification
+    for each in TRANSITIONS
+    if each.notification is not None and each.target in TERMINAL_RUN_STATES
+}
+
+
+def follow(source: RunState, event: RunEvent) -> Transition:
+    """The row for an event in a state.
+
+    Raises:
+        KeyError: the table has no such row, which is a bug in the orchestrator.
+    """
+    return _BY_SOURCE_AND_EVENT[source, event]
+
+
+def order_of(state: RunState, since: datetime) -> tuple[bool, datetime, int]:
+    """The sort key of a run's states.
+
+    A final state is the last one whatever its time: an end that was forced from outside has the
+    task hub's time, in whole seconds. Other states are in order of their time, which is that of the
+    run's orchestration; of one instant, in the order of the machine.
+    """
+    return state in TERMINAL_RUN_STATES, since, get_args(RunState).index(state)
+
+
+def notification_of(state: RunState) -> RunNotificationKind:
+    """The notification of a run that ends in a state.
+
+    Raises:
+        KeyError: the state is not final.
+    """
+    return _NOTIFICATIONS[state]

@@ -30,8 +30,7 @@ from orchestrations.errors import (
     from_name,
 )
 from orchestrations.names import freeze_id, freezing_instance
-from orchestrations.platform.activities import Pending, call, parse_fault, wait_for_all
-from orchestrations.platform.retrying import describe
+from orchestrations.platform.activities import Pending, call, describe, parse_fault, wait_for_all
 
 AnyPiece = TypeVar("AnyPiece", bound=Piece)
 

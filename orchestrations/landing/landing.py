@@ -28,11 +28,11 @@ from orchestrations.contracts.landing import (
     SettlingRules,
     SettlingZone,
 )
-from orchestrations.contracts.retraining import RunInput
 from orchestrations.contracts.runs import RunRequest, RunStatus
+from orchestrations.contracts.training import RunInput
 from orchestrations.errors import DataRejected, InvalidManifest, InvalidPipeline
+from orchestrations.landing.decisions import HOLD_RULES, Hold, decide
 from orchestrations.landing.freezing import freeze
-from orchestrations.landing.holding import HOLD_RULES, Hold, decide
 from orchestrations.landing.settling import (
     Wait,
     before_listing,
@@ -44,8 +44,8 @@ from orchestrations.landing.settling import (
 )
 from orchestrations.names import alert_id, batch_id
 from orchestrations.platform.activities import Pending, call, wait_for_all
-from orchestrations.platform.interruptible_timer import InterruptibleTimer
 from orchestrations.platform.trace_context import batch_context
+from orchestrations.platform.waiting import InterruptibleTimer
 
 RETRAINING = "retraining"
 # Eight history events a wake-up: a generation stays under 500 also when data trickles in for days.
@@ -70,12 +70,12 @@ def landing(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[st
        were deployed since 1, go back to 1; the next listing resolves the configuration again.
     4. If the maximum wait is over without a marker, or without a finished freeze, or if the
        uploader's manifest is invalid: alert operators, train nothing, go to 9.
-    5. Compare the batch with the last trained batch (`holding.decide`). Deletions alone are
+    5. Compare the batch with the last trained batch (`decisions.decide`). Deletions alone are
        ignored. A batch that shrank too much, or whose data keeps changing while jobs train, is held
        until a person releases it; one of a paused pipeline, until the pipeline is resumed.
     6. Claim the dataset version. The first batch that claims it trains on it. The same content
        starts another run only for a request with a new reason or other code, or after a cancelled
-       run (`rounds`), never because it lands again.
+       run, never because it lands again.
     7. Record how the batch ended.
     8. Train: the sub-orchestration `retraining`, whose instance id is the run's id. It begins
        in parallel with 7, and continues if the record cannot be written. What lands meanwhile is

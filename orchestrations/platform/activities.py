@@ -1,4 +1,4 @@
-"""Calls of activities, and the table of all activities.
+"""Calls of activities, and the table of all activities; errors as data; the log of orchestrators.
 
 `yield from call(context, GetJob(job=...))` calls an activity. A permanent failure is returned as
 data; a transient one is raised by the activity itself, with its type and message as JSON in the
@@ -14,37 +14,29 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 from collections.abc import Generator, Iterator, Mapping
 from datetime import timedelta
 from typing import Any, Generic
 
 from azure.durable_functions import DurableOrchestrationContext
 
+from orchestrations.configuration.pipeline import Retry
 from orchestrations.contracts import (
     capacity,
     datasets,
-    jobs,
     landing,
-    models,
     notifications,
     rollouts,
-    run_records,
     runs,
+    training,
 )
 from orchestrations.contracts.base import ActivityRequest, Failure, Result
-from orchestrations.errors import (
-    LandfallError,
-    PermanentError,
-    TransientError,
-    from_name,
-    shorten,
-)
+from orchestrations.errors import LandfallError, PermanentError, TransientError, from_name, shorten
 
 Step = Generator[Any, Any, Result]
-
 FAILURE_KEY = "failure"
 RESULT_KEY = "result"
-
 # Marks the start of the failure's JSON in an exception's text: the durable extension and the host
 # add their own text and a stack trace.
 FAULT_MARK = "landfall-failure: "
@@ -54,12 +46,12 @@ def _declared() -> Iterator[type[ActivityRequest[Any]]]:
     modules = (
         capacity,
         datasets,
-        jobs,
+        training,
         landing,
-        models,
+        training,
         notifications,
         rollouts,
-        run_records,
+        training,
         runs,
     )
     for module in modules:
@@ -192,3 +184,38 @@ def parse_fault(text: str) -> LandfallError:
     if failure is None:
         return TransientError(shorten(text.strip().partition("\n")[0]))
     return from_name(failure.type, failure.message, otherwise=TransientError)
+
+
+def retry_delay(failure: Failure, policy: Retry, *, attempt: int) -> float | None:
+    """The delay in seconds before the next attempt, after attempt `attempt` (from 1) failed.
+
+    None: there is no next attempt, and the run is dead-lettered.
+    """
+    if failure.permanent or attempt >= policy.attempts:
+        return None
+    delays = policy.delays_seconds
+    return delays[min(attempt, len(delays)) - 1]
+
+
+def describe(error: Exception) -> Failure:
+    """An exception as data: type and message, no stack.
+
+    Exceptions of other libraries are treated as transient; their type is part of the message.
+    """
+    if isinstance(error, LandfallError):
+        kind, message = type(error).__name__, str(error)
+    else:
+        kind, message = TransientError.__name__, f"{type(error).__name__}: {error}"
+    return Failure(type=kind, message=shorten(message), permanent=isinstance(error, PermanentError))
+
+
+class ReplayLogger(logging.LoggerAdapter[logging.Logger]):
+    """Logs each line once: not during replay."""
+
+    def __init__(self, context: DurableOrchestrationContext) -> None:
+        super().__init__(logging.getLogger("landfall"))
+        self._context = context
+
+    def isEnabledFor(self, level: int) -> bool:  # noqa: N802 - the name in logging
+        """Whether a line of this level is logged now."""
+        return not self._context.is_replaying and super().isEnabledFor(level)

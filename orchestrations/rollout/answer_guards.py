@@ -1,8 +1,16 @@
-"""A rollout's guards of the model's answers: which ones apply to a step, and its verdict. Pure."""
+"""Guards of a model's answers: their metrics, in one pass over rows, and the verdict. Pure.
+
+A row is one answer: the columns that the scoring script gave to the data collector, or the body of
+an answer. https://learn.microsoft.com/azure/machine-learning/how-to-collect-production-data
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, cast
 
 from orchestrations.configuration.deploy import (
     AnswerGuard,
@@ -12,14 +20,11 @@ from orchestrations.configuration.deploy import (
     RolloutStep,
 )
 from orchestrations.contracts.rollouts import AnswerMeasurement, EndpointTraffic
-from orchestrations.rollout.decisions import (
-    WHOLE_PERCENT,
-    Broken,
-    Passed,
-    Verdict,
-    Wait,
-    worst,
-)
+from orchestrations.rollout.decisions import WHOLE_PERCENT, Broken, Passed, Verdict, Wait, worst
+
+MOST_REQUESTS = 100_000
+"""The most answers of the new deployment that are kept for comparison with others."""
+Row = Mapping[str, Any]
 
 
 def guards_of(deploy: Deploy, step: RolloutStep, previous: EndpointTraffic) -> list[AnswerGuard]:
@@ -90,3 +95,121 @@ def _breaches(guard: AnswerGuard, found: AnswerMeasurement) -> Iterator[str]:
             f"{about}, and {found.reference:.4g} of {found.compared} of the current model; "
             f"max_change is {guard.max_change:.4g}"
         )
+
+
+def parse_collected(line: bytes, *, since: datetime) -> Iterator[Row]:
+    """The rows of one line of the data collector, if it was written at or after `since`.
+
+    A line holds the rows of one request, or of several requests that arrived close together. A line
+    that is not a complete event, such as one that is still being written, has no rows.
+    """
+    event = parse_line(line)
+    data, time = event.get("data"), event.get("time")
+    try:
+        written = datetime.fromisoformat(str(time)).astimezone(UTC)
+    except ValueError:
+        return
+    if written < since.replace(microsecond=0):  # the collector's clock has whole seconds
+        return
+    for row in cast("list[Any]", data) if isinstance(data, list) else [data]:
+        if isinstance(row, dict):
+            yield cast("Row", row)
+
+
+class Measuring:
+    """Measures one guard: `add` the new deployment's rows, `compare` with others, then `result`.
+
+    Args:
+        guard: what is measured.
+    """
+
+    def __init__(self, guard: AnswerGuard) -> None:
+        self.guard = guard
+        self._answers = 0
+        self._total = _Mean()
+        self._reference = _Mean()
+        self._by_request: dict[str, Any] = {}
+        self._agreed = _Mean()
+
+    def add(self, row: Row) -> None:
+        """Count an answer of the new deployment."""
+        self._answers += 1
+        value = _measured(self.guard, row)
+        if value is None:
+            return
+        self._total.add(value)
+        if self.guard.joins and len(self._by_request) < MOST_REQUESTS:
+            self._by_request[str(row[self.guard.id or ""])] = row[self.guard.field]
+
+    def compare(self, row: Row) -> None:
+        """Count an answer of a current deployment, or a label."""
+        value = _measured(self.guard, row)
+        if value is None:
+            return
+        if not self.guard.joins:
+            self._reference.add(value)
+            return
+        request = str(row[self.guard.id or ""])
+        if request in self._by_request:
+            answer = self._by_request.pop(request)
+            self._agreed.add(float(is_same(answer, row[self.guard.field])))
+
+    def result(self) -> AnswerMeasurement:
+        """The metric of the answers so far."""
+        joined = self.guard.joins
+        return AnswerMeasurement(
+            answers=self._answers,
+            without=self._answers - self._total.count,
+            value=self._agreed.mean if joined else self._total.mean,
+            compared=self._agreed.count if joined else self._reference.count,
+            reference=None if joined else self._reference.mean,
+        )
+
+
+class _Mean:
+    """A mean of numbers that are added one by one."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._sum = 0.0
+
+    def add(self, value: float) -> None:
+        self.count += 1
+        self._sum += value
+
+    @property
+    def mean(self) -> float | None:
+        return self._sum / self.count if self.count else None
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Whether two answers are equal: numbers as numbers, all others as text.
+
+    A label can be a number in one file and text in another.
+    """
+    if _is_number(one) and _is_number(other):
+        return one == other
+    return str(one) == str(other)
+
+
+def _measured(guard: AnswerGuard, row: Row) -> float | None:
+    """A row's contribution to the guard's mean; None if it lacks the field."""
+    value = row.get(guard.field)
+    if value is None or (guard.id is not None and row.get(guard.id) is None):
+        return None
+    if guard.metric == "mean":
+        return float(value) if _is_number(value) and math.isfinite(value) else None
+    return float(is_same(value, guard.value)) if guard.metric == "share" else 1.0
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def parse_line(line: bytes) -> Row:
+    """The columns of one line of JSON; a malformed line has none."""
+    try:
+        document = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return cast("Row", document) if isinstance(document, dict) else {}

@@ -37,10 +37,8 @@ from orchestrations.names import (
     rollout_id,
     smoke_job,
 )
-from orchestrations.platform.activities import Step, call
-from orchestrations.platform.interruptible_timer import InterruptibleTimer
-from orchestrations.platform.replay_logger import ReplayLogger
-from orchestrations.platform.waiting import growing_delay
+from orchestrations.platform.activities import ReplayLogger, Step, call
+from orchestrations.platform.waiting import InterruptibleTimer, growing_delay
 from orchestrations.rollout.answer_guards import guards_of, judge_answers
 from orchestrations.rollout.decisions import (
     ALERT_AFTER,

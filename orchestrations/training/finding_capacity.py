@@ -14,12 +14,10 @@ from orchestrations.contracts.capacity import (
     RequestNodes,
     ReturnNodes,
 )
-from orchestrations.contracts.jobs import Capacity, EnsureCapacity
-from orchestrations.contracts.retraining import AwaitingNodes, RunInput
 from orchestrations.contracts.runs import CancelRequest, ScheduleRetry
+from orchestrations.contracts.training import AwaitingNodes, Capacity, EnsureCapacity, RunInput
 from orchestrations.errors import DeadlineExceeded, LandfallError, QuotaExceeded, TransientError
 from orchestrations.platform.activities import Step, call
-from orchestrations.platform.interruptible_timer import InterruptibleTimer
 from orchestrations.platform.waiting import (
     CAPACITY_LIMIT_SECONDS,
     CAPACITY_POLL_SECONDS,
@@ -27,6 +25,7 @@ from orchestrations.platform.waiting import (
     NODES_GENERATION,
     POLL_FAILURES_ALLOWED,
     POLLS_PER_GENERATION,
+    InterruptibleTimer,
     growing_delay,
 )
 from orchestrations.training.run_progress import RunProgress

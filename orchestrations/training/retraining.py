@@ -16,19 +16,21 @@ from orchestrations.contracts.datasets import (
     QuarantineFiles,
     RegisterDataset,
 )
-from orchestrations.contracts.jobs import (
+from orchestrations.contracts.rollouts import RolloutRequest, StartRollout
+from orchestrations.contracts.runs import CancelRequest, DeadLetter, Model, ScheduleRetry
+from orchestrations.contracts.training import (
+    AwaitingNodes,
     Capacity,
     DiagnoseJob,
     Job,
     ReadResults,
+    RegisterModel,
     Results,
+    RunInput,
     SubmitJob,
+    UsedCompute,
+    Waiting,
 )
-from orchestrations.contracts.models import Model, RegisterModel
-from orchestrations.contracts.retraining import AwaitingNodes, RunInput, Waiting
-from orchestrations.contracts.rollouts import RolloutRequest, StartRollout
-from orchestrations.contracts.run_records import UsedCompute
-from orchestrations.contracts.runs import CancelRequest, DeadLetter, ScheduleRetry
 from orchestrations.errors import (
     DataChanged,
     JobFailed,
@@ -37,12 +39,10 @@ from orchestrations.errors import (
     from_name,
 )
 from orchestrations.names import rollout_id
-from orchestrations.platform.activities import Step, call
-from orchestrations.platform.retrying import describe, retry_delay
+from orchestrations.platform.activities import Step, call, describe, retry_delay
 from orchestrations.training.finding_capacity import find_capacity, return_nodes
 from orchestrations.training.judging import Verdict, judge, wanted_metrics
-from orchestrations.training.run_progress import RunProgress
-from orchestrations.training.supervising import end_job, wait_for_job
+from orchestrations.training.run_progress import RunProgress, end_job, wait_for_job
 
 
 def retraining(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[str, Any] | None]:
@@ -54,7 +54,7 @@ def retraining(context: DurableOrchestrationContext) -> Generator[Any, Any, dict
        first of 1 and 2.
     3. Find capacity (`finding_capacity.find_capacity`), which can continue as new.
     4. Submit the job, whose name is the run's id; notify `started`.
-    5. Wait until the job has ended (`supervising.wait_for_job`), which can continue as new.
+    5. Wait until the job has ended (`run_progress.wait_for_job`), which can continue as new.
     6. Return the nodes. Read the job's results and judge them against the floor and the champion.
     7. Register the model with its lineage, and start its rollout if the pipeline has `deploy`.
 
@@ -62,10 +62,10 @@ def retraining(context: DurableOrchestrationContext) -> Generator[Any, Any, dict
     next attempt is scheduled.
 
     On failure: quarantine the files that the trainer refused; end the job, if it may still run
-    (`supervising.end_job`); return the nodes; schedule the next attempt on the queue `retries`, or,
+    (`run_progress.end_job`); return the nodes; schedule the next attempt on the queue `retries`, or,
     after the last attempt or a permanent error, dead-letter the run.
 
-    Finally: record the states and notify the run's outcome. `transitions` has every state. If the
+    Finally: record the states and notify the run's outcome. `contracts.runs` has every state. If the
     outbox cannot be written either, this instance fails, and reconciliation sends the notification
     of its last state.
 

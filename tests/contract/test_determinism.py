@@ -19,7 +19,7 @@ MODULES = sorted((APP_FOLDER / "orchestrations").rglob("*.py"))
 CLOCK = "reads a clock: take context.current_utc_datetime"
 CHANCE = "draws by chance: derive the name (orchestrations/names.py)"
 OUTSIDE = "reaches the outside world: that is an activity's"
-LOGS = "logs again on each replay: take orchestrations.platform.replay_logger"
+LOGS = "logs again on each replay: take orchestrations.platform.activities"
 CONCURRENCY = "runs beside the replay: yield a durable task"
 DYNAMIC = "hides what is imported from this test"
 
@@ -110,7 +110,7 @@ def _line(node: ast.AST) -> int:
 def test_orchestrations_use_nothing_that_is_banned(module: Path) -> None:
     found = violations(module.read_text("utf-8"))
     # The one logger that is silent on replay.
-    allowed = ["logging"] if module.stem == "replay_logger" else []
+    allowed = ["logging"] if module.stem == "activities" else []
     assert [each.split(": ")[1] for each in found] == allowed, found
 
 

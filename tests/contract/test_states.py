@@ -7,9 +7,8 @@ from typing import get_args
 
 from handlers.platform.settings import APP_FOLDER
 from orchestrations.contracts.landing import HoldReason
-from orchestrations.contracts.runs import RunState
-from orchestrations.contracts.transitions import TERMINAL_RUN_STATES, TRANSITIONS
-from orchestrations.landing.holding import HOLD_RULES
+from orchestrations.contracts.runs import TERMINAL_RUN_STATES, TRANSITIONS, RunState
+from orchestrations.landing.decisions import HOLD_RULES
 
 PAGE = (APP_FOLDER / "docs" / "operations.md").read_text("utf-8")
 

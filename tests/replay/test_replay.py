@@ -14,7 +14,7 @@ from azure.durable_functions.models.actions.ActionType import ActionType
 
 from localazure.functions.durable.engine.history import EventType
 from orchestrations.contracts.landing import LandingResult
-from orchestrations.contracts.transitions import TERMINAL_RUN_STATES
+from orchestrations.contracts.runs import TERMINAL_RUN_STATES
 from orchestrations.landing.freezing import freezing
 from orchestrations.landing.landing import landing
 from orchestrations.platform import activities

@@ -11,7 +11,7 @@ from handlers.platform.configuration.pipeline_files import load_queues
 from orchestrations.configuration.queues import Queues
 from orchestrations.contracts.capacity import Admission
 from orchestrations.names import alert_id
-from orchestrations.training.capacity import accounts
+from orchestrations.training import accounts
 from tests.simulation.evidence import Evidence
 from tests.simulation.fakes.training import ENDED, JobLife
 from tests.simulation.world import QUEUED_PIPELINES_FOLDER

@@ -14,9 +14,9 @@ from localazure.functions.durable.engine.instance import Status
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.landing import RecordBatch
 from orchestrations.contracts.manifest import ManifestLine, copy_name, decode_line
-from orchestrations.contracts.retraining import RunInput
 from orchestrations.contracts.rollouts import RolloutInput
 from orchestrations.contracts.runs import RunRequest
+from orchestrations.contracts.training import RunInput
 from orchestrations.landing.landing import landing
 from orchestrations.names import training_name
 from orchestrations.rollout.rollout import rollout

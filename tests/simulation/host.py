@@ -20,8 +20,8 @@ from handlers.operate.reconciliation.reconciliation import reconcile
 from handlers.platform import bulkheads
 from handlers.platform.clients import Clients
 from handlers.platform.durable.activity_adapter import ActivityFault, Function, bodies, functions
-from handlers.rollout.starting import handle_rollout
-from handlers.training.retry_queue import handle_retry
+from handlers.rollout.requests import handle_rollout
+from handlers.training.retries import handle_retry
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.errors import LandfallError
 from tests.simulation.durable_client import DurableClient, DurableClientError

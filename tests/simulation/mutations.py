@@ -26,33 +26,24 @@ from handlers.platform.configuration import configurations
 from handlers.platform.durable import activity_adapter, status_documents
 from handlers.platform.records import run_records
 from handlers.platform.settings import Settings
-from handlers.rollout import endpoint_metrics, observing
-from handlers.rollout.requesting import Redirection
-from handlers.training import (
-    compute_clusters,
-    job_bindings,
-    job_outputs,
-    jobs,
-    model_registry,
-    retry_queue,
-)
-from handlers.training.capacity import requesting_nodes, returning_nodes
+from handlers.rollout import observing
+from handlers.rollout.requests import Redirection
+from handlers.training import admission, assets, compute_clusters, job_outputs, jobs, retries
 from orchestrations.configuration.queues import Queues
 from orchestrations.contracts.base import ActivityRequest, Contract, Done, Failure
 from orchestrations.contracts.capacity import NodesReturned, ReturnNodes
 from orchestrations.contracts.datasets import Configuration, FreezeManifest
-from orchestrations.contracts.jobs import GetJob, Job, ReadResults, SubmitJob
 from orchestrations.contracts.landing import ClaimDataset, DatasetClaim
-from orchestrations.contracts.models import Model, RegisterModel
-from orchestrations.contracts.runs import RunRequest, RunStatus
+from orchestrations.contracts.runs import Model, RunRequest, RunStatus
+from orchestrations.contracts.training import GetJob, Job, ReadResults, RegisterModel, SubmitJob
 from orchestrations.errors import LandfallError, PermanentError, TransientError
-from orchestrations.landing import landing, rounds
-from orchestrations.platform.interruptible_timer import WAKE_UP
-from orchestrations.platform.retrying import describe
+from orchestrations.landing import landing
+from orchestrations.landing.decisions import LastRound, why_no_further_round
+from orchestrations.platform.activities import describe
+from orchestrations.platform.waiting import WAKE_UP
 from orchestrations.rollout import decisions
-from orchestrations.training import retraining, run_progress, supervising
-from orchestrations.training.capacity.reasons import Reasons
-from orchestrations.training.capacity.room import Room
+from orchestrations.training import retraining, run_progress
+from orchestrations.training.room import Reasons, Room
 from tests.simulation.world import PIPELINES_FOLDER
 
 Mutation = Callable[[], AbstractContextManager[Any]]
@@ -106,10 +97,10 @@ def _submit_without_looking(clients: Clients, request: SubmitJob) -> Job:
 
 def _register_the_next_version(clients: Clients, request: RegisterModel) -> Model:
     name = request.pipeline.model.name
-    registered = model_registry.all_versions(clients, name)
+    registered = assets.all_versions(clients, name)
     version = str(len(registered) + 1)
-    model = model_registry._register(clients, request, {}, version)  # pyright: ignore[reportPrivateUsage]
-    return model_registry._reference(model)  # pyright: ignore[reportPrivateUsage]
+    model = assets._register(clients, request, {}, version)  # pyright: ignore[reportPrivateUsage]
+    return assets._reference(model)  # pyright: ignore[reportPrivateUsage]
 
 
 def _as_it_is(status: RunStatus) -> RunStatus:
@@ -158,12 +149,12 @@ async def _move_no_traffic(*_: Any, **__: Any) -> Redirection:
 
 
 def _asked_otherwise(
-    change: Callable[[ClaimDataset, rounds.LastRound], tuple[ClaimDataset, rounds.LastRound]],
+    change: Callable[[ClaimDataset, LastRound], tuple[ClaimDataset, LastRound]],
 ) -> Mutation:
     """A claim of known content is judged by something else."""
 
-    def judge(asked: ClaimDataset, last: rounds.LastRound) -> str | None:
-        return rounds.why_no_further_round(*change(asked, last))
+    def judge(asked: ClaimDataset, last: LastRound) -> str | None:
+        return why_no_further_round(*change(asked, last))
 
     return lambda: mock.patch.object(dataset_claims, "why_no_further_round", judge)
 
@@ -223,7 +214,7 @@ def _same_id(text: str) -> str:
 
 MUTATIONS: Mapping[str, Mutation] = {
     "failed requests are not counted": lambda: mock.patch.multiple(
-        endpoint_metrics, FAILED_STATUSES=frozenset(), SERVER_ERROR=999
+        observing, FAILED_STATUSES=frozenset(), SERVER_ERROR=999
     ),
     "deployments are not deleted": _body("delete_deployments", _nothing),
     "endpoints are not released": lambda: _both(
@@ -234,7 +225,7 @@ MUTATIONS: Mapping[str, Mutation] = {
         dead_letter_queue, "fit_message_id", _same_id
     ),
     "each attempt has checkpoints of its own": lambda: mock.patch.object(
-        job_bindings, "checkpoints_folder", _folder_of_its_own
+        jobs, "checkpoints_folder", _folder_of_its_own
     ),
     "a claim is everybody's": _body("claim_dataset", _claim_for_everybody),
     "a job is not adopted by its name": _body("submit_job", _submit_without_looking),
@@ -243,13 +234,13 @@ MUTATIONS: Mapping[str, Mutation] = {
     "nothing is dead-lettered": _body("dead_letter", _nothing),
     "notifications are not published": _body("publish_notification", _nothing),
     "no deadline holds": lambda: mock.patch.object(
-        supervising, "check_deadline", return_value=None
+        run_progress, "check_deadline", return_value=None
     ),
     "every listing is whole": lambda: mock.patch.object(
         landing, "by_listing", return_value="whole"
     ),
     "long texts are not cut": lambda: mock.patch.object(run_progress, "fit_status", _as_it_is),
-    "retries are not started": lambda: mock.patch.object(retry_queue, "start_attempt", _never),
+    "retries are not started": lambda: mock.patch.object(retries, "start_attempt", _never),
     "zones are not reconciled": _reconciler_without("check_zones"),
     "claims are not reconciled": _reconciler_without("check_claims"),
     "broken requests are not reconciled": lambda: mock.patch.object(
@@ -276,7 +267,7 @@ MUTATIONS: Mapping[str, Mutation] = {
         job_state_changed, "_wake", _wake_blindly
     ),
     "nodes are given back while the job lives": lambda: mock.patch.object(
-        returning_nodes, "find_job_state", return_value=None
+        admission, "find_job_state", return_value=None
     ),
     "nodes are not given back": lambda: _both(
         _body("return_nodes", _keep_nodes), _reconciler_without("check_nodes")
@@ -290,7 +281,7 @@ MUTATIONS: Mapping[str, Mutation] = {
     ),
     "why a run waits is not said": lambda: mock.patch.object(Reasons, "of", return_value=""),
     "operators are not alerted to long waits": lambda: mock.patch.object(
-        requesting_nodes, "send_in_background"
+        admission, "send_in_background"
     ),
     "cancellations are not seen": _body("get_job", _without_cancellation),
     "verdicts are alerted as errors": lambda: mock.patch.dict(

@@ -20,9 +20,8 @@ from handlers.platform import bulkheads, service_bus
 from handlers.platform.configuration import configurations, pipeline_files
 from handlers.platform.durable import activity_adapter
 from handlers.platform.records import run_index
-from handlers.rollout import collected_answers, endpoint_metrics, endpoints, observing, smoke_jobs
-from handlers.training import retry_queue
-from handlers.training.capacity import admission_record, requesting_nodes, returning_nodes
+from handlers.rollout import endpoints, observing
+from handlers.training import admission, retries
 from tests.simulation.fakes.azure_ml import modules
 from tests.simulation.fakes.endpoint_clients import PipelineClients
 from tests.simulation.fakes.webhooks import WebhookReceiver
@@ -64,9 +63,9 @@ def installed(
     threads = SimpleNamespace(Lock=lambda: VirtualLock(scheduler))
     with ExitStack() as stack:
         for module, name, value in (
-            (requesting_nodes, "datetime", clock),
-            (returning_nodes, "datetime", clock),
-            (retry_queue, "datetime", clock),
+            (admission, "datetime", clock),
+            (admission, "datetime", clock),
+            (retries, "datetime", clock),
             (dead_letter_queue, "datetime", clock),
             (dead_letter_queue, "time", time),
             (activity_adapter, "within", scheduler.within),
@@ -76,14 +75,14 @@ def installed(
             (delivery, "post", receiver.post),
             (endpoints, "datetime", clock),
             (observing, "datetime", clock),
-            (collected_answers, "datetime", clock),
+            (observing, "datetime", clock),
             (endpoints, "PipelineClient", requests),
-            (endpoint_metrics, "PipelineClient", requests),
-            (smoke_jobs, "PipelineClient", requests),
+            (observing, "PipelineClient", requests),
+            (endpoints, "PipelineClient", requests),
             (configurations, "parse_pipeline", _parse_pipeline),
-            (requesting_nodes, "load_queues", _load_queues),
-            (returning_nodes, "load_queues", _load_queues),
-            (admission_record, "load_queues", _load_queues),
+            (admission, "load_queues", _load_queues),
+            (admission, "load_queues", _load_queues),
+            (admission, "load_queues", _load_queues),
             (run_index, "ThreadPoolExecutor", _InlinePool),
             (copies, "ThreadPoolExecutor", _InlinePool),
             (copy_retention, "ThreadPoolExecutor", _InlinePool),

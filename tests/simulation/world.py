@@ -11,7 +11,7 @@ from typing import Any
 
 from handlers.platform.clients import Clients
 from handlers.platform.settings import Settings
-from handlers.training.capacity.admission_record import RECORD as ADMISSION_RECORD
+from handlers.training.admission import RECORD as ADMISSION_RECORD
 from localazure.functions.durable.engine.instance import Status
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.landing.freezing import freezing

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from orchestrations.configuration.pipeline import Alarms
 from orchestrations.contracts.base import Contract
 from orchestrations.contracts.runs import RunState
-from orchestrations.training.capacity.reasons import clock
+from orchestrations.training.room import clock
 
 AlarmKind = Literal["no-data", "no-success", "old-model", "run-waits", "credential-expires"]
 WAITING_STATES: frozenset[RunState] = frozenset(

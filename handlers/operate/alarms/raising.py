@@ -12,7 +12,7 @@ from azure.core.exceptions import AzureError
 from pydantic import Field
 
 from handlers.landing.batch_records import last_batch
-from handlers.landing.newest_events import list_newest_events
+from handlers.landing.event_records import list_newest_events
 from handlers.notify.ops_alerts import trouble
 from handlers.operate.alarms.evaluation import (
     Alarm,

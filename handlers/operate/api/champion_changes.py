@@ -19,7 +19,7 @@ from handlers.operate.api.models import azure_ml_asked
 from handlers.operate.api.problem_details import Problem
 from handlers.platform.bulkheads import AZURE_ML, STORAGE
 from handlers.platform.clients import Clients
-from handlers.rollout.requesting import Redirection, redirect
+from handlers.rollout.requests import Redirection, redirect
 from handlers.training.champions import (
     active_versions,
     change_champion,

@@ -23,7 +23,7 @@ from handlers.platform import record_store
 from handlers.platform.clients import Clients
 from handlers.platform.newest_first import first_page
 from handlers.platform.service_bus import REJECTED_RUNS
-from handlers.training.redriven_runs import Changes
+from handlers.training.retries import Changes
 
 if TYPE_CHECKING:
     from azure.servicebus import ServiceBusReceivedMessage

@@ -10,18 +10,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from azure.core.exceptions import AzureError, ResourceNotFoundError
 
-from handlers.landing import event_log
-from handlers.landing.batch_records import BATCHES_SEARCHED, BatchSearch, last_batch
+from handlers.landing import event_records
+from handlers.landing.batch_contents import is_directory_stub, read_quarantine
+from handlers.landing.batch_records import BATCHES_SEARCHED, BatchSearch, last_batch, read_held
 from handlers.landing.blob_events import (
     normal_etag,
     parse_blob_address,
     watching,
     why_unsafe,
 )
-from handlers.landing.data_blobs import is_directory_stub
 from handlers.landing.dataset_claims import claimed_dataset
-from handlers.landing.hold_records import read_held
-from handlers.landing.quarantine import read_quarantine
 from handlers.landing.zone_troubles import read_troubles
 from handlers.operate.api import sentences
 from handlers.operate.api.documents.blobs import (
@@ -161,7 +159,7 @@ class _Inquiry:
         if self._properties is not None:
             since = self._properties.last_modified - CLOCK_SKEW
             until = min(since + EVENT_DELAY, self._now)
-        entries = event_log.read(
+        entries = event_records.read_log(
             self._clients.records, self._pipeline.name, self._blob, since=since, until=until
         )
         first = {entry.event_id: entry for entry in reversed(list(entries))}

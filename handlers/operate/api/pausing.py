@@ -12,8 +12,13 @@ from azure.durable_functions import DurableOrchestrationClient
 from pydantic import Field
 
 from handlers.landing.blob_created import ensure_landing
-from handlers.landing.held_batches import release_held_batch
-from handlers.landing.pauses import Pause, begin_resumption, pause, zones_to_resume
+from handlers.landing.holding import (
+    Pause,
+    begin_resumption,
+    pause,
+    release_held_batch,
+    zones_to_resume,
+)
 from handlers.operate.api.actions import Asked, keep_action
 from handlers.operate.api.documents.pipelines import PauseChanged, Paused, Released
 from handlers.operate.api.problem_details import Problem

@@ -17,7 +17,7 @@ from handlers.operate.api.documents.runs import RunSummary
 from handlers.operate.api.remedies import remedy
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.landing import LandingStatus, LastBatch, ZoneActivity
-from orchestrations.landing.holding import HOLD_RULES
+from orchestrations.landing.decisions import HOLD_RULES
 
 
 @dataclass(frozen=True, kw_only=True)

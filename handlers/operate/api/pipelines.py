@@ -12,11 +12,15 @@ from typing import Self
 from azure.core.exceptions import AzureError
 from azure.durable_functions import DurableOrchestrationClient
 
-from handlers.landing.batch_records import LastListing, last_batch, list_last_batches
-from handlers.landing.held_batches import is_released
-from handlers.landing.hold_records import held_zones, read_held
-from handlers.landing.newest_events import list_all_newest_events, zone_activity
-from handlers.landing.pauses import Pause, read_pause, read_pauses
+from handlers.landing.batch_records import (
+    LastListing,
+    held_zones,
+    last_batch,
+    list_last_batches,
+    read_held,
+)
+from handlers.landing.event_records import list_all_newest_events, zone_activity
+from handlers.landing.holding import Pause, is_released, read_pause, read_pauses
 from handlers.landing.zone_troubles import Trouble, read_troubles
 from handlers.notify.webhook_client import parse_receiver
 from handlers.notify.webhook_signature import parse_secrets
@@ -46,7 +50,7 @@ from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.landing import LandingStatus, LastBatch
 from orchestrations.contracts.runs import RunState
 from orchestrations.errors import InvalidSetting, LandfallError
-from orchestrations.landing.holding import HOLD_RULES
+from orchestrations.landing.decisions import HOLD_RULES
 from orchestrations.names import landing_instance
 
 RUNNING_LIMIT = 10

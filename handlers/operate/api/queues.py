@@ -15,12 +15,12 @@ from handlers.operate.api.documents.queues import (
     RunWaitingForNodes,
 )
 from handlers.platform.clients import Clients
-from handlers.training.capacity.admission_record import find_admission
+from handlers.training.admission import find_admission
 from orchestrations.configuration.queues import Queue, Queues
 from orchestrations.contracts.capacity import Admission
-from orchestrations.training.capacity import accounts
-from orchestrations.training.capacity.admission import Division, divide
-from orchestrations.training.capacity.room import Room
+from orchestrations.training import accounts
+from orchestrations.training.admission import Division, divide
+from orchestrations.training.room import Room
 
 
 def list_queues(clients: Clients, *, now: datetime) -> QueueList:

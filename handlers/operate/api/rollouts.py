@@ -24,7 +24,7 @@ from handlers.platform.durable.status_documents import parsed
 from handlers.platform.records.rollout_index import list_rollouts as read_page
 from handlers.platform.records.rollout_index import recorded_end
 from handlers.rollout.observing import record_decision
-from handlers.rollout.requesting import request_rollout
+from handlers.rollout.requests import request_rollout
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.rollouts import Decision, RolloutStatus, Verb
 from orchestrations.rollout.decisions import decided_step

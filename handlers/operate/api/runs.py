@@ -44,12 +44,12 @@ from handlers.platform.records.run_index import (
 )
 from handlers.platform.records.run_index import list_runs as read_page
 from handlers.platform.records.run_records import merge, read_run_record, record_of
-from handlers.training.capacity.admission_record import find_admission
-from handlers.training.redriven_runs import read_redriven
+from handlers.training.admission import find_admission
+from handlers.training.retries import read_redriven
 from orchestrations.configuration.pipeline import Name
 from orchestrations.contracts.landing import LandingResult, LandingStatus
-from orchestrations.contracts.run_records import RunRecord
 from orchestrations.contracts.runs import RunState
+from orchestrations.contracts.training import RunRecord
 from orchestrations.platform.trace_context import TraceContext
 from orchestrations.training.retraining import retraining
 

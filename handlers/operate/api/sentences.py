@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from handlers.landing.pauses import Pause
+from handlers.landing.holding import Pause
 from handlers.landing.zone_troubles import Trouble
 from handlers.operate.api.documents.pipelines import HeldSummary, TroubleSummary
 from orchestrations.configuration.pipeline import Pipeline
@@ -22,7 +22,7 @@ from orchestrations.contracts.landing import (
 )
 from orchestrations.contracts.runs import RunStatus
 from orchestrations.landing.settling import Wait, before_listing
-from orchestrations.training.capacity.reasons import clock
+from orchestrations.training.room import clock
 
 TROUBLES: Mapping[LandingAlert, str] = {
     "landing-failed": "the landing fails",

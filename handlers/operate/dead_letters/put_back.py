@@ -16,7 +16,7 @@ from handlers.notify.dead_letter_queue import reject_message
 from handlers.platform.clients import Clients
 from handlers.platform.service_bus import Message, fit_message_id
 from orchestrations.errors import OfAnotherRelease
-from orchestrations.platform.retrying import describe
+from orchestrations.platform.activities import describe
 
 logger = logging.getLogger("landfall")
 

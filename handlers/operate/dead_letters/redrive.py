@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from handlers.landing.batch_contents import keep_quarantine
 from handlers.landing.dataset_claims import claim_dataset, find_claim
-from handlers.landing.quarantine import keep_quarantine
 from handlers.notify.dead_letter_queue import body_text, dead_letters, text_property
 from handlers.notify.outbox import Delivery
 from handlers.operate.dead_letters.redrive_changes import RedriveRefused, changed_request
@@ -22,11 +22,15 @@ from handlers.platform.service_bus import (
     Message,
     parse_body,
 )
-from handlers.training.redriven_runs import Changes, RedrivenRun, read_redriven, redrive_record
-from handlers.training.retry_queue import retry_message
+from handlers.training.retries import (
+    Changes,
+    RedrivenRun,
+    read_redriven,
+    redrive_record,
+    retry_message,
+)
 from orchestrations.contracts.landing import ClaimDataset, DatasetClaim
-from orchestrations.contracts.models import Redrive
-from orchestrations.contracts.runs import RunRequest
+from orchestrations.contracts.runs import Redrive, RunRequest
 from orchestrations.errors import InvalidRequest, OfAnotherRelease
 from orchestrations.names import batch_id
 
@@ -73,7 +77,7 @@ def redrive(clients: Clients, order: RedriveOrder) -> list[str]:
     If the process dies on the way, the letter stays, and the next redrive continues from the record
     and sends a message with the same id: the queue drops it, or `start_attempt` finds the run. The
     same holds if the failed run had already scheduled its next attempt: the record decides what
-    that message starts (`redriven_runs.sent_again_as`). A sent message stays on its queue until the
+    that message starts (`retries.sent_again_as`). A sent message stays on its queue until the
     run has started.
 
     Returns: The ids of the sent messages; for a run, the id of the run that is started. Repeating

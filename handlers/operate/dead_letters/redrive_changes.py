@@ -15,13 +15,12 @@ from handlers.platform.manifests import (
     manifest_folder,
     read_chunks,
 )
-from handlers.training.redriven_runs import Changes
+from handlers.training.retries import Changes
 from orchestrations.configuration.pipeline import Limits, Pipeline
 from orchestrations.configuration.queues import mismatch
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.manifest import VERSION_HEX_DIGITS, path_of
-from orchestrations.contracts.models import Redrive
-from orchestrations.contracts.runs import RunRequest
+from orchestrations.contracts.runs import Redrive, RunRequest
 from orchestrations.errors import InvalidPipeline, InvalidRequest, PermanentError, name_some
 
 # Changes of an earlier redrive are kept.

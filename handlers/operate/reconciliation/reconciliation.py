@@ -25,8 +25,8 @@ from handlers.landing.dataset_claims import (
     list_claims_without_run,
     read_claim,
 )
-from handlers.landing.pauses import read_pause
-from handlers.landing.rejected_events import alert_rejected
+from handlers.landing.event_records import alert_rejected
+from handlers.landing.holding import read_pause
 from handlers.landing.zone_troubles import close_troubles, is_broken_landing, read_troubles, report
 from handlers.notify.dead_letter_queue import (
     Kind,
@@ -77,13 +77,13 @@ from handlers.platform.service_bus import (
 )
 from handlers.rollout.endpoint_claims import holders
 from handlers.training.jobs import get_job
-from handlers.training.retry_queue import start_attempt
+from handlers.training.retries import start_attempt
 from orchestrations.configuration.pipeline import Pipeline
-from orchestrations.contracts.jobs import GetJob
 from orchestrations.contracts.landing import LandingStatus
+from orchestrations.contracts.training import GetJob
 from orchestrations.errors import JobFailed
 from orchestrations.names import batch_id, landing_instance, landing_of
-from orchestrations.platform.retrying import describe
+from orchestrations.platform.activities import describe
 from orchestrations.platform.waiting import ENDED
 from orchestrations.training.retraining import retraining
 

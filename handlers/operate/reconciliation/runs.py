@@ -32,18 +32,26 @@ from handlers.platform.durable.status_documents import (
     run_status,
 )
 from handlers.platform.records.run_records import add_to_record, read_run_record, record_of
-from handlers.training.capacity.admission_record import find_admission
-from handlers.training.capacity.returning_nodes import return_nodes
+from handlers.training.admission import find_admission, return_nodes
 from handlers.training.jobs import get_job
-from handlers.training.retry_queue import start_attempt
+from handlers.training.retries import start_attempt
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.capacity import ReturnNodes
-from orchestrations.contracts.jobs import CancelJob, GetJob
 from orchestrations.contracts.notifications import Notification, PublishNotification
-from orchestrations.contracts.retraining import RunInput, Waiting
-from orchestrations.contracts.run_records import RunRecord, RunStep
-from orchestrations.contracts.runs import DeadLetter, RunRequest
-from orchestrations.contracts.transitions import TERMINAL_RUN_STATES, notification_of
+from orchestrations.contracts.runs import (
+    TERMINAL_RUN_STATES,
+    DeadLetter,
+    RunRequest,
+    notification_of,
+)
+from orchestrations.contracts.training import (
+    CancelJob,
+    GetJob,
+    RunInput,
+    RunRecord,
+    RunStep,
+    Waiting,
+)
 from orchestrations.errors import JobFailed, TransientError
 from orchestrations.names import notification_id
 from orchestrations.platform.trace_context import run_header

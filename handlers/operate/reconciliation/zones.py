@@ -13,11 +13,10 @@ from datetime import datetime, timedelta
 
 from azure.durable_functions import DurableOrchestrationClient
 
+from handlers.landing.batch_contents import list_partitions, list_quarantined
 from handlers.landing.batch_records import LastListing, list_last_batches
+from handlers.landing.event_records import list_all_newest_events, marker_written_at
 from handlers.landing.manifest_parts import discard, list_freezes, parts_folder
-from handlers.landing.newest_events import list_all_newest_events, marker_written_at
-from handlers.landing.partition_folders import list_partitions
-from handlers.landing.quarantine import list_quarantined
 from handlers.platform.bulkheads import BACKGROUND
 from handlers.platform.clients import Clients
 from handlers.platform.durable.instances import is_live

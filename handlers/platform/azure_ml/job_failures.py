@@ -13,7 +13,7 @@ from azure.core.exceptions import AzureError
 from handlers.platform.azure_ml.errors import reason
 from handlers.platform.clients import Clients
 from handlers.platform.durable.activity_adapter import activity
-from orchestrations.contracts.jobs import DiagnoseJob, JobDiagnosis
+from orchestrations.contracts.training import DiagnoseJob, JobDiagnosis
 from orchestrations.errors import shorten
 
 logger = logging.getLogger("landfall")

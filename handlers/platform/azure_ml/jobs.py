@@ -10,7 +10,7 @@ from handlers.platform.azure_ml.errors import if_found, refused_as_job_rejected
 from handlers.platform.clients import Clients
 from handlers.platform.durable.activity_adapter import activity
 from orchestrations.contracts.base import Done
-from orchestrations.contracts.jobs import CancelJob, JobState
+from orchestrations.contracts.training import CancelJob, JobState
 from orchestrations.errors import JobRejected
 from orchestrations.platform.waiting import ENDED
 

@@ -19,8 +19,13 @@ from handlers.platform.bulkheads import TookTooLong, within
 from handlers.platform.clients import Clients
 from orchestrations.contracts.base import ActivityRequest, Contract, unreadable
 from orchestrations.errors import PermanentError, TransientError
-from orchestrations.platform.activities import ACTIVITIES, FAILURE_KEY, RESULT_KEY, fault_text
-from orchestrations.platform.retrying import describe
+from orchestrations.platform.activities import (
+    ACTIVITIES,
+    FAILURE_KEY,
+    RESULT_KEY,
+    describe,
+    fault_text,
+)
 
 Request = TypeVar("Request", bound=ActivityRequest[Any])
 Result = TypeVar("Result", bound=Contract)

@@ -10,7 +10,7 @@ from typing import Any
 from azure.durable_functions import DurableOrchestrationClient, OrchestrationRuntimeStatus
 from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 
-from orchestrations.platform.interruptible_timer import WAKE_UP
+from orchestrations.platform.waiting import WAKE_UP
 
 logger = logging.getLogger(__name__)
 

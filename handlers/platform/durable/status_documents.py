@@ -13,8 +13,7 @@ from pydantic import ValidationError
 
 from handlers.platform.durable.instances import is_broken
 from orchestrations.contracts.base import Failure
-from orchestrations.contracts.runs import RunStatus
-from orchestrations.contracts.transitions import TERMINAL_RUN_STATES
+from orchestrations.contracts.runs import TERMINAL_RUN_STATES, RunStatus
 from orchestrations.errors import TransientError, shorten
 from orchestrations.names import version_of
 from orchestrations.platform.activities import parse_fault

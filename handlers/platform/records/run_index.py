@@ -24,9 +24,8 @@ from typing import TYPE_CHECKING, Any, get_args
 from azure.core.exceptions import ResourceNotFoundError
 
 from handlers.platform.newest_first import countdown, first_page, list_entries
-from orchestrations.contracts.run_records import RunRecord
-from orchestrations.contracts.runs import RunState, UnfinishedRunState
-from orchestrations.contracts.transitions import TERMINAL_RUN_STATES
+from orchestrations.contracts.runs import TERMINAL_RUN_STATES, RunState, UnfinishedRunState
+from orchestrations.contracts.training import RunRecord
 from orchestrations.errors import shorten
 from orchestrations.names import version_of
 

@@ -20,9 +20,8 @@ from handlers.platform.records.run_index import index_run
 from handlers.platform.telemetry import metrics
 from handlers.platform.telemetry.spans import of_run
 from orchestrations.contracts.base import Done
-from orchestrations.contracts.run_records import RecordRun, RunRecord, RunStep
-from orchestrations.contracts.runs import CancelRequest, RunRequest, RunStatus
-from orchestrations.contracts.transitions import order_of
+from orchestrations.contracts.runs import CancelRequest, RunRequest, RunStatus, order_of
+from orchestrations.contracts.training import RecordRun, RunRecord, RunStep
 from orchestrations.names import claim_record, results_record
 
 
@@ -90,7 +89,7 @@ def record_of(instance: DurableOrchestrationStatus) -> RunRecord:
 def merge(known: RunRecord | None, added: RunRecord) -> RunRecord:
     """Merge two records. Pure and idempotent.
 
-    The later status is kept (`transitions.order_of`). Consecutive steps in one state become one,
+    The later status is kept (`order_of`). Consecutive steps in one state become one,
     because a new generation does not know the step before its own.
     """
     if known is None:

@@ -15,9 +15,8 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from orchestrations.contracts.landing import RecordBatch
-from orchestrations.contracts.run_records import RunRecord
-from orchestrations.contracts.runs import RunState
-from orchestrations.contracts.transitions import TERMINAL_RUN_STATES
+from orchestrations.contracts.runs import TERMINAL_RUN_STATES, RunState
+from orchestrations.contracts.training import RunRecord
 
 PIPELINE = "landfall.pipeline"
 STATE = "landfall.run.state"

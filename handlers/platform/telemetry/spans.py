@@ -15,9 +15,8 @@ from typing import Literal
 
 from orchestrations.contracts.landing import RecordBatch
 from orchestrations.contracts.rollouts import RolloutStatus
-from orchestrations.contracts.run_records import RunRecord
-from orchestrations.contracts.runs import RunState
-from orchestrations.contracts.transitions import TERMINAL_RUN_STATES
+from orchestrations.contracts.runs import TERMINAL_RUN_STATES, RunState
+from orchestrations.contracts.training import RunRecord
 from orchestrations.platform.trace_context import TraceContext, batch_context
 
 Kind = Literal["internal", "consumer", "producer", "client"]

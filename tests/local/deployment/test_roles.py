@@ -27,7 +27,7 @@ from azure.storage.blob import BlobServiceClient
 from handlers.platform.clients import Clients
 from handlers.platform.service_bus import RETRIES, Message, MessageQueues
 from handlers.platform.settings import Settings
-from handlers.rollout.endpoint_metrics import read_deployment_metrics
+from handlers.rollout.observing import read_deployment_metrics
 from harness.part_process import running_parts
 from harness.role_table import TABLE, RoleTable
 from infra.hooks.smoke_test import landing_container

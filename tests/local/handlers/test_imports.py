@@ -18,10 +18,9 @@ import function_app
 of_the_app = loaded("torch", "azure.ai.ml", "localazure", "trainers")
 
 from handlers.training import compute_clusters
-from handlers.training import data_assets
+from handlers.training import assets
 from handlers.training import job_outputs
 from handlers.training import jobs
-from handlers.training import model_registry
 from handlers.platform import clients
 from handlers.platform import settings
 from handlers.platform.durable import activity_adapter
@@ -51,7 +50,7 @@ telemetry = [off.telemetry.is_on, "opentelemetry.sdk" in loaded(*heavy)]
 from handlers.training.job_outputs import read_results, results_folder
 from handlers.platform.records.run_records import read_bad_files, read_metrics
 from handlers.platform.records.run_records import request_cancel
-from orchestrations.contracts.jobs import ReadResults
+from orchestrations.contracts.training import ReadResults
 from tests.unit.handlers.azure_ml_fake import make_world
 
 world = make_world()

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from azure.functions import EventGridEvent, ServiceBusMessage
 
+from handlers.landing.batch_contents import quarantine_files
 from handlers.landing.batch_records import record_batch
 from handlers.landing.dataset_claims import claim_dataset
 from handlers.landing.freezing import freeze_manifest
-from handlers.landing.held_batches import hold_batch
-from handlers.landing.quarantine import quarantine_files
+from handlers.landing.holding import hold_batch
 from handlers.operate.api.explain import explain
 from handlers.platform.clients import Clients
 from handlers.platform.settings import Settings
@@ -27,7 +27,6 @@ from harness.part_process import PartProcess
 from localazure.runtime.environment import Environment
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.datasets import Dataset, FreezeManifest, QuarantineFiles
-from orchestrations.contracts.jobs import ReadResults
 from orchestrations.contracts.landing import (
     BatchOutcome,
     ClaimDataset,
@@ -38,6 +37,7 @@ from orchestrations.contracts.landing import (
     RecordBatch,
 )
 from orchestrations.contracts.runs import RunRequest
+from orchestrations.contracts.training import ReadResults
 from orchestrations.names import batch_id, landing_instance, run_id
 from tests.unit.handlers.asking import ask
 from tests.unit.orchestrations.examples import PIPELINE, deploy, with_rules

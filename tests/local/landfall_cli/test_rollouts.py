@@ -14,8 +14,8 @@ from typer.testing import CliRunner, Result
 from handlers.operate.api.documents.models import ChampionChanged
 from handlers.operate.api.rollouts import RolloutList, RolloutSummary
 from landfall_cli.__main__ import app
-from orchestrations.contracts.models import Model
 from orchestrations.contracts.rollouts import Unknown
+from orchestrations.contracts.runs import Model
 from tests.local.http_server import JsonHandler, serving
 
 ROLLOUT = RolloutSummary(

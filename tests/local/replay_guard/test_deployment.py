@@ -20,9 +20,9 @@ from handlers.operate.reconciliation.runs import mend_run
 from harness.task_hub import DurableApp, RunningHub, running
 from harness.waiting import eventually
 from orchestrations.contracts.base import Contract
-from orchestrations.contracts.retraining import RunInput
 from orchestrations.contracts.runs import RunStatus
-from orchestrations.platform.interruptible_timer import WAKE_UP
+from orchestrations.contracts.training import RunInput
+from orchestrations.platform.waiting import WAKE_UP
 from orchestrations.training.retraining import retraining
 from replay_guard.check import read_document
 from replay_guard.matching import Difference

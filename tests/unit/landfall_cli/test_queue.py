@@ -10,8 +10,8 @@ from handlers.operate.api.queues import describe_queues
 from landfall_cli.output import Output
 from landfall_cli.queue import print_queues
 from orchestrations.contracts.runs import MonthlyCost
-from orchestrations.training.capacity.admission import divide
-from tests.unit.orchestrations.training.capacity.examples import (
+from orchestrations.training.admission import divide
+from tests.unit.orchestrations.training.admission_examples import (
     START,
     an_admission,
     queues,

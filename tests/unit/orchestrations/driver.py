@@ -14,8 +14,13 @@ from typing import Any
 
 from orchestrations.contracts.base import Contract, Failure
 from orchestrations.errors import PermanentError, TransientError
-from orchestrations.platform.activities import ACTIVITIES, FAILURE_KEY, RESULT_KEY, fault_text
-from orchestrations.platform.retrying import describe
+from orchestrations.platform.activities import (
+    ACTIVITIES,
+    FAILURE_KEY,
+    RESULT_KEY,
+    describe,
+    fault_text,
+)
 from tests.simulation.durable_client import DurableClient
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.task_hub import ActivityCall, HubInstance, Orchestrator, TaskHub

@@ -9,7 +9,7 @@ from handlers.operate.api.documents.base import Accepted, Document
 from handlers.operate.api.documents.queues import CostState
 from handlers.operate.api.documents.runs import RunSummary
 from orchestrations.contracts.landing import HoldReason, LandingAlert, LandingPhase
-from orchestrations.landing.holding import HoldEnd
+from orchestrations.landing.decisions import HoldEnd
 
 
 class Paused(Document):

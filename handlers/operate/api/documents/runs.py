@@ -10,8 +10,8 @@ from pydantic import RootModel
 from handlers.operate.api.documents.base import Document
 from orchestrations.configuration.section import ignore_fields
 from orchestrations.contracts.landing import BatchOutcome, LandingPhase
-from orchestrations.contracts.run_records import UsedCompute
 from orchestrations.contracts.runs import RunState, RunStatus
+from orchestrations.contracts.training import UsedCompute
 
 
 class RunSummary(RunStatus):

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 from azure.core.pipeline.transport import RequestsTransport
 
-from handlers.landing import blob_created, event_log
+from handlers.landing import blob_created, event_records
 from handlers.landing.blob_created import (
     Decisions,
     handle_blob_events,
 )
-from handlers.landing.event_log import Entry
-from handlers.landing.newest_events import read_zone_activity
+from handlers.landing.event_records import Entry, read_zone_activity
 from handlers.platform.event_envelope import Delivered
 from orchestrations.contracts.landing import LandingRequest, LandingStatus, ReadZoneActivity
 from orchestrations.names import landing_instance
@@ -34,7 +33,7 @@ async def handle(zone: Zone, hub: Any, *events: Delivered) -> Decisions:
 
 
 def kept(zone: Zone, path: str) -> list[Entry]:
-    found = event_log.read(
+    found = event_records.read_log(
         zone.clients.records, zone.pipeline.name, zone.blob(path), since=NOW, until=NOW
     )
     return list(found)
@@ -176,8 +175,8 @@ async def test_what_cannot_be_understood_is_kept_as_rejected(
     hub = TaskHub()
     assert await handle(zone, hub, zone.event("1.png", "0x1", **changes)) == {"rejected": 1}
     subject = changes.get("subject", zone.event("1.png", "").subject) or ""
-    (entry,) = event_log.read(
-        zone.clients.records, event_log.UNREADABLE, subject, since=NOW, until=NOW
+    (entry,) = event_records.read_log(
+        zone.clients.records, event_records.UNREADABLE, subject, since=NOW, until=NOW
     )
     assert words in entry.reason
     assert hub.started == []
@@ -277,7 +276,7 @@ async def test_a_crash_before_the_decisions_were_kept_decides_again(
 
     hub, event = TaskHub(), zone.event("1.png", "0x1")
     with monkeypatch.context() as patch:
-        patch.setattr(blob_created.event_log, "append", die)
+        patch.setattr(blob_created, "append_to_log", die)
         with pytest.raises(ConnectionResetError):
             await handle(zone, hub, event)
     assert hub.started == [instance(zone)]

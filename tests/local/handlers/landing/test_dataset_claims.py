@@ -17,9 +17,8 @@ from handlers.platform import record_store
 from handlers.platform.records.run_records import add_to_record, read_run_record
 from orchestrations.contracts.datasets import CheckSuperseded, Dataset
 from orchestrations.contracts.landing import ClaimDataset, DatasetClaim, OpenedBy
-from orchestrations.contracts.models import Redrive
-from orchestrations.contracts.run_records import RunRecord
-from orchestrations.contracts.runs import RunRequest, RunState
+from orchestrations.contracts.runs import Redrive, RunRequest, RunState
+from orchestrations.contracts.training import RunRecord
 from tests.local.handlers.zone_on_storage import Zone
 from tests.spying import spy
 from tests.unit.orchestrations.examples import DATASET, run_status

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.list_blobs_server import ListBlobsServer, ListedZone
-from handlers.landing import freezing, manifest_parts, name_ranges
+from handlers.landing import freezing, manifest_parts
 from handlers.landing.manifest_parts import (
     Collected,
     list_parts,
@@ -122,9 +122,9 @@ def test_any_cut_and_the_one_that_is_found_give_the_same_version_and_the_same_li
 
     with pytest.MonkeyPatch.context() as patch, listed_from(zone, paths) as clients:
         patch.setattr(freezing, "PAGES_PER_PART", 2)
-        patch.setattr(name_ranges, "RANGES", ranges)
+        patch.setattr(manifest_parts, "RANGES", ranges)
         if cuts is not None:
-            patch.setattr(name_ranges, "_find_folders", found_folders)
+            patch.setattr(manifest_parts, "_find_folders", found_folders)
         clients.records.delete_blob(f"{whole.manifest_path}/{MANIFEST_FILE}")
         cut = freeze(clients, pipeline, twice=twice)
         assert cut == whole
@@ -169,13 +169,13 @@ def test_a_zone_is_cut_at_its_folders(zone: Zone) -> None:
     with listed_from(zone, paths, page_blobs=100) as clients:
         container = clients.blobs.get_container_client("landing")
         prefix = zone.pipeline.source.prefix
-        cut = name_ranges.cut(
+        cut = manifest_parts.cut(
             container, prefix, after=zone.blob(paths[7]), marker="8", is_hierarchical=False
         )
-        assert len(cut) > name_ranges.RANGES / 2
+        assert len(cut) > manifest_parts.RANGES / 2
         assert [each.start for each in cut[1:]] == [each.end for each in cut[:-1]]
         assert (cut[0].start, cut[0].marker, cut[-1].end) == (None, "8", None)
-        (one,) = name_ranges.cut(
+        (one,) = manifest_parts.cut(
             container, prefix, after=zone.blob(paths[7]), marker="8", is_hierarchical=True
         )
         assert (one.start, one.end) == (None, None)
@@ -185,7 +185,7 @@ def test_where_the_service_lists_from_the_beginning_nothing_is_listed_twice(zone
     paths = [f"{kind}/{number}" for kind in range(10) for number in range(10)]
     with (
         spy(freezing, "list_page") as listed,
-        spy(name_ranges, "list_page") as tried,
+        spy(manifest_parts, "list_page") as tried,
         listed_from(zone, paths, page_blobs=10, knows_start_from=False) as clients,
     ):
         assert freeze(clients, pipeline_of(zone)).blobs == len(paths)

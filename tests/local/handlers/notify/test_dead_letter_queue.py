@@ -16,7 +16,7 @@ from handlers.notify.dead_letter_queue import (
     sweep,
 )
 from handlers.platform.service_bus import REJECTED_RUNS, RETRIES, ROLLOUTS, Message
-from handlers.training.retry_queue import retry_message
+from handlers.training.retries import retry_message
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.runs import DeadLetter, RunRequest
 from tests.local.handlers.world_with_messaging import Namespace, World

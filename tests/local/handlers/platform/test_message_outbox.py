@@ -14,7 +14,7 @@ from handlers.platform.clients import Clients
 from handlers.platform.message_outbox import Flushed, flush
 from handlers.platform.service_bus import NOTIFICATIONS, REJECTED_RUNS, RETRIES
 from handlers.platform.settings import Settings
-from handlers.training.retry_queue import parse_retry, schedule_retry
+from handlers.training.retries import parse_retry, schedule_retry
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.notifications import Notification, PublishNotification
 from orchestrations.contracts.runs import DeadLetter, ScheduleRetry

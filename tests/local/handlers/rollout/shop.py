@@ -14,7 +14,6 @@ from handlers.rollout.endpoints import ensure_endpoint, set_traffic, test_deploy
 from harness.waiting import until
 from orchestrations.configuration.deploy import EndpointKind
 from orchestrations.configuration.pipeline import Pipeline
-from orchestrations.contracts.models import Model
 from orchestrations.contracts.rollouts import (
     DeploymentState,
     EndpointTraffic,
@@ -25,6 +24,7 @@ from orchestrations.contracts.rollouts import (
     SmokeTest,
     TestDeployment,
 )
+from orchestrations.contracts.runs import Model
 from orchestrations.names import deployment_name, rollout_id, smoke_job
 from tests.local.handlers.cloud import Cloud
 from tests.unit.orchestrations.examples import PIPELINE

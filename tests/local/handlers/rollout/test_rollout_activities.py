@@ -20,12 +20,15 @@ from handlers.rollout.endpoint_claims import (
     release_endpoint,
     superseding_rollout,
 )
-from handlers.rollout.endpoint_metrics import count_jobs, read_deployment_metrics
 from handlers.rollout.endpoints import score
-from handlers.rollout.observing import read_directions, record_decision
+from handlers.rollout.observing import (
+    count_jobs,
+    read_deployment_metrics,
+    read_directions,
+    record_decision,
+)
 from harness.waiting import until
 from orchestrations.contracts.manifest import encode_line
-from orchestrations.contracts.models import Model
 from orchestrations.contracts.rollouts import (
     ClaimEndpoint,
     Decision,
@@ -36,6 +39,7 @@ from orchestrations.contracts.rollouts import (
     RecordRollout,
     ReleaseEndpoint,
 )
+from orchestrations.contracts.runs import Model
 from orchestrations.errors import DeploymentRejected, RolloutImpossible
 from orchestrations.names import rollout_id
 from tests.local.handlers.cloud import Cloud

@@ -9,8 +9,8 @@ import requests
 
 from handlers.platform.durable.activity_adapter import functions
 from orchestrations.contracts.base import Done
-from orchestrations.contracts.models import Model
 from orchestrations.contracts.rollouts import RolloutInput, RolloutRequest, RolloutStatus
+from orchestrations.contracts.runs import Model
 from orchestrations.names import deployment_name, rollout_id
 from orchestrations.platform.activities import RESULT_KEY
 from orchestrations.rollout.rollout import rollout

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 
 from handlers.platform.azure_ml.job_failures import diagnose_job
+from handlers.training.assets import register_dataset
 from handlers.training.compute_clusters import ensure_capacity
-from handlers.training.data_assets import register_dataset
 from handlers.training.jobs import get_job
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.datasets import Dataset, RegisterDataset
-from orchestrations.contracts.jobs import DiagnoseJob, EnsureCapacity, GetJob, Job, SubmitJob
 from orchestrations.contracts.runs import RunRequest
+from orchestrations.contracts.training import DiagnoseJob, EnsureCapacity, GetJob, Job, SubmitJob
 from orchestrations.platform.waiting import ENDED
 from tests.local.handlers.cloud import Cloud
 

@@ -11,7 +11,7 @@ from handlers.platform.durable.activity_adapter import ActivityFault, as_functio
 from handlers.training.jobs import submit_job
 from localazure.faults.force import put_in_force, take_out
 from localazure.faults.plan import Plan
-from orchestrations.contracts.jobs import CancelJob, SubmitJob
+from orchestrations.contracts.training import CancelJob, SubmitJob
 from orchestrations.errors import TransientError
 from orchestrations.platform.activities import parse_fault, parse_outcome
 from tests.local.handlers.cloud import Cloud

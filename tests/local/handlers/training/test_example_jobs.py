@@ -16,13 +16,13 @@ from azure.storage.blob import BlobClient
 from PIL import Image
 
 from handlers.platform.configuration.pipeline_files import parse_pipeline
+from handlers.training.assets import register_model
 from handlers.training.job_outputs import read_results
 from handlers.training.jobs import submit_job
-from handlers.training.model_registry import register_model
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.datasets import Dataset
-from orchestrations.contracts.jobs import Job, ReadResults, Results
-from orchestrations.contracts.models import Model, RegisterModel
+from orchestrations.contracts.runs import Model
+from orchestrations.contracts.training import Job, ReadResults, RegisterModel, Results
 from tests.local.handlers.cloud import Cloud
 from tests.local.handlers.training.submissions import submission, wait_until
 from tests.unit.orchestrations.examples import FROZEN_AT

@@ -9,11 +9,11 @@ import pytest
 from handlers.platform.azure_ml.job_failures import LOG_LIMIT_LINES, diagnose_job
 from handlers.platform.azure_ml.jobs import cancel_job
 from handlers.platform.records.run_records import request_cancel
+from handlers.training.assets import register_model
 from handlers.training.champions import find_champion
 from handlers.training.job_outputs import read_results
 from handlers.training.jobs import get_job, submit_job
-from handlers.training.model_registry import register_model
-from orchestrations.contracts.jobs import (
+from orchestrations.contracts.training import (
     CancelJob,
     CancelRequest,
     Capacity,
@@ -21,9 +21,9 @@ from orchestrations.contracts.jobs import (
     GetJob,
     Job,
     ReadResults,
+    RegisterModel,
     SubmitJob,
 )
-from orchestrations.contracts.models import RegisterModel
 from orchestrations.errors import JobRejected
 from tests.local.handlers.cloud import Cloud
 from tests.local.handlers.training import submissions

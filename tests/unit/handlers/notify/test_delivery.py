@@ -29,9 +29,9 @@ from handlers.platform.service_bus import MESSAGE_ID_LIMIT_CHARACTERS, fit_messa
 from handlers.platform.settings import Settings
 from orchestrations.configuration.pipeline import DELIVERY_DELAYS_SECONDS, Webhook
 from orchestrations.contracts.base import Failure
-from orchestrations.contracts.jobs import JobDiagnosis
 from orchestrations.contracts.notifications import Notification
 from orchestrations.contracts.runs import RunStatus
+from orchestrations.contracts.training import JobDiagnosis
 from orchestrations.errors import InvalidRequest
 from tests.unit.orchestrations.examples import DATASET, PIPELINE, run_status, with_rules
 

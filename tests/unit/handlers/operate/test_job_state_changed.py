@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from azure.functions import EventGridEvent
 
-from handlers.landing.rejected_events import RejectedEvent
+from handlers.landing.event_records import RejectedEvent
 from handlers.operate import job_state_changed
 from handlers.operate.job_state_changed import handle_job_events
 from handlers.platform.clients import Clients

@@ -23,7 +23,7 @@ from handlers.platform.bulkheads import Unavailable
 from handlers.platform.clients import Clients
 from handlers.platform.message_outbox import Flushed, flush, send_in_background
 from handlers.platform.service_bus import NOTIFICATIONS, OPS_ALERTS, RETRIES, Message
-from handlers.training.retry_queue import schedule_retry
+from handlers.training.retries import schedule_retry
 from orchestrations.contracts.landing import AlertOperators
 from orchestrations.contracts.notifications import Notification, PublishNotification
 from orchestrations.contracts.runs import ScheduleRetry

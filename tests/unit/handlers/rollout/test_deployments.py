@@ -14,11 +14,9 @@ from handlers.rollout.deployments import (
     is_deployed,
     record_rollout,
 )
-from handlers.rollout.endpoint_metrics import count_jobs
-from handlers.rollout.endpoints import set_traffic
-from handlers.rollout.smoke_jobs import check_smoke_job
+from handlers.rollout.endpoints import check_smoke_job, set_traffic
+from handlers.rollout.observing import count_jobs
 from orchestrations.configuration.deploy import BatchDeploy
-from orchestrations.contracts.models import Model
 from orchestrations.contracts.rollouts import (
     EndpointTraffic,
     EnsureDeployment,
@@ -29,10 +27,11 @@ from orchestrations.contracts.rollouts import (
     SetTraffic,
     TestDeployment,
 )
+from orchestrations.contracts.runs import Model
 from orchestrations.errors import RolloutImpossible
 from orchestrations.names import smoke_job
 from tests.unit.handlers.azure_ml_fake import World, a_deployment, a_job
-from tests.unit.handlers.rollout.test_requesting import DEPLOY, DEPLOYING, NOW
+from tests.unit.handlers.rollout.test_requests import DEPLOY, DEPLOYING, NOW
 
 LIVE = "digits-live"
 MODEL = Model(name="digits", version="2", path="azureml://m/2")

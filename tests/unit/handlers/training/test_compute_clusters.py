@@ -9,7 +9,7 @@ from azure.core.exceptions import HttpResponseError
 from handlers.platform.settings import Settings
 from handlers.training.compute_clusters import ensure_capacity
 from orchestrations.configuration.pipeline import ComputeOption
-from orchestrations.contracts.jobs import Capacity, EnsureCapacity
+from orchestrations.contracts.training import Capacity, EnsureCapacity
 from orchestrations.errors import InvalidSetting, JobRejected, QuotaExceeded, TransientError
 from tests.unit.handlers.azure_ml_fake import IDENTITY, World, make_world
 

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from handlers.training.champions import Champion
-from handlers.training.job_bindings import Bindings
+from handlers.training.jobs import Bindings
 from orchestrations.contracts.datasets import DataAsset
-from orchestrations.contracts.jobs import Capacity, SubmitJob
 from orchestrations.contracts.runs import RunRequest
+from orchestrations.contracts.training import Capacity, SubmitJob
 from tests.unit.orchestrations.examples import DATASET, run_request
 
 

@@ -3,29 +3,44 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from handlers.platform.records.run_records import read_bad_files, read_metrics, request_cancel
+from handlers.training import job_outputs
 from handlers.training.job_outputs import (
     ERROR_FILE,
     METRICS_FILE,
     METRICS_LIMIT_BYTES,
+    find_trial,
     parse_metrics,
     parse_trainer_error,
     read_results,
     results_folder,
 )
 from orchestrations.contracts.base import Failure
-from orchestrations.contracts.jobs import ReadResults, Results
 from orchestrations.contracts.runs import CancelRequest
+from orchestrations.contracts.training import ReadResults, Results, RunRecord
 from orchestrations.errors import InvalidResults, InvalidSetting, JobFailed
-from tests.unit.handlers.azure_ml_fake import World
+from tests.unit.handlers.azure_ml_fake import World, a_job, make_world
+from tests.unit.orchestrations.examples import run_status
 
 RUN = "digits-0123456789abcdef-1"
+# What azureml-dataprep-rslex 2.26 holds, and what localazure says.
+CHANGED = [
+    "Data source was modified on remote during read",
+    "Underlying data source was modified during read",
+    "Stream source was modified on the server.",
+    "File size changed during download.",
+    "[rslex-http-stream::seekable_read::read] file was modified during read",
+    "GET /landing/digits/1.png: ConditionNotMet (HTTP 412)",
+    "ScriptExecution.StreamAccess.NotFound: The requested stream was not found.",
+]
 COMPLETED = ReadResults(
     pipeline="digits",
     run=RUN,
@@ -35,6 +50,73 @@ COMPLETED = ReadResults(
 )
 FAILED = COMPLETED.model_copy(update={"completed": False})
 RECORD = f"runs/{RUN}/results.json"
+
+
+@pytest.fixture
+def world() -> World:
+    world = make_world()
+    world.workspace.jobs.store[RUN,] = a_job(RUN, "Failed")
+    return world
+
+
+def failure_of(
+    world: World, monkeypatch: pytest.MonkeyPatch, said: str, change: str | None
+) -> Failure | None:
+    error = SimpleNamespace(code="UserError", message=said)
+    world.workspace.jobs.run_error = SimpleNamespace(error=error)
+    status = run_status(RUN, "running")
+    record = RunRecord(status=status, started_at=status.since)
+    monkeypatch.setattr(job_outputs, "read_run_record", Mock(return_value=record))
+    monkeypatch.setattr(job_outputs, "find_change", Mock(return_value=change))
+    return read_results(world.clients, FAILED).failure
+
+
+@pytest.mark.parametrize("said", CHANGED)
+def test_data_that_changed_during_a_download_is_no_failure_of_the_job(
+    world: World, monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    failure = failure_of(world, monkeypatch, said, "'1.png' was overwritten")
+    assert failure is not None
+    assert (failure.type, failure.permanent) == ("DataChanged", True)
+    assert failure.message.startswith("'1.png' was overwritten while the job read it: UserError")
+
+
+@pytest.mark.parametrize("said", CHANGED)
+def test_where_the_same_content_was_written_again_another_attempt_succeeds(
+    world: World, monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    assert failure_of(world, monkeypatch, said, None) is None
+
+
+def test_a_name_that_no_file_can_have_is_not_tried_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "File name too long (os error 36): digits/aaa"
+    failure = failure_of(world, monkeypatch, said, None)
+    assert failure is not None
+    assert (failure.type, failure.permanent) == ("JobRejected", True)
+    assert "digits/aaa; rename that blob" in failure.message
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "exit 1",
+        "OSError: [Errno 36] File name too long: '/tmp/x'",
+        "the node was preempted",
+        "ScriptExecution.StreamAccess.Authentication: permission denied",
+    ],
+)
+def test_any_other_failure_is_left_to_azure_ml(
+    world: World, monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    assert failure_of(world, monkeypatch, said, "'1.png' was overwritten") is None
+
+
+def test_a_job_that_left_its_error_is_not_asked_about(world: World) -> None:
+    world.results.blobs[f"landfall/digits/{RUN}/results/error.json"] = b'{"type":"X","message":"m"}'
+    assert read_results(world.clients, FAILED).failure is not None
+    assert world.workspace.jobs.histories_read == []
 
 
 def leave(world: World, file: str, content: Any) -> None:
@@ -160,3 +242,27 @@ def test_any_bytes_are_parsed_or_refused_by_name(text: bytes) -> None:
 def test_finite_metrics_survive_and_only_they(metrics: dict[str, float]) -> None:
     expected = {name: value for name, value in metrics.items() if math.isfinite(value)}
     assert parse_metrics(json.dumps(metrics).encode(), "m") == expected
+
+
+@pytest.mark.parametrize(
+    ("properties", "children", "trial"),
+    [
+        ({"best_child_run_id": f"{RUN}_3"}, [], f"{RUN}_3"),
+        ({}, [a_job(f"{RUN}_0", "Canceled"), a_job(f"{RUN}_1", "Failed")], f"{RUN}_1"),
+        (None, [], None),
+    ],
+)
+def test_the_best_trial_of_a_sweep_or_one_that_failed(
+    properties: Any, children: list[Any], trial: str | None
+) -> None:
+    world = make_world()
+    job = a_job(RUN, "Completed", type="sweep", properties=properties)
+    world.workspace.jobs.store[RUN,] = job
+    world.workspace.jobs.children[RUN] = children
+    assert find_trial(world.clients, RUN) == trial
+
+
+def test_other_jobs_and_deleted_ones_have_none(world: World) -> None:
+    assert find_trial(world.clients, RUN) is None
+    world.workspace.jobs.store[RUN,] = a_job(RUN, "Completed")
+    assert find_trial(world.clients, RUN) is None

@@ -14,8 +14,8 @@ from handlers.platform.azure_ml.jobs import STATES, cancel_job, job_state
 from handlers.platform.records.run_records import request_cancel
 from handlers.training.jobs import get_job, submit_job
 from orchestrations.contracts.datasets import DataAsset
-from orchestrations.contracts.jobs import CancelJob, Capacity, GetJob, Job, SubmitJob
 from orchestrations.contracts.runs import CancelRequest
+from orchestrations.contracts.training import CancelJob, Capacity, GetJob, Job, SubmitJob
 from orchestrations.errors import JobFailed, JobRejected
 from orchestrations.platform.trace_context import run_header
 from tests.unit.handlers.azure_ml_fake import World, a_job, make_world, refusal

@@ -9,11 +9,9 @@ from handlers.operate.api.documents.runs import RunSummary
 from orchestrations.configuration.section import ignore_fields
 from orchestrations.contracts.capacity import RequestNodes, WaitingRun
 from orchestrations.contracts.datasets import DataAsset
-from orchestrations.contracts.jobs import Results
 from orchestrations.contracts.landing import LandingRequest
 from orchestrations.contracts.notifications import Notification
-from orchestrations.contracts.retraining import AwaitingNodes
-from orchestrations.contracts.run_records import RunRecord
+from orchestrations.contracts.training import AwaitingNodes, Results, RunRecord
 from tests.unit.orchestrations.examples import FROZEN_AT, PIPELINE, run_request, run_status
 
 STATUS = run_status("digits-0123456789abcdef-1", "running", FROZEN_AT)

@@ -35,12 +35,12 @@ from orchestrations.contracts.landing import (
     SettlingZone,
 )
 from orchestrations.contracts.manifest import ManifestLine
-from orchestrations.contracts.retraining import RunInput
 from orchestrations.contracts.runs import RunState
+from orchestrations.contracts.training import RunInput
 from orchestrations.errors import DataChanged, InvalidManifest, InvalidPipeline
+from orchestrations.landing.decisions import LastRound, why_no_further_round
 from orchestrations.landing.freezing import freezing
 from orchestrations.landing.landing import landing
-from orchestrations.landing.rounds import LastRound, why_no_further_round
 from orchestrations.landing.settling import has_more, was_listed
 from orchestrations.names import landing_instance, training_name
 from tests.unit.orchestrations.driver import Driver, answered_by, finish

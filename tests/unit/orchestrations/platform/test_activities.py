@@ -12,7 +12,7 @@ from azure.durable_functions import DurableOrchestrationContext
 
 from orchestrations.contracts.base import PATIENT, QUICK, Contract, Done
 from orchestrations.contracts.datasets import DiscardParts
-from orchestrations.contracts.jobs import CancelJob
+from orchestrations.contracts.training import CancelJob
 from orchestrations.errors import JobRejected, LandfallError
 from orchestrations.platform.activities import Pending, call, wait_for_all
 from tests.unit.orchestrations.driver import Driver, answered_by

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrations.contracts.landing import BatchTrace, LandingRequest, RecordBatch
-from orchestrations.contracts.retraining import RunInput
 from orchestrations.contracts.runs import RunRequest
+from orchestrations.contracts.training import RunInput
 from orchestrations.landing.landing import landing
 from orchestrations.names import landing_instance
 from orchestrations.platform.trace_context import (

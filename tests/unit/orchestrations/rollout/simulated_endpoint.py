@@ -10,7 +10,6 @@ import pytest
 
 from orchestrations.configuration.deploy import BatchDeploy, OnlineDeploy
 from orchestrations.contracts.base import Contract, Done
-from orchestrations.contracts.models import Model
 from orchestrations.contracts.notifications import Notification, PublishNotification
 from orchestrations.contracts.rollouts import (
     AlertRolloutHeld,
@@ -31,8 +30,9 @@ from orchestrations.contracts.rollouts import (
     SmokeTest,
     TestDeployment,
 )
+from orchestrations.contracts.runs import Model
 from orchestrations.errors import DeploymentRejected, LandfallError
-from orchestrations.platform.interruptible_timer import WAKE_UP
+from orchestrations.platform.waiting import WAKE_UP
 from orchestrations.rollout.rollout import rollout
 from tests.simulation.task_hub import HubInstance
 from tests.unit.orchestrations.driver import DOWN_SECONDS, START, Driver, answered_by

@@ -10,20 +10,19 @@ from handlers.platform.records.run_records import merge
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.base import Contract, Done
 from orchestrations.contracts.datasets import DataAsset, Superseded
-from orchestrations.contracts.jobs import (
+from orchestrations.contracts.runs import CancelRequest, Model, RunStatus, Scheduled
+from orchestrations.contracts.training import (
     Capacity,
     Job,
     JobDiagnosis,
     JobState,
     Results,
+    RunInput,
+    RunRecord,
 )
-from orchestrations.contracts.models import Model
-from orchestrations.contracts.retraining import RunInput
-from orchestrations.contracts.run_records import RunRecord
-from orchestrations.contracts.runs import CancelRequest, RunStatus, Scheduled
 from orchestrations.errors import LandfallError
 from orchestrations.names import run_id
-from orchestrations.platform.interruptible_timer import WAKE_UP
+from orchestrations.platform.waiting import WAKE_UP
 from orchestrations.training.retraining import retraining
 from tests.simulation.task_hub import HubInstance
 from tests.unit.orchestrations.driver import Driver, answered_by

@@ -5,12 +5,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from handlers.training.retry_queue import start_attempt
+from handlers.training.retries import start_attempt
 from orchestrations.contracts.base import Contract
 from orchestrations.contracts.capacity import Admitted, NodesReturned, RequestNodes
-from orchestrations.contracts.jobs import JobState
-from orchestrations.contracts.retraining import RunInput
 from orchestrations.contracts.runs import CancelRequest, RunCost, RunStatus
+from orchestrations.contracts.training import JobState, RunInput
 from orchestrations.errors import QuotaExceeded
 from orchestrations.platform.waiting import FIRST_NODES_DELAY, LAST_DELAY, NODES_GENERATION
 from orchestrations.training.retraining import retraining

@@ -12,24 +12,24 @@ from hypothesis import strategies as st
 from orchestrations import errors
 from orchestrations.configuration.pipeline import Gate, Limits, Retry
 from orchestrations.contracts.base import Failure
-from orchestrations.contracts.jobs import Job, SubmitJob
 from orchestrations.contracts.manifest import (
     ManifestLine,
     copy_name,
     decode_line,
     with_copies,
 )
-from orchestrations.contracts.retraining import RunInput
+from orchestrations.contracts.training import Job, RunInput, SubmitJob
 from orchestrations.errors import InvalidResults, PermanentError, QuotaExceeded, TransientError
 from orchestrations.names import batch_id, run_id
 from orchestrations.platform.activities import (
     FAILURE_KEY,
     FAULT_MARK,
+    describe,
     fault_text,
     parse_fault,
     parse_outcome,
+    retry_delay,
 )
-from orchestrations.platform.retrying import describe, retry_delay
 from orchestrations.platform.waiting import (
     LAST_POLL_SECONDS,
     POLL_FAILURES_ALLOWED,

@@ -7,18 +7,19 @@ from typing import Any
 import pytest
 
 from orchestrations.contracts.base import Failure
-from orchestrations.contracts.jobs import (
-    CancelJob,
-    EnsureCapacity,
-    JobState,
-    SubmitJob,
-)
-from orchestrations.contracts.models import Redrive, RegisterModel
 from orchestrations.contracts.runs import (
     STATUS_LIMIT_BYTES,
     CancelRequest,
+    Redrive,
     RunStatus,
     ScheduleRetry,
+)
+from orchestrations.contracts.training import (
+    CancelJob,
+    EnsureCapacity,
+    JobState,
+    RegisterModel,
+    SubmitJob,
 )
 from orchestrations.errors import JobRejected, QuotaExceeded
 from orchestrations.names import run_id

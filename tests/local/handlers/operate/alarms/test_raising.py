@@ -14,7 +14,7 @@ import pytest
 from azure.core.exceptions import HttpResponseError
 from azure.functions import EventGridEvent
 
-from handlers.landing.newest_events import advance_newest_event
+from handlers.landing.event_records import advance_newest_event
 from handlers.operate.alarms import raising
 from handlers.operate.alarms.raising import raise_alarms, read_alarms
 from handlers.operate.job_state_changed import handle_job_events
@@ -22,8 +22,8 @@ from handlers.platform.clients import Clients
 from handlers.platform.records.run_records import add_to_record
 from handlers.platform.settings import Settings
 from orchestrations.configuration.pipeline import Alarms, Pipeline
-from orchestrations.contracts.run_records import RunRecord
 from orchestrations.contracts.runs import RunState
+from orchestrations.contracts.training import RunRecord
 from tests.local.handlers.world_with_messaging import Namespace, World
 from tests.unit.orchestrations.examples import PIPELINE, run_status
 

@@ -18,13 +18,13 @@ from handlers.operate.api.rollouts import start_rollout_of_model
 from handlers.platform.clients import Clients
 from handlers.platform.durable.activity_adapter import functions
 from handlers.platform.service_bus import Message
-from handlers.rollout.starting import handle_rollout
+from handlers.rollout.requests import handle_rollout
 from handlers.training.champions import find_champion
 from harness.waiting import until
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.manifest import encode_line
-from orchestrations.contracts.models import Model
 from orchestrations.contracts.rollouts import RolloutInput, RolloutRequest, RolloutStatus
+from orchestrations.contracts.runs import Model
 from orchestrations.names import rollout_id
 from orchestrations.platform.activities import RESULT_KEY
 from orchestrations.rollout.rollout import rollout

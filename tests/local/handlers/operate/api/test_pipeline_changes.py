@@ -13,9 +13,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pytest
 from azure.core.pipeline.transport import RequestsTransport
 
-from handlers.landing.held_batches import release_held_batch
-from handlers.landing.newest_events import advance_newest_event
-from handlers.landing.pauses import Pause, begin_resumption, pause
+from handlers.landing.event_records import advance_newest_event
+from handlers.landing.holding import Pause, begin_resumption, pause, release_held_batch
 from handlers.operate.api import pipeline_changes, pipelines
 from handlers.operate.api.documents.pipelines import PipelineList
 from handlers.operate.api.pipeline_changes import FOLDERS

@@ -9,19 +9,18 @@ from typing import Any
 import pytest
 from azure.servicebus import ServiceBusReceivedMessage
 
+from handlers.landing.batch_contents import read_quarantine
 from handlers.landing.dataset_claims import claim_dataset, find_claim
-from handlers.landing.quarantine import read_quarantine
 from handlers.notify.dead_letter_queue import DeadLetters, Rejected, sweep
 from handlers.operate.dead_letters.redrive import RedriveOrder, redrive
 from handlers.operate.dead_letters.redrive_changes import RedriveRefused
 from handlers.platform import record_store
 from handlers.platform.service_bus import REJECTED_RUNS, RETRIES
-from handlers.training.redriven_runs import Changes
-from handlers.training.retry_queue import handle_retry, parse_retry
+from handlers.training.retries import Changes, handle_retry, parse_retry
 from orchestrations.contracts.landing import ClaimDataset
 from orchestrations.contracts.manifest import ManifestLine
-from orchestrations.contracts.retraining import RunInput
 from orchestrations.contracts.runs import RunRequest
+from orchestrations.contracts.training import RunInput
 from tests.local.handlers.world_with_messaging import Namespace, World
 from tests.unit.handlers.durable_fake import TaskHub
 from tests.unit.orchestrations.examples import DATASET, encode_manifest, run_request, version_of

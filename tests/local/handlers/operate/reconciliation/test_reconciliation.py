@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from azure.storage.blob import ContainerClient
 
-from handlers.landing.newest_events import advance_newest_event
-from handlers.landing.pauses import Pause, begin_resumption, pause
-from handlers.landing.quarantine import keep_quarantine
+from handlers.landing.batch_contents import keep_quarantine
+from handlers.landing.event_records import advance_newest_event
+from handlers.landing.holding import Pause, begin_resumption, pause
 from handlers.notify import dead_letter_queue
 from handlers.notify.dead_letter_queue import Rejected
 from handlers.notify.outbox import parse_delivery
@@ -38,9 +38,8 @@ from handlers.platform.settings import Settings
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.landing import LandingPhase, LandingStatus
-from orchestrations.contracts.retraining import RunInput
-from orchestrations.contracts.run_records import RunRecord, RunStep
 from orchestrations.contracts.runs import RunRequest, RunState
+from orchestrations.contracts.training import RunInput, RunRecord, RunStep
 from orchestrations.names import batch_id, landing_instance, run_id
 from tests.local.handlers.world_with_messaging import OF_QUEUES, Namespace, World
 from tests.local.handlers.zone_on_storage import Zone

@@ -16,7 +16,7 @@ from handlers.platform.azure_ml import tags
 from handlers.platform.manifests import read_manifest_from
 from handlers.platform.records.run_index import index_run
 from orchestrations.contracts.datasets import Dataset
-from orchestrations.contracts.run_records import RunRecord
+from orchestrations.contracts.training import RunRecord
 from tests.local.handlers.landing.freezing_process import Process
 from tests.local.handlers.landing.test_copies import kept
 from tests.local.handlers.zone_on_storage import Zone

@@ -22,8 +22,8 @@ from handlers.platform.records.run_records import add_to_record
 from handlers.rollout.endpoint_claims import claim_endpoint
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.rollouts import ClaimEndpoint
-from orchestrations.contracts.run_records import RunRecord
 from orchestrations.contracts.runs import RunState
+from orchestrations.contracts.training import RunRecord
 from tests.local.handlers.zone_on_storage import WORKSPACE_CONTAINER, Zone
 from tests.unit.handlers.azure_ml_fake import Workspace, refusal
 from tests.unit.handlers.durable_fake import TaskHub

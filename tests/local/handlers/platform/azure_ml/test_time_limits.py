@@ -18,7 +18,7 @@ from handlers.platform.clients import AZURE_ML_LIMITS_SECONDS, Clients
 from handlers.platform.durable.activity_adapter import ActivityFault, as_function
 from handlers.platform.settings import Settings
 from handlers.training.jobs import get_job
-from orchestrations.contracts.jobs import GetJob
+from orchestrations.contracts.training import GetJob
 from orchestrations.errors import TransientError
 from orchestrations.platform.activities import parse_fault
 from tests.local.http_server import JsonHandler, serving

@@ -10,8 +10,8 @@ from handlers.platform.records import run_index
 from handlers.platform.records.run_index import RunPage, list_runs
 from handlers.platform.records.run_records import add_to_record, read_run_record
 from orchestrations.contracts.base import Failure
-from orchestrations.contracts.run_records import RunRecord, RunStep
 from orchestrations.contracts.runs import RunState
+from orchestrations.contracts.training import RunRecord, RunStep
 from tests.local.handlers.zone_on_storage import Zone
 from tests.spying import spy
 from tests.unit.orchestrations.examples import FROZEN_AT, run_status

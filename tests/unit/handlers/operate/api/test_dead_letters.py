@@ -11,7 +11,7 @@ from handlers.operate.api.problem_details import Answer
 from handlers.operate.dead_letters.redrive import RedriveOrder
 from handlers.operate.dead_letters.redrive_changes import RedriveRefused, RefusalKind
 from handlers.platform.clients import Clients
-from handlers.training.redriven_runs import Changes, LimitChanges
+from handlers.training.retries import Changes, LimitChanges
 from orchestrations.configuration.pipeline import ComputeOption
 from tests.unit.handlers.asking import ask, check_problem
 from tests.unit.handlers.azure_ml_fake import make_world

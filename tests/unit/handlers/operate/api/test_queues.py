@@ -8,10 +8,10 @@ import yaml
 
 from handlers.operate.api.documents.queues import QueueList
 from handlers.operate.api.queues import list_queues
-from handlers.training.capacity.admission_record import RECORD
+from handlers.training.admission import RECORD
 from tests.unit.handlers.asking import ask
 from tests.unit.handlers.azure_ml_fake import make_world
-from tests.unit.orchestrations.training.capacity.examples import (
+from tests.unit.orchestrations.training.admission_examples import (
     START,
     an_admission,
     queues,

@@ -11,10 +11,10 @@ import pytest
 from handlers.operate.api.rollouts import RolloutList, list_rollouts, promote_rollout
 from handlers.platform.records.rollout_index import record_outcome
 from handlers.rollout.observing import read_directions
-from handlers.rollout.starting import handle_rollout
+from handlers.rollout.requests import handle_rollout
 from orchestrations.configuration.deploy import OnlineDeploy
-from orchestrations.contracts.models import Model
 from orchestrations.contracts.rollouts import ReadDirections, RolloutRequest, RolloutStatus
+from orchestrations.contracts.runs import Model
 from tests.unit.handlers.asking import ask, check_problem
 from tests.unit.handlers.azure_ml_fake import World
 from tests.unit.handlers.durable_fake import TaskHub

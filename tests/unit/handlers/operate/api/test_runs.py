@@ -16,8 +16,8 @@ from handlers.platform.records.run_index import index_run
 from handlers.platform.records.run_records import merge
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.landing import LandingResult, LandingStatus
-from orchestrations.contracts.run_records import RunRecord, RunStep
 from orchestrations.contracts.runs import RunState, RunStatus
+from orchestrations.contracts.training import RunRecord, RunStep
 from tests.unit.handlers.asking import ask
 from tests.unit.handlers.azure_ml_fake import World, make_world
 from tests.unit.handlers.durable_fake import STARTED_AT, TaskHub

@@ -17,7 +17,7 @@ from handlers.operate.dead_letters.put_back import DELAYS_SECONDS, put_back
 from handlers.platform.clients import Clients
 from handlers.platform.service_bus import Message
 from handlers.platform.settings import Settings
-from handlers.training.retry_queue import retry_message
+from handlers.training.retries import retry_message
 from orchestrations.contracts.base import Failure
 from orchestrations.errors import OfAnotherRelease
 from tests.unit.handlers.durable_fake import TaskHub

@@ -10,12 +10,11 @@ import yaml
 from handlers.operate.dead_letters.redrive_changes import RedriveRefused, changed_request, leave_out
 from handlers.platform.configuration.pipeline_files import PIPELINE_FILE
 from handlers.platform.manifests import read_chunks
-from handlers.training.redriven_runs import Changes
+from handlers.training.retries import Changes
 from orchestrations.configuration.pipeline import ComputeOption, Limits
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.manifest import ManifestLine, decode_line
-from orchestrations.contracts.models import Redrive
-from orchestrations.contracts.runs import RunRequest
+from orchestrations.contracts.runs import Redrive, RunRequest
 from tests.unit.handlers.azure_ml_fake import World, make_world
 from tests.unit.orchestrations.examples import DATASET, PIPELINE, encode_manifest, run_request
 

@@ -14,7 +14,7 @@ from handlers.platform.azure_ml.job_failures import (
     parse_exit_code,
     parse_rank,
 )
-from orchestrations.contracts.jobs import DiagnoseJob, JobDiagnosis
+from orchestrations.contracts.training import DiagnoseJob, JobDiagnosis
 from tests.unit.handlers.azure_ml_fake import World, a_job, make_world, refusal
 
 RUN = "digits-0123456789abcdef-1"

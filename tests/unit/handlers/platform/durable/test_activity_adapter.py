@@ -17,7 +17,7 @@ from handlers.platform.durable.activity_adapter import (
 )
 from handlers.platform.settings import APP_FOLDER, Settings
 from handlers.training.jobs import get_job
-from orchestrations.contracts.jobs import GetJob, Job
+from orchestrations.contracts.training import GetJob, Job
 from orchestrations.errors import (
     InvalidRequest,
     JobFailed,
@@ -25,8 +25,7 @@ from orchestrations.errors import (
     OfAnotherRelease,
     PermanentError,
 )
-from orchestrations.platform.activities import ACTIVITIES, parse_fault, parse_outcome
-from orchestrations.platform.retrying import describe
+from orchestrations.platform.activities import ACTIVITIES, describe, parse_fault, parse_outcome
 
 CLIENTS = Clients(Settings({}))
 REQUEST = GetJob(job="digits-aa-1").to_dict()

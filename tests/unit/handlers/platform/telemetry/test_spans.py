@@ -18,10 +18,9 @@ from handlers.platform.telemetry.spans import (
 )
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.landing import BatchTrace, LandingResult, RecordBatch
-from orchestrations.contracts.models import Model
 from orchestrations.contracts.rollouts import RolloutState, RolloutStatus
-from orchestrations.contracts.run_records import RunRecord, RunStep
-from orchestrations.contracts.runs import RunState
+from orchestrations.contracts.runs import Model, RunState
+from orchestrations.contracts.training import RunRecord, RunStep
 from orchestrations.platform.trace_context import TraceContext, batch_context
 from tests.unit.orchestrations.examples import DATASET, run_status
 

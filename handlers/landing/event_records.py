@@ -1,0 +1,357 @@
+"""What is kept of events: the newest one of a zone, the log for `explain`, and rejections.
+
+The record of the newest event costs two requests, whatever the size of the zone. It is a hint,
+since an event can be late or lost; the listing that freezes a batch is authoritative.
+
+The log has one append blob per hour. It is informational: an event that is delivered twice is
+logged twice, with the same id.
+
+Events that cannot be parsed are counted by cause, so that each cause leads to one alert: with a
+wrong subscription, every event is rejected. A record per cause counts them for all instances of the
+app; reconciliation alerts operators to a new cause at once, and to a persistent one once a day.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from azure.core import MatchConditions
+from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
+
+from handlers.notify.ops_alerts import publish_alert, trouble
+from handlers.platform import record_store
+from handlers.platform.clients import Clients
+from handlers.platform.configuration.configurations import deployed_pipeline
+from handlers.platform.durable.activity_adapter import activity
+from orchestrations.configuration.pipeline import Pipeline
+from orchestrations.contracts.base import Contract
+from orchestrations.contracts.landing import (
+    ReadZoneActivity,
+    SettlingRules,
+    SettlingZone,
+    ZoneActivity,
+)
+from orchestrations.errors import InvalidEvent, shorten
+
+if TYPE_CHECKING:
+    from azure.storage.blob import ContainerClient
+
+logger = logging.getLogger(__name__)
+Decision = Literal["opened", "merged", "late", "filtered", "rejected"]
+"""`opened` a landing, or `merged` into an open one; `late`: the last listing saw the blob."""
+_NEWEST = "newest-events"
+_ZONE = "zone"
+_FIELD = "newest_event_at"
+_LOG = "events"
+UNREADABLE = "_unreadable"
+"""Used instead of a pipeline's name for events that could not be parsed."""
+# https://learn.microsoft.com/azure/storage/blobs/scalability-targets: an append blob has 50,000
+# blocks, and a block has 4 MiB in every version of the service.
+BLOCK_LIMIT_BYTES = 4 * 1024 * 1024
+_BLOCK_COUNT_EXCEEDED = "BlockCountExceedsLimit"
+_REJECTED = "rejected-events/"
+KIND = "events-rejected"
+ALERT_INTERVAL = timedelta(days=1)
+EXAMPLES_LIMIT = 3
+EXAMPLE_LIMIT_CHARACTERS = 500
+
+
+@activity
+def read_zone_activity(clients: Clients, request: ReadZoneActivity) -> SettlingZone:
+    """The times of a zone's or partition's newest event and of its marker, and the deployed rules.
+
+    Raises:
+        InvalidPipeline: the pipeline is not deployed.
+    """
+    pipeline = deployed_pipeline(clients, request.pipeline)
+    activity = zone_activity(clients, pipeline, request.partition)
+    return SettlingZone(**dict(activity), rules=SettlingRules.of(pipeline))
+
+
+def zone_activity(clients: Clients, pipeline: Pipeline, partition: str | None) -> ZoneActivity:
+    """The times of a zone's or partition's newest event and of its marker."""
+    document = record_store.read(clients.records, _name(pipeline.name, partition))
+    return ZoneActivity(
+        newest_event_at=None if document is None else datetime.fromisoformat(document[_FIELD]),
+        marker_at=marker_written_at(clients, pipeline, partition),
+    )
+
+
+def advance_newest_event(
+    clients: Clients, pipeline: str, partition: str | None, event_time: datetime
+) -> None:
+    """Record the time of an event, unless a newer one is recorded."""
+    time = event_time.astimezone(UTC)
+
+    def later(document: dict[str, str] | None) -> dict[str, str] | None:
+        if document is not None and datetime.fromisoformat(document[_FIELD]) >= time:
+            return None
+        return {_FIELD: time.isoformat()}
+
+    record_store.update(clients.records, _name(pipeline, partition), later, lambda kept: kept)
+
+
+def list_newest_events(clients: Clients, pipeline: str) -> Mapping[str | None, datetime]:
+    """Partition → time of its newest event; None stands for the whole zone."""
+    return _list(clients, f"{_NEWEST}/{pipeline}/").get(pipeline, {})
+
+
+def list_all_newest_events(clients: Clients) -> Mapping[str, Mapping[str | None, datetime]]:
+    """Pipeline → the result of `list_newest_events`, with one listing for all pipelines."""
+    return _list(clients, f"{_NEWEST}/")
+
+
+def _list(clients: Clients, prefix: str) -> Mapping[str, Mapping[str | None, datetime]]:
+    found: dict[str, dict[str | None, datetime]] = defaultdict(dict)
+    for blob in clients.records.list_blobs(name_starts_with=prefix, include=["metadata"]):
+        _, pipeline, key = blob.name.removesuffix(".json").split("/", 2)
+        event_at = datetime.fromisoformat(blob.metadata[_FIELD])
+        found[pipeline][None if key == _ZONE else key] = event_at
+    return found
+
+
+def marker_written_at(
+    clients: Clients, pipeline: Pipeline, partition: str | None
+) -> datetime | None:
+    """The time at which the marker of a zone or partition was last written; None without one.
+
+    Sends a request only if the pipeline has a marker.
+    """
+    source = pipeline.source
+    path = source.marker_path(None if partition is None else source.partition(partition))
+    if path is None:
+        return None
+    blob = clients.blobs.get_blob_client(source.container, source.prefix + path)
+    try:
+        return blob.get_blob_properties().last_modified
+    except ResourceNotFoundError:
+        return None
+
+
+def _name(pipeline: str, partition: str | None) -> str:
+    return f"{_NEWEST}/{pipeline}/{partition or _ZONE}.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """An event and the decision on it."""
+
+    event_id: str
+    change: str
+    blob: str
+    """The full name in the container, or the subject of an event that could not be parsed."""
+    etag: str
+    event_time: str
+    decided_at: str
+    decision: Decision
+    reason: str
+
+
+def append_to_log(
+    records: ContainerClient, pipeline: str, entries: Sequence[Entry], *, at: datetime
+) -> None:
+    """Log the decisions of one moment on events of a pipeline, or of `UNREADABLE`.
+
+    Sends one request per block.
+    """
+    for block in _blocks(entries):
+        _append_block(records, _hour(pipeline, at), block)
+
+
+def read_log(
+    records: ContainerClient, pipeline: str, blob: str, *, since: datetime, until: datetime
+) -> Iterator[Entry]:
+    """The entries about a blob in a time span, oldest hour first.
+
+    Costs a listing and a download of the span's hours, so keep the span short.
+    """
+    # The name as `json.dumps` encodes it; lines without it are not parsed.
+    wanted = json.dumps(blob).encode()
+    first, last = _hour(pipeline, since), _hour(pipeline, until)
+    names = records.list_blob_names(name_starts_with=f"{_LOG}/{pipeline}/")
+    for name in sorted(name for name in names if first <= name.rpartition("_")[0] <= last):
+        for line in records.download_blob(name).readall().split(b"\n"):
+            if wanted in line:
+                entry = Entry(**json.loads(line))
+                if entry.blob == blob:
+                    yield entry
+
+
+def _hour(pipeline: str, at: datetime) -> str:
+    return f"{_LOG}/{pipeline}/{at.astimezone(UTC):%Y-%m-%dT%H}"
+
+
+def _blocks(entries: Sequence[Entry]) -> Iterator[bytes]:
+    block: list[bytes] = []
+    size = 0
+    for entry in entries:
+        # All fields are strings; `asdict` would copy each and take three times as long.
+        line = json.dumps(vars(entry)).encode() + b"\n"
+        if block and size + len(line) > BLOCK_LIMIT_BYTES:
+            yield b"".join(block)
+            block, size = [], 0
+        block.append(line)
+        size += len(line)
+    if block:
+        yield b"".join(block)
+
+
+def _append_block(records: ContainerClient, hour: str, block: bytes) -> None:
+    """Append to the hour's blob, or to its next blob if it has the maximum number of blocks."""
+    number = 0
+    while True:
+        blob = records.get_blob_client(f"{hour}_{number:04d}.jsonl")
+        try:
+            blob.append_block(block)
+        except ResourceNotFoundError:
+            with contextlib.suppress(ResourceExistsError):
+                blob.create_append_blob(match_condition=MatchConditions.IfMissing)
+        except HttpResponseError as error:
+            if getattr(error, "error_code", None) != _BLOCK_COUNT_EXCEEDED:
+                raise
+            number += 1
+        else:
+            return
+
+
+@dataclass(frozen=True, kw_only=True)
+class RejectedEvent:
+    """An event that cannot be parsed."""
+
+    event_id: str
+    subject: str
+    """The event's subject; empty if it has none."""
+    cause: str
+    reason: str
+
+    @classmethod
+    def of(cls, error: InvalidEvent, event_id: str, subject: str) -> Self:
+        """Log and return the rejected event of an error."""
+        logger.warning("event rejected: %s", error)
+        return cls(event_id=event_id, subject=subject, cause=error.cause, reason=str(error))
+
+
+class _Cause(Contract):
+    """The record of a cause, with the number of events since the last alert."""
+
+    cause: str
+    count: int = 0
+    since: datetime
+    """When the first of these events was rejected."""
+    until: datetime
+    """When the last of these events was rejected."""
+    examples: tuple[dict[str, str], ...] = ()
+    """The first of these events."""
+    alerted_at: datetime | None = None
+
+
+def keep_rejected(
+    records: ContainerClient, events: Sequence[RejectedEvent], *, at: datetime
+) -> None:
+    """Append events to the event log, and count them by cause with one write per cause.
+
+    Events that are delivered again after a crash of the process are counted again.
+    """
+    entries = [
+        Entry(
+            event_id=event.event_id,
+            change="",
+            blob=event.subject,
+            etag="",
+            event_time="",
+            decided_at=at.isoformat(),
+            decision="rejected",
+            reason=event.reason,
+        )
+        for event in events
+    ]
+    append_to_log(records, UNREADABLE, entries, at=at)
+    _count(records, events, at=at)
+
+
+def _count(records: ContainerClient, events: Sequence[RejectedEvent], *, at: datetime) -> None:
+    by_cause: dict[str, list[RejectedEvent]] = defaultdict(list)
+    for event in events:
+        by_cause[event.cause].append(event)
+    for cause, rejected in by_cause.items():
+
+        def add(
+            document: Any | None, cause: str = cause, rejected: list[RejectedEvent] = rejected
+        ) -> Any:
+            before = _Cause(cause=cause, since=at, until=at)
+            if document is not None:
+                before = _Cause.from_dict(document)
+            first = [_example(each) for each in rejected[:EXAMPLES_LIMIT]]
+            return before.model_copy(
+                update={
+                    "count": before.count + len(rejected),
+                    "since": before.since if before.count else at,
+                    "until": at,
+                    "examples": (*before.examples, *first)[:EXAMPLES_LIMIT],
+                }
+            ).to_dict()
+
+        record_store.update(records, _record(cause), add)
+
+
+def alert_rejected(clients: Clients, *, now: datetime) -> list[str]:
+    """Alert operators to every cause that is new, or whose last alert is a day old.
+
+    Returns the causes. If the process dies after an alert, the next round sends it again with the
+    same id, and the topic drops it.
+    """
+    alerted: list[str] = []
+    for document in record_store.read_all(clients.records, _REJECTED):
+        found = _Cause.from_dict(document)
+        last = found.alerted_at
+        if not found.count or (last is not None and now - last < ALERT_INTERVAL):
+            continue
+        hours = [f"{each:%Y-%m-%dT%H}" for each in (found.since, found.until)]
+        hour = os.path.commonprefix(hours)  # noqa: RUF071 - their common prefix, not a path
+        alert = trouble(
+            KIND,
+            alert_id=f"{KIND}:{found.cause}:{found.since.isoformat()}",
+            severity="warning",
+            at=now,
+            data={
+                "cause": found.cause,
+                "count": found.count,
+                "since": found.since.isoformat(),
+                "until": found.until.isoformat(),
+                "examples": list(found.examples),
+                "records": f"events/{UNREADABLE}/{hour}",
+            },
+        )
+        publish_alert(clients, alert)
+
+        def mark(document: Any | None, found: _Cause = found) -> Any | None:
+            now_there = _Cause.from_dict(document)
+            return now_there.model_copy(
+                update={
+                    "count": max(now_there.count - found.count, 0),
+                    "since": now_there.until,
+                    "examples": (),
+                    "alerted_at": now,
+                }
+            ).to_dict()
+
+        record_store.update(clients.records, _record(found.cause), mark)
+        alerted.append(found.cause)
+    return alerted
+
+
+def _example(event: RejectedEvent) -> dict[str, str]:
+    texts = {name: str(value) for name, value in asdict(event).items() if name != "cause"}
+    return {name: shorten(text, EXAMPLE_LIMIT_CHARACTERS) for name, text in texts.items()}
+
+
+def _record(cause: str) -> str:
+    return f"{_REJECTED}{cause}.json"

@@ -1,0 +1,255 @@
+"""Requests for rollouts, from runs and from people, and their queue.
+
+A request is a message, because an activity has no durable client; the queue keeps it until the
+rollout has begun. A person's request is so kept whole or not at all; the rollout does the rest.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from azure.durable_functions import DurableOrchestrationClient
+
+from handlers.notify.dead_letter_queue import reject_message
+from handlers.platform.azure_ml import tags
+from handlers.platform.azure_ml.tags import tags_of
+from handlers.platform.bulkheads import AZURE_ML, BACKGROUND, SERVICE_BUS, STORAGE
+from handlers.platform.clients import Clients
+from handlers.platform.durable.activity_adapter import activity
+from handlers.platform.durable.instances import is_live, start_once, wake_up
+from handlers.platform.durable.status_documents import parsed
+from handlers.platform.message_outbox import send_in_background
+from handlers.platform.records.rollout_index import index_rollout
+from handlers.platform.service_bus import ROLLOUTS, Message, fit_message_id, parse_body, traced
+from handlers.platform.telemetry.current_span import below
+from handlers.rollout.deployments import is_deployed
+from handlers.rollout.endpoint_claims import holder_of, newest_rollout, register
+from handlers.rollout.endpoints import read_traffic
+from handlers.rollout.observing import record_decision
+from orchestrations.configuration.deploy import Deploy
+from orchestrations.configuration.pipeline import Pipeline
+from orchestrations.contracts.base import Done
+from orchestrations.contracts.rollouts import (
+    ChampionChange,
+    Decision,
+    EndpointEffect,
+    RolloutInput,
+    RolloutRequest,
+    RolloutStatus,
+    StartRollout,
+)
+from orchestrations.contracts.runs import Model
+from orchestrations.errors import InvalidRequest
+from orchestrations.names import deployment_name, is_rollout_of, rollout_id
+from orchestrations.platform.activities import describe
+from orchestrations.rollout.decisions import WHOLE_PERCENT
+from orchestrations.rollout.rollout import rollout
+
+if TYPE_CHECKING:
+    from azure.ai.ml.entities import Model as AzureMLModel
+
+logger = logging.getLogger("landfall")
+
+
+@activity
+def start_rollout(clients: Clients, request: StartRollout) -> Done:
+    """Send the request to `rollouts`; the queue or `handle_rollout` drops a duplicate."""
+    message = Message(
+        message_id=fit_message_id(request.rollout),
+        subject=request.rollout,
+        properties={"run": request.request.run, **traced(request.request.traceparent)},
+        body=request.request.model_dump_json(),
+    )
+    send_in_background(clients, ROLLOUTS, message)
+    return Done()
+
+
+async def handle_rollout(
+    clients: Clients, starter: DurableOrchestrationClient, body: bytes | str, *, now: datetime
+) -> str | None:
+    """Start the rollout of a message, and return its id.
+
+    A rollout that a person started is the newest one of its endpoint from here on. If it belongs to
+    the rollback of a model whose rollout holds the endpoint, that rollout is rolled back. The
+    rollout that holds the endpoint is woken up to see it. A malformed message is dead-lettered
+    (None). If the process dies before the message is completed, it is delivered to this function
+    again.
+    """
+    try:
+        request = parse_body(RolloutRequest, body, queue=ROLLOUTS)
+    except InvalidRequest as error:
+        logger.warning("message rejected: %s", error)
+        await SERVICE_BUS.ask(reject_message, clients, body, describe(error))
+        return None
+    deploy = request.pipeline.deploy
+    assert deploy is not None, "a rollout is asked for by pipelines with deploy alone"
+    instance = rollout_id(deploy.endpoint, request.model.version, request.attempt)
+    asked = RolloutStatus(
+        id=instance,
+        pipeline=request.pipeline.name,
+        run=request.run,
+        model=request.model,
+        endpoint=deploy.endpoint,
+        deployment=deployment_name(request.model.version),
+        state="waiting",
+        since=now,
+        step=0,
+        steps=len(deploy.steps),
+        at_once=request.at_once,
+    )
+    await BACKGROUND.ask(index_rollout, clients, asked)
+    if request.attempt:
+        await BACKGROUND.ask(_register, clients, request, instance)
+    given = RolloutInput(request=request).to_dict()
+    with below(request.traceparent):
+        await start_once(starter, rollout.__name__, instance, given)
+    holder = await BACKGROUND.ask(holder_of, clients, deploy.endpoint)
+    if holder not in (None, instance):
+        await wake_up(starter, holder)
+    return instance
+
+
+def _register(clients: Clients, request: RolloutRequest, rollout: str) -> None:
+    """Record, once, what a person's rollout does to the other rollouts of its endpoint.
+
+    The rollback of the holder is recorded first: as the newest one, this rollout would end it
+    without a rollback if its model is live already.
+    """
+    deploy, change = request.pipeline.deploy, request.champion
+    assert deploy is not None, "see handle_rollout"
+    _, registered = newest_rollout(clients, deploy.endpoint)
+    if registered >= request.attempt:
+        return  # the holder may be a later rollout by now, which the person did not mean
+    holder = holder_of(clients, deploy.endpoint)
+    if (
+        holder is not None
+        and change is not None
+        and change.verb == "rollback"
+        and is_rollout_of(holder, deploy.endpoint, change.version)
+    ):
+        decision = Decision(verb="rollback", by=change.by, reason=change.reason, step=0)
+        record_decision(clients, holder, decision)
+    register(
+        clients,
+        deploy.endpoint,
+        rollout,
+        version=int(request.model.version),
+        attempt=request.attempt,
+    )
+
+
+@dataclass(frozen=True)
+class Redirection:
+    """How an endpoint follows a change of the champion."""
+
+    effect: EndpointEffect
+    rollout: str | None = None
+    """The rollout that changes the traffic."""
+
+
+async def request_rollout(
+    clients: Clients,
+    starter: DurableOrchestrationClient,
+    pipeline: Pipeline,
+    model: AzureMLModel,
+    *,
+    at_once: bool,
+    change: ChampionChange | None = None,
+) -> str:
+    """Request a rollout, and return its id. A repeated request gets the rollout that is under way.
+
+    Args:
+        clients: the app's.
+        starter: the durable client.
+        pipeline: it has `deploy`.
+        model: a version that Landfall registered.
+        at_once: whether the model gets all traffic after its smoke test, without steps.
+        change: the change of the champion that the rollout completes.
+    """
+    deploy = _deploy_of(pipeline)
+    version = str(model.version)
+    newest, requests = await STORAGE.ask(newest_rollout, clients, deploy.endpoint)
+    if (
+        newest is not None
+        and is_rollout_of(newest, deploy.endpoint, version)
+        and await _does_it(starter, newest, at_once=at_once)
+    ):
+        return newest
+    request = RolloutRequest(
+        pipeline=pipeline,
+        model=Model(name=str(model.name), version=version, path=str(model.path)),
+        run=tags_of(model).get(tags.RUN, ""),
+        attempt=requests + 1,
+        at_once=at_once,
+        champion=change,
+    )
+    rollout = rollout_id(deploy.endpoint, version, request.attempt)
+    message = StartRollout(rollout=rollout, request=request)
+    await STORAGE.ask(start_rollout, clients, message)
+    return rollout
+
+
+async def redirect(
+    clients: Clients,
+    starter: DurableOrchestrationClient,
+    pipeline: Pipeline,
+    model: AzureMLModel,
+    change: ChampionChange,
+    *,
+    is_repeated: bool,
+) -> Redirection:
+    """Let the endpoint follow a change of the champion, and complete the change.
+
+    A promoted model is rolled out in steps, as a new one is; a rollback has its effect at once.
+
+    Args:
+        clients: the app's.
+        starter: the durable client.
+        pipeline: of the model.
+        model: the version that is to serve.
+        change: the change of the champion.
+        is_repeated: whether the champion was changed before. If the version then has all traffic,
+            nothing is done.
+    """
+    if pipeline.deploy is None:
+        return Redirection("none")
+    effect = await AZURE_ML.ask(_effect, clients, pipeline.deploy, model, is_repeated=is_repeated)
+    if effect == "serving":
+        return Redirection("serving")
+    at_once = change.verb == "rollback"
+    rollout = await request_rollout(
+        clients, starter, pipeline, model, at_once=at_once, change=change
+    )
+    return Redirection(effect, rollout)
+
+
+def _effect(
+    clients: Clients, deploy: Deploy, model: AzureMLModel, *, is_repeated: bool
+) -> EndpointEffect:
+    version = str(model.version)
+    if is_repeated and holder_of(clients, deploy.endpoint) is None:
+        now = read_traffic(clients, deploy.kind, deploy.endpoint)
+        if now.traffic == {deployment_name(version): WHOLE_PERCENT}:
+            return "serving"
+    wanted = Model(name=str(model.name), version=version, path=str(model.path))
+    return "kept-deployment" if is_deployed(clients, deploy, wanted) else "new-deployment"
+
+
+async def _does_it(starter: DurableOrchestrationClient, rollout: str, *, at_once: bool) -> bool:
+    """Whether a rollout of the version is under way, and as fast as it is asked for."""
+    instance = await starter.get_status(rollout)
+    shown = parsed(instance.custom_status)
+    if not is_live(instance) or not shown:
+        return is_live(instance)
+    status = RolloutStatus.from_dict(shown)
+    if status.state == "rolling_back":
+        return False
+    return status.state == "live" or status.at_once == at_once
+
+
+def _deploy_of(pipeline: Pipeline) -> Deploy:
+    assert pipeline.deploy is not None, "callers check it"
+    return pipeline.deploy

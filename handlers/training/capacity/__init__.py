@@ -1,1 +1,0 @@
-"""The nodes that runs request, hold and return."""

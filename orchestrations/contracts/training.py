@@ -1,0 +1,250 @@
+"""The orchestration `retraining`: its input and its activities: cluster, job, model, record."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from orchestrations.configuration.pipeline import ComputeOption, Pipeline
+from orchestrations.configuration.section import ignore_fields
+from orchestrations.contracts.base import (
+    QUICK,
+    ActivityRequest,
+    Contract,
+    Done,
+    Failure,
+    Traceparent,
+)
+from orchestrations.contracts.capacity import Refusal
+from orchestrations.contracts.datasets import DataAsset, Dataset
+from orchestrations.contracts.runs import (
+    CancelRequest,
+    Model,
+    Redrive,
+    RunCost,
+    RunRequest,
+    RunState,
+    RunStatus,
+)
+
+JobState = Literal["queued", "running", "completed", "failed", "cancelled"]
+
+
+class Capacity(Contract):
+    """A cluster for the job, and the nodes that the job gets there."""
+
+    cluster: str
+    nodes: int
+    ready: bool = True
+    """False while the cluster is being created or changed: call again."""
+
+
+class EnsureCapacity(ActivityRequest[Capacity]):
+    """Input of `ensure_capacity`: the compute options that may be tried, best first."""
+
+    options: list[ComputeOption]
+    requested: str | None = None
+    """The cluster that this run's previous call requested, if it was not ready."""
+
+
+class Job(Contract):
+    """A submitted Azure ML job."""
+
+    name: str
+    state: JobState
+    champion: str | None = None
+    """Model version that the job also scores, if there was a champion at submission."""
+    champion_lead: float = 0.0
+    """By how much the best of the last champions beat the current one, on the gate's metric."""
+    cancel: CancelRequest | None = None
+    studio_url: str | None = None
+    results_container: str
+    """Container of the workspace's default datastore at submission: the job writes its
+    results there, so that reading them needs no request to Azure ML."""
+
+
+class SubmitJob(ActivityRequest[Job]):
+    """Input of `submit_job`."""
+
+    run: str
+    request: RunRequest
+    capacity: Capacity
+    asset: DataAsset
+
+
+class GetJob(ActivityRequest[Job]):
+    """Input of `get_job`."""
+
+    # It is asked again and again, and the caller counts the failures.
+    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
+
+    job: str
+
+
+class CancelJob(ActivityRequest[Done]):
+    """Input of `cancel_job`."""
+
+    # The caller asks again until it is accepted.
+    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
+
+    job: str
+
+
+class JobDiagnosis(Contract):
+    """Why a job failed, according to Azure ML and the job's logs."""
+
+    message: str | None = None
+    """Azure ML's explanation."""
+    rank: int | None = None
+    exit_code: int | None = None
+    log: tuple[str, ...] = ()
+    """The last lines of the failed rank's log."""
+    studio_url: str | None = None
+
+
+class DiagnoseJob(ActivityRequest[JobDiagnosis]):
+    """Input of `diagnose_job`."""
+
+    # A run does without it.
+    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
+
+    job: str
+
+
+class Results(Contract):
+    """A job's outputs."""
+
+    metrics: dict[str, float]
+    """The requested metrics that exist; non-finite ones are left out."""
+    failure: Failure | None = None
+    bad_files: int = 0
+    record: str
+    """Blob in the records container with all metrics, or the error, in full."""
+    cancel: CancelRequest | None = Field(default=None, exclude_if=lambda it: it is None)
+    """A request to cancel the run, which was made before its results were read."""
+
+    _of_earlier_releases = ignore_fields("speed")
+
+
+class ReadResults(ActivityRequest[Results]):
+    """Input of `read_results`."""
+
+    pipeline: str
+    run: str
+    container: str
+    """`Job.results_container`, in the account of the app setting `WorkspaceStorage`."""
+    completed: bool
+    """Whether the job completed. If so, its metrics are read, otherwise its error."""
+    metrics: list[str]
+
+
+class RegisterModel(ActivityRequest[Model]):
+    """Input of `register_model`, with the lineage that the model keeps."""
+
+    run: str
+    pipeline: Pipeline
+    dataset: Dataset
+    round: int = Field(default=1, ge=1, exclude_if=lambda it: it == 1)
+    """The round of training on the dataset version."""
+    results: str
+    """Blob with all metrics, which become properties of the model."""
+    champion: str | None = None
+    """The model version that it was compared with."""
+    gain: float | None = None
+    """How much better than the champion it is on the same held-out data, on the gate's metric."""
+    challenger: bool = False
+    """Registered for comparison only: it was not promoted, and never becomes the champion."""
+    configuration: str | None = None
+    reason: str | None = Field(default=None, exclude_if=lambda it: it is None)
+    """Why the run was requested; None: data landed."""
+    redrive: Redrive | None = None
+    traceparent: Traceparent = None
+    """The run's span."""
+
+
+class Waiting(Contract):
+    """The state of a run's wait for its job, kept over `continue_as_new`."""
+
+    job: Job
+    state_since: datetime
+    polls: int = 0
+    cancel_sent: bool = False
+
+
+class AwaitingNodes(Contract):
+    """The state of a run's wait for nodes, kept over `continue_as_new`."""
+
+    asset: DataAsset
+    since: datetime
+    refusals: tuple[Refusal, ...] = ()
+    reason: str | None = Field(default=None, exclude_if=lambda it: it is None)
+    """Why it waits, as last shown in its status."""
+
+    _of_earlier_releases = ignore_fields("ranked")
+
+
+class RunInput(Contract):
+    """Input of `retraining`, also when it continues as new while it waits."""
+
+    request: RunRequest
+    awaiting: AwaitingNodes | None = Field(default=None, exclude_if=lambda it: it is None)
+    """Set while it waits for nodes."""
+    waiting: Waiting | None = None
+    """Set while it waits for its job."""
+    ending: Failure | None = None
+    """Set while it ends its job, after this failure."""
+
+
+class RunStep(Contract):
+    """A state of the run and its begin; it ends where the next step begins."""
+
+    state: RunState
+    began_at: datetime
+
+
+class UsedCompute(Contract):
+    """The compute option of the run's job."""
+
+    cluster: str
+    size: str
+    priority: str
+    nodes: int
+
+
+class RunRecord(Contract):
+    """Facts about a run for people, updated as the run changes. No decision depends on them."""
+
+    status: RunStatus
+    started_at: datetime
+    steps: tuple[RunStep, ...] = ()
+    compute: UsedCompute | None = None
+    job_url: str | None = None
+    """The job in Azure ML studio."""
+    blobs: int | None = None
+    """How many blobs the dataset has."""
+    bytes: int | None = None
+    champion: str | None = None
+    """Model version that the run's model is compared with."""
+    diagnosis: JobDiagnosis | None = None
+    cost: RunCost | None = Field(default=None, exclude_if=lambda it: it is None)
+    """The cost of its job's nodes, if the run was in a queue."""
+    superseded_by: str | None = None
+    """The run that has claimed a newer dataset."""
+    next_attempt_at: datetime | None = None
+    """When the next attempt is started, if one is scheduled."""
+    traceparent: Traceparent = None
+    """The batch's span."""
+
+    _of_earlier_releases = ignore_fields("ranking", "speed")
+
+
+class RecordRun(ActivityRequest[Done]):
+    """Input of `record_run`: what this generation of the run's orchestration knows."""
+
+    # The record is only for people: long retries would cost the run's deadlines more.
+    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
+    LIMIT_SECONDS: ClassVar[float] = 30.0
+
+    record: RunRecord

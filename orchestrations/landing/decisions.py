@@ -1,0 +1,146 @@
+"""What becomes of a complete batch: training, a further round, a hold, or nothing. Pure.
+
+The first batch with a content starts the first round of training on it. The same content is trained
+on again if
+
+- a request has a new reason: the signal of a monitor, or a request over the API that gives one;
+- a request finds another configuration than the last round's (`pipeline.yml`, `job.yml` or code);
+- a request or a person's release finds that the last round was cancelled.
+
+Everything else is a duplicate: uploads of the same content, and requests that change nothing. A
+request is the same one, and gets the same round, however often its landing is started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+from orchestrations.configuration.pipeline import Pipeline
+from orchestrations.contracts.datasets import Dataset
+from orchestrations.contracts.landing import BatchComparison, ClaimDataset, HoldReason
+from orchestrations.contracts.runs import TERMINAL_RUN_STATES, RunState
+
+# One run whose data changed may be a single late upload. Two in a row suggest a pattern.
+DATA_CHANGED_LIMIT = 2
+HoldEnd = Literal["release", "resumption"]
+ATTEMPT_OVERDUE = timedelta(hours=6)
+"""A next attempt that is so late does not begin by itself: its message was dead-lettered."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HoldRule:
+    """What a reason of a hold means for operators."""
+
+    ended_by: HoldEnd
+    """What a person does to train on the batch."""
+    alerts: bool
+    needs_a_person: bool
+    """Whether the pipeline's state is `needs-a-human`."""
+
+
+HOLD_RULES: Mapping[HoldReason, HoldRule] = {
+    "shrunk": HoldRule(ended_by="release", alerts=True, needs_a_person=True),
+    "data-changed": HoldRule(ended_by="release", alerts=True, needs_a_person=True),
+    "paused": HoldRule(ended_by="resumption", alerts=False, needs_a_person=False),
+}
+"""Everything that depends on the reason of a hold; `decide` gives reason and sentence."""
+
+
+@dataclass(frozen=True)
+class Hold:
+    """Hold the batch until a person releases it."""
+
+    reason: HoldReason
+    message: str
+    """For operators: the finding with numbers, and how to fix it."""
+
+
+def decide(
+    dataset: Dataset, comparison: BatchComparison, pipeline: Pipeline, *, has_reason: bool = False
+) -> Literal["train", "ignore"] | Hold:
+    """Decide on a complete batch.
+
+    A batch that differs from the last one only by deletions is ignored, unless training on what is
+    there was requested for a reason.
+
+    Args:
+        dataset: the batch as it was frozen.
+        comparison: with the last trained batch of the same zone or partition.
+        pipeline: with the rules.
+        has_reason: whether it was requested for a reason, such as a monitor's signal.
+    """
+    if comparison.released:
+        return "train"
+    if comparison.only_deletions and pipeline.source.deletions == "ignore" and not has_reason:
+        return "ignore"
+    if comparison.paused is not None:
+        return Hold("paused", f"the pipeline is {comparison.paused}")
+    changed = comparison.data_changed_in_a_row
+    if changed >= DATA_CHANGED_LIMIT:
+        return Hold(
+            "data-changed",
+            f"the data of {changed} runs in a row was overwritten while they trained: "
+            "have uploads write new names, or pause them; then release the batch",
+        )
+    # Files that a trainer refused are excluded from the dataset, but still in the zone.
+    blobs = dataset.blobs + dataset.quarantined
+    last = comparison.last_trained_blobs
+    shrink = pipeline.dataset.maximum_shrink
+    if last is not None and blobs < last * (1 - shrink):
+        return Hold(
+            "shrunk",
+            f"the batch has {blobs} blobs and the last one that was trained on had {last}: that is "
+            f"more than dataset.maximum_shrink ({shrink:g}) allows; release the batch if it is "
+            "meant so",
+        )
+    return "train"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LastRound:
+    """The newest round on a dataset version, as its last attempt shows it."""
+
+    run: str
+    """The last attempt; the first one if none is recorded yet."""
+    state: RunState | None
+    """None if it is not recorded yet."""
+    configuration: str | None
+    """The one whose `job.yml` the last attempt used."""
+    next_attempt_at: datetime | None = None
+
+    def is_under_way(self, now: datetime) -> bool:
+        """Whether an attempt runs, or is about to."""
+        if self.state != "retrying":
+            return self.state not in TERMINAL_RUN_STATES
+        return self.next_attempt_at is None or now < self.next_attempt_at + ATTEMPT_OVERDUE
+
+
+def why_no_further_round(asked: ClaimDataset, last: LastRound) -> str | None:
+    """Why a batch does not start a further round, and how to ask again; None if it does.
+
+    Args:
+        asked: by a batch that has no round yet.
+        last: the newest round on its content.
+    """
+    pipeline = asked.request.pipeline.name
+    trained = f"run {last.run} was started for the same content"
+    how = f"to train on it again, request a run of {pipeline} with a reason"
+    if asked.opened_by in ("request", "release") and last.state == "cancelled":
+        return None
+    if asked.opened_by != "request":
+        return f"{trained}: {how}"
+    known = None not in (asked.request.configuration, last.configuration)
+    if known and asked.request.configuration != last.configuration:
+        return None
+    if asked.request.reason is None:
+        return (
+            f"{trained}, and neither pipeline.yml nor job.yml nor its code has changed since: {how}"
+        )
+    if last.is_under_way(asked.request.dataset.frozen_at):
+        return (
+            f"{trained} and has not ended: its model answers the request; when it has ended, {how}"
+        )
+    return None

@@ -1,1 +1,0 @@
-"""Decides which runs get nodes."""

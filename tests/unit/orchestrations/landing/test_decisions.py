@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrations.contracts.landing import (
+    BatchComparison,
+    ClaimDataset,
+    LandingRequest,
+    LandingResult,
+    OpenedBy,
+)
+from orchestrations.contracts.runs import RunState, UnfinishedRunState
+from orchestrations.landing.decisions import (
+    ATTEMPT_OVERDUE,
+    DATA_CHANGED_LIMIT,
+    Hold,
+    LastRound,
+    decide,
+    why_no_further_round,
+)
+from tests.unit.orchestrations.examples import DATASET, PIPELINE, run_request, with_rules
+from tests.unit.orchestrations.landing.simulated_zone import Zone, land
+
+SAME, OTHER = "c" * 16, "d" * 16
+UNDER_WAY: tuple[Any, ...] = (None, "retrying", *get_args(UnfinishedRunState))
+
+
+def comparison(**changes: object) -> BatchComparison:
+    nothing = BatchComparison(
+        last_trained_blobs=None, only_deletions=False, data_changed_in_a_row=0, released=False
+    )
+    return nothing.model_copy(update=changes)
+
+
+@given(
+    blobs=st.integers(1, 1000),
+    quarantined=st.integers(0, 10),
+    last=st.none() | st.integers(1, 1000),
+    shrink=st.floats(0, 1),
+)
+def test_a_batch_is_held_that_lost_a_larger_part_than_allowed(
+    blobs: int, quarantined: int, last: int | None, shrink: float
+) -> None:
+    dataset = DATASET.model_copy(update={"blobs": blobs, "quarantined": quarantined})
+    pipeline = with_rules(PIPELINE, dataset={"maximum_shrink": shrink})
+    decision = decide(dataset, comparison(last_trained_blobs=last), pipeline)
+    there = blobs + quarantined
+    if last is None or there >= last or shrink == 1:
+        assert decision == "train"
+    elif isinstance(decision, Hold):
+        assert (last - there) / last > shrink - 1e-9
+        assert str(there) in decision.message
+        assert str(last) in decision.message
+    else:
+        assert (last - there) / last <= shrink + 1e-9
+
+
+def test_deletions_alone_are_ignored_unless_the_pipeline_wants_them() -> None:
+    lost_one = comparison(last_trained_blobs=DATASET.blobs, only_deletions=True)
+    assert decide(DATASET, lost_one, PIPELINE) == "ignore"
+    assert (
+        decide(DATASET, lost_one, with_rules(PIPELINE, source={"deletions": "retrain"})) == "train"
+    )
+
+
+def test_data_that_changes_again_and_again_is_held() -> None:
+    once = comparison(data_changed_in_a_row=DATA_CHANGED_LIMIT - 1)
+    twice = comparison(data_changed_in_a_row=DATA_CHANGED_LIMIT)
+    assert decide(DATASET, once, PIPELINE) == "train"
+    decision = decide(DATASET, twice, PIPELINE)
+    assert isinstance(decision, Hold)
+    assert decision.reason == "data-changed"
+    assert "overwritten" in decision.message
+
+
+def test_a_paused_pipeline_holds_whatever_else_is_right_or_wrong() -> None:
+    for changes in ({}, {"data_changed_in_a_row": 9}, {"last_trained_blobs": 10_000}):
+        decision = decide(DATASET, comparison(paused="paused by ada", **changes), PIPELINE)
+        assert decision == Hold("paused", "the pipeline is paused by ada")
+
+
+def test_what_a_person_released_is_trained_on() -> None:
+    everything = comparison(
+        last_trained_blobs=10_000,
+        only_deletions=True,
+        data_changed_in_a_row=9,
+        paused="paused by ada",
+        released=True,
+    )
+    assert decide(DATASET, everything, PIPELINE) == "train"
+
+
+def asked(
+    opened_by: OpenedBy = "request", *, reason: str | None = None, files: str | None = SAME
+) -> ClaimDataset:
+    changes = {"reason": reason, "configuration": files}
+    return ClaimDataset(
+        request=run_request().model_copy(update=changes), batch="b@t", opened_by=opened_by
+    )
+
+
+def why(of: ClaimDataset, state: RunState | None = "succeeded", files: str | None = SAME) -> str:
+    last = LastRound(run="digits-aa-2", state=state, configuration=files)
+    return why_no_further_round(of, last) or ""
+
+
+@pytest.mark.parametrize("state", UNDER_WAY)
+def test_the_model_of_a_run_that_is_under_way_answers_a_reason(state: RunState | None) -> None:
+    assert "digits-aa-2" in why(asked(reason="drift"), state)
+    assert "has not ended" in why(asked(reason="drift"), state)
+
+
+@pytest.mark.parametrize("state", sorted(set(get_args(RunState)) - set(UNDER_WAY)))
+def test_a_reason_is_answered_by_another_training_however_the_last_one_ended(
+    state: RunState,
+) -> None:
+    assert why(asked(reason="drift"), state) == ""
+
+
+def test_a_next_attempt_that_never_began_answers_no_reason() -> None:
+    """Found by the simulation, seed 4451: its message was dead-lettered."""
+    request = asked(reason="drift")
+    due = request.request.dataset.frozen_at - ATTEMPT_OVERDUE
+    for late in (-1, 1):
+        next_at = due - timedelta(seconds=late)
+        last = LastRound(run="r-1", state="retrying", configuration=SAME, next_attempt_at=next_at)
+        assert (why_no_further_round(request, last) is None) == (late > 0)
+
+
+@pytest.mark.parametrize("state", get_args(RunState))
+def test_other_files_or_code_are_trained_at_once(state: RunState) -> None:
+    assert why(asked(files=OTHER), state) == ""
+
+
+def test_what_was_trained_before_configurations_were_recorded_is_not_taken_for_changed() -> None:
+    assert "has changed since" in why(asked(), files=None)
+    assert "has changed since" in why(asked(files=None))
+
+
+@pytest.mark.parametrize("opened_by", get_args(OpenedBy))
+def test_the_content_of_a_cancelled_run_is_trained_on_where_a_person_asks(
+    opened_by: OpenedBy,
+) -> None:
+    is_asked = opened_by in ("request", "release")
+    assert (why(asked(opened_by), "cancelled") == "") == is_asked
+
+
+@pytest.mark.parametrize("opened_by", sorted(set(get_args(OpenedBy)) - {"request"}))
+def test_uploads_of_the_same_content_are_duplicates_and_say_how_to_ask(opened_by: OpenedBy) -> None:
+    for files in (SAME, OTHER):
+        assert "request a run of digits with a reason" in why(asked(opened_by, files=files))
+
+
+# --- in the landing -------------------------------------------------------------------------------
+
+
+def request(zone: Zone, key: str, reason: str | None = None) -> LandingResult:
+    given = LandingRequest(pipeline="digits", opened_by="request", settled=True, reason=reason)
+    instance = zone.driver.start("landing", f"request-digits-{key}", given.to_dict())
+    zone.driver.run()
+    return LandingResult.from_dict(instance.output)
+
+
+def test_a_signal_without_new_data_is_one_run_under_a_name_of_its_own() -> None:
+    zone = Zone()
+    land(zone, 0.0)
+    first = zone.batches[0].result.run
+    assert first is not None
+    result = request(zone, "1", "digits_drift")
+    version = result.dataset_version
+    assert (result.outcome, result.run) == ("started", f"digits-{version}r2-1")
+    assert first == f"digits-{version}-1"
+    assert zone.trained == [version, version]
+    assert zone.reasons == [None, "digits_drift"]
+    assert request(zone, "2", "digits_drift").run == f"digits-{version}r3-1"
+
+
+@pytest.mark.parametrize("again", ["x", "y"])
+def test_a_signal_that_comes_during_an_upload_waits_for_it(again: str) -> None:
+    """It is answered by the run on the new content, or by one on the same content."""
+    zone = Zone()
+    zone.driver.at(0.0, lambda: zone.put("1.png", "x"))
+    zone.driver.at(100.0, lambda: zone.put("1.png", again))
+    given = LandingRequest(pipeline="digits", opened_by="request", reason="digits_drift")
+    zone.driver.at(101.0, lambda: zone.driver.start("landing", "request-digits-1", given.to_dict()))
+    zone.driver.run()
+    newest = zone.batches[-1].dataset
+    assert newest.newest is not None
+    assert newest.frozen_at - newest.newest >= timedelta(seconds=10)
+    assert len(zone.trained) == 2
+    answer = LandingResult.from_dict(zone.driver.instances["request-digits-1"].output)
+    assert answer.run is not None
+    assert answer.run.endswith("r2-1" if again == "x" else f"{zone.trained[1]}-1")
+
+
+def test_a_request_without_a_reason_gets_the_run_and_is_told_how_to_ask_again() -> None:
+    zone = Zone()
+    land(zone, 0.0)
+    result = request(zone, "1")
+    assert (result.outcome, result.run) == ("duplicate", zone.batches[0].result.run)
+    assert "neither pipeline.yml nor job.yml nor its code has changed" in (result.reason or "")
+    zone.release = OTHER
+    assert request(zone, "2").outcome == "started"
+    assert request(zone, "3").outcome == "duplicate"
+
+
+def test_uploads_stay_duplicates_also_after_a_release_of_other_code() -> None:
+    zone = Zone()
+    zone.driver.at(0.0, lambda: zone.put("1.png", "x"))
+    zone.driver.run()
+    zone.release = OTHER
+    zone.put("1.png", "x")
+    zone.driver.run()
+    assert zone.outcomes == ["started", "duplicate"]
+    assert "with a reason" in (zone.batches[1].result.reason or "")
