@@ -63,11 +63,9 @@ var settings = {
   APPLICATIONINSIGHTS_AUTHENTICATION_STRING: 'ClientId=${identityClientId};Authorization=AAD'
 }
 
-// Settings of this form replace values of host.json, so that the package is the same for both backends.
+// The hook before packaging writes `storageProvider` to host.json: Azure scales by what stands there.
 var schedulerSettings = {
   DURABLE_TASK_SCHEDULER_CONNECTION_STRING: 'Endpoint=${schedulerEndpoint};Authentication=ManagedIdentity;ClientID=${identityClientId}'
-  AzureFunctionsJobHost__extensions__durableTask__storageProvider__type: 'azureManaged'
-  AzureFunctionsJobHost__extensions__durableTask__storageProvider__connectionStringName: 'DURABLE_TASK_SCHEDULER_CONNECTION_STRING'
 }
 
 resource plan 'Microsoft.Web/serverfarms@2024-11-01' = {

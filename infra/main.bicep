@@ -423,7 +423,7 @@ module functionApp 'function-app.bicep' = {
     modelWatchUrl: modelWatchUrl
     keepCopiesDays: keepCopiesDays
   }
-  dependsOn: [roleAssignments, dataRoles, workspaceRoles, privateEndpoints]
+  dependsOn: [roleAssignments, dataRoles, workspaceRoles, subscriptionRoles, privateEndpoints]
 }
 
 module alerts 'alerts.bicep' = {

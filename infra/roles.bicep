@@ -1,6 +1,7 @@
 // The rows of roles.json whose scope is in the new resource group. The table says why each is there.
 param roles array
 param principals object
+@allowed(['User', 'ServicePrincipal'])
 param deployerType string
 param appAccountName string
 param deadLetterContainer string

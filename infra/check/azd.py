@@ -7,6 +7,7 @@ https://github.com/Azure/azure-dev/blob/main/schemas/v1.0/azure.yaml.json
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,6 +20,8 @@ from infra.check.problem import Problem
 
 AZURE_YAML = "azure.yaml"
 PARAMETERS = "main.parameters.json"
+PAGE = "docs/deploy.md"
+OURS = r"`(LANDFALL_\w+|MODEL_WATCH_URL)`"
 PRIORITIES = {"low_priority": "LowPriority", "dedicated": "Dedicated"}
 
 
@@ -104,8 +107,26 @@ def check_parameters(root: Path, main: BicepFile) -> Iterator[Problem]:
     for name, parameter in main.parameters.items():
         if parameter.default is None and name not in given:
             yield Problem(PARAMETERS, 1, f"parameter {name} has no default and no value")
+    yield from _check_environment(root)
     if "clusters" in given:
         yield from _check_clusters(root, given)
+
+
+def _check_environment(root: Path) -> Iterator[Problem]:
+    """Each value of azd's environment is explained, and both workflows pass it on."""
+    text = (root / "infra" / PARAMETERS).read_text("utf-8")
+    lines = {
+        found[1]: number
+        for number, line in enumerate(text.splitlines(), 1)
+        if (found := re.search(r"\$\{((?!AZURE_)\w+)", line))
+    }
+    page = (root / PAGE).read_text("utf-8")
+    rows = [each for each in page.splitlines() if each.startswith("| `")]
+    explained = {name for row in rows for name in re.findall(OURS, row.split(" | ")[0])}
+    for name in lines.keys() - explained:
+        yield Problem(PARAMETERS, lines[name], f"{PAGE} does not explain {name}")
+    for name in explained - lines.keys():
+        yield Problem(PARAMETERS, 1, f"{PAGE} explains {name}, which no parameter reads")
 
 
 def _check_clusters(root: Path, given: Any) -> Iterator[Problem]:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from infra.check import app_settings, azd, roles, schema_check, security, symbols, topology
+from infra.check import (
+    app_settings,
+    azd,
+    host_json,
+    roles,
+    scenarios,
+    schema_check,
+    symbols,
+    topology,
+)
 from infra.check.bicep_file import BicepFile
 from infra.check.problem import Problem
 
@@ -27,10 +36,12 @@ def check(root: Path, read: Callable[[Path], BicepFile] = BicepFile.read) -> lis
     if found:
         return sorted(found)
     for file in files.values():
-        found += [*schema_check.check(file), *symbols.check(file, files), *security.check(file)]
+        found += [*schema_check.check(file), *symbols.check(file, files)]
     found += roles.check(root, files)
     found += topology.check(root, files)
     found += app_settings.check(root, files["function-app.bicep"])
     found += azd.check_azure_yaml(root, files)
     found += azd.check_parameters(root, files["main.bicep"])
-    return sorted(found)
+    found += host_json.check(root)
+    found += scenarios.check(root, files)
+    return sorted(set(found))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from annotated_types import Len
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
@@ -67,6 +67,9 @@ class CustomRole(BaseModel):
     reason: Annotated[str, StringConstraints(min_length=10)]
 
 
+_Row = TypeVar("_Row", Assignment, CustomRole)
+
+
 class Table(BaseModel):
     """Content of `roles.json`."""
 
@@ -115,6 +118,30 @@ def check(root: Path, files: Mapping[str, BicepFile]) -> Iterator[Problem]:
         seen.add(key)
     for scope in sorted(scopes - {row.scope for row in table.assignments}):
         yield Problem(TABLE, 1, f"no row has scope {scope}, for which a file assigns roles")
+
+
+def rows(root: Path) -> tuple[list[tuple[int, Assignment]], list[tuple[int, CustomRole]]]:
+    """Line and row of each assignment and custom role; none if the table is not valid."""
+    text_ = (root / "infra" / TABLE).read_text("utf-8")
+    try:
+        table = Table.model_validate_json(text_)
+    except ValidationError:
+        return [], []  # `check` says what is wrong
+    lines = [json_text(each) for each in text_.splitlines()]
+
+    def numbered(found: Iterable[_Row]) -> list[tuple[int, _Row]]:
+        return [
+            (
+                1
+                + next(
+                    i for i, each in enumerate(lines) if row.reason in each and row.role in each
+                ),
+                row,
+            )
+            for row in found
+        ]
+
+    return numbered(table.assignments), numbered(table.customRoles)
 
 
 def _check_role(row: Assignment, custom: AbstractSet[str], line: int) -> Iterator[Problem]:

@@ -15,6 +15,16 @@ from infra.check.bicep_file import BicepFile
 from infra.check.check import check
 
 ROOT = Path(__file__).parents[4]
+COPIED = (
+    "azure.yaml",
+    "host.json",
+    "docs/app-settings.md",
+    "docs/deploy.md",
+    "docs/host-json.md",
+    ".github/workflows/deploy.yml",
+    ".azuredevops/deploy.yml",
+    "pipelines/digits/pipeline.yml",
+)
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of what is checked, with one pipeline; a test reverts its changes."""
     copy = tmp_path_factory.mktemp("app")
     shutil.copytree(ROOT / "infra", copy / "infra", ignore=shutil.ignore_patterns("check"))
-    for name in ("azure.yaml", "docs/app-settings.md", "pipelines/digits/pipeline.yml"):
+    for name in COPIED:
         (copy / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, copy / name)
     return copy
@@ -67,6 +77,20 @@ def read(path: Path) -> BicepFile:
     if key not in _parsed:
         _parsed[key] = BicepFile.read(path)
     return _parsed[key]
+
+
+PLANTED: list[dict[str, str]] = yaml.safe_load(
+    Path(__file__).with_name("planted_mistakes.yaml").read_text("utf-8")
+)
+
+
+@pytest.mark.parametrize("case", PLANTED, ids=lambda case: f"{case['file']}: {case['finds']}")
+def test_a_planted_mistake_is_named_with_its_file(case: dict[str, str], folder: Path) -> None:
+    with changed(folder / case["file"], case["replace"], case["by"]):
+        found = check(folder, read)
+    named = [str(each) for each in found if case["finds"] in each.message]
+    assert named, found
+    assert f"{case.get('in', Path(case['file']).name)}:" in "".join(named), named
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["rule"])
