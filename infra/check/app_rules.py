@@ -19,6 +19,10 @@ PAGE = "docs/deploy.md"
 WORKSPACE = "Microsoft.MachineLearningServices/workspaces"
 ACCOUNT = "Microsoft.Storage/storageAccounts"
 CONTAINER = "properties.containerName"
+OWN_IDENTITY = (
+    "properties.keyVaultReferenceIdentity",
+    "properties.functionAppConfig.deployment.storage.authentication.userAssignedIdentityResourceId",
+)
 SITE = "Microsoft.Web/sites"
 SUBSCRIPTIONS = "Microsoft.EventGrid/systemTopics/eventSubscriptions"
 # First part of an event's type -> the principal of roles.json whose topic delivers it.
@@ -182,7 +186,42 @@ def check(root: Path, facts: Facts) -> Iterator[Problem]:
             yield _at_setting(facts, setting, "infra/check/app_rules.py has no rule for it")
         elif not isinstance(value, str) or wanted != value:
             yield _at_setting(facts, setting, f"must be {wanted!r}, it is {value!r}")
+    for path in OWN_IDENTITY:
+        if facts.site.get(path) != facts.app:
+            yield facts.site.problem(f"{path} must be the app's own identity", path)
+    hub = facts.only("Microsoft.DurableTask/schedulers/taskHubs")
+    name = json.loads((root / "host.json").read_text("utf-8"))["extensions"]["durableTask"][
+        "hubName"
+    ]
+    if hub and hub.name != name:
+        yield hub.problem(f"the task hub must be {name!r}, as in host.json", "name")
+    yield from _check_promises(root, facts)
     yield from _check_outputs(facts)
+
+
+def _check_promises(root: Path, facts: Facts) -> Iterator[Problem]:
+    """Numbers that the page states are those of the files."""
+    page = (root / PAGE).read_text("utf-8")
+    scale = "properties.functionAppConfig.scaleAndConcurrency"
+    deletes = "properties.policy.rules.0.definition.actions.version.delete"
+    policy = facts.only(f"{ACCOUNT}/managementPolicies")
+    for pattern, each, path, factor in (
+        (r"at most (\d+) instances", facts.site, f"{scale}.maximumInstanceCount", 1),
+        (r"instances of (\d+) GB", facts.site, f"{scale}.instanceMemoryMB", 1024),
+        (r"HTTP: (\d+) requests", facts.site, f"{scale}.triggers.http.perInstanceConcurrency", 1),
+        (r"kept for (\d+) days", policy, f"{deletes}.daysAfterCreationGreaterThan", 1),
+    ):
+        stated = re.search(pattern, page)
+        if each and (stated is None or int(stated[1]) * factor != each.get(path)):
+            said = stated[0] if stated else f"nothing like {pattern!r}"
+            yield each.problem(f"{path} is {each.get(path)}, {PAGE} says {said!r}", path)
+    for blobs in facts.deployed.of_type(f"{ACCOUNT}/blobServices") if policy else ():
+        if blobs.names[0] == (policy and policy.names[0]) and not blobs.get(
+            "properties.isVersioningEnabled"
+        ):
+            yield blobs.problem(
+                "isVersioningEnabled must be True: manifests name versions", "properties"
+            )
 
 
 def _at_setting(facts: Facts, setting: str, message: str) -> Problem:

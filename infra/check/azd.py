@@ -107,12 +107,12 @@ def check_parameters(root: Path, main: BicepFile) -> Iterator[Problem]:
     for name, parameter in main.parameters.items():
         if parameter.default is None and name not in given:
             yield Problem(PARAMETERS, 1, f"parameter {name} has no default and no value")
-    yield from _check_environment(root)
+    yield from _check_environment(root, main)
     if "clusters" in given:
         yield from _check_clusters(root, given)
 
 
-def _check_environment(root: Path) -> Iterator[Problem]:
+def _check_environment(root: Path, main: BicepFile) -> Iterator[Problem]:
     """Each value of azd's environment is explained, and both workflows pass it on."""
     text = (root / "infra" / PARAMETERS).read_text("utf-8")
     lines = {
@@ -122,6 +122,16 @@ def _check_environment(root: Path) -> Iterator[Problem]:
     }
     page = (root / PAGE).read_text("utf-8")
     rows = [each for each in page.splitlines() if each.startswith("| `")]
+    given = json.loads(text)["parameters"]
+    for name, parameter in main.parameters.items():
+        value = str(given.get(name, {}).get("value"))
+        variable = found[1] if (found := re.match(r"\$\{(\w+)", value)) else name
+        row = next((each for each in rows if f"`{variable}`" in each.split(" | ")[0]), None)
+        for allowed in parameter.limits.get("allowed", ()) if row else ():
+            if not re.search(rf"\b{allowed}\b", str(row)):
+                yield main.problem(
+                    parameter.node, f"{PAGE} does not say what {name}={allowed} means"
+                )
     explained = {name for row in rows for name in re.findall(OURS, row.split(" | ")[0])}
     for name in lines.keys() - explained:
         yield Problem(PARAMETERS, lines[name], f"{PAGE} does not explain {name}")

@@ -66,6 +66,8 @@ class Kind:
     """Path -> the value that it must have."""
     parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Part that private link reaches (its group id) -> zones that resolve it."""
+    links: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Path -> type of the resource whose id stands there."""
     delegation: str | None = None
     """What the subnet at `subnet` is delegated to."""
     subnet: str = ""
@@ -117,7 +119,16 @@ KINDS: Mapping[str, Kind] = {
         _length(3, 50, _DASHED), {"identity.type": "SystemAssigned"}
     ),
     "Microsoft.EventGrid/systemTopics/eventSubscriptions": Kind(
-        _length(3, 64, _DASHED), identity="parent"
+        _length(3, 64, _DASHED),
+        links={
+            "properties.deliveryWithResourceIdentity.destination.properties.resourceId": (
+                "Microsoft.ServiceBus/namespaces"
+            ),
+            "properties.deadLetterWithResourceIdentity.deadLetterDestination.properties.resourceId": (
+                "Microsoft.Storage/storageAccounts"
+            ),
+        },
+        identity="parent",
     ),
     "Microsoft.EventGrid/topics": Kind(
         _length(3, 50, _DASHED),
@@ -132,12 +143,22 @@ KINDS: Mapping[str, Kind] = {
         _length(1, 260, _DOTTED),
         {"location": "global", "properties.groupShortName": Form(r".{1,12}", "1 to 12 characters")},
     ),
-    "Microsoft.Insights/components": Kind(_length(1, 260, _DOTTED)),
+    "Microsoft.Insights/components": Kind(
+        _length(1, 260, _DOTTED),
+        links={"properties.WorkspaceResourceId": "Microsoft.OperationalInsights/workspaces"},
+    ),
     "Microsoft.Insights/metricAlerts": Kind(
-        _length(1, 260, _DOTTED), {"location": "global", "properties.enabled": True}
+        _length(1, 260, _DOTTED),
+        {"location": "global", "properties.enabled": True},
+        links={"properties.actions.0.actionGroupId": "Microsoft.Insights/actionGroups"},
     ),
     "Microsoft.Insights/scheduledQueryRules": Kind(
-        _length(1, 260, _DOTTED), {"properties.enabled": True}
+        _length(1, 260, _DOTTED),
+        {"properties.enabled": True},
+        links={
+            "properties.scopes.0": "Microsoft.Insights/components",
+            "properties.actions.actionGroups.0": "Microsoft.Insights/actionGroups",
+        },
     ),
     "Microsoft.KeyVault/vaults": Kind(
         _length(3, 24, r"(?!.*--)[A-Za-z][A-Za-z0-9-]*[A-Za-z0-9]"),
@@ -149,9 +170,16 @@ KINDS: Mapping[str, Kind] = {
         {
             "properties.systemDatastoresAuthMode": "Identity",
             "properties.publicNetworkAccess": _CLOSED,
+            "properties.imageBuildCompute": ByNetwork(Form(".+", "a cluster"), None),
             "identity.type": "SystemAssigned",
         },
         {"amlworkspace": ("privatelink.api.azureml.ms", "privatelink.notebooks.azure.net")},
+        {
+            "properties.storageAccount": "Microsoft.Storage/storageAccounts",
+            "properties.keyVault": "Microsoft.KeyVault/vaults",
+            "properties.containerRegistry": "Microsoft.ContainerRegistry/registries",
+            "properties.applicationInsights": "Microsoft.Insights/components",
+        },
     ),
     "Microsoft.MachineLearningServices/workspaces/computes": Kind(
         _length(2, 32, r"[A-Za-z][A-Za-z0-9-]*[A-Za-z0-9]"),
@@ -176,7 +204,11 @@ KINDS: Mapping[str, Kind] = {
         },
     ),
     "Microsoft.ManagedIdentity/userAssignedIdentities": Kind(_length(3, 128, r"[A-Za-z0-9][\w-]*")),
-    "Microsoft.Network/natGateways": Kind(_length(1, 80, _DOTTED), {"sku.name": "Standard"}),
+    "Microsoft.Network/natGateways": Kind(
+        _length(1, 80, _DOTTED),
+        {"sku.name": "Standard"},
+        links={"properties.publicIpAddresses.0.id": "Microsoft.Network/publicIPAddresses"},
+    ),
     "Microsoft.Network/privateDnsZones": Kind(_length(1, 63, r"[\w.-]+"), {"location": "global"}),
     "Microsoft.Network/privateDnsZones/virtualNetworkLinks": Kind(
         _length(1, 80, _DOTTED), {"location": "global", "properties.registrationEnabled": False}
@@ -190,7 +222,9 @@ KINDS: Mapping[str, Kind] = {
         {"sku.name": "Standard", "properties.publicIPAllocationMethod": "Static"},
     ),
     "Microsoft.Network/virtualNetworks": Kind(_length(2, 64, _DOTTED)),
-    "Microsoft.OperationalInsights/workspaces": Kind(_length(4, 63, _DASHED)),
+    "Microsoft.OperationalInsights/workspaces": Kind(
+        _length(4, 63, _DASHED), {"properties.retentionInDays": OneOf(range(30, 731))}
+    ),
     "Microsoft.Resources/resourceGroups": Kind(_length(1, 90, r"[\w().-]*[\w()-]")),
     "Microsoft.ServiceBus/namespaces": Kind(
         _length(6, 50, r"[A-Za-z][A-Za-z0-9-]*[A-Za-z0-9](?<!-sb)(?<!-mgmt)"),
@@ -258,6 +292,7 @@ KINDS: Mapping[str, Kind] = {
             f"{_SCALE}.maximumInstanceCount": OneOf(range(1, 1001)),
             f"{_SCALE}.triggers.http.perInstanceConcurrency": (OneOf(range(1, 1001))),
         },
+        links={"properties.serverFarmId": "Microsoft.Web/serverfarms"},
         delegation="Microsoft.App/environments",
         subnet="properties.virtualNetworkSubnetId",
         calls_out=True,

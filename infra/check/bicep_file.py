@@ -160,7 +160,9 @@ def _limits(decorators: Node) -> dict[str, Any]:
     """What a parameter may be, of its decorators: literals only."""
     found: dict[str, Any] = {}
     for each in walk(decorators):
-        if each.type == "call_expression" and each.named_children[1].named_children:
+        if text(each) == "secure()":
+            found["secure"] = [True]
+        elif each.type == "call_expression" and each.named_children[1].named_children:
             value = each.named_children[1].named_children[0]
             literals = value.named_children if value.type == "array" else [value]
             values = [

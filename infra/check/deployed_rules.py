@@ -20,6 +20,8 @@ ZONE = "Microsoft.Network/privateDnsZones"
 NETWORK = "Microsoft.Network/virtualNetworks"
 ASSIGNMENT = "Microsoft.Authorization/roleAssignments"
 PUBLIC = "publicNetworkAccess"
+DURATION = re.compile(r"(windowSize|Frequency|Duration|TimeWindow|TimeToLive|ScaleDown)$")
+ISO_DURATION = r"P(?=.)(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+S)?)?"
 HOST = re.compile(r"^https://([a-z0-9-]+)\.")
 
 
@@ -34,7 +36,7 @@ def check(deployed: Deployment) -> Iterator[Problem]:
             yield each.problem(f"{each.name!r} is no name of {each.type}", "name")
         yield from _check_values(each, kind, is_private=deployed.is_private)
         yield from _check_enums(each)
-    yield from _check_twice(deployed)
+    yield from _check_pairs(deployed)
     yield from _check_containers(deployed)
     yield from _check_order(deployed)
     if deployed.is_private:
@@ -52,8 +54,24 @@ def _check_values(each: Deployed, kind: Kind, *, is_private: bool) -> Iterator[P
         if value is UNKNOWN or wanted != value:
             said = "an expression" if value is UNKNOWN else repr(value)
             yield each.problem(f"{path} must be {wanted!r}, it is {said}", path)
+    for path, linked in kind.links.items():
+        if f"/providers/{linked}/" not in str(each.get(path)):
+            yield each.problem(f"{path} must be the id of a {linked}", path)
+    for path, value in leaves(each.body):
+        if DURATION.search(path) and not re.fullmatch(ISO_DURATION, str(value)):
+            yield each.problem(f"{path} must be a duration such as PT5M, it is {value!r}", path)
     if each.get(f"properties.{PUBLIC}") == "Enabled" and f"properties.{PUBLIC}" not in kind.body:
         yield each.problem(f"infra/check/azure_table.py has no rule for its {PUBLIC}")
+
+
+def leaves(document: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Path and value of everything that is no object and no list."""
+    if isinstance(document, dict | list):
+        pairs: Any = document.items() if isinstance(document, dict) else enumerate(document)  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType] - of any type
+        for key, value in pairs:
+            yield from leaves(value, f"{prefix}.{key}" if prefix else str(key))
+    else:
+        yield prefix, document
 
 
 def _check_enums(each: Deployed) -> Iterator[Problem]:
@@ -77,7 +95,7 @@ def _check_enums(each: Deployed) -> Iterator[Problem]:
 
 
 def _fits(value: Any, expected: str) -> bool:
-    """Whether a value is one of `A | B | string`, which is open only for later versions of Azure."""
+    """Whether a value is one of `A | B | string`, which is open for later versions of Azure."""
     options = expected.split(" | ")
     if "any" in options or isinstance(value, Runtime) or not all(map(str.strip, options)):
         return True
@@ -87,12 +105,20 @@ def _fits(value: Any, expected: str) -> bool:
     return value in choices if choices else "string" in options
 
 
-def _check_twice(deployed: Deployment) -> Iterator[Problem]:
+def _check_pairs(deployed: Deployment) -> Iterator[Problem]:
     seen: dict[str, Deployed] = {}
     for each in deployed.resources:
         if each.id.lower() in seen:
             yield each.problem(f"{each.name} is deployed twice", "name")
         seen[each.id.lower()] = each
+    for each in deployed.of_type("Microsoft.EventGrid/systemTopics"):
+        provider, _, what = str(each.get("properties.topicType")).rpartition(".")
+        if (
+            f"/providers/{provider}/{what}/".lower()
+            not in str(each.get("properties.source")).lower()
+        ):
+            message = f"properties.topicType {provider}.{what} is not that of its source"
+            yield each.problem(message, "properties.topicType")
     for each in deployed.resources:
         child = REQUIRED_WITH.get(deployed.main.given["network"], {}).get(each.type)
         if child and not any(

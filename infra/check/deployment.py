@@ -77,7 +77,10 @@ class Deployed:
         """The value at a path of the body; None if there is none."""
         found: Any = self.body
         for key in path.split("."):
-            found = found.get(key) if isinstance(found, dict) else None
+            if isinstance(found, list) and key.isdecimal():
+                found = dict(enumerate(found)).get(int(key))  # pyright: ignore[reportUnknownArgumentType] - of any type
+            else:
+                found = found.get(key) if isinstance(found, dict) else None
         return found
 
     def problem(self, message: str, path: str = "") -> Problem:
@@ -135,9 +138,10 @@ class _Instance:
             self.file, self.given, self.resolve, self.report, scope=self.scope
         )
         for name, parameter in self.file.parameters.items():
-            if name not in self.given and parameter.default is not None:
-                self.given[name] = self.evaluator.value(parameter.default)
-                self._check(parameter, self.given[name], parameter.default, self.file)
+            if parameter.default is not None:
+                default = self.evaluator.value(parameter.default)
+                self._check(parameter, default, parameter.default, self.file)
+                self.given.setdefault(name, default)
 
     def report(self, node: Node, message: str) -> None:
         self.deployment.problems.add(self.file.problem(node, message))

@@ -13,6 +13,7 @@ from typing import Any
 
 from infra.check.app_rules import page_rows
 from infra.check.azure_table import Form, OneOf
+from infra.check.deployed_rules import leaves
 from infra.check.problem import Problem
 
 FILE, PAGE = "host.json", "docs/host-json.md"
@@ -78,15 +79,6 @@ def check(root: Path) -> Iterator[Problem]:
 
 
 TITLE = "host.json: settings that differ from the default, and why"
-
-
-def leaves(document: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Path and value of everything that is no object."""
-    for key, value in document.items():
-        if isinstance(value, dict):
-            yield from leaves(value, f"{prefix}{key}.")  # pyright: ignore[reportUnknownArgumentType] - of JSON
-        else:
-            yield f"{prefix}{key}", value
 
 
 def line_of(text: str, path: str) -> int:

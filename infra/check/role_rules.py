@@ -66,8 +66,21 @@ def _existing(facts: Facts, resource_type: str, name: str) -> str:
     return ""
 
 
-def check(facts: Facts, declared: list[list[str]]) -> Iterator[Problem]:
+def _check_definitions(facts: Facts, custom: Mapping[str, str]) -> Iterator[Problem]:
+    """A custom role allows the actions that the page lists, in this subscription, and no other."""
+    for each in facts.deployed.of_type("Microsoft.Authorization/roleDefinitions"):
+        listed = custom.get(str(each.get("properties.roleName")).partition(" (")[0], "").split(", ")
+        if each.get("properties.permissions") != [{"actions": listed}]:
+            message = f"properties.permissions must be the actions {', '.join(listed)}"
+            yield each.problem(message, "properties.permissions")
+        if each.get("properties.assignableScopes") != [SUBSCRIPTION_ID]:
+            message = "properties.assignableScopes must be the subscription"
+            yield each.problem(message, "properties.assignableScopes")
+
+
+def check(facts: Facts, declared: list[list[str]], custom: Mapping[str, str]) -> Iterator[Problem]:
     """Exactly the page's rows are assigned: to the identity that acts, on what it acts on."""
+    yield from _check_definitions(facts, custom)
     deployed, given = facts.deployed, facts.deployed.main.given
     identity = {
         f"{facts.app}#properties.principalId": "app",
@@ -103,8 +116,7 @@ def check(facts: Facts, declared: list[list[str]]) -> Iterator[Problem]:
             )
         elif scope is None:
             yield each.problem(
-                f"{role} of {who} must be on what {TABLE} names, it is on {each.scope.rpartition('/')[2]}",
-                "scope",
+                f"{role} of {who} must be on what {TABLE} names, not on {each.scope}", "scope"
             )
         elif (who, role, scope) not in missing:
             yield each.problem(

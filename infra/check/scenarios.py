@@ -72,7 +72,9 @@ def check(root: Path, files: Mapping[str, BicepFile]) -> Iterator[Problem]:
         for rules in (
             deployed_rules.check,
             lambda deployed: app_rules.check(root, app_rules.Facts(deployed)),
-            lambda deployed, listed=listed: role_rules.check(app_rules.Facts(deployed), listed),
+            lambda deployed, listed=listed: role_rules.check(
+                app_rules.Facts(deployed), listed, custom
+            ),
         ):
             try:
                 yield from list(rules(deployed))

@@ -70,6 +70,11 @@ def _check_module(
             yield file.problem(
                 value, f"module {module.symbol}: {module.path} has no parameter {name}"
             )
+        if name in target.parameters:
+            inner, outer = target.parameters[name], file.parameters.get(text(value))
+            if outer is not None and ("secure" in inner.limits) != ("secure" in outer.limits):
+                message = f"module {module.symbol}: {name} is @secure() on one side only"
+                yield file.problem(value, message)
     for name, parameter in target.parameters.items():
         if parameter.default is None and name not in given:
             yield file.problem(module.node, f"module {module.symbol}: parameter {name} is missing")
