@@ -189,6 +189,10 @@ def check(root: Path, facts: Facts) -> Iterator[Problem]:
     for path in OWN_IDENTITY:
         if facts.site.get(path) != facts.app:
             yield facts.site.problem(f"{path} must be the app's own identity", path)
+    for each in facts.deployed.of_type(WORKSPACE):
+        if str(each.get("properties.keyVault")).endswith(f"/{facts.secrets_vault}"):
+            message = "training code reads the workspace's vault: webhooks need one of their own"
+            yield each.problem(message, "properties.keyVault")
     hub = facts.only("Microsoft.DurableTask/schedulers/taskHubs")
     name = json.loads((root / "host.json").read_text("utf-8"))["extensions"]["durableTask"][
         "hubName"

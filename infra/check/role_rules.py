@@ -46,6 +46,7 @@ def scopes(facts: Facts) -> dict[str, str]:
         "registry": _existing(facts, "Microsoft.ContainerRegistry/registries", str(registry)),
         "clusterIdentity": facts.cluster,
         "subscription": SUBSCRIPTION_ID,
+        "clustersSubnet": str(facts.computes[0].get("properties.properties.subnet.id")),
         **{
             name: made.id
             for name, kind in {

@@ -19,6 +19,7 @@ TABLE = "roles.json"
 BUILT_IN: Mapping[str, str] = {
     "AcrPull": "7f951dda-4ed3-4680-a7ca-43fe172d538d",
     "AcrPush": "8311e382-0749-4cb8-b61a-304f252e45ec",
+    "Azure Service Bus Data Owner": "090c5cfd-751d-490a-894a-3ce6f1109419",
     "Azure Service Bus Data Receiver": "4f6d3b9b-027b-4f4c-9142-0e5a2a2247e0",
     "Azure Service Bus Data Sender": "69a216fc-b8fb-44d8-bc22-1f3c2cd27a39",
     "AzureML Compute Operator": "e503ece1-11d0-4e8e-8e2c-7a6c3bf38815",
@@ -41,7 +42,7 @@ _Text = Annotated[str, StringConstraints(min_length=1)]
 _Action = Annotated[
     str, StringConstraints(pattern=r"^Microsoft\.\w+(/\w+)+/(read|write|delete|action)$")
 ]
-SUBSCRIPTION = "subscription"
+OF_CUSTOM_ROLES = ("subscription", "clustersSubnet")
 
 
 class Assignment(BaseModel):
@@ -146,8 +147,8 @@ def rows(root: Path) -> tuple[list[tuple[int, Assignment]], list[tuple[int, Cust
 
 def _check_role(row: Assignment, custom: AbstractSet[str], line: int) -> Iterator[Problem]:
     if row.role in custom:
-        if row.roleId is not None or row.scope != SUBSCRIPTION:
-            message = f"{row.role} is a custom role: no roleId, scope {SUBSCRIPTION}"
+        if row.roleId is not None or row.scope not in OF_CUSTOM_ROLES:
+            message = f"{row.role} is a custom role: no roleId, scope {' or '.join(OF_CUSTOM_ROLES)}"
             yield Problem(TABLE, line, message)
     elif row.roleId is None or BUILT_IN.get(row.role) != row.roleId:
         yield Problem(TABLE, line, f"{row.role} with id {row.roleId} is not a role that we know")
