@@ -107,7 +107,8 @@ var eventTopic = 'evgt-${names.token}'
 resource group 'Microsoft.Resources/resourceGroups@2025-04-01' = {
   name: names.group
   location: location
-  tags: tags
+  // infra/hooks/network_change.py compares it with what is asked for next time.
+  tags: union(tags, { 'landfall-network': network })
 }
 
 module identities 'identities.bicep' = {

@@ -34,7 +34,12 @@ SOURCES = {
 # What azd itself gives a hook. https://learn.microsoft.com/azure/developer/azure-developer-cli/environment-variables-faq
 OF_AZD = {"AZURE_ENV_NAME", "AZURE_LOCATION", "AZURE_SUBSCRIPTION_ID", "AZURE_PRINCIPAL_ID"}
 # Values of the environment that a person may set for a hook: docs/deploy.md.
-BY_HAND = {"LANDFALL_FUNCTION_KEY", "LANDFALL_SMOKE_TIMEOUT_SECONDS", "AZURE_CLIENT_ID"}
+BY_HAND = {
+    "AZURE_CLIENT_ID",
+    "LANDFALL_FUNCTION_KEY",
+    "LANDFALL_NETWORK_CHANGE",
+    "LANDFALL_SMOKE_TIMEOUT_SECONDS",
+}
 CONNECTION_OF_SCHEDULER = "DURABLE_TASK_SCHEDULER_CONNECTION_STRING"
 NCRONTAB = r"([\d*/,-]+ ){5}[\d*/,A-Za-z-]+"
 
@@ -277,7 +282,7 @@ def check_hooks(root: Path, deployed: Deployment, parameters: str) -> Iterator[P
                 r"(LANDFALL|AZURE)_[A-Z_]+", str(node.value)
             ):
                 read.setdefault(str(node.value), (path.name, node.lineno))
-    given = deployed.outputs.keys() | OF_AZD | BY_HAND
+    given = deployed.outputs.keys() | OF_AZD | BY_HAND | {*re.findall(r"\$\{(\w+)", parameters)}
     for name, (file, line) in read.items():
         if name not in given:
             yield Problem(file, line, f"{name} is read, but {MAIN} has no such output")

@@ -21,6 +21,7 @@ from infra.check.problem import Problem
 AZURE_YAML = "azure.yaml"
 PARAMETERS = "main.parameters.json"
 PAGE = "docs/deploy.md"
+WORKFLOW = ".github/workflows/deploy.yml"
 OURS = r"`(LANDFALL_\w+|MODEL_WATCH_URL)`"
 PRIORITIES = {"low_priority": "LowPriority", "dedicated": "Dedicated"}
 
@@ -39,8 +40,15 @@ class Hook(_Model):
 class Hooks(_Model):
     """The events that we use."""
 
+    preprovision: Hook | None = None
     postprovision: Hook | None = None
     postdeploy: Hook | None = None
+
+
+class ServiceHooks(_Model):
+    """Those of a service."""
+
+    prepackage: Hook | None = None
 
 
 class Service(_Model):
@@ -49,6 +57,7 @@ class Service(_Model):
     project: str
     host: Literal["function"]
     language: Literal["python"]
+    hooks: ServiceHooks = ServiceHooks()
 
 
 class Infra(_Model):
@@ -84,8 +93,11 @@ def check_azure_yaml(root: Path, files: Mapping[str, BicepFile]) -> Iterator[Pro
         return
     if not (root / document.infra.path / f"{document.infra.module}.bicep").is_file():
         yield Problem(AZURE_YAML, 1, f"infra: there is no {document.infra.module}.bicep")
-    for hook in (document.hooks.postprovision, document.hooks.postdeploy):
-        if hook is not None and not (root / hook.run).is_file():
+    hooks = [document.hooks, *(each.hooks for each in document.services.values())]
+    for name, hook in (pair for each in hooks for pair in each):
+        if hook is None:
+            yield Problem(AZURE_YAML, 1, f"hooks: nothing runs at {name}")
+        elif not (root / hook.run).is_file():
             yield Problem(AZURE_YAML, 1, f"hooks: there is no file {hook.run}")
     for name, service in document.services.items():
         if not (root / service.project).is_dir():
@@ -135,6 +147,10 @@ def _check_environment(root: Path, main: BicepFile) -> Iterator[Problem]:
     explained = {name for row in rows for name in re.findall(OURS, row.split(" | ")[0])}
     for name in lines.keys() - explained:
         yield Problem(PARAMETERS, lines[name], f"{PAGE} does not explain {name}")
+    workflow = (root / WORKFLOW).read_text("utf-8")
+    for name in lines.keys():
+        if not re.search(rf"^ +{name}: \$\{{\{{ (vars|secrets)\.{name} \}}\}}$", workflow, re.MULTILINE):
+            yield Problem(PARAMETERS, lines[name], f"{WORKFLOW} does not pass {name} on")
     for name in explained - lines.keys():
         yield Problem(PARAMETERS, 1, f"{PAGE} explains {name}, which no parameter reads")
 

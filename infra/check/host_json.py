@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from infra.check.app_rules import page_rows
+from infra.check.app_rules import CONNECTION_OF_SCHEDULER, page_rows
 from infra.check.azure_table import Form, OneOf
 from infra.check.deployed_rules import leaves
 from infra.check.problem import Problem
@@ -45,6 +45,12 @@ VALUES: Mapping[str, Any] = {
     f"{BUS}.maxAutoLockRenewalDuration": TIME,
 }
 
+OF_THE_PACKAGE = {
+    f"{DURABLE}.storageProvider.type": "azureManaged",
+    f"{DURABLE}.storageProvider.connectionStringName": CONNECTION_OF_SCHEDULER,
+}
+"""What infra/hooks/durable_backend.py writes for `durableTaskScheduler`."""
+
 
 def check(root: Path) -> Iterator[Problem]:
     """Each value is known, fits, and is the page's."""
@@ -59,6 +65,8 @@ def check(root: Path) -> Iterator[Problem]:
     }
     for path, value in given.items():
         line = line_of(text, path)
+        if path not in VALUES and OF_THE_PACKAGE.get(path) == value:
+            continue
         if path not in VALUES:
             yield Problem(FILE, line, f"{path} is no setting that this check knows")
         elif VALUES[path] != value:
@@ -66,7 +74,7 @@ def check(root: Path) -> Iterator[Problem]:
         shown = str(value).lower() if isinstance(value, bool) else str(value)
         if path in explained and explained[path] != shown:
             yield Problem(FILE, line, f"{path} is {shown}, {PAGE} says {explained[path]}")
-    for path in sorted((VALUES.keys() | explained.keys()) - given.keys()):
+    for path in sorted((VALUES.keys() | explained.keys()) - given.keys() - OF_THE_PACKAGE.keys()):
         yield Problem(FILE, 1, f"{path} is missing")
     renewal, timeout = given.get(f"{BUS}.maxAutoLockRenewalDuration"), given.get("functionTimeout")
     if str(renewal) < str(timeout):

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from infra.check import app_rules, deployed_rules, role_rules, roles
-from infra.check.azd import PARAMETERS
+from infra.check.azd import PARAMETERS, WORKFLOW
 from infra.check.bicep_file import BicepFile, Parameter, string, text
 from infra.check.deployment import MAIN, Deployment, misfits
 from infra.check.host_json import line_of
 from infra.check.problem import Problem
 
 REFERENCE = re.compile(r"^\$\{(\w+)(?:=([^}]*))?\}$")
-WORKFLOW = ".github/workflows/deploy.yml"
 ENVIRONMENT = {"AZURE_LOCATION": "westeurope", "AZURE_PRINCIPAL_ID": "deployer"}
 CHOICES: Mapping[str, Mapping[str, Any]] = {
     "network=public": {},
