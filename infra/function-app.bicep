@@ -23,6 +23,7 @@ param recordsContainer string
 param reconcileSchedule string
 param modelWatchUrl string
 param keepCopiesDays string
+param alwaysReadyInstances int
 
 var storageSuffix = environment().suffixes.storage
 var appBlobUrl = 'https://${appAccountName}.blob.${storageSuffix}'
@@ -99,6 +100,7 @@ resource site 'Microsoft.Web/sites@2024-11-01' = {
       scaleAndConcurrency: {
         instanceMemoryMB: 2048
         maximumInstanceCount: 40
+        alwaysReady: alwaysReadyInstances > 0 ? [{ name: 'durable', instanceCount: alwaysReadyInstances }] : []
         triggers: { http: { perInstanceConcurrency: 8 } }
       }
       runtime: { name: 'python', version: '3.12' }

@@ -65,6 +65,11 @@ param modelWatchUrl string = ''
 @description('With dataset.freeze: copy, how many days (30 or more) the copies of older dataset versions are kept; empty: 400.')
 param keepCopiesDays string = ''
 
+@description('Instances for orchestrations that are always ready, and are billed while they wait; 0: none.')
+@minValue(0)
+@maxValue(40)
+param alwaysReadyInstances int = 0
+
 @description('E-mail address that alerts go to; empty: none.')
 param alertEmail string = ''
 @description('URL that alerts are posted to; empty: none.')
@@ -439,6 +444,7 @@ module functionApp 'function-app.bicep' = {
     reconcileSchedule: reconcileSchedule
     modelWatchUrl: modelWatchUrl
     keepCopiesDays: keepCopiesDays
+    alwaysReadyInstances: alwaysReadyInstances
   }
   dependsOn: [roleAssignments, dataRoles, workspaceRoles, subscriptionRoles, privateEndpoints]
 }

@@ -150,7 +150,9 @@ def expected_settings(facts: Facts, root: Path) -> dict[str, Any]:
         "PIPELINES_FOLDER": "/home/site/wwwroot/pipelines",
         "KEEP_COPIES_DAYS": Form(r"|[3-9]\d|[1-9]\d{2,}", "30 or more days, or empty"),
         r"\w+_URL": Form(r"|https://\S+", "an https URL, or empty"),
-        "APPLICATIONINSIGHTS_CONNECTION_STRING": f"{insights.id if insights else ''}#properties.ConnectionString",
+        "APPLICATIONINSIGHTS_CONNECTION_STRING": (
+            insights.member("properties").member("ConnectionString") if insights else ""
+        ),
         "APPLICATIONINSIGHTS_AUTHENTICATION_STRING": f"ClientId={facts.client};Authorization=AAD",
         CONNECTION_OF_SCHEDULER: (
             f"Endpoint={scheduler.member('properties').member('endpoint')};"

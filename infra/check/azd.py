@@ -74,11 +74,18 @@ class Metadata(_Model):
     template: str
 
 
+class RequiredVersions(_Model):
+    """The versions of azd that can deploy it."""
+
+    azd: Annotated[str, StringConstraints(pattern=r"^>=? \d+\.\d+\.\d+$")]
+
+
 class AzureYaml(_Model):
     """`azure.yaml`."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
     metadata: Metadata
+    requiredVersions: RequiredVersions  # noqa: N815 - as azd writes names
     infra: Infra
     services: dict[str, Service]
     hooks: Hooks = Hooks()
@@ -148,9 +155,11 @@ def _check_environment(root: Path, main: BicepFile) -> Iterator[Problem]:
     for name in lines.keys() - explained:
         yield Problem(PARAMETERS, lines[name], f"{PAGE} does not explain {name}")
     workflow = (root / WORKFLOW).read_text("utf-8")
-    for name in lines.keys():
-        if not re.search(rf"^ +{name}: \$\{{\{{ (vars|secrets)\.{name} \}}\}}$", workflow, re.MULTILINE):
-            yield Problem(PARAMETERS, lines[name], f"{WORKFLOW} does not pass {name} on")
+    for name, line in lines.items():
+        if not re.search(
+            rf"^ +{name}: \$\{{\{{ (vars|secrets)\.{name} \}}\}}$", workflow, re.MULTILINE
+        ):
+            yield Problem(PARAMETERS, line, f"{WORKFLOW} does not pass {name} on")
     for name in explained - lines.keys():
         yield Problem(PARAMETERS, 1, f"{PAGE} explains {name}, which no parameter reads")
 

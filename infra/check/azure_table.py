@@ -85,6 +85,7 @@ _FIREWALL = {
     "properties.networkAcls.bypass": "AzureServices",
 }
 _SCALE = "properties.functionAppConfig.scaleAndConcurrency"
+_DEAD_LETTERS = "properties.deadLetterWithResourceIdentity.deadLetterDestination.properties"
 _DASHED = r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
 _DOTTED = r"[A-Za-z0-9]([\w.-]*\w)?"
 _GUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -124,9 +125,7 @@ KINDS: Mapping[str, Kind] = {
             "properties.deliveryWithResourceIdentity.destination.properties.resourceId": (
                 "Microsoft.ServiceBus/namespaces"
             ),
-            "properties.deadLetterWithResourceIdentity.deadLetterDestination.properties.resourceId": (
-                "Microsoft.Storage/storageAccounts"
-            ),
+            f"{_DEAD_LETTERS}.resourceId": ("Microsoft.Storage/storageAccounts"),
         },
         identity="parent",
     ),

@@ -148,7 +148,9 @@ def rows(root: Path) -> tuple[list[tuple[int, Assignment]], list[tuple[int, Cust
 def _check_role(row: Assignment, custom: AbstractSet[str], line: int) -> Iterator[Problem]:
     if row.role in custom:
         if row.roleId is not None or row.scope not in OF_CUSTOM_ROLES:
-            message = f"{row.role} is a custom role: no roleId, scope {' or '.join(OF_CUSTOM_ROLES)}"
+            message = (
+                f"{row.role} is a custom role: no roleId, scope {' or '.join(OF_CUSTOM_ROLES)}"
+            )
             yield Problem(TABLE, line, message)
     elif row.roleId is None or BUILT_IN.get(row.role) != row.roleId:
         yield Problem(TABLE, line, f"{row.role} with id {row.roleId} is not a role that we know")

@@ -1,9 +1,9 @@
 """Before packaging: write the durable backend to host.json, and keep the rest of it.
 
-azd runs this with its environment. Azure's scale controller reads `storageProvider` from the package
-only: a backend that app settings choose runs, and does not scale
-(Azure/azure-functions-durable-extension#2622). After a change of `LANDFALL_DURABLE_BACKEND` the next
-package says so again; host.json in your folder shows which one it was.
+azd runs this with its environment. Azure's scale controller reads `storageProvider` from the
+package only: a backend that app settings choose runs, and does not scale
+(Azure/azure-functions-durable-extension#2622). The next package after a change of
+`LANDFALL_DURABLE_BACKEND` says so again. Your own host.json is changed; do not commit that.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ TAG = "landfall-network"
 NOT_FOUND = 404
 HTTP_TIMEOUT_SECONDS = 60.0
 COSTS = {
-    "public": "endpoints are on the internet again, reached by identity only; at rest 16.44 a month",
+    "public": "endpoints on the internet again, reached by identity only; at rest 16.44 a month",
     "private": "at rest 858.41 a month instead of 16.44",
 }
 """US dollars: docs/deploy.md, What it costs."""
@@ -36,14 +36,16 @@ def refusal(before: str | None, wanted: str, agreed: str) -> str | None:
         return None
     return (
         f"not provisioned: {before} is deployed, LANDFALL_NETWORK is {wanted}. What that costs: "
-        f"{COSTS[wanted]}; Service Bus cannot change its tier in place, so the namespace has to be made "
-        "again and messages in its queues are lost: let all runs end first. "
+        f"{COSTS[wanted]}; Service Bus cannot change its tier in place, so the namespace has to be "
+        "made again and messages in its queues are lost: let all runs end first. "
         f"To do it: azd env set LANDFALL_NETWORK_CHANGE {change}"
     )
 
 
 def deployed_network(environment: Mapping[str, str]) -> str | None:
     """The tag of the resource group; None without a group or its tag."""
+    if "AZURE_SUBSCRIPTION_ID" not in environment:
+        return None  # the first run, before azd asks for one
     from azure.identity import DefaultAzureCredential  # noqa: PLC0415 - azd installs it for the hook
 
     group = environment.get("LANDFALL_RESOURCE_GROUP") or f"rg-{environment['AZURE_ENV_NAME']}"

@@ -1,6 +1,6 @@
 """In a pipeline: give azd every value that main.parameters.json asks the environment for.
 
-    python -m infra.pipeline_values
+    python -m infra.check.pipeline_values
 
 azd takes what is missing from the parameters' defaults, silently: a private deployment would be
 provisioned as public. So each variable must be set in the pipeline; `-` stands for empty.
@@ -15,7 +15,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-PARAMETERS = Path(__file__).with_name("main.parameters.json")
+PARAMETERS = Path(__file__).parents[1] / "main.parameters.json"
 NAME = re.compile(r"\$\{((?!AZURE_)\w+)")
 EMPTY = "-"
 UNDEFINED = "$("
@@ -33,8 +33,8 @@ def values(parameters: str, environment: Mapping[str, str]) -> dict[str, str]:
     missing = [name for name, each in given.items() if not each or each.startswith(UNDEFINED)]
     if missing:
         raise LookupError(
-            f"not deployed: the pipeline has no value for {', '.join(missing)}. Set each as a variable "
-            f"of the environment; {EMPTY} stands for empty. docs/deploy.md explains them"
+            f"not deployed: the pipeline has no value for {', '.join(missing)}. Set each as a "
+            f"variable of the environment; {EMPTY} stands for empty. docs/deploy.md explains them"
         )
     return {name: "" if each == EMPTY else each for name, each in given.items()}
 
