@@ -184,8 +184,9 @@ def _secret_references(facts: Facts, root: Path) -> dict[str, Any]:
     return found
 
 
-def check(root: Path, facts: Facts) -> Iterator[Problem]:
+def check(root: Path, deployed: Deployment) -> Iterator[Problem]:
     """Compare the settings of the app and the outputs for hooks with what is deployed."""
+    facts = Facts(deployed)
     rules = expected_settings(facts, root)
     for setting, value in facts.settings.items():
         wanted = next((rules[each] for each in rules if re.fullmatch(each, setting)), None)

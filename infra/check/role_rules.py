@@ -79,10 +79,12 @@ def _check_definitions(facts: Facts, custom: Mapping[str, str]) -> Iterator[Prob
             yield each.problem(message, "properties.assignableScopes")
 
 
-def check(facts: Facts, declared: list[list[str]], custom: Mapping[str, str]) -> Iterator[Problem]:
+def check(
+    deployed: Deployment, declared: list[list[str]], custom: Mapping[str, str]
+) -> Iterator[Problem]:
     """Exactly the page's rows are assigned: to the identity that acts, on what it acts on."""
+    facts, given = Facts(deployed), deployed.main.given
     yield from _check_definitions(facts, custom)
-    deployed, given = facts.deployed, facts.deployed.main.given
     identity = {
         f"{facts.app}#properties.principalId": "app",
         f"{facts.cluster}#properties.principalId": "cluster",

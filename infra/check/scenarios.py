@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ from infra.check.problem import Problem
 
 REFERENCE = re.compile(r"^\$\{(\w+)(?:=([^}]*))?\}$")
 ENVIRONMENT = {"AZURE_LOCATION": "westeurope", "AZURE_PRINCIPAL_ID": "deployer"}
+GONE = (LookupError, TypeError, ValueError, AttributeError)
+"""Errors of rules whose subject is not there; most often another problem says why."""
 CHOICES: Mapping[str, Mapping[str, Any]] = {
-    "network=public": {},
     "network=private": {
         "network": "private",
         "redundancy": "ZRS",
@@ -28,6 +30,7 @@ CHOICES: Mapping[str, Mapping[str, Any]] = {
         "alertWebhook": "https://example.com/alerts",
         "hoursWithoutSuccess": 24,
     },
+    "network=public": {},
     "network=private and an existing account and workspace": {
         "network": "private",
         "quotaReading": "none",
@@ -67,21 +70,16 @@ def check(root: Path, files: Mapping[str, BicepFile]) -> Iterator[Problem]:
     for words, choice in {**CHOICES, **_further(main)}.items():
         deployed = Deployment(files, {**given, **choice}, f"with {words}")
         yield from deployed.problems
-        listed = [each for _, each in declared]
         for rules in (
-            deployed_rules.check,
-            lambda deployed: app_rules.check(root, app_rules.Facts(deployed)),
-            lambda deployed, listed=listed: role_rules.check(
-                app_rules.Facts(deployed), listed, custom
-            ),
+            partial(deployed_rules.check, deployed),
+            partial(app_rules.check, root, deployed),
+            partial(app_rules.check_hooks, root, deployed, text),
+            partial(role_rules.check, deployed, [each for _, each in declared], custom),
         ):
             try:
-                yield from list(rules(deployed))
-            except (LookupError, TypeError, ValueError, AttributeError) as error:
-                # What the rules look for is gone; most often another problem says where.
+                yield from rules()
+            except GONE as error:
                 yield Problem(MAIN, 1, f"cannot be checked {deployed.words}: {error!r}")
-        if not choice:
-            yield from app_rules.check_hooks(root, deployed, text)
 
 
 def _further(parameters: Mapping[str, Parameter]) -> dict[str, dict[str, Any]]:
