@@ -141,7 +141,7 @@ simulate: setup
 
 # Resolves and pins all versions again, for every supported Python, with uv.
 constraints:
-	@sed '/^-[rce] /d' $(REQUIREMENTS) | UV_CUSTOM_COMPILE_COMMAND="make constraints" uv pip compile \
+	@sed '/^-[rce] /d; s/==.*//' $(REQUIREMENTS) | UV_CUSTOM_COMPILE_COMMAND="make constraints" uv pip compile \
 	    --quiet --universal --upgrade --python-version 3.11 --no-annotate --output-file constraints.txt \
 	    - $(DISTRIBUTIONS:=/pyproject.toml)
 

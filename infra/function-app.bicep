@@ -23,6 +23,7 @@ param recordsContainer string
 param reconcileSchedule string
 param modelWatchUrl string
 param keepCopiesDays string
+param alwaysReadyInstances int
 
 var storageSuffix = environment().suffixes.storage
 var appBlobUrl = 'https://${appAccountName}.blob.${storageSuffix}'
@@ -63,11 +64,9 @@ var settings = {
   APPLICATIONINSIGHTS_AUTHENTICATION_STRING: 'ClientId=${identityClientId};Authorization=AAD'
 }
 
-// Settings of this form replace values of host.json, so that the package is the same for both backends.
+// The hook before packaging writes `storageProvider` to host.json: Azure scales by what stands there.
 var schedulerSettings = {
   DURABLE_TASK_SCHEDULER_CONNECTION_STRING: 'Endpoint=${schedulerEndpoint};Authentication=ManagedIdentity;ClientID=${identityClientId}'
-  AzureFunctionsJobHost__extensions__durableTask__storageProvider__type: 'azureManaged'
-  AzureFunctionsJobHost__extensions__durableTask__storageProvider__connectionStringName: 'DURABLE_TASK_SCHEDULER_CONNECTION_STRING'
 }
 
 resource plan 'Microsoft.Web/serverfarms@2024-11-01' = {
@@ -101,6 +100,7 @@ resource site 'Microsoft.Web/sites@2024-11-01' = {
       scaleAndConcurrency: {
         instanceMemoryMB: 2048
         maximumInstanceCount: 40
+        alwaysReady: alwaysReadyInstances > 0 ? [{ name: 'durable', instanceCount: alwaysReadyInstances }] : []
         triggers: { http: { perInstanceConcurrency: 8 } }
       }
       runtime: { name: 'python', version: '3.12' }

@@ -1,4 +1,4 @@
-// Secrets of webhooks, and the vault that an Azure ML workspace must have.
+// A vault: one for secrets of webhooks, and one of its own for an Azure ML workspace, which must have one.
 param location string
 param tags object
 param vaultName string

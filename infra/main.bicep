@@ -65,6 +65,11 @@ param modelWatchUrl string = ''
 @description('With dataset.freeze: copy, how many days (30 or more) the copies of older dataset versions are kept; empty: 400.')
 param keepCopiesDays string = ''
 
+@description('Instances for orchestrations that are always ready, and are billed while they wait; 0: none.')
+@minValue(0)
+@maxValue(40)
+param alwaysReadyInstances int = 0
+
 @description('E-mail address that alerts go to; empty: none.')
 param alertEmail string = ''
 @description('URL that alerts are posted to; empty: none.')
@@ -100,13 +105,15 @@ var workspaceAccount = empty(workspaceName) ? 'stml${names.token}' : workspaceAc
 var registry = empty(workspaceName) ? 'cr${names.token}' : workspaceRegistryName
 var budgetFrom = empty(budgetStart) ? thisMonth : budgetStart
 var vault = 'kv-${names.token}'
+var workspaceVault = 'kvml-${names.token}'
 var serviceBusName = 'sb-${names.token}'
 var eventTopic = 'evgt-${names.token}'
 
 resource group 'Microsoft.Resources/resourceGroups@2025-04-01' = {
   name: names.group
   location: location
-  tags: tags
+  // infra/hooks/network_change.py compares it with what is asked for next time.
+  tags: union(tags, { 'landfall-network': network })
 }
 
 module identities 'identities.bicep' = {
@@ -153,6 +160,12 @@ module keyVault 'key-vault.bicep' = {
   params: { location: location, tags: tags, vaultName: vault, isPrivate: isPrivate }
 }
 
+// What is in the workspace's vault, training code can read: secrets of webhooks are in the other one.
+module vaultOfWorkspace 'key-vault.bicep' = if (empty(workspaceName)) {
+  scope: group
+  params: { location: location, tags: tags, vaultName: workspaceVault, isPrivate: isPrivate }
+}
+
 module serviceBus 'service-bus.bicep' = {
   scope: group
   params: { location: location, tags: tags, namespaceName: serviceBusName, isPrivate: isPrivate }
@@ -176,7 +189,7 @@ module newWorkspace 'workspace.bicep' = if (empty(workspaceName)) {
     workspaceName: workspace
     accountName: workspaceAccount
     registryName: registry
-    vaultId: keyVault.outputs.id
+    vaultId: vaultOfWorkspace!.outputs.id
     insightsId: monitoring.outputs.insightsId
     isPrivate: isPrivate
     imageBuildCluster: isPrivate ? clusters[0].name : ''
@@ -211,6 +224,7 @@ module privateEndpoints 'private-endpoints.bicep' = if (isPrivate) {
         ? [
             { name: '${workspaceAccount}-blob', resourceId: newWorkspace!.outputs.accountId, part: 'blob', zones: ['blob'] }
             { name: '${workspaceAccount}-file', resourceId: newWorkspace!.outputs.accountId, part: 'file', zones: ['file'] }
+            { name: '${workspaceVault}-vault', resourceId: vaultOfWorkspace!.outputs.id, part: 'vault', zones: ['vault'] }
             { name: '${registry}-registry', resourceId: newWorkspace!.outputs.registryId, part: 'registry', zones: ['registry'] }
             { name: '${workspace}-workspace', resourceId: newWorkspace!.outputs.id, part: 'amlworkspace', zones: ['workspace', 'notebooks'] }
           ]
@@ -283,9 +297,10 @@ module roleAssignments 'roles.bicep' = {
     vaultName: vault
     insightsName: monitoring.outputs.insightsName
     clusterIdentityName: identities.outputs.clusterName
+    networkName: isPrivate ? virtualNetwork!.outputs.name : ''
     schedulerName: usesScheduler ? scheduler!.outputs.name : ''
   }
-  dependsOn: [appStorage, serviceBus, customTopic, keyVault]
+  dependsOn: [appStorage, serviceBus, customTopic, keyVault, subscriptionRoles]
 }
 
 module dataRoles 'roles-on-data.bicep' = {
@@ -314,11 +329,18 @@ module workspaceRoles 'roles-on-workspace.bicep' = {
   dependsOn: [newWorkspace]
 }
 
-module subscriptionRoles 'roles-on-subscription.bicep' = if (quotaReading == 'customRole') {
-  params: { roles: roles, customRoles: roleTable.customRoles, principals: principals }
+// Only the custom roles that this deployment assigns are defined.
+var assigned = map(roles, row => row.role)
+module subscriptionRoles 'roles-on-subscription.bicep' = if (quotaReading == 'customRole' || isPrivate) {
+  params: {
+    roles: roles
+    customRoles: filter(roleTable.customRoles, each => contains(assigned, each.role))
+    principals: principals
+  }
 }
 
-// A subscription's identity must be allowed to deliver before the subscription is made.
+// A subscription's identity must be allowed to deliver before the subscription is made, and Azure needs
+// minutes to know that it is: these come after what takes minutes.
 module blobSubscription 'event-subscription.bicep' = {
   scope: resourceGroup(dataGroup)
   params: {
@@ -335,7 +357,7 @@ module blobSubscription 'event-subscription.bicep' = {
     deadLetterAccountId: appStorage.outputs.id
     deadLetterContainer: deadLetterContainer
   }
-  dependsOn: [roleAssignments]
+  dependsOn: [roleAssignments, workspaceContents, functionApp]
 }
 
 module jobSubscription 'event-subscription.bicep' = {
@@ -352,7 +374,7 @@ module jobSubscription 'event-subscription.bicep' = {
     deadLetterAccountId: appStorage.outputs.id
     deadLetterContainer: deadLetterContainer
   }
-  dependsOn: [roleAssignments]
+  dependsOn: [roleAssignments, workspaceContents, functionApp]
 }
 
 module vaultSubscription 'event-subscription.bicep' = {
@@ -376,7 +398,7 @@ module vaultSubscription 'event-subscription.bicep' = {
     deadLetterAccountId: appStorage.outputs.id
     deadLetterContainer: deadLetterContainer
   }
-  dependsOn: [roleAssignments]
+  dependsOn: [roleAssignments, workspaceContents, functionApp]
 }
 
 module workspaceContents 'workspace-contents.bicep' = {
@@ -422,8 +444,9 @@ module functionApp 'function-app.bicep' = {
     reconcileSchedule: reconcileSchedule
     modelWatchUrl: modelWatchUrl
     keepCopiesDays: keepCopiesDays
+    alwaysReadyInstances: alwaysReadyInstances
   }
-  dependsOn: [roleAssignments, dataRoles, workspaceRoles, privateEndpoints]
+  dependsOn: [roleAssignments, dataRoles, workspaceRoles, subscriptionRoles, privateEndpoints]
 }
 
 module alerts 'alerts.bicep' = {

@@ -69,6 +69,7 @@ resource link 'Microsoft.Network/privateDnsZones/virtualNetworkLinks@2024-06-01'
   properties: { registrationEnabled: false, virtualNetwork: { id: network.id } }
 }]
 
+output name string = network.name
 output endpointsSubnetId string = '${network.id}/subnets/endpoints'
 output appSubnetId string = '${network.id}/subnets/app'
 output clustersSubnetId string = '${network.id}/subnets/clusters'

@@ -1,6 +1,7 @@
 // The rows of roles.json on the containers of data and records, which may be in another resource group.
 param roles array
 param principals object
+@allowed(['User', 'ServicePrincipal'])
 param deployerType string
 param accountName string
 param landingContainer string

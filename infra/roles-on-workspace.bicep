@@ -2,6 +2,7 @@
 // resource group.
 param roles array
 param principals object
+@allowed(['User', 'ServicePrincipal'])
 param deployerType string
 param workspaceName string
 param accountName string

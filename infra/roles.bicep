@@ -1,6 +1,7 @@
 // The rows of roles.json whose scope is in the new resource group. The table says why each is there.
 param roles array
 param principals object
+@allowed(['User', 'ServicePrincipal'])
 param deployerType string
 param appAccountName string
 param deadLetterContainer string
@@ -9,6 +10,8 @@ param eventTopicName string
 param vaultName string
 param insightsName string
 param clusterIdentityName string
+@description('Empty where there is no virtual network.')
+param networkName string
 @description('Empty where the durable backend is a storage account.')
 param schedulerName string
 
@@ -163,6 +166,28 @@ resource clusterIdentityRoles 'Microsoft.Authorization/roleAssignments@2022-04-0
     principalId: principals[row.principal]
     principalType: row.principal == 'deployer' ? deployerType : 'ServicePrincipal'
     roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', row.roleId)
+    description: row.reason
+  }
+}]
+
+resource network 'Microsoft.Network/virtualNetworks@2024-07-01' existing = if (!empty(networkName)) {
+  name: empty(networkName) ? 'none' : networkName
+}
+
+resource clustersSubnet 'Microsoft.Network/virtualNetworks/subnets@2024-07-01' existing = if (!empty(networkName)) {
+  parent: network
+  name: 'clusters'
+}
+
+var onClustersSubnet = filter(rows, row => row.scope == 'clustersSubnet')
+resource clustersSubnetRoles 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for row in onClustersSubnet: {
+  scope: clustersSubnet
+  name: guid(clustersSubnet.id, principals[row.principal], row.role)
+  properties: {
+    principalId: principals[row.principal]
+    principalType: 'ServicePrincipal'
+    // A custom role: roles-on-subscription.bicep derives the same name.
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', guid(subscription().id, row.role))
     description: row.reason
   }
 }]

@@ -7,6 +7,7 @@ https://github.com/Azure/azure-dev/blob/main/schemas/v1.0/azure.yaml.json
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,6 +20,9 @@ from infra.check.problem import Problem
 
 AZURE_YAML = "azure.yaml"
 PARAMETERS = "main.parameters.json"
+PAGE = "docs/deploy.md"
+WORKFLOW = ".github/workflows/deploy.yml"
+OURS = r"`(LANDFALL_\w+|MODEL_WATCH_URL)`"
 PRIORITIES = {"low_priority": "LowPriority", "dedicated": "Dedicated"}
 
 
@@ -36,8 +40,15 @@ class Hook(_Model):
 class Hooks(_Model):
     """The events that we use."""
 
+    preprovision: Hook | None = None
     postprovision: Hook | None = None
     postdeploy: Hook | None = None
+
+
+class ServiceHooks(_Model):
+    """Those of a service."""
+
+    prepackage: Hook | None = None
 
 
 class Service(_Model):
@@ -46,6 +57,7 @@ class Service(_Model):
     project: str
     host: Literal["function"]
     language: Literal["python"]
+    hooks: ServiceHooks = ServiceHooks()
 
 
 class Infra(_Model):
@@ -62,11 +74,18 @@ class Metadata(_Model):
     template: str
 
 
+class RequiredVersions(_Model):
+    """The versions of azd that can deploy it."""
+
+    azd: Annotated[str, StringConstraints(pattern=r"^>=? \d+\.\d+\.\d+$")]
+
+
 class AzureYaml(_Model):
     """`azure.yaml`."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
     metadata: Metadata
+    requiredVersions: RequiredVersions  # noqa: N815 - as azd writes names
     infra: Infra
     services: dict[str, Service]
     hooks: Hooks = Hooks()
@@ -81,8 +100,11 @@ def check_azure_yaml(root: Path, files: Mapping[str, BicepFile]) -> Iterator[Pro
         return
     if not (root / document.infra.path / f"{document.infra.module}.bicep").is_file():
         yield Problem(AZURE_YAML, 1, f"infra: there is no {document.infra.module}.bicep")
-    for hook in (document.hooks.postprovision, document.hooks.postdeploy):
-        if hook is not None and not (root / hook.run).is_file():
+    hooks = [document.hooks, *(each.hooks for each in document.services.values())]
+    for name, hook in (pair for each in hooks for pair in each):
+        if hook is None:
+            yield Problem(AZURE_YAML, 1, f"hooks: nothing runs at {name}")
+        elif not (root / hook.run).is_file():
             yield Problem(AZURE_YAML, 1, f"hooks: there is no file {hook.run}")
     for name, service in document.services.items():
         if not (root / service.project).is_dir():
@@ -104,8 +126,42 @@ def check_parameters(root: Path, main: BicepFile) -> Iterator[Problem]:
     for name, parameter in main.parameters.items():
         if parameter.default is None and name not in given:
             yield Problem(PARAMETERS, 1, f"parameter {name} has no default and no value")
+    yield from _check_environment(root, main)
     if "clusters" in given:
         yield from _check_clusters(root, given)
+
+
+def _check_environment(root: Path, main: BicepFile) -> Iterator[Problem]:
+    """Each value of azd's environment is explained, and both workflows pass it on."""
+    text = (root / "infra" / PARAMETERS).read_text("utf-8")
+    lines = {
+        found[1]: number
+        for number, line in enumerate(text.splitlines(), 1)
+        if (found := re.search(r"\$\{((?!AZURE_)\w+)", line))
+    }
+    page = (root / PAGE).read_text("utf-8")
+    rows = [each for each in page.splitlines() if each.startswith("| `")]
+    given = json.loads(text)["parameters"]
+    for name, parameter in main.parameters.items():
+        value = str(given.get(name, {}).get("value"))
+        variable = found[1] if (found := re.match(r"\$\{(\w+)", value)) else name
+        row = next((each for each in rows if f"`{variable}`" in each.split(" | ")[0]), None)
+        for allowed in parameter.limits.get("allowed", ()) if row else ():
+            if not re.search(rf"\b{allowed}\b", str(row)):
+                yield main.problem(
+                    parameter.node, f"{PAGE} does not say what {name}={allowed} means"
+                )
+    explained = {name for row in rows for name in re.findall(OURS, row.split(" | ")[0])}
+    for name in lines.keys() - explained:
+        yield Problem(PARAMETERS, lines[name], f"{PAGE} does not explain {name}")
+    workflow = (root / WORKFLOW).read_text("utf-8")
+    for name, line in lines.items():
+        if not re.search(
+            rf"^ +{name}: \$\{{\{{ (vars|secrets)\.{name} \}}\}}$", workflow, re.MULTILINE
+        ):
+            yield Problem(PARAMETERS, line, f"{WORKFLOW} does not pass {name} on")
+    for name in explained - lines.keys():
+        yield Problem(PARAMETERS, 1, f"{PAGE} explains {name}, which no parameter reads")
 
 
 def _check_clusters(root: Path, given: Any) -> Iterator[Problem]:

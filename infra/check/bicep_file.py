@@ -5,11 +5,11 @@ Grammar: https://github.com/tree-sitter-grammars/tree-sitter-bicep
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import tree_sitter_bicep
 from tree_sitter import Language, Node, Parser
@@ -49,6 +49,8 @@ class Parameter:
     type: str
     default: Node | None
     node: Node
+    limits: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Its decorators' arguments: `allowed`, `minLength`, `maxLength`, `minValue`, `maxValue`."""
 
 
 @dataclass
@@ -67,13 +69,17 @@ class BicepFile:
     def read(cls, path: Path) -> Self:
         """Parse a file. What is no Bicep becomes nodes `ERROR`, see `syntax_errors`."""
         file = cls(path, _parser().parse(path.read_bytes()).root_node)
+        limits: dict[str, Any] = {}
         for node in file.root.named_children:
             parts = [each for each in node.named_children if each.type != "comment"]
             match node.type:
+                case "decorators":
+                    limits |= _limits(node)
+                    continue
                 case "parameter_declaration":
                     name = text(parts[0])
                     default = parts[2] if len(parts) > 2 else None  # noqa: PLR2004 - name, type, default
-                    file.parameters[name] = Parameter(name, text(parts[1]), default, node)
+                    file.parameters[name] = Parameter(name, text(parts[1]), default, node, limits)
                 case "variable_declaration":
                     file.variables[text(parts[0])] = parts[1]
                 case "output_declaration":
@@ -99,6 +105,8 @@ class BicepFile:
                     file.modules.append(module)
                 case _:
                     pass
+            if node.type != "comment":
+                limits = {}
         return file
 
     @cached_property
@@ -112,6 +120,30 @@ class BicepFile:
         declared = [*self.resources, *self.modules]
         return {each.symbol for each in declared} | self.parameters.keys() | self.variables.keys()
 
+    @cached_property
+    def after(self) -> dict[str, set[str]]:
+        """Symbol of a resource or module -> those that it comes after, directly or not."""
+        declared = {each.symbol: each.node for each in (*self.resources, *self.modules)}
+        nodes = {**declared, **self.variables}
+        direct = {
+            name: {
+                text(each)
+                for each in walk(node)
+                if each.type == "identifier" and text(each) in nodes and text(each) != name
+            }
+            for name, node in nodes.items()
+        }
+        found: dict[str, set[str]] = {}
+        for symbol in declared:
+            after, waiting = set[str](), list(direct[symbol])
+            while waiting:
+                name = waiting.pop()
+                if name not in after:
+                    after.add(name)
+                    waiting += direct[name]
+            found[symbol] = after
+        return found
+
     def problem(self, node: Node, message: str) -> Problem:
         """A finding at a node."""
         return Problem(self.path.name, node.start_point[0] + 1, message)
@@ -122,6 +154,24 @@ class BicepFile:
             for node in walk(self.root, tokens=True):
                 if node.type == "ERROR" or node.is_missing:
                     yield node
+
+
+def _limits(decorators: Node) -> dict[str, Any]:
+    """What a parameter may be, of its decorators: literals only."""
+    found: dict[str, Any] = {}
+    for each in walk(decorators):
+        if text(each) == "secure()":
+            found["secure"] = [True]
+        elif each.type == "call_expression" and each.named_children[1].named_children:
+            value = each.named_children[1].named_children[0]
+            literals = value.named_children if value.type == "array" else [value]
+            values = [
+                int(text(one)) if one.type == "number" else string(one)
+                for one in literals
+                if one.type in {"number", "string"}
+            ]
+            found[text(each.named_children[0])] = values if value.type == "array" else values[:1]
+    return {name: each if name == "allowed" else each[0] for name, each in found.items() if each}
 
 
 @cache

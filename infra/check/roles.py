@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from annotated_types import Len
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
@@ -19,6 +19,7 @@ TABLE = "roles.json"
 BUILT_IN: Mapping[str, str] = {
     "AcrPull": "7f951dda-4ed3-4680-a7ca-43fe172d538d",
     "AcrPush": "8311e382-0749-4cb8-b61a-304f252e45ec",
+    "Azure Service Bus Data Owner": "090c5cfd-751d-490a-894a-3ce6f1109419",
     "Azure Service Bus Data Receiver": "4f6d3b9b-027b-4f4c-9142-0e5a2a2247e0",
     "Azure Service Bus Data Sender": "69a216fc-b8fb-44d8-bc22-1f3c2cd27a39",
     "AzureML Compute Operator": "e503ece1-11d0-4e8e-8e2c-7a6c3bf38815",
@@ -41,7 +42,7 @@ _Text = Annotated[str, StringConstraints(min_length=1)]
 _Action = Annotated[
     str, StringConstraints(pattern=r"^Microsoft\.\w+(/\w+)+/(read|write|delete|action)$")
 ]
-SUBSCRIPTION = "subscription"
+OF_CUSTOM_ROLES = ("subscription", "clustersSubnet")
 
 
 class Assignment(BaseModel):
@@ -65,6 +66,9 @@ class CustomRole(BaseModel):
     role: _Text
     actions: Annotated[tuple[_Action, ...], Len(1)]
     reason: Annotated[str, StringConstraints(min_length=10)]
+
+
+_Row = TypeVar("_Row", Assignment, CustomRole)
 
 
 class Table(BaseModel):
@@ -117,10 +121,36 @@ def check(root: Path, files: Mapping[str, BicepFile]) -> Iterator[Problem]:
         yield Problem(TABLE, 1, f"no row has scope {scope}, for which a file assigns roles")
 
 
+def rows(root: Path) -> tuple[list[tuple[int, Assignment]], list[tuple[int, CustomRole]]]:
+    """Line and row of each assignment and custom role; none if the table is not valid."""
+    text_ = (root / "infra" / TABLE).read_text("utf-8")
+    try:
+        table = Table.model_validate_json(text_)
+    except ValidationError:
+        return [], []  # `check` says what is wrong
+    lines = [json_text(each) for each in text_.splitlines()]
+
+    def numbered(found: Iterable[_Row]) -> list[tuple[int, _Row]]:
+        return [
+            (
+                1
+                + next(
+                    i for i, each in enumerate(lines) if row.reason in each and row.role in each
+                ),
+                row,
+            )
+            for row in found
+        ]
+
+    return numbered(table.assignments), numbered(table.customRoles)
+
+
 def _check_role(row: Assignment, custom: AbstractSet[str], line: int) -> Iterator[Problem]:
     if row.role in custom:
-        if row.roleId is not None or row.scope != SUBSCRIPTION:
-            message = f"{row.role} is a custom role: no roleId, scope {SUBSCRIPTION}"
+        if row.roleId is not None or row.scope not in OF_CUSTOM_ROLES:
+            message = (
+                f"{row.role} is a custom role: no roleId, scope {' or '.join(OF_CUSTOM_ROLES)}"
+            )
             yield Problem(TABLE, line, message)
     elif row.roleId is None or BUILT_IN.get(row.role) != row.roleId:
         yield Problem(TABLE, line, f"{row.role} with id {row.roleId} is not a role that we know")

@@ -96,6 +96,11 @@ class _Walker:
                 declared = self._file.parameters[text(node)].type
                 if expected in PRIMITIVES and declared in PRIMITIVES and declared != expected:
                     yield line, f"{path}: parameter {text(node)} is {declared}, not {expected}"
+                choices = set(expected.split(" | ")) - PRIMITIVES - {"any"}
+                if declared == "string" and " | " in expected and choices:
+                    allowed = self._file.parameters[text(node)].limits.get("allowed")
+                    if allowed is None or not set(allowed) <= choices:
+                        yield line, f"{path}: parameter {text(node)} needs @allowed of {expected}"
             case "array":
                 if not expected.endswith("[]"):
                     if expected != "any":

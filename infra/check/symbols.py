@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from tree_sitter import Node
 
-from infra.check.bicep_file import BicepFile, Module, properties, text, walk
+from infra.check.bicep_file import BicepFile, Module, properties, string, text, walk
 from infra.check.problem import Problem
 
 # Functions that are called by name are no references, except these, which hold others.
 NAMESPACES = frozenset({"az", "sys"})
+KEY_FUNCTIONS = ("listKeys", "listAccountSas", "listServiceSas", "listSecrets", "listCredentials")
 
 
 def check(file: BicepFile, files: Mapping[str, BicepFile]) -> Iterator[Problem]:
@@ -34,6 +35,26 @@ def check(file: BicepFile, files: Mapping[str, BicepFile]) -> Iterator[Problem]:
     for module in file.modules:
         yield from _check_module(file, module, files)
     yield from _check_outputs(file, files)
+    yield from _check_expressions(file)
+
+
+def _check_expressions(file: BicepFile) -> Iterator[Problem]:
+    """No key is read; what is compared with texts says which there are, and is one of them."""
+    for node in file.nodes:
+        called = text(node.named_children[0]) if node.type == "call_expression" else ""
+        if called.rpartition(".")[2] in KEY_FUNCTIONS:
+            yield file.problem(node, f"{called}: no key is ever read, use an identity")
+        if node.type != "binary_expression" or text(node.children[1]) not in {"==", "!="}:
+            continue
+        names = [each for each in node.named_children if text(each) in file.parameters]
+        texts = [string(each) for each in node.named_children if each.type == "string"]
+        if names and texts and texts != [""]:
+            allowed = file.parameters[text(names[0])].limits.get("allowed")
+            if allowed is None:
+                message = f"{text(names[0])} is compared with texts, so it needs @allowed"
+                yield file.problem(file.parameters[text(names[0])].node, message)
+            elif texts[0] not in allowed:
+                yield file.problem(node, f"{text(names[0])} is never {texts[0]!r}")
 
 
 def _check_module(
@@ -49,6 +70,11 @@ def _check_module(
             yield file.problem(
                 value, f"module {module.symbol}: {module.path} has no parameter {name}"
             )
+        if name in target.parameters:
+            inner, outer = target.parameters[name], file.parameters.get(text(value))
+            if outer is not None and ("secure" in inner.limits) != ("secure" in outer.limits):
+                message = f"module {module.symbol}: {name} is @secure() on one side only"
+                yield file.problem(value, message)
     for name, parameter in target.parameters.items():
         if parameter.default is None and name not in given:
             yield file.problem(module.node, f"module {module.symbol}: parameter {name} is missing")

@@ -62,6 +62,7 @@ ABSENT = {
     "vault": "Key Vault: secrets are plain settings here",
     "insights": "Application Insights: telemetry goes to the local receiver",
     "registry": "the container registry: jobs run without images",
+    "clustersSubnet": "virtual networks: everything is on the loopback",
     "scheduler": "the Durable Task Scheduler: the engine is localazure's own",
 }
 """Scope -> the service that localazure lacks. docs/deploy.md names the same."""
@@ -135,12 +136,9 @@ def write_result(cloud: Cloud) -> None:
     results.upload_blob(uuid.uuid4().hex, b"x")
 
 
-def send(cloud: Cloud) -> None:
+def send_and_receive(cloud: Cloud) -> None:
     with cloud.clients().service_bus as client:
         MessageQueues(client).send(RETRIES, Message(message_id=uuid.uuid4().hex, body="{}"))
-
-
-def receive(cloud: Cloud) -> None:
     with cloud.clients().service_bus as client, client.get_queue_receiver(RETRIES) as receiver:
         receiver.peek_messages(1)
 
@@ -252,8 +250,7 @@ ATTEMPTS: dict[tuple[str, str, str], Attempt] = {
     ("app", "Storage Blob Data Reader", "landing"): list_landing_zone,
     ("app", "Storage Blob Data Contributor", "records"): write_record,
     ("app", "Storage Blob Data Contributor", "workspaceAccount"): write_result,
-    ("app", "Azure Service Bus Data Sender", "serviceBus"): send,
-    ("app", "Azure Service Bus Data Receiver", "serviceBus"): receive,
+    ("app", "Azure Service Bus Data Owner", "serviceBus"): send_and_receive,
     ("app", "EventGrid Data Sender", "eventTopic"): publish,
     ("app", "AzureML Data Scientist", "workspace"): register_data,
     ("app", "AzureML Compute Operator", "workspace"): make_cluster,

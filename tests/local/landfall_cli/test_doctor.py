@@ -71,7 +71,7 @@ ALARM = {"kind": "credential-expires", "about": "kv/secret/watch", "message": "e
             {"/api/dead-letters": 502},
             "Service Bus",
             "out of reach",
-            "Service Bus Data Sender on serviceBus",
+            "Service Bus Data Owner on serviceBus",
         ),
         (
             {"/api/dead-letters": {"dead_letters": [{}, {}], "next": "more"}},

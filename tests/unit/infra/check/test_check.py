@@ -12,9 +12,19 @@ import yaml
 
 from infra.check.__main__ import main
 from infra.check.bicep_file import BicepFile
-from infra.check.check import check
+from infra.check.check import check, problems
 
 ROOT = Path(__file__).parents[4]
+COPIED = (
+    "azure.yaml",
+    "host.json",
+    "docs/app-settings.md",
+    "docs/deploy.md",
+    "docs/host-json.md",
+    ".github/workflows/deploy.yml",
+    ".azuredevops/deploy.yml",
+    "pipelines/digits/pipeline.yml",
+)
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of what is checked, with one pipeline; a test reverts its changes."""
     copy = tmp_path_factory.mktemp("app")
     shutil.copytree(ROOT / "infra", copy / "infra", ignore=shutil.ignore_patterns("check"))
-    for name in ("azure.yaml", "docs/app-settings.md", "pipelines/digits/pipeline.yml"):
+    for name in COPIED:
         (copy / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, copy / name)
     return copy
@@ -69,8 +79,27 @@ def read(path: Path) -> BicepFile:
     return _parsed[key]
 
 
+PLANTED: list[dict[str, str]] = yaml.safe_load(
+    Path(__file__).with_name("planted_mistakes.yaml").read_text("utf-8")
+)
+
+
+@pytest.mark.parametrize("case", PLANTED, ids=lambda case: f"{case['file']}: {case['finds']}")
+def test_a_planted_mistake_is_named_with_its_file(case: dict[str, str], folder: Path) -> None:
+    where = f"{case.get('in', Path(case['file']).name)}:"
+    with changed(folder / case["file"], case["replace"], case["by"]):
+        # All of them only where the mistake is not found: each deployment takes time.
+        found = problems(folder, read)
+        seen: list[str] = []
+        for text in map(str, found):
+            seen.append(text)
+            if case["finds"] in text and where in text:
+                return
+    pytest.fail("\n".join(seen))
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["rule"])
 def test_a_file_that_breaks_a_rule_is_found(case: dict[str, str], folder: Path) -> None:
     with changed(folder / case["file"], case["replace"], case["by"]):
-        found = [str(each) for each in check(folder, read)]
-    assert any(case["finds"] in each for each in found), found
+        named = (str(each) for each in problems(folder, read))
+        assert any(case["finds"] in each for each in named)

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import base64
+import json
+import re
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from azure.core.exceptions import HttpResponseError
 from azure.keyvault.secrets import SecretProperties
 
-from infra.hooks import smoke_test, webhook_secrets
+from infra.check.pipeline_values import values
+from infra.hooks import durable_backend, network_change, smoke_test, webhook_secrets
+from infra.hooks.webhook_secrets import WAITS_SECONDS, Unreachable, patiently
+from tests.unit.deployment.package import ROOT
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 
@@ -64,3 +70,109 @@ def test_links_lead_to_the_run_and_to_the_studio() -> None:
     assert studio == (
         "https://ml.azure.com/runs/smoke-1-1?wsid=/subscriptions/s/resourceGroups/g/workspaces/w"
     )
+
+
+def refused(status: int, words: str) -> HttpResponseError:
+    error = HttpResponseError(words)
+    error.status_code = status
+    return error
+
+
+def test_what_a_new_role_refuses_is_tried_again_for_more_than_ten_minutes() -> None:
+    answers: list[Any] = [refused(403, "AuthorizationPermissionMismatch"), refused(503, ""), "done"]
+    waited: list[float] = []
+
+    def attempt() -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    assert patiently(attempt, "it", wait=waited.append) == "done"
+    assert waited == list(WAITS_SECONDS[:2])
+    assert sum(WAITS_SECONDS) > 600
+    answers += [refused(403, "Forbidden")] * (1 + len(WAITS_SECONDS))
+    with pytest.raises(HttpResponseError):
+        patiently(attempt, "it", wait=waited.append)
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (refused(403, "(Forbidden) ... Inner error: ForbiddenByConnection"), Unreachable),
+        (refused(403, "ErrorCode:AuthorizationFailure"), Unreachable),
+        (refused(400, "bad"), HttpResponseError),
+        (KeyError("x"), KeyError),
+    ],
+)
+def test_what_waiting_does_not_mend_is_raised_at_once(
+    error: Exception, raised: type[Exception]
+) -> None:
+    def attempt() -> None:
+        raise error
+
+    def wait(_seconds: float) -> None:
+        pytest.fail("it waits")
+
+    with pytest.raises(raised):
+        patiently(attempt, "it", wait=wait)
+
+
+@pytest.mark.parametrize(
+    ("before", "wanted", "agreed", "stops"),
+    [
+        (None, "private", "", False),
+        ("private", "private", "", False),
+        ("private", "public", "", True),
+        ("public", "private", "", True),
+        ("private", "public", "public-to-private", True),
+        ("private", "public", "private-to-public", False),
+    ],
+)
+def test_the_network_changes_only_when_a_person_says_so(
+    before: str | None, wanted: str, agreed: str, *, stops: bool
+) -> None:
+    message = network_change.refusal(before, wanted, agreed)
+    assert (message is not None) == stops
+    if message is not None:
+        assert network_change.COSTS[wanted] in message
+        assert f"LANDFALL_NETWORK_CHANGE {before}-to-{wanted}" in message
+
+
+def test_what_a_change_of_network_costs_is_what_the_page_says() -> None:
+    page = (ROOT / "docs" / "deploy.md").read_text("utf-8")
+    (row,) = [each for each in page.splitlines() if each.startswith("| **together**")]
+    public, private = re.findall(r"\*\*([\d.]+)\*\*", row)
+    assert public in network_change.COSTS["public"]
+    assert f"{private} a month instead of {public}" in network_change.COSTS["private"]
+
+
+def test_the_package_names_the_durable_backend_and_nothing_else_changes() -> None:
+    host = json.loads((ROOT / "host.json").read_text("utf-8"))
+    managed = durable_backend.with_backend(host, "durableTaskScheduler")
+    assert managed["extensions"]["durableTask"]["storageProvider"] == durable_backend.MANAGED
+    assert durable_backend.with_backend(managed, "azureStorage") == host
+    with pytest.raises(ValueError, match="postgres"):
+        durable_backend.with_backend(host, "postgres")
+
+
+def test_a_pipeline_that_lacks_a_value_deploys_nothing() -> None:
+    parameters = (
+        "${AZURE_LOCATION} ${LANDFALL_NETWORK=public} ${LANDFALL_ALERT_EMAIL=} ${MODEL_WATCH_URL=}"
+    )
+    given = {"LANDFALL_NETWORK": "private", "LANDFALL_ALERT_EMAIL": "-"}
+    undefined = {**given, "MODEL_WATCH_URL": "$(MODEL_WATCH_URL)"}
+    for environment in (given, undefined):
+        with pytest.raises(LookupError, match=r"no value for MODEL_WATCH_URL\."):
+            values(parameters, environment)
+    assert values(parameters, {**given, "MODEL_WATCH_URL": "https://x"}) == {
+        "LANDFALL_NETWORK": "private",
+        "LANDFALL_ALERT_EMAIL": "",
+        "MODEL_WATCH_URL": "https://x",
+    }
+
+
+def test_hooks_install_the_versions_that_the_tests_run_with() -> None:
+    pinned = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
+    lines = (ROOT / "infra" / "hooks" / "requirements.txt").read_text("utf-8").splitlines()
+    assert [each for each in lines if not each.startswith("#") and each not in pinned] == []

@@ -1,0 +1,55 @@
+"""In a pipeline: give azd every value that main.parameters.json asks the environment for.
+
+    python -m infra.check.pipeline_values
+
+azd takes what is missing from the parameters' defaults, silently: a private deployment would be
+provisioned as public. So each variable must be set in the pipeline; `-` stands for empty.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+PARAMETERS = Path(__file__).parents[1] / "main.parameters.json"
+NAME = re.compile(r"\$\{((?!AZURE_)\w+)")
+EMPTY = "-"
+UNDEFINED = "$("
+"""Azure DevOps passes a variable that is not defined as the text `$(NAME)`."""
+
+
+def values(parameters: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Name -> value of each variable that the parameters name.
+
+    Raises:
+        LookupError: names those that are missing.
+    """
+    names = dict.fromkeys(NAME.findall(parameters))
+    given = {name: environment.get(name, "").strip() for name in names}
+    missing = [name for name, each in given.items() if not each or each.startswith(UNDEFINED)]
+    if missing:
+        raise LookupError(
+            f"not deployed: the pipeline has no value for {', '.join(missing)}. Set each as a "
+            f"variable of the environment; {EMPTY} stands for empty. docs/deploy.md explains them"
+        )
+    return {name: "" if each == EMPTY else each for name, each in given.items()}
+
+
+def main() -> int:
+    """Set each value in azd's environment, which must be there."""
+    try:
+        given = values(PARAMETERS.read_text("utf-8"), os.environ)
+    except LookupError as error:
+        print(error.args[0], file=sys.stderr)  # noqa: T201 - a command line
+        return 1
+    for name, value in given.items():
+        subprocess.run(["azd", "env", "set", name, value], check=True)  # noqa: S607 - on the PATH of the pipeline
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
