@@ -37,7 +37,6 @@ from localazure.eventgrid.service_bus_endpoint import ServiceBusEndpoint
 from localazure.functions import host_storage
 from localazure.functions.errors import AppLoadError
 from localazure.machinelearning.addresses import BlobPath
-from localazure.machinelearning.data.blob_requests import BlobError
 from localazure.machinelearning.data.blobs import BlobStore
 from localazure.runtime.app_settings import expand_app_settings
 from localazure.runtime.certificates import ensure_certificates
@@ -45,6 +44,7 @@ from localazure.runtime.environment import Environment
 from localazure.runtime.identity import CLUSTER, client_id_of
 from localazure.runtime.roles import RoleAssignments
 from localazure.runtime.trust import trusted
+from localazure.storage_client.endpoint import StorageError
 
 with warnings.catch_warnings():
     # azure.ai.ml defines schemas in ways that marshmallow announces the end of.
@@ -290,7 +290,7 @@ def refusal(attempt: Attempt, cloud: Cloud) -> str | None:
         if error.status_code != FORBIDDEN:
             raise
         return str(getattr(error, "error_code", None) or getattr(error.error, "code", error))
-    except BlobError as error:
+    except StorageError as error:
         if error.status != FORBIDDEN:
             raise
         return str(error)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 
 from localazure.errors import ConfigurationError
+from localazure.eventgrid import dead_letters
 from localazure.eventgrid.configuration import (
     SYSTEM_TOPICS,
     Configuration,
@@ -20,7 +21,6 @@ from localazure.eventgrid.configuration import (
     Topic,
     parse_subscription,
 )
-from localazure.eventgrid.dead_letters import DeadLetterStorage
 from localazure.eventgrid.delivery import DeliveryWorker
 from localazure.eventgrid.destination_clients import DestinationClients
 from localazure.eventgrid.destinations import (
@@ -67,7 +67,6 @@ class Broker:
     Args:
         session: the session of HTTP deliveries.
         clients: opens the clients of other deliveries.
-        dead_letters: the containers for dead letters.
         faults: injected faults of deliveries.
     """
 
@@ -78,7 +77,6 @@ class Broker:
         store: Store,
         session: aiohttp.ClientSession,
         clients: DestinationClients,
-        dead_letters: DeadLetterStorage,
         faults: Injector,
     ) -> None:
         self._environment = environment
@@ -86,7 +84,6 @@ class Broker:
         self._store = store
         self._session = session
         self._clients = clients
-        self._dead_letters = dead_letters
         self._faults = faults
         self._running: dict[str, _Running] = {}
 
@@ -218,7 +215,7 @@ class Broker:
             subscription,
             self._store,
             FaultyEndpoint(endpoint, subscription.name, self._faults),
-            functools.partial(self._dead_letters.write, subscription, schema),
+            functools.partial(dead_letters.write, self._clients.blobs, subscription, schema),
             schema=schema,
             schedule=self._configuration.retry_schedule,
         )

@@ -5,9 +5,7 @@ from __future__ import annotations
 import base64
 import uuid
 from collections.abc import Mapping
-from email.utils import format_datetime
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
@@ -19,24 +17,23 @@ from localazure.storage.hierarchy import (
     Kind,
     PathError,
     RequestIds,
+    Written,
     refusal_of,
 )
 from localazure.storage.path_listing import DEFAULT_PAGE
 from localazure.storage.refusal import SERVER_BUSY, TOO_LARGE, Refusal, not_covered
-
-if TYPE_CHECKING:
-    from azure.storage.blob import ContentSettings
+from localazure.storage_client.endpoint import StorageError
 
 # https://learn.microsoft.com/rest/api/storageservices/datalakestoragegen2/path/update
 MAX_APPEND_BYTES = 100 * 1024 * 1024
-_CONDITIONS = ("If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since")
-_SETTINGS = {
-    "content_type": "x-ms-content-type",
-    "content_encoding": "x-ms-content-encoding",
-    "content_language": "x-ms-content-language",
-    "content_disposition": "x-ms-content-disposition",
-    "cache_control": "x-ms-cache-control",
-}
+_CONDITIONS = ("if-match", "if-none-match", "if-modified-since", "if-unmodified-since")
+_SETTINGS = (
+    "content-type",
+    "content-encoding",
+    "content-language",
+    "content-disposition",
+    "cache-control",
+)
 _INVALID_INPUT = Refusal(
     HTTPStatus.BAD_REQUEST, "InvalidInput", "One of the request inputs is not valid."
 )
@@ -60,20 +57,13 @@ class DfsEndpoint:
         asked = PathRequest.parse(request.method, request.raw_path, request.headers)
         if asked is None:
             return None
-        from azure.core.exceptions import (  # noqa: PLC0415 - see `hierarchy`
-            AzureError,
-            HttpResponseError,
-        )
-
         request[_REQUEST_ID] = str(uuid.uuid4())
         try:
             response = await self._do(self._admitted(asked, request), request)
         except PathError as error:
             response = _refused(error.refusal)
-        except HttpResponseError as error:
-            response = _refused(refusal_of(error))
-        except AzureError:
-            response = _refused(SERVER_BUSY)
+        except StorageError as error:
+            response = _refused(SERVER_BUSY if error.status is None else refusal_of(error))
         except ValueError:  # not a number, or not base64
             response = _refused(_INVALID_INPUT)
         response.headers["x-ms-request-id"] = request[_REQUEST_ID]
@@ -226,13 +216,13 @@ def _conditions(headers: Mapping[str, str]) -> dict[str, str]:
     return {name: headers[name] for name in _CONDITIONS if name in headers}
 
 
-def _settings(headers: Mapping[str, str]) -> ContentSettings:
-    from azure.storage.blob import ContentSettings  # noqa: PLC0415 - see `hierarchy`
-
-    given: dict[str, Any] = {
-        name: headers[header] for name, header in _SETTINGS.items() if header in headers
+def _settings(headers: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a request, by the headers of the Blob service."""
+    return {
+        f"x-ms-blob-{name}": headers[f"x-ms-{name}"]
+        for name in _SETTINGS
+        if f"x-ms-{name}" in headers
     }
-    return ContentSettings(**given)
 
 
 def _metadata(headers: Mapping[str, str]) -> dict[str, str]:
@@ -241,11 +231,5 @@ def _metadata(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.strip(): base64.b64decode(value).decode() for name, _, value in pairs}
 
 
-def _done(status: HTTPStatus, written: Mapping[str, Any] | None = None) -> web.Response:
-    if written is None:
-        return web.Response(status=status)
-    headers = {
-        "ETag": str(written["etag"]),
-        "Last-Modified": format_datetime(written["last_modified"], usegmt=True),
-    }
-    return web.Response(status=status, headers=headers)
+def _done(status: HTTPStatus, written: Written | None = None) -> web.Response:
+    return web.Response(status=status, headers=written)

@@ -14,7 +14,6 @@ from http import HTTPStatus
 from typing import Final
 
 from multidict import CIMultiDict, CIMultiDictProxy
-from yarl import URL
 
 from localazure.runtime.identity import STORAGE_AUDIENCE, InvalidTokenError, TokenIssuer
 from localazure.runtime.roles import RoleAssignments
@@ -25,7 +24,7 @@ from localazure.storage.host_style import PathStyle, to_path_style
 from localazure.storage.paths import account_of, split_target
 from localazure.storage.refusal import NOT_AUTHENTIC, TOO_LARGE, Refusal, not_covered
 from localazure.storage.targets import Targets
-from localazure.storage_client.service import Service
+from localazure.storage_client.endpoint import Service
 from localazure.storage_client.signature import sign_request
 
 # https://learn.microsoft.com/rest/api/storageservices/authorize-with-azure-active-directory#bearer-challenge
@@ -173,10 +172,10 @@ class Gate:
     ) -> str:
         account = account_of(target)
         return sign_request(
-            service,
             method,
-            URL(f"http://localhost{target}", encoded=True),
+            f"http://localhost{target}",
             {name.lower(): value for name, value in headers.items()},
             account=account,
             key=self._key_of(account),
+            is_table=service is Service.TABLE,
         )

@@ -27,7 +27,7 @@ from localazure.storage.gate import Gate
 from localazure.storage.hierarchy import EVENT_HEADER
 from localazure.storage.host_style import names_account
 from localazure.storage.refusal import NOT_AUTHENTIC, SERVER_BUSY, Refusal
-from localazure.storage_client.service import Service
+from localazure.storage_client.endpoint import Service
 
 logger = logging.getLogger(__name__)
 

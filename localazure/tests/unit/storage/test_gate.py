@@ -15,7 +15,7 @@ from localazure.storage.configuration import StorageConfiguration
 from localazure.storage.gate import Gate
 from localazure.storage.refusal import Refusal
 from localazure.storage.targets import Targets
-from localazure.storage_client.service import Service
+from localazure.storage_client.endpoint import Service
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 ISSUER = TokenIssuer("secret", frozenset({STORAGE_AUDIENCE}))

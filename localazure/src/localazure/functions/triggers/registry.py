@@ -30,7 +30,7 @@ from localazure.functions.triggers.timer.trigger import TimerTrigger, timer_data
 from localazure.functions.worker.invocation import Invoker, TriggerData
 from localazure.json_text import parse_json
 from localazure.sqlite.database import Database
-from localazure.storage_client.service import Service
+from localazure.storage_client.endpoint import Service
 
 if TYPE_CHECKING:
     from localazure.functions.triggers.blob.trigger import BlobFunction

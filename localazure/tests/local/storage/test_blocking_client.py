@@ -1,4 +1,4 @@
-"""Blob requests to a fake server, with valid and with broken responses."""
+"""The blocking client with a fake server, with valid and with broken responses."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from localazure.machinelearning.data.blob_requests import (
-    BlobConflictError,
-    BlobError,
-    BlobModifiedError,
-    BlobNotFoundError,
-    BlobRequests,
-    ListedBlob,
-)
 from localazure.runtime.environment import STORAGE_ACCOUNT
+from localazure.storage_client.blobs import Blob
+from localazure.storage_client.blocking_client import BlockingClient
+from localazure.storage_client.endpoint import (
+    ConflictError,
+    Endpoint,
+    NotFoundError,
+    PreconditionError,
+    StorageError,
+)
 
 PAGE = """<?xml version="1.0" encoding="utf-8"?><EnumerationResults><Blobs><Blob>
 <Name{attribute}>{name}</Name><Properties>
 <Last-Modified>Sun, 22 Nov 2026 20:00:00 GMT</Last-Modified><Etag>"0x1"</Etag>
 <Content-Length>5</Content-Length></Properties></Blob></Blobs>
 <NextMarker>{marker}</NextMarker></EnumerationResults>"""
-BLOB = ListedBlob("a b/é.png", 5, "0x1", datetime(2026, 11, 22, 20, tzinfo=UTC))
+BLOB = Blob("a b/é.png", 5, "0x1", datetime(2026, 11, 22, 20, tzinfo=UTC))
 
 
 Answer = tuple[int, bytes, int]
@@ -79,9 +80,9 @@ def service() -> Iterator[Server]:
 
 
 @pytest.fixture
-def requests(service: Server) -> Iterator[BlobRequests]:
+def requests(service: Server) -> Iterator[BlockingClient]:
     endpoint = f"http://127.0.0.1:{service.server_port}/{STORAGE_ACCOUNT}"
-    requests = BlobRequests(endpoint, lambda _method, _url, _headers: "Bearer token")
+    requests = BlockingClient(Endpoint(url=endpoint), lambda: "token")
     yield requests
     requests.close()
 
@@ -91,9 +92,11 @@ def page(name: str, marker: str = "", attribute: str = "") -> Answer:
     return 200, body, len(body)
 
 
-def test_all_pages_are_listed_over_one_connection(service: Server, requests: BlobRequests) -> None:
+def test_all_pages_are_listed_over_one_connection(
+    service: Server, requests: BlockingClient
+) -> None:
     service.answers += [page("a b/é.png", "next one"), page("b%01", attribute=' Encoded="true"')]
-    first, second = requests.list("landing", "a b/")
+    first, second = requests.list_blobs("landing", "a b/")
     assert (first, second.name) == (BLOB, "b\x01")
     queries = [parse_qs(urlsplit(path).query) for path, *_ in service.seen]
     assert [query.get("marker") for query in queries] == [None, ["next one"]]
@@ -101,7 +104,7 @@ def test_all_pages_are_listed_over_one_connection(service: Server, requests: Blo
     assert len({address for *_, address in service.seen}) == 1
 
 
-def test_the_listed_version_is_read(service: Server, requests: BlobRequests) -> None:
+def test_the_listed_version_is_read(service: Server, requests: BlockingClient) -> None:
     service.answers += [(200, b"12345", 5), (200, b"12345", 5)]
     for _ in range(2):
         out = io.BytesIO()
@@ -116,23 +119,23 @@ def test_the_listed_version_is_read(service: Server, requests: BlobRequests) -> 
 @pytest.mark.parametrize(
     ("answer", "error", "is_repeated"),
     [
-        ((412, b"", 0), BlobModifiedError, False),
-        ((404, b"", 0), BlobNotFoundError, False),
-        ((409, b"", 0), BlobConflictError, False),
-        ((403, b"", 0), BlobError, False),
-        ((408, b"", 0), BlobError, True),
-        ((429, b"", 0), BlobError, True),
-        ((503, b"", 0), BlobError, True),
-        ((0, b"", 0), BlobError, True),
-        ((200, b"123", 5), BlobError, True),
-        ((200, b"123", 3), BlobError, True),
+        ((412, b"", 0), PreconditionError, False),
+        ((404, b"", 0), NotFoundError, False),
+        ((409, b"", 0), ConflictError, False),
+        ((403, b"", 0), StorageError, False),
+        ((408, b"", 0), StorageError, True),
+        ((429, b"", 0), StorageError, True),
+        ((503, b"", 0), StorageError, True),
+        ((0, b"", 0), StorageError, True),
+        ((200, b"123", 5), StorageError, True),
+        ((200, b"123", 3), StorageError, True),
     ],
 )
 def test_an_error_says_what_it_is_and_whether_to_repeat_the_request(
     service: Server,
-    requests: BlobRequests,
+    requests: BlockingClient,
     answer: Answer,
-    error: type[BlobError],
+    error: type[StorageError],
     *,
     is_repeated: bool,
 ) -> None:
@@ -145,7 +148,7 @@ def test_an_error_says_what_it_is_and_whether_to_repeat_the_request(
     assert out.getvalue() == b"12345"
 
 
-def test_a_full_disk_is_not_a_storage_error(service: Server, requests: BlobRequests) -> None:
+def test_a_full_disk_is_not_a_storage_error(service: Server, requests: BlockingClient) -> None:
     class Full(io.BytesIO):
         def writelines(self, _lines: object) -> None:
             raise OSError(28, "No space left on device")
@@ -156,7 +159,7 @@ def test_a_full_disk_is_not_a_storage_error(service: Server, requests: BlobReque
 
 
 def test_a_connection_that_the_service_has_closed_is_not_used_again(
-    service: Server, requests: BlobRequests
+    service: Server, requests: BlockingClient
 ) -> None:
     """This happens when storage restarts: the next request must succeed."""
     service.answers += [(200, b"12345", 5), (200, b"12345", 5)]
