@@ -38,13 +38,13 @@ from localazure.functions import host_storage
 from localazure.functions.errors import AppLoadError
 from localazure.machinelearning.addresses import BlobPath
 from localazure.machinelearning.data.blobs import BlobStore
-from localazure.runtime.app_settings import expand_app_settings
 from localazure.runtime.certificates import ensure_certificates
 from localazure.runtime.environment import Environment
 from localazure.runtime.identity import CLUSTER, client_id_of
 from localazure.runtime.roles import RoleAssignments
-from localazure.runtime.trust import trusted
+from localazure.runtime.certificates import trusted
 from localazure.storage_client.endpoint import StorageError
+from localazure.supervision.app_settings import expand_app_settings
 
 with warnings.catch_warnings():
     # azure.ai.ml defines schemas in ways that marshmallow announces the end of.

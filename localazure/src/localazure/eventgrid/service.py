@@ -1,4 +1,4 @@
-"""Composes the Event Grid part: store, broker, server."""
+"""Composes the Event Grid part: store, router, server."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import AsyncGenerator
 import aiohttp
 
 from localazure.eventgrid.authorization import Identities
-from localazure.eventgrid.broker import Broker
 from localazure.eventgrid.configuration import load
 from localazure.eventgrid.destination_clients import DestinationClients
+from localazure.eventgrid.router import Router
 from localazure.eventgrid.server import Server
 from localazure.eventgrid.store import Store
 from localazure.faults.injector import Injector
@@ -52,10 +52,10 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
             TokenIssuer(environment.keys.identity_header, frozenset({EVENT_GRID_AUDIENCE})),
             assignments,
         )
-        broker = Broker(environment, configuration, store, session, clients, faults)
-        await broker.start()
-        stack.push_async_callback(broker.stop)
-        application = Server(broker, environment, identities, faults).application()
+        router = Router(environment, configuration, store, session, clients, faults)
+        await router.start()
+        stack.push_async_callback(router.stop)
+        application = Server(router, environment, identities, faults).application()
         ports = environment.ports
         listeners = {ports.event_grid: None, ports.event_grid_tls: server_context(certificates)}
         await stack.enter_async_context(listening(runner_of(application), listeners))

@@ -9,8 +9,8 @@ from http import HTTPStatus
 
 from aiohttp import web
 
+from localazure.storage.authorization import Gate
 from localazure.storage.dfs_requests import Action, PathRequest, Place
-from localazure.storage.gate import Gate
 from localazure.storage.hierarchy import (
     SOURCE_NOT_FOUND,
     Hierarchy,
@@ -54,12 +54,12 @@ class DfsEndpoint:
 
     async def answer(self, request: web.BaseRequest) -> web.Response | None:
         """Answer a request. Returns None for a request to the Blob service."""
-        asked = PathRequest.parse(request.method, request.raw_path, request.headers)
-        if asked is None:
+        operation = PathRequest.parse(request.method, request.raw_path, request.headers)
+        if operation is None:
             return None
         request[_REQUEST_ID] = str(uuid.uuid4())
         try:
-            response = await self._do(self._admitted(asked, request), request)
+            response = await self._do(self._admitted(operation, request), request)
         except PathError as error:
             response = _refused(error.refusal)
         except StorageError as error:
@@ -69,38 +69,38 @@ class DfsEndpoint:
         response.headers["x-ms-request-id"] = request[_REQUEST_ID]
         return response
 
-    def _admitted(self, asked: PathRequest | Refusal, request: web.BaseRequest) -> PathRequest:
+    def _admitted(self, operation: PathRequest | Refusal, request: web.BaseRequest) -> PathRequest:
         refusal = self._gate.refusal_of_path_request(
             request.method, request.raw_path, request.headers
         )
         if refusal is not None:
             raise PathError(refusal)
-        if isinstance(asked, Refusal):
-            raise PathError(asked)
-        return asked
+        if isinstance(operation, Refusal):
+            raise PathError(operation)
+        return operation
 
-    async def _do(self, asked: PathRequest, request: web.BaseRequest) -> web.Response:
-        place = Place.of(asked.path)
-        match asked.action:
+    async def _do(self, operation: PathRequest, request: web.BaseRequest) -> web.Response:
+        place = Place.of(operation.path)
+        match operation.action:
             case Action.CREATE_FILE | Action.CREATE_DIRECTORY:
-                return await self._create(asked, place, request)
+                return await self._create(operation, place, request)
             case Action.RENAME:
-                return await self._rename(asked, place, request)
+                return await self._rename(operation, place, request)
             case Action.APPEND:
-                return await self._append(asked, place, request)
+                return await self._append(operation, place, request)
             case Action.FLUSH:
-                return await self._flush(asked, place, _position(asked), request)
+                return await self._flush(operation, place, _position(operation), request)
             case Action.DELETE:
-                return await self._delete(asked, place, request)
+                return await self._delete(operation, place, request)
             case Action.LIST:
-                return await self._list(asked, place)
+                return await self._list(operation, place)
 
     async def _create(
-        self, asked: PathRequest, place: Place, request: web.BaseRequest
+        self, operation: PathRequest, place: Place, request: web.BaseRequest
     ) -> web.Response:
         written = await self._hierarchy.create(
             place,
-            Kind.FILE if asked.action is Action.CREATE_FILE else Kind.DIRECTORY,
+            Kind.FILE if operation.action is Action.CREATE_FILE else Kind.DIRECTORY,
             settings=_settings(request.headers),
             metadata=_metadata(request.headers),
             conditions=_conditions(request.headers),
@@ -109,12 +109,12 @@ class DfsEndpoint:
         return _done(HTTPStatus.CREATED, written)
 
     async def _rename(
-        self, asked: PathRequest, place: Place, request: web.BaseRequest
+        self, operation: PathRequest, place: Place, request: web.BaseRequest
     ) -> web.Response:
         conditions = {name for name in request.headers if "if-" in name.lower()}
         if conditions - {"If-None-Match"}:
             raise PathError(not_covered(f"renames with {', '.join(sorted(conditions))}"))
-        source = Place.of(asked.source)
+        source = Place.of(operation.source)
         kind = await self._hierarchy.kind(source)
         if kind is None:
             raise PathError(SOURCE_NOT_FOUND)
@@ -125,21 +125,21 @@ class DfsEndpoint:
         return _done(HTTPStatus.CREATED)
 
     async def _append(
-        self, asked: PathRequest, place: Place, request: web.BaseRequest
+        self, operation: PathRequest, place: Place, request: web.BaseRequest
     ) -> web.Response:
         data = await read_body(request, MAX_APPEND_BYTES)
         if data is None:
             raise PathError(TOO_LARGE)
-        position = _position(asked)
+        position = _position(operation)
         await self._hierarchy.append(place, position, data)
-        if asked.query.get("flush", "").lower() == "true":
-            await self._flush(asked, place, position + len(data), request)
+        if operation.query.get("flush", "").lower() == "true":
+            await self._flush(operation, place, position + len(data), request)
         return _done(HTTPStatus.ACCEPTED)
 
     async def _flush(
-        self, asked: PathRequest, place: Place, position: int, request: web.BaseRequest
+        self, operation: PathRequest, place: Place, position: int, request: web.BaseRequest
     ) -> web.Response:
-        is_closed = asked.query.get("close", "").lower() == "true"
+        is_closed = operation.query.get("close", "").lower() == "true"
         written = await self._hierarchy.flush(
             place,
             position,
@@ -150,20 +150,20 @@ class DfsEndpoint:
         return _done(HTTPStatus.OK, written)
 
     async def _delete(
-        self, asked: PathRequest, place: Place, request: web.BaseRequest
+        self, operation: PathRequest, place: Place, request: web.BaseRequest
     ) -> web.Response:
-        is_recursive = asked.query.get("recursive", "").lower() == "true"
+        is_recursive = operation.query.get("recursive", "").lower() == "true"
         await self._hierarchy.delete(place, is_recursive=is_recursive, ids=_ids(request))
         return _done(HTTPStatus.OK)
 
-    async def _list(self, asked: PathRequest, root: Place) -> web.Response:
-        directory = asked.query.get("directory", "").strip("/")
-        size = min(int(asked.query.get("maxresults", DEFAULT_PAGE)), DEFAULT_PAGE)
+    async def _list(self, operation: PathRequest, root: Place) -> web.Response:
+        directory = operation.query.get("directory", "").strip("/")
+        size = min(int(operation.query.get("maxresults", DEFAULT_PAGE)), DEFAULT_PAGE)
         page = await self._hierarchy.list(
             Place(root.account, root.filesystem, directory),
-            is_recursive=asked.query.get("recursive", "").lower() == "true",
+            is_recursive=operation.query.get("recursive", "").lower() == "true",
             size=size,
-            after=base64.urlsafe_b64decode(asked.query.get("continuation", "")).decode(),
+            after=base64.urlsafe_b64decode(operation.query.get("continuation", "")).decode(),
         )
         end = base64.urlsafe_b64encode(page.end.encode()).decode()
         headers = {"x-ms-continuation": end} if end else {}
@@ -199,8 +199,8 @@ def _ids(request: web.BaseRequest) -> RequestIds:
     return RequestIds(requestId=request[_REQUEST_ID], clientRequestId=sent)
 
 
-def _position(asked: PathRequest) -> int:
-    text = asked.query.get("position", "")
+def _position(operation: PathRequest) -> int:
+    text = operation.query.get("position", "")
     if not text.isdecimal():
         raise PathError(
             Refusal(

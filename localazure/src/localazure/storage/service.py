@@ -16,14 +16,14 @@ from localazure.runtime.http_server import listening
 from localazure.runtime.identity import STORAGE_AUDIENCE, TokenIssuer
 from localazure.runtime.roles import RoleAssignments
 from localazure.runtime.web_pages import WebPages
+from localazure.storage.authorization import Gate
 from localazure.storage.azurite_process import AzuriteProcess
 from localazure.storage.configuration import StorageConfiguration
 from localazure.storage.dfs_endpoint import DfsEndpoint
 from localazure.storage.event_journal import EventJournal
 from localazure.storage.events import blob_event
-from localazure.storage.gate import Gate
 from localazure.storage.hierarchy import Hierarchy
-from localazure.storage.proxy import Proxy, connections
+from localazure.storage.server import Proxy, connections
 from localazure.storage.targets import Targets
 from localazure.storage_client.client import StorageClient
 from localazure.storage_client.endpoint import Service

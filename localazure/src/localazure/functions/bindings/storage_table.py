@@ -36,18 +36,18 @@ class StorageTable:
 
         See `StorageClient` for the errors of this method and of `insert`.
         """
-        found: list[dict[str, Any]] = []
+        rows: list[dict[str, Any]] = []
         query = {"$filter": filter_text} if filter_text else {}
-        while limit is None or len(found) < limit:
+        while limit is None or len(rows) < limit:
             if limit is not None:
-                query["$top"] = str(min(limit - len(found), 1000))
+                query["$top"] = str(min(limit - len(rows), 1000))
             try:
                 answer = await self._service.send(
                     Request("GET", f"{self._name}()", query, _HEADERS)
                 )
             except NotFoundError:
                 return []
-            found += json.loads(answer.body)["value"]
+            rows += json.loads(answer.body)["value"]
             # aiohttp's headers ignore case.
             partition = answer.headers.get("x-ms-continuation-NextPartitionKey")
             if partition is None:
@@ -55,7 +55,7 @@ class StorageTable:
             query["NextPartitionKey"] = partition
             if row := answer.headers.get("x-ms-continuation-NextRowKey"):
                 query["NextRowKey"] = row
-        return found
+        return rows
 
     async def insert(self, entity: Mapping[str, Any]) -> None:
         """Insert an entity; create the table if it is missing, as the real host does."""

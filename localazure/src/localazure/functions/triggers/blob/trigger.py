@@ -32,7 +32,7 @@ from localazure.functions.bindings.inputs import blob_datum
 from localazure.functions.bindings.storage_clients import StorageClients
 from localazure.functions.configuration.host_json import BlobOptions, QueueOptions
 from localazure.functions.configuration.storage_connection import DEFAULT_CONNECTION
-from localazure.functions.http.access_keys import KeyRing
+from localazure.functions.http.authorization import KeyRing
 from localazure.functions.triggers.blob.scan import BlobScan
 from localazure.functions.triggers.event_grid.webhook import EventGridWebhook
 from localazure.functions.triggers.queue.listener import QueueListener, Work
@@ -249,8 +249,8 @@ def blob_data(one: BlobFunction, url: str, blob: Blob, datum: Datum) -> TriggerD
 
 def find_host_id(settings: Mapping[str, str], functions: list[BlobFunction]) -> str:
     """The id in the name of the app's queue: an app setting, or a hash of the function's folder."""
-    given = settings.get("AzureFunctionsWebHost__hostid")
-    if given:
-        return given.lower()
+    configured_id = settings.get("AzureFunctionsWebHost__hostid")
+    if configured_id:
+        return configured_id.lower()
     folder = str(functions[0].function.directory)
     return f"local-{hashlib.sha256(folder.encode()).hexdigest()[:16]}"

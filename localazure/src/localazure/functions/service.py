@@ -29,14 +29,14 @@ from localazure.functions.configuration.host_json import HostOptions
 from localazure.functions.configuration.several_hosts import INSTANCE_ID
 from localazure.functions.errors import AppLoadError
 from localazure.functions.host import Host
-from localazure.functions.http.access_keys import KeyRing, OpenDoor
+from localazure.functions.http.authorization import KeyRing, OpenDoor
 from localazure.functions.http.cors import CorsPolicy
 from localazure.processes import memory
 from localazure.processes.interruption import end_on_signals
 from localazure.processes.lifetime import RECYCLE_STATUS
 from localazure.processes.state_folder import make_state_folder
+from localazure.runtime.certificates import trusted
 from localazure.runtime.environment import LOOPBACK, Environment
-from localazure.runtime.trust import trusted
 
 _LOG = logging.getLogger(logs.HOST_LOGGER)
 

@@ -13,7 +13,7 @@ import pytest
 
 from localazure.errors import StartError
 from localazure.runtime.environment import Environment, Ports
-from localazure.runtime.part import READY_FD_VARIABLE, live
+from localazure.supervision.part import READY_FD_VARIABLE, live
 
 Pipe = tuple[int, int]
 

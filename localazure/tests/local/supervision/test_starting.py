@@ -15,14 +15,14 @@ from harness.runtime import processes_of
 from localazure.__main__ import main
 from localazure.errors import StartError
 from localazure.eventgrid import service as eventgrid
-from localazure.functions import app_process as functions
+from localazure.functions import service as functions
 from localazure.machinelearning import service as machinelearning
-from localazure.runtime import supervisor
 from localazure.runtime.environment import LISTENERS, Environment
-from localazure.runtime.part import Serve
-from localazure.runtime.supervisor import PartProcess, lock_state
-from localazure.servicebus import server as servicebus
+from localazure.servicebus import service as servicebus
 from localazure.storage import service as storage
+from localazure.supervision import supervisor
+from localazure.supervision.part import Serve
+from localazure.supervision.supervisor import PartProcess, lock_state
 
 
 def command(*arguments: str, module: str = "localazure") -> tuple[int, str]:
@@ -201,7 +201,9 @@ def test_a_part_logs_one_line_about_a_bad_file(app: Path, tmp_path: Path) -> Non
     environment = Environment.draw(tmp_path / "state", app=app)
     environment.service_bus_config.write_text("[]")
     environment.save()
-    status, said = command("servicebus", str(environment.state), module="localazure.runtime.part")
+    status, said = command(
+        "servicebus", str(environment.state), module="localazure.supervision.part"
+    )
     assert status == 1
     assert str(environment.service_bus_config) in said
     assert said.count("\n") == 1

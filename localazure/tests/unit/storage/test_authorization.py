@@ -11,8 +11,8 @@ from multidict import CIMultiDict
 from localazure.runtime.environment import STORAGE_KEY
 from localazure.runtime.identity import STORAGE_AUDIENCE, TokenIssuer
 from localazure.runtime.roles import RoleAssignments
+from localazure.storage.authorization import Gate
 from localazure.storage.configuration import StorageConfiguration
-from localazure.storage.gate import Gate
 from localazure.storage.refusal import Refusal
 from localazure.storage.targets import Targets
 from localazure.storage_client.endpoint import Service

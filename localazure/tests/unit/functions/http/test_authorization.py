@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from localazure.functions.http.access_keys import ADMIN, ANONYMOUS, FUNCTION, KeyRing, OpenDoor
+from localazure.functions.http.authorization import ADMIN, ANONYMOUS, FUNCTION, KeyRing, OpenDoor
 
 KEYS = KeyRing(master="master", host="host", system="system")
 

@@ -61,7 +61,7 @@ class _Running:
         self.task: asyncio.Task[None] | None = None
 
 
-class Broker:
+class Router:
     """All topics and subscriptions of one environment.
 
     Args:
@@ -189,7 +189,11 @@ class Broker:
 
     def describe_all(self) -> list[dict[str, Any]]:
         """`describe` of every subscription."""
-        return [found for name in self._running if (found := self.describe(name)) is not None]
+        return [
+            description
+            for name in self._running
+            if (description := self.describe(name)) is not None
+        ]
 
     async def validate(self, name: str, code: str) -> bool:
         """Confirm the endpoint by a manual handshake, with the code of the validation event."""

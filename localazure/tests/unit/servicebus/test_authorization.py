@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localazure.servicebus.addresses import Address, SubQueueKind, parse
-from localazure.servicebus.cbs import Authorization, Right, SharedKey, TokenError
+from localazure.servicebus.authorization import Authorization, Right, SharedKey, TokenError
 
 KEY = SharedKey("Root", "c2VjcmV0+/=")
 NOW_SECONDS = 1000.0

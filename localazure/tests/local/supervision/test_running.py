@@ -26,7 +26,7 @@ from harness.runtime import Runtime, processes_of, still_running
 from harness.small_app import make_app
 from harness.waiting import until
 from localazure.__main__ import main
-from localazure.runtime.supervisor import FUNCTIONS, SERVICES
+from localazure.supervision.supervisor import FUNCTIONS, SERVICES
 
 TLS = b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x03"
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from localazure.errors import ConfigurationError
-from localazure.runtime.app_settings import expand_app_settings
 from localazure.runtime.environment import Environment, Ports
 from localazure.runtime.identity import client_id_of
+from localazure.supervision.app_settings import expand_app_settings
 
 
 @pytest.fixture

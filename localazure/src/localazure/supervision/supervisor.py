@@ -35,9 +35,7 @@ from localazure.processes.lifetime import RECYCLE_STATUS, end
 from localazure.processes.owner_lock import OwnedElsewhere
 from localazure.processes.ports import free_address
 from localazure.processes.state_folder import make_state_folder, writable
-from localazure.runtime.app_settings import expand_app_settings
 from localazure.runtime.certificates import ensure_certificates
-from localazure.runtime.endpoints import describe_endpoints
 from localazure.runtime.environment import (
     AMQPS_PORT,
     HOSTS,
@@ -47,7 +45,9 @@ from localazure.runtime.environment import (
     Ports,
     has_app,
 )
-from localazure.runtime.part import READY_FD_VARIABLE
+from localazure.supervision.app_settings import expand_app_settings
+from localazure.supervision.endpoints import describe_endpoints
+from localazure.supervision.part import READY_FD_VARIABLE
 
 DEFAULT_PORT_BASE = 7070
 SERVICES = ("storage", "servicebus", "eventgrid", "machinelearning")
@@ -138,22 +138,24 @@ def draw_environment(options: Options) -> Environment:
         ConfigurationError: the app-settings file is malformed.
     """
     try:
-        known = Environment.load(options.state)
+        earlier = Environment.load(options.state)
     except FileNotFoundError:
-        known = None
+        earlier = None
     if options.port_base is not None:
         ports = Ports.from_base(options.port_base) if options.port_base else Ports.draw()
     else:
-        ports = known.ports if known else Ports.from_base(DEFAULT_PORT_BASE)
+        ports = earlier.ports if earlier else Ports.from_base(DEFAULT_PORT_BASE)
     for name, port in asdict(ports).items():
         _refuse_in_use(name, LOOPBACK, port, "or give another --port-base (0 takes free ports)")
     environment = Environment.draw(
         options.state, app=options.app, config=options.config, ports=ports
     )
-    if known is None:
+    if earlier is None:
         environment = replace(environment, service_bus_host=free_address(AMQPS_PORT))
     else:
-        environment = replace(environment, keys=known.keys, service_bus_host=known.service_bus_host)
+        environment = replace(
+            environment, keys=earlier.keys, service_bus_host=earlier.service_bus_host
+        )
     # Clients with an identity always use this port.
     host = environment.service_bus_host
     _refuse_in_use("service_bus", host, AMQPS_PORT, "such as another localazure")
@@ -207,7 +209,12 @@ class PartProcess:
             self._log_start_bytes = log.tell()
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
-                *("-m", "localazure.runtime.part", self.name.partition("-")[0], str(self.state)),
+                *(
+                    "-m",
+                    "localazure.supervision.part",
+                    self.name.partition("-")[0],
+                    str(self.state),
+                ),
                 stdin=asyncio.subprocess.PIPE,  # its end tells the part that the supervisor died
                 stdout=log,
                 stderr=log,

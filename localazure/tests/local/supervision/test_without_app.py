@@ -9,8 +9,8 @@ import pytest
 from azure.storage.blob import BlobServiceClient
 
 from localazure.__main__ import show_endpoints
-from localazure.runtime import supervisor
-from localazure.runtime.supervisor import Options, running
+from localazure.supervision import supervisor
+from localazure.supervision.supervisor import Options, running
 
 
 async def test_the_services_run_with_the_files_of_the_config_folder(

@@ -1,9 +1,9 @@
-"""Runs one part as a process: `python -m localazure.runtime.part NAME STATE`.
+"""Runs one part as a process: `python -m localazure.supervision.part NAME STATE`.
 
-A part has a module with `serve(environment)`, an async context manager: after entry, the part
-listens; after exit, everything is durable. This module knows its name, so that the part's package
-need not import it, and other parts' imports stay small. This module adds logging, the readiness
-message, SIGTERM, and the end of the process when the supervisor has died.
+Each part has a module `service` with `serve(environment)`, an async context manager: after entry,
+the part listens; after exit, everything is durable. It is imported by its name, so that the imports
+of a part stay small. This module adds logging, the readiness message, SIGTERM, and the end of the
+process when the supervisor has died.
 """
 
 from __future__ import annotations
@@ -25,14 +25,6 @@ from localazure.processes.state_folder import keeping_private, users_umask
 from localazure.runtime.environment import Environment
 
 READY_FD_VARIABLE = "LOCALAZURE_READY_FD"
-
-SERVICE_MODULES = {
-    "storage": "localazure.storage.service",
-    "servicebus": "localazure.servicebus.server",
-    "eventgrid": "localazure.eventgrid.service",
-    "machinelearning": "localazure.machinelearning.service",
-    "functions": "localazure.functions.app_process",
-}
 
 Serve = Callable[[Environment], contextlib.AbstractAsyncContextManager[None]]
 
@@ -88,7 +80,7 @@ def main(name: str, state: Path) -> None:
     with keeping_private(), memory.starting(), shown_without_traceback():
         if name == "functions":  # it runs the user's code
             os.umask(users_umask())
-        serve: Serve = importlib.import_module(SERVICE_MODULES[name]).serve
+        serve: Serve = importlib.import_module(f"localazure.{name}.service").serve
         asyncio.run(_live_and_end(serve, Environment.load(state)))
 
 

@@ -75,8 +75,10 @@ _KNOWN = ", ".join(
 def _check_placeholders(settings: dict[str, str]) -> dict[str, str]:
     for name, value in settings.items():
         for match in _PLACEHOLDER.finditer(value):
-            known = _PLACEHOLDERS if match["argument"] is None else _PLACEHOLDERS_WITH_ARGUMENT
-            if match["name"] not in known:
+            placeholders = (
+                _PLACEHOLDERS if match["argument"] is None else _PLACEHOLDERS_WITH_ARGUMENT
+            )
+            if match["name"] not in placeholders:
                 raise error_at((name,), f"unknown placeholder {match[0]}; known are {_KNOWN}")
     return settings
 
@@ -102,8 +104,8 @@ def expand_app_settings(environment: Environment, file: Path) -> dict[str, str]:
     written: dict[str, str] = {}
     if file.is_file():
         # Settings may be secrets, so errors do not show them.
-        found = read_configuration(file, _AppSettings, shows_values=False).root
-        written = {name: _PLACEHOLDER.sub(replace, value) for name, value in found.items()}
+        texts = read_configuration(file, _AppSettings, shows_values=False).root
+        written = {name: _PLACEHOLDER.sub(replace, value) for name, value in texts.items()}
     settings = {"FUNCTIONS_WORKER_RUNTIME": "python", **azure_ml_settings(environment)}
     if not any(name.startswith("AzureWebJobsStorage__") for name in written):
         settings["AzureWebJobsStorage"] = environment.storage_connection_string()

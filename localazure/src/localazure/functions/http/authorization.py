@@ -68,8 +68,8 @@ class KeyRing:
 
     def _is_one_of(self, key: str | None, *candidates: str) -> bool:
         # Compare with every key, in constant time, so that the time does not reveal a match.
-        given = (key or "").encode()
-        return any([hmac.compare_digest(given, candidate.encode()) for candidate in candidates])  # noqa: C419 - compare with all keys
+        sent = (key or "").encode()
+        return any([hmac.compare_digest(sent, candidate.encode()) for candidate in candidates])  # noqa: C419 - compare with all keys
 
 
 class OpenDoor(KeyRing):

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 
-from localazure.functions.durable.runtime.completion_waiters import CompletionWaiters
+from localazure.functions.durable.runtime.dispatcher import CompletionWaiters
 
 
 async def test_all_who_wait_for_an_instance_are_told_and_nobody_else() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from localazure.runtime.function_report import find_pages
+from localazure.supervision.function_report import find_pages
 
 URL = "http://127.0.0.1:7071/api"
 

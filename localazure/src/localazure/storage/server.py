@@ -21,9 +21,9 @@ from localazure.faults.http import with_faults
 from localazure.faults.injector import Injector
 from localazure.runtime.http_server import SHUTDOWN_SECONDS
 from localazure.storage.actions import needed_for
+from localazure.storage.authorization import Gate
 from localazure.storage.azurite_process import KEEP_ALIVE_SECONDS, AzuriteProcess
 from localazure.storage.dfs_endpoint import DfsEndpoint
-from localazure.storage.gate import Gate
 from localazure.storage.hierarchy import EVENT_HEADER
 from localazure.storage.host_style import names_account
 from localazure.storage.refusal import NOT_AUTHENTIC, SERVER_BUSY, Refusal

@@ -48,9 +48,9 @@ def report_functions(environment: Environment) -> FunctionReport:
 
         functions = get("")
         names = [str(function["name"]) for function in functions]
-        found = {name: "\n".join(get(f"/{name}/status").get("errors", ())) for name in names}
+        reasons = {name: "\n".join(get(f"/{name}/status").get("errors", ())) for name in names}
     return FunctionReport(
-        {name: text for name, text in found.items() if text}, find_pages(functions)
+        {name: text for name, text in reasons.items() if text}, find_pages(functions)
     )
 
 
@@ -59,7 +59,7 @@ def find_pages(functions: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
     A page is a function with only GET, without a key, and with a route for all files below it.
     """
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for function in functions:
         url = function["invoke_url_template"]
         trigger = next(
@@ -71,5 +71,5 @@ def find_pages(functions: Iterable[Mapping[str, Any]]) -> dict[str, str]:
         reads = [each.lower() for each in trigger.get("methods") or ()] == ["get"]
         base = _CATCH_ALL.sub("", url)
         if is_open and reads and base != url and "{" not in base:
-            found[function["name"]] = base
-    return found
+            reasons[function["name"]] = base
+    return reasons

@@ -30,17 +30,17 @@ def read_plan(path: Path, names: Mapping[str, Collection[str]]) -> Plan:
     except FileNotFoundError:
         raise StartError(f"there is no file {path}") from None
     plan = validate(document, Plan, origin=str(path), text=text)
-    found = [
+    problems = [
         f"{path}:{line_of(text, ('rules', index, 'operation'))}: rules[{index}].operation: {why}"
         for index, rule in enumerate(plan.rules)
         if (why := why_unmatched(rule, names)) is not None
     ]
-    if found:
-        raise ConfigurationError("\n".join(found))
+    if problems:
+        raise ConfigurationError("\n".join(problems))
     return plan
 
 
-def plan_in_force(state: Path) -> Plan | None:
+def find_plan(state: Path) -> Plan | None:
     """Return the plan of a state folder; None if it has no plan.
 
     Raises:
@@ -50,7 +50,7 @@ def plan_in_force(state: Path) -> Plan | None:
     return read_configuration(path, Plan) if path.exists() else None
 
 
-def put_in_force(state: Path, plan: Plan) -> None:
+def set_plan(state: Path, plan: Plan) -> None:
     """Replace the plan of a state folder. Running parts never read a half-written file.
 
     Raises:
@@ -62,7 +62,7 @@ def put_in_force(state: Path, plan: Plan) -> None:
         write_atomically(state / FILE, plan.model_dump_json(by_alias=True, indent=2))
 
 
-def take_out(state: Path) -> None:
+def remove_plan(state: Path) -> None:
     """Remove the plan, which ends all faults."""
     with writable(state):
         (state / FILE).unlink(missing_ok=True)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from localazure.functions.durable.engine.custom_status import oversize_error
+from localazure.functions.durable.engine.decision import oversize_error
 
 LARGEST_TEXT = 16 * 1024 // 2 - 2  # two bytes per character, minus two quotes
 

@@ -1,4 +1,4 @@
-"""The supervisor's decisions. tests/local/runtime tests its processes."""
+"""The supervisor's decisions. tests/local/supervision tests its processes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 
 from localazure.errors import StartError
 from localazure.processes.lifetime import RECYCLE_STATUS
-from localazure.runtime import supervisor
 from localazure.runtime.environment import LISTENERS
-from localazure.runtime.supervisor import (
+from localazure.supervision import supervisor
+from localazure.supervision.supervisor import (
     FUNCTIONS,
     SERVICES,
     PartProcess,
