@@ -207,14 +207,10 @@ class PartProcess:
         ready, announce = os.pipe()
         with self.log_path.open("ab") as log:
             self._log_start_bytes = log.tell()
+            part = self.name.partition("-")[0]  # several hosts are functions-1, functions-2
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
-                *(
-                    "-m",
-                    "localazure.supervision.part",
-                    self.name.partition("-")[0],
-                    str(self.state),
-                ),
+                *("-m", "localazure.supervision.part", part, str(self.state)),
                 stdin=asyncio.subprocess.PIPE,  # its end tells the part that the supervisor died
                 stdout=log,
                 stderr=log,
