@@ -39,7 +39,7 @@ PROGRESS_SECONDS = 10.0
 # 200,000 small blobs pass the storage proxy in some ten minutes, and again on their way to the job.
 TIMEOUT_SECONDS = 4 * 3600
 PIPELINE = "digits"
-PART_MODULE = "localazure.runtime.part"
+PART_MODULE = "localazure.supervision.part"
 # The example's own rules are for batches of seconds.
 CHANGES = {
     "pipeline.yml": {

@@ -18,9 +18,9 @@ from azure.storage.blob import ContainerClient
 from benchmarks.harness import Bench, Sample, Skipped
 from benchmarks.landing_real import write_signature
 from benchmarks.run_index_server import PIPELINES, index_zone, metadata
-from localazure.runtime.endpoints import describe_endpoints
 from localazure.runtime.environment import Environment
-from localazure.runtime.supervisor import running
+from localazure.supervision.endpoints import describe_endpoints
+from localazure.supervision.supervisor import running
 from tests.replay.record import copy_pipeline, make_app
 
 if TYPE_CHECKING:

@@ -42,7 +42,7 @@ def running(environment: Environment, parts: Sequence[tuple[str, int]]) -> Gener
     """
     state = environment.state
     with contextlib.ExitStack() as stack:
-        program = (sys.executable, "-m", "localazure.runtime.part")
+        program = (sys.executable, "-m", "localazure.supervision.part")
         started = {
             name: stack.enter_context(_process(name, [*program, name, state], state))
             for name, _ in parts

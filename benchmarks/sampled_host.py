@@ -22,7 +22,7 @@ from pathlib import Path
 import psutil
 
 from benchmarks.profile_shares import classify
-from localazure.functions.app_process import start_host
+from localazure.functions.service import start_host
 
 INTERVAL_SECONDS = 0.001
 # A short interval, so that the sampler gets the interpreter's lock soon.

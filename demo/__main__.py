@@ -22,7 +22,7 @@ from demo.cloud import PIPELINE, models
 from demo.digits import digit_files
 from demo.report import MARKS, Report, StoryResult, StoryState, show
 from demo.stories import LIVE, STORIES, Facts, Stage
-from localazure.faults.force import put_in_force, take_out
+from localazure.faults.current_plan import remove_plan, set_plan
 from localazure.faults.injector import FILE as FAULTS_FILE
 from localazure.faults.plan import moderate
 
@@ -73,13 +73,13 @@ async def _run(state: Path, console: Console, chaos: int | None) -> Report:
             # The SDKs read their settings from the environment, as in the app.
             os.environ.update(endpoints["app_settings"])
             if chaos is not None:
-                put_in_force(state, moderate(chaos))
+                set_plan(state, moderate(chaos))
                 console.print(f"faults on purpose, drawn from seed {chaos}: {state / FAULTS_FILE}")
             with console.status("") as status:
                 patience = 1.0 if chaos is None else PATIENCE_WITH_FAULTS
                 stage = Stage(cloud, listeners.mailbox, status.update, digits, patience)
                 results = await _tell_all(stage, console)
-                take_out(state)
+                remove_plan(state)
                 status.update("reading back what was registered")
                 registered = [
                     model

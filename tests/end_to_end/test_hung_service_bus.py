@@ -48,7 +48,7 @@ class Laptop:
             return answer.status, json.loads(text) if text else None
 
     def signal_bus(self, number: signal.Signals) -> None:
-        part = ["-m", "localazure.runtime.part", "servicebus"]
+        part = ["-m", "localazure.supervision.part", "servicebus"]
         (bus,) = (each for each in processes_of(self.state) if each.cmdline()[1:4] == part)
         psutil.Process(bus.pid).send_signal(number)
 

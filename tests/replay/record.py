@@ -33,8 +33,8 @@ import aiohttp
 import yaml
 from azure.storage.blob.aio import BlobServiceClient
 
-from localazure.runtime.endpoints import describe_endpoints
-from localazure.runtime.supervisor import Options, running
+from localazure.supervision.endpoints import describe_endpoints
+from localazure.supervision.supervisor import Options, running
 from tests.replay.recording import HISTORIES, Recording
 from tests.replay.scene import Scene
 from tests.replay.situations import NO_QUOTA_SIZE, QUEUES, SITUATIONS, pipeline_document

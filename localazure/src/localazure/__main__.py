@@ -10,7 +10,7 @@ from http.client import HTTPException
 from pathlib import Path
 
 from localazure.errors import StartError, shown_without_traceback
-from localazure.faults.force import plan_in_force, put_in_force, read_plan, take_out
+from localazure.faults.current_plan import find_plan, read_plan, remove_plan, set_plan
 from localazure.faults.plan import moderate
 from localazure.processes import memory
 from localazure.processes.interruption import end_on_signals
@@ -25,15 +25,15 @@ from localazure.runtime.environment import (
     Environment,
     has_app,
 )
-from localazure.runtime.function_report import report_functions
-from localazure.runtime.supervisor import (
+from localazure.storage.azurite_installation import ensure_azurite
+from localazure.supervision.function_report import report_functions
+from localazure.supervision.supervisor import (
     DEFAULT_LOG_MEGABYTES,
     DEFAULT_PORT_BASE,
     Options,
     find_config,
     running,
 )
-from localazure.storage.azurite_installation import ensure_azurite
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -131,7 +131,7 @@ def _parser() -> argparse.ArgumentParser:
 
     faults = commands.add_parser(
         "faults",
-        help="put a plan of faults in force for the services of a state folder, or take it out",
+        help="inject faults by a plan into the services of a state folder, or stop that",
     )
     choice = faults.add_mutually_exclusive_group()
     choice.add_argument("plan", type=Path, nargs="?", help="a file; docs/faults.md has the format")
@@ -273,12 +273,12 @@ def show_endpoints(environment: Environment) -> None:
 async def _faults(parsed: argparse.Namespace) -> int:
     """Set or remove the plan, if an option says so, and print the plan of the state folder."""
     if parsed.off:
-        take_out(parsed.state)
+        remove_plan(parsed.state)
     elif parsed.moderate is not None:
-        put_in_force(parsed.state, moderate(parsed.moderate))
+        set_plan(parsed.state, moderate(parsed.moderate))
     elif parsed.plan is not None:
-        put_in_force(parsed.state, read_plan(parsed.plan, _names_in(parsed.state)))
-    plan = plan_in_force(parsed.state)
+        set_plan(parsed.state, read_plan(parsed.plan, _names_in(parsed.state)))
+    plan = find_plan(parsed.state)
     print("no faults" if plan is None else plan.model_dump_json(by_alias=True, indent=2))
     return 0
 
@@ -326,8 +326,8 @@ async def _start(parsed: argparse.Namespace) -> int:
         command = [sys.executable, "-m", "localazure", *parsed.arguments, "--hosts", "1"]
         return await run_hosts(command, parsed.hosts, state, _notify)
     with memory.starting(), ends_soon_after(within_seconds=LAST_SECONDS):
-        from localazure.functions.app_process import start_host  # noqa: PLC0415 - see above
         from localazure.functions.http.cors import CorsPolicy  # noqa: PLC0415 - see above
+        from localazure.functions.service import start_host  # noqa: PLC0415 - see above
 
         cors = None
         if parsed.cors is not None:

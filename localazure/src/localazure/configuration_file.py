@@ -54,13 +54,13 @@ class ConfigurationModel(BaseModel):
         }
         if cls.model_config.get("extra") is not None:
             return document  # the model has its own rule for unknown keys
-        known = [field.alias or name for name, field in cls.model_fields.items()]
+        keys = [field.alias or name for name, field in cls.model_fields.items()]
         for name in document:
-            if name not in known and name not in cls.model_fields:
+            if name not in keys and name not in cls.model_fields:
                 raise PydanticCustomError(
                     _UNKNOWN_KEY,
                     "unknown key; known are {known}",
-                    {"key": name, "known": ", ".join(known)},
+                    {"key": name, "known": ", ".join(keys)},
                 )
         return document
 
@@ -168,7 +168,7 @@ def line_of(text: str, location: Sequence[Step]) -> int:
         location: keys and indices from the root, used up to the first that does not exist.
     """
     decode = json.JSONDecoder().raw_decode
-    found = position = _skip(text, 0)
+    value_start = position = _skip(text, 0)
     for step in location:
         is_object = text[position] == "{"
         position = _skip(text, position + 1)
@@ -179,7 +179,7 @@ def line_of(text: str, location: Sequence[Step]) -> int:
                 key, position = decode(text, position)
                 position = _skip(text, position)
             if key == step:
-                found = start
+                value_start = start
                 break
             _, position = decode(text, position)
             position = _skip(text, position)
@@ -188,7 +188,7 @@ def line_of(text: str, location: Sequence[Step]) -> int:
             break
         if text[position] not in "{[":
             break
-    return text.count("\n", 0, found) + 1
+    return text.count("\n", 0, value_start) + 1
 
 
 def _check_members(file: str, text: str, position: int, location: tuple[Step, ...]) -> int:

@@ -38,9 +38,9 @@ class WatchedConfiguration(Generic[M]):
         except FileNotFoundError:
             self._content = self._read_at = None
             return None
-        found = (status.st_mtime_ns, status.st_size)
-        if found != self._read_at:
-            self._read_at = found
+        version = (status.st_mtime_ns, status.st_size)
+        if version != self._read_at:
+            self._read_at = version
             try:
                 self._content = read_configuration(self._path, self._model)
             except ConfigurationError as error:

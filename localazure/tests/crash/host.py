@@ -19,8 +19,8 @@ from typing import Final
 
 import psutil
 
-from localazure.functions.app_process import run_app
-from localazure.functions.http.access_keys import KeyRing
+from localazure.functions.http.authorization import KeyRing
+from localazure.functions.service import run_app
 from localazure.processes.ports import LOOPBACK, free_ports
 from localazure.sqlite import crash_points
 

@@ -23,7 +23,7 @@ from azure.storage.blob import BlobServiceClient
 
 from harness.part_process import PartProcess
 from harness.waiting import until
-from localazure.faults.force import put_in_force, take_out
+from localazure.faults.current_plan import remove_plan, set_plan
 from localazure.faults.plan import Plan
 from localazure.machinelearning.addresses import workspace_id
 from localazure.runtime.environment import Environment
@@ -187,8 +187,8 @@ def fault(local: Local, **rule: object) -> Generator[None]:
     """Apply a rule of faults while the context lasts, by default to the workspace."""
     state = local.environment.state
     rules = [{"part": "machinelearning", **rule}]
-    put_in_force(state, Plan.model_validate({"seed": uuid.uuid4().int, "rules": rules}))
+    set_plan(state, Plan.model_validate({"seed": uuid.uuid4().int, "rules": rules}))
     try:
         yield
     finally:
-        take_out(state)
+        remove_plan(state)

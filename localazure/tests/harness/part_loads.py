@@ -30,8 +30,8 @@ from localazure.machinelearning.addresses import workspace_id
 from localazure.processes.ports import free_ports
 from localazure.runtime.environment import STORAGE_ACCOUNT, STORAGE_KEY, Environment
 from localazure.runtime.http_server import listening, runner_of
-from localazure.storage_client.rest import Endpoint, StorageRest
-from localazure.storage_client.service import Service
+from localazure.storage_client.client import StorageClient
+from localazure.storage_client.endpoint import Endpoint, Request, Service
 
 APP = """
 from datetime import timedelta
@@ -148,13 +148,13 @@ class Storage(Load):
             table = Endpoint(
                 url=url, service=Service.TABLE, account=STORAGE_ACCOUNT, key=STORAGE_KEY
             )
-            self._tables = StorageRest(http, table)
+            self._tables = StorageClient(http, table)
             await self._insert("Tables", {"TableName": "rows"})
             yield
 
     async def _insert(self, path: str, row: dict[str, str]) -> None:
         sent = {"content-type": "application/json", "accept": "application/json"}
-        await self._tables.request("POST", f"/{path}", headers=sent, body=json.dumps(row).encode())
+        await self._tables.send(Request("POST", path, {}, sent, json.dumps(row).encode()))
 
     async def write(self, name: str) -> None:
         await self._blobs.upload_blob(name, name.encode() * 1000)
@@ -168,7 +168,7 @@ class Storage(Load):
         announced = {each["subject"].partition("/blobs/")[2] for each in self._topic.events}
         names = {name async for name in self._blobs.list_blob_names()}
         sent = {"accept": "application/json;odata=nometadata"}
-        answer = await self._tables.request("GET", "/rows()", headers=sent)
+        answer = await self._tables.send(Request("GET", "rows()", headers=sent))
         rows = {row["RowKey"] for row in json.loads(answer.body)["value"]}
         return names & announced & self._taken & rows
 

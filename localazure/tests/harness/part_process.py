@@ -11,14 +11,14 @@ from pathlib import Path
 
 from harness.child_process import ChildProcess
 from harness.small_disk import SmallDisk
-from localazure.runtime.part import READY_FD_VARIABLE
+from localazure.supervision.part import READY_FD_VARIABLE
 
 
 class PartProcess(ChildProcess):
-    """`python -m localazure.runtime.part NAME STATE`; its output goes to `STATE/NAME.log`."""
+    """`python -m localazure.supervision.part NAME STATE`; its output goes to `STATE/NAME.log`."""
 
     def __init__(self, name: str, state: Path, disk: SmallDisk | None = None) -> None:
-        command = [sys.executable, "-m", "localazure.runtime.part", name, str(state)]
+        command = [sys.executable, "-m", "localazure.supervision.part", name, str(state)]
         super().__init__(disk.command(command) if disk else command, state / f"{name}.log")
         self._ready = -1
 

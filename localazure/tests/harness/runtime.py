@@ -14,7 +14,7 @@ import psutil
 from harness.child_process import ChildProcess
 from harness.waiting import until
 from localazure.machinelearning.jobs.processes import FOLDER_VARIABLE
-from localazure.runtime.supervisor import READY_TIMEOUT_SECONDS
+from localazure.supervision.supervisor import READY_TIMEOUT_SECONDS
 
 START_TIMEOUT_SECONDS = 2 * READY_TIMEOUT_SECONDS
 """For the services and then the host: `up` fails if one of them takes longer."""
@@ -59,7 +59,7 @@ class Runtime(ChildProcess):
         """Return the process of a part; None if it does not run."""
         for process in processes_of(self.state):
             with contextlib.suppress(psutil.Error):
-                if process.cmdline()[1:4] == ["-m", "localazure.runtime.part", name]:
+                if process.cmdline()[1:4] == ["-m", "localazure.supervision.part", name]:
                     return process
         return None
 

@@ -18,7 +18,7 @@ from harness.runtime import Runtime
 from hostile.clients import OPERATION_SECONDS, QUEUE, Served, clients, go_on
 from hostile.traffic import Script, Sent, Target, attack
 from localazure.runtime.environment import AMQPS_PORT, Environment
-from localazure.runtime.supervisor import FUNCTIONS, SERVICES
+from localazure.supervision.supervisor import FUNCTIONS, SERVICES
 
 CONNECTIONS_PER_PORT = 4
 SERVICE_BUS: Final = (

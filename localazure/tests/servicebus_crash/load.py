@@ -13,7 +13,6 @@ from azure.core.exceptions import AzureError
 from azure.servicebus import (
     ServiceBusMessage,
     ServiceBusReceivedMessage,
-    ServiceBusReceiveMode,
     ServiceBusSubQueue,
 )
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
@@ -222,24 +221,24 @@ async def _until_an_end(work: Coroutine[Any, Any, None]) -> None:
 
 
 async def _rest(client: ServiceBusClient, place: str) -> list[str]:
-    found: list[str] = []
-    async with _receiver(client, place, ServiceBusReceiveMode.RECEIVE_AND_DELETE) as receiver:
-        while batch := await receiver.receive_messages(500, max_wait_time=1):
-            found += [str(message) for message in batch]
-    return found
+    rest: list[str] = []
+    async with _receiver(client, place) as receiver:
+        # On a busy machine, the next messages may take longer than a wait.
+        while (
+            batch := await receiver.receive_messages(500, max_wait_time=1)
+        ) or await receiver.peek_messages():
+            rest += [str(message) for message in batch]
+            await asyncio.gather(*(receiver.complete_message(message) for message in batch))
+    return rest
 
 
 @asynccontextmanager
-async def _receiver(
-    client: ServiceBusClient,
-    place: str,
-    mode: ServiceBusReceiveMode = ServiceBusReceiveMode.PEEK_LOCK,
-) -> AsyncGenerator[ServiceBusReceiver]:
+async def _receiver(client: ServiceBusClient, place: str) -> AsyncGenerator[ServiceBusReceiver]:
     entity, _, part = place.partition("/")
     if part and not part.startswith("$"):
-        receiver = client.get_subscription_receiver(entity, part, receive_mode=mode)
+        receiver = client.get_subscription_receiver(entity, part)
     else:
         sub_queue = ServiceBusSubQueue.DEAD_LETTER if part else None
-        receiver = client.get_queue_receiver(entity, sub_queue=sub_queue, receive_mode=mode)
+        receiver = client.get_queue_receiver(entity, sub_queue=sub_queue)
     async with receiver:
         yield receiver

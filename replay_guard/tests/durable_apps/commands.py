@@ -16,8 +16,8 @@ from typing import Any
 
 import aiohttp
 
-from localazure.functions.app_process import run_app
-from localazure.functions.http.access_keys import KeyRing
+from localazure.functions.http.authorization import KeyRing
+from localazure.functions.service import run_app
 from localazure.processes.ports import free_ports
 from replay_guard.__main__ import main
 

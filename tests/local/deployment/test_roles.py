@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 import uuid
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import aiohttp
 import pytest
 from azure.core.exceptions import AzureError, HttpResponseError, ResourceNotFoundError
 from azure.core.messaging import CloudEvent
@@ -37,14 +39,14 @@ from localazure.eventgrid.service_bus_endpoint import ServiceBusEndpoint
 from localazure.functions import host_storage
 from localazure.functions.errors import AppLoadError
 from localazure.machinelearning.addresses import BlobPath
-from localazure.machinelearning.data.blob_requests import BlobError
 from localazure.machinelearning.data.blobs import BlobStore
-from localazure.runtime.app_settings import expand_app_settings
-from localazure.runtime.certificates import ensure_certificates
+from localazure.runtime.certificates import ensure_certificates, trusted
 from localazure.runtime.environment import Environment
 from localazure.runtime.identity import CLUSTER, client_id_of
 from localazure.runtime.roles import RoleAssignments
-from localazure.runtime.trust import trusted
+from localazure.storage_client import blobs
+from localazure.storage_client.endpoint import StorageError
+from localazure.supervision.app_settings import expand_app_settings
 
 with warnings.catch_warnings():
     # azure.ai.ml defines schemas in ways that marshmallow announces the end of.
@@ -203,13 +205,14 @@ def write_output(cloud: Cloud) -> None:
 
 def deliver(topic: str, queue: str) -> Callable[[Cloud], None]:
     async def attempt(cloud: Cloud) -> None:
-        endpoint = ServiceBusEndpoint(
-            lambda: destinations(cloud).service_bus(topic),
-            "subscription",
-            ServiceBusQueueDestination(resource_id=f"/queues/{queue}"),
-        )
-        outcome = await endpoint.deliver([{"id": uuid.uuid4().hex}], 0)
-        await endpoint.close()
+        async with destinations(cloud) as clients:
+            endpoint = ServiceBusEndpoint(
+                lambda: clients.service_bus(topic),
+                "subscription",
+                ServiceBusQueueDestination(resource_id=f"/queues/{queue}"),
+            )
+            outcome = await endpoint.deliver([{"id": uuid.uuid4().hex}], 0)
+            await endpoint.close()
         if outcome.text != "Delivered":
             raise NotDelivered(outcome.text)
 
@@ -218,15 +221,20 @@ def deliver(topic: str, queue: str) -> Callable[[Cloud], None]:
 
 def write_dead_letter(topic: str) -> Callable[[Cloud], None]:
     async def attempt(cloud: Cloud) -> None:
-        async with destinations(cloud).blobs("landfallapp", topic) as service:
-            client = service.get_container_client("dead-letter-events")
-            await client.upload_blob(uuid.uuid4().hex, b"x")
+        async with destinations(cloud) as clients:
+            service = clients.blobs("landfallapp", topic)
+            await service.send(blobs.upload(f"dead-letter-events/{uuid.uuid4().hex}", b"x"))
 
     return lambda cloud: asyncio.run(attempt(cloud))
 
 
-def destinations(cloud: Cloud) -> DestinationClients:
-    return DestinationClients(cloud.environment, RoleAssignments.of_environment(cloud.environment))
+@contextlib.asynccontextmanager
+async def destinations(cloud: Cloud) -> AsyncGenerator[DestinationClients]:
+    assignments = RoleAssignments.of_environment(cloud.environment)
+    tls = ssl.create_default_context(cafile=cloud.environment.ca)
+    connector = aiohttp.TCPConnector(ssl=tls)
+    async with aiohttp.ClientSession(connector=connector) as session:
+        yield DestinationClients(cloud.environment, assignments, session)
 
 
 def land_as_deployer(cloud: Cloud) -> None:
@@ -287,7 +295,7 @@ def refusal(attempt: Attempt, cloud: Cloud) -> str | None:
         if error.status_code != FORBIDDEN:
             raise
         return str(getattr(error, "error_code", None) or getattr(error.error, "code", error))
-    except BlobError as error:
+    except StorageError as error:
         if error.status != FORBIDDEN:
             raise
         return str(error)

@@ -81,9 +81,9 @@ class _SubscriptionProperties(ConfigurationModel):
     def destination(self) -> Destination:
         """The destination of events."""
         by_identity = self.delivery_with_resource_identity
-        found = self.destination_by_key if by_identity is None else by_identity.destination
-        assert found is not None, "it is validated"
-        return found
+        target = self.destination_by_key if by_identity is None else by_identity.destination
+        assert target is not None, "it is validated"
+        return target
 
     @property
     def dead_letters(self) -> DeadLetterDestination | None:
@@ -187,5 +187,5 @@ def parse_subscription(
     return subscription
 
 
-def _no_topic(known: Iterable[str]) -> str:
-    return f"must be one of {', '.join(sorted(known))}"
+def _no_topic(declared: Iterable[str]) -> str:
+    return f"must be one of {', '.join(sorted(declared))}"

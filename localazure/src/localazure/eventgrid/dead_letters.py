@@ -9,14 +9,13 @@ import json
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from localazure.eventgrid.configuration import Subscription
 from localazure.eventgrid.schemas import Event, Schema, convert
 from localazure.eventgrid.store import Delivery
-
-if TYPE_CHECKING:
-    from azure.storage.blob.aio import BlobServiceClient
+from localazure.storage_client import blobs
+from localazure.storage_client.client import StorageClient
+from localazure.storage_client.endpoint import StorageError
 
 # Event Grid's reasons.
 MAX_ATTEMPTS = "MaxDeliveryAttemptsExceeded"
@@ -51,48 +50,38 @@ class NotWritten(Exception):
     """A dead letter could not be written. Try again later."""
 
 
-class DeadLetterStorage:
-    """The storage accounts that dead letters are written to.
+async def write(
+    open_service: Callable[[str, str | None], StorageClient],
+    subscription: Subscription,
+    schema: Schema,
+    delivery: Delivery,
+) -> None:
+    """Write one dead letter. Its subscription must have a container for dead letters.
 
     Args:
         open_service: opens an account's Blob service for a topic's identity; None is for the key.
+        subscription: the subscription whose endpoint did not take the event.
+        schema: in which the subscription gets events.
+        delivery: the event and its history.
+
+    Raises:
+        NotWritten: storage does not accept it now.
     """
-
-    def __init__(self, open_service: Callable[[str, str | None], BlobServiceClient]) -> None:
-        self._open_service = open_service
-        self._services: dict[tuple[str, str | None], BlobServiceClient] = {}
-
-    async def write(self, subscription: Subscription, schema: Schema, delivery: Delivery) -> None:
-        """Write one dead letter. Its subscription must have a container for dead letters.
-
-        Raises:
-            NotWritten: storage does not accept it now.
-        """
-        from azure.core.exceptions import AzureError  # noqa: PLC0415 - few parts write any
-        from azure.storage.blob import ContentSettings  # noqa: PLC0415
-
-        destination = subscription.properties.dead_letters
-        assert destination is not None, "there is a container"
-        key = (destination.properties.account, subscription.dead_letters_identity)
-        service = self._services.get(key)
-        if service is None:
-            service = self._services[key] = self._open_service(*key)
-        hour_seconds = delivery.last_attempt_seconds or delivery.published_seconds
-        name = blob_name(subscription.name, delivery, datetime.fromtimestamp(hour_seconds, UTC))
-        container = service.get_container_client(destination.properties.blob_container_name)
-        try:
-            await container.get_blob_client(name).upload_blob(
-                json.dumps([dead_letter(delivery, schema)]),
-                overwrite=True,
-                content_settings=ContentSettings(content_type="application/json"),
-            )
-        except AzureError as error:
-            raise NotWritten(str(error)) from error
-
-    async def close(self) -> None:
-        """Close the connections."""
-        for service in self._services.values():
-            await service.close()
+    destination = subscription.properties.dead_letters
+    assert destination is not None, "there is a container"
+    properties = destination.properties
+    hour_seconds = delivery.last_attempt_seconds or delivery.published_seconds
+    name = blob_name(subscription.name, delivery, datetime.fromtimestamp(hour_seconds, UTC))
+    service = open_service(properties.account, subscription.dead_letters_identity)
+    request = blobs.upload(
+        f"{properties.blob_container_name}/{name}",
+        json.dumps([dead_letter(delivery, schema)]).encode(),
+        headers={"x-ms-blob-content-type": "application/json"},
+    )
+    try:
+        await service.send(request)
+    except StorageError as error:
+        raise NotWritten(str(error)) from error
 
 
 def _text(time_seconds: float | None) -> str | None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import aiohttp
+
 from localazure.runtime.environment import Environment
 from localazure.runtime.roles import RoleAssignments
+from localazure.storage_client.client import StorageClient
 
 if TYPE_CHECKING:
     from azure.servicebus.aio import ServiceBusClient
-    from azure.storage.blob.aio import BlobServiceClient
 
     from localazure.runtime.principal_credential import AsyncPrincipalCredential
 
@@ -17,16 +19,23 @@ if TYPE_CHECKING:
 class DestinationClients:
     """Opens clients. They do not retry: the retry policy of the subscription applies.
 
-    The first client of an SDK imports it: all SDKs take longer to load than the rest of the part.
+    The first client of Service Bus imports its SDK, which takes longer to load than the part.
 
     Args:
         environment: the environment of the services.
         assignments: give the principals of the topics' identities.
+        session: trusts the certificates of this state folder.
     """
 
-    def __init__(self, environment: Environment, assignments: RoleAssignments) -> None:
+    def __init__(
+        self,
+        environment: Environment,
+        assignments: RoleAssignments,
+        session: aiohttp.ClientSession,
+    ) -> None:
         self._environment = environment
         self._assignments = assignments
+        self._session = session
 
     def service_bus(self, identity_of: str | None) -> ServiceBusClient:
         """Open Service Bus with the identity of a topic, or with the key for None."""
@@ -44,20 +53,13 @@ class DestinationClients:
             retry_total=0,
         )
 
-    def blobs(self, account: str, identity_of: str | None) -> BlobServiceClient:
-        """Open an account's Blob service with the identity of a topic, or with the key for None."""
-        from azure.storage.blob.aio import BlobServiceClient  # noqa: PLC0415 - see above
-
-        environment = self._environment
-        if identity_of is None:
-            return BlobServiceClient.from_connection_string(
-                environment.storage_connection_string(account), retry_total=0
-            )
-        return BlobServiceClient(
-            environment.blob_tls_endpoint(account),
-            credential=self._credential(identity_of),
-            connection_verify=str(environment.ca_bundle),
-            retry_total=0,
+    def blobs(self, account: str, identity_of: str | None) -> StorageClient:
+        """An account's Blob service with the identity of a topic, or with the key for None."""
+        has_identity = identity_of is not None
+        return StorageClient(
+            self._session,
+            self._environment.blob_endpoint(account, is_identity=has_identity),
+            self._credential(identity_of) if has_identity else None,
         )
 
     def _credential(self, topic: str) -> AsyncPrincipalCredential:

@@ -25,8 +25,8 @@ from localazure.eventgrid.authorization import (
     authorize,
     bearer_token,
 )
-from localazure.eventgrid.broker import Broker
 from localazure.eventgrid.configuration import Topic
+from localazure.eventgrid.router import Router
 from localazure.eventgrid.schemas import Event, InvalidEvent, Schema, check
 from localazure.faults.http import with_faults
 from localazure.faults.injector import Injector
@@ -54,12 +54,12 @@ class _Refused(Exception):
 
 
 class Server:
-    """The endpoints of one broker. A topic's key or an identity's role authorizes a publisher."""
+    """The endpoints of one router. A topic's key or an identity's role authorizes a publisher."""
 
     def __init__(
-        self, broker: Broker, environment: Environment, identities: Identities, faults: Injector
+        self, router: Router, environment: Environment, identities: Identities, faults: Injector
     ) -> None:
-        self._broker = broker
+        self._router = router
         self._environment = environment
         self._faults = faults
         self._identities = identities
@@ -99,7 +99,7 @@ class Server:
             self._identities.authorize(token, name, self._now())
         else:
             raise Unauthorized("send tokens to the TLS endpoint")
-        topic = self._broker.topic(name)
+        topic = self._router.topic(name)
         if topic is None:
             raise _Refused(HTTPStatus.NOT_FOUND, f"there is no topic {name!r}")
         version = request.query.get("api-version")
@@ -107,40 +107,40 @@ class Server:
             raise _Refused(
                 HTTPStatus.BAD_REQUEST, f"api-version must be {API_VERSION}, found {version!r}"
             )
-        resource_id = self._broker.resource_id(topic)
+        resource_id = self._router.resource_id(topic)
         events = _parse_events(await _json(request), request, topic, resource_id)
-        await self._broker.publish(topic, events)
+        await self._router.publish(topic, events)
         return web.Response()
 
     async def _list_subscriptions(self, request: web.Request) -> web.Response:
         self._authorize(request)
-        return web.json_response({"value": self._broker.describe_all()})
+        return web.json_response({"value": self._router.describe_all()})
 
     async def _get_subscription(self, request: web.Request) -> web.Response:
         self._authorize(request)
-        found = self._broker.describe(request.match_info["name"])
-        if found is None:
+        described = self._router.describe(request.match_info["name"])
+        if described is None:
             raise _no_subscription(request)
-        return web.json_response(found)
+        return web.json_response(described)
 
     async def _put_subscription(self, request: web.Request) -> web.Response:
         self._authorize(request)
         body = await _json(request)
         if not isinstance(body, dict):
             raise _Refused(HTTPStatus.BAD_REQUEST, "expected an object")
-        subscription = await self._broker.put_subscription(request.match_info["name"], body)
-        return web.json_response(self._broker.describe(subscription.name))
+        subscription = await self._router.put_subscription(request.match_info["name"], body)
+        return web.json_response(self._router.describe(subscription.name))
 
     async def _delete_subscription(self, request: web.Request) -> web.Response:
         self._authorize(request)
-        if not await self._broker.delete_subscription(request.match_info["name"]):
+        if not await self._router.delete_subscription(request.match_info["name"]):
             raise _no_subscription(request)
         return web.Response()
 
     async def _validate(self, request: web.Request) -> web.Response:
         # The code proves access to the validation event: no key is needed, as on Azure.
         name, code = request.match_info["name"], request.query.get("code", "")
-        if not await self._broker.validate(name, code):
+        if not await self._router.validate(name, code):
             raise _Refused(
                 HTTPStatus.BAD_REQUEST, "this is not the validation code of the subscription"
             )
@@ -219,14 +219,14 @@ def _parse_events(
 
 
 def _with_topic(event: Event, index: int, topic: Topic, resource_id: str) -> Event:
-    given = event.get("topic") or ""
-    if resource_id and given not in {"", resource_id}:
+    named_topic = event.get("topic") or ""
+    if resource_id and named_topic not in {"", resource_id}:
         raise InvalidEvent(
-            f"event {index}: topic must be absent or {resource_id!r}, found {given!r}"
+            f"event {index}: topic must be absent or {resource_id!r}, found {named_topic!r}"
         )
     return {
         **event,
-        "topic": given or resource_id or topic.name,
+        "topic": named_topic or resource_id or topic.name,
         "dataVersion": event.get("dataVersion") or "",
         "metadataVersion": "1",
     }

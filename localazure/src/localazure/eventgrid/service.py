@@ -1,17 +1,17 @@
-"""Composes the Event Grid part: store, broker, server."""
+"""Composes the Event Grid part: store, router, server."""
 
 from __future__ import annotations
 
 import contextlib
+import ssl
 from collections.abc import AsyncGenerator
 
 import aiohttp
 
 from localazure.eventgrid.authorization import Identities
-from localazure.eventgrid.broker import Broker
 from localazure.eventgrid.configuration import load
-from localazure.eventgrid.dead_letters import DeadLetterStorage
 from localazure.eventgrid.destination_clients import DestinationClients
+from localazure.eventgrid.router import Router
 from localazure.eventgrid.server import Server
 from localazure.eventgrid.store import Store
 from localazure.faults.injector import Injector
@@ -42,19 +42,21 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
             aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, force_close=True))
         )
         assignments = RoleAssignments.of_environment(environment)
-        clients = DestinationClients(environment, assignments)
-        dead_letters = DeadLetterStorage(clients.blobs)
-        stack.push_async_callback(dead_letters.close)
+        tls = ssl.create_default_context(cafile=environment.ca)
+        local = await stack.enter_async_context(
+            aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=tls))
+        )
+        clients = DestinationClients(environment, assignments, local)
         faults = Injector(environment.state, Part.EVENT_GRID)
         identities = Identities(
             TokenIssuer(environment.keys.identity_header, frozenset({EVENT_GRID_AUDIENCE})),
             assignments,
         )
-        broker = Broker(environment, configuration, store, session, clients, dead_letters, faults)
-        await broker.start()
-        stack.push_async_callback(broker.stop)
-        application = Server(broker, environment, identities, faults).application()
+        router = Router(environment, configuration, store, session, clients, faults)
+        await router.start()
+        stack.push_async_callback(router.stop)
+        application = Server(router, environment, identities, faults).application()
         ports = environment.ports
-        tls = {ports.event_grid: None, ports.event_grid_tls: server_context(certificates)}
-        await stack.enter_async_context(listening(runner_of(application), tls))
+        listeners = {ports.event_grid: None, ports.event_grid_tls: server_context(certificates)}
+        await stack.enter_async_context(listening(runner_of(application), listeners))
         yield

@@ -77,14 +77,14 @@ def why_unmatched(rule: Rule, names: Mapping[str, Collection[str]]) -> str | Non
         rule: the rule.
         names: what is known to exist, by the beginning of the operation, such as `send`.
     """
-    known = sorted(_operations(rule, names))
-    if any(_may_match(rule.operation, operation) for operation in known):
+    operations = sorted(_operations(rule, names))
+    if any(_may_match(rule.operation, operation) for operation in operations):
         return None
-    near = get_close_matches(rule.operation, known, n=3)
+    near = get_close_matches(rule.operation, operations, n=3)
     perhaps = f"perhaps {' or '.join(near)}; " if near else ""
     return (
         f"nothing of {rule.part} that can have the fault {rule.fault} matches {rule.operation!r}: "
-        f"{perhaps}there is {', '.join(known)}"
+        f"{perhaps}there is {', '.join(operations)}"
     )
 
 

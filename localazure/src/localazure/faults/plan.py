@@ -102,8 +102,8 @@ class Rule(ConfigurationModel):
     @model_validator(mode="after")
     def _known_to_the_part(self) -> Self:
         if self.fault not in FAULTS[self.part]:
-            known = ", ".join(sorted(FAULTS[self.part]))
-            raise error_at(("fault",), f"the part {self.part} has no such fault; it has {known}")
+            kinds = ", ".join(sorted(FAULTS[self.part]))
+            raise error_at(("fault",), f"the part {self.part} has no such fault; it has {kinds}")
         if self.seconds < 0 and self.fault is not Fault.CLOCK_SKEW:
             raise error_at(("seconds",), "only clockSkew may be negative")
         return self

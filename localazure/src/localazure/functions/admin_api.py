@@ -19,7 +19,7 @@ from aiohttp.typedefs import Handler
 from localazure.functions import logs
 from localazure.functions.app import binding_kinds
 from localazure.functions.app.loader import LoadedFunction
-from localazure.functions.http.access_keys import KeyRing
+from localazure.functions.http.authorization import KeyRing
 from localazure.functions.triggers.http.trigger import request_key, url_path
 from localazure.functions.worker.invocation import Invoker, TriggerData
 from localazure.json_text import parse_json

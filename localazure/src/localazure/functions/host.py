@@ -26,10 +26,9 @@ from localazure.functions.configuration.app_settings import time_zone
 from localazure.functions.configuration.host_json import HostOptions
 from localazure.functions.configuration.plan import Plan
 from localazure.functions.configuration.several_hosts import sharing_of
-from localazure.functions.http.access_keys import KeyRing
+from localazure.functions.http.authorization import KeyRing
 from localazure.functions.http.cors import CorsPolicy
-from localazure.functions.http.request_limits import PARSER_LIMIT_BYTES, refuse_oversized
-from localazure.functions.http.throttle import HttpThrottle
+from localazure.functions.http.throttle import PARSER_LIMIT_BYTES, HttpThrottle, refuse_oversized
 from localazure.functions.triggers.http.trigger import max_request_bytes
 from localazure.functions.triggers.registry import BY_HAND, Surroundings, Triggers
 from localazure.functions.triggers.timer.one_host import MIGRATIONS, DatabaseInTurn

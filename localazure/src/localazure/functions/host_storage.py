@@ -17,7 +17,7 @@ import logging
 import ssl
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Final, NamedTuple
+from typing import Final
 
 import aiohttp
 
@@ -29,20 +29,13 @@ from localazure.functions.configuration.storage_connection import (
     find_endpoint,
 )
 from localazure.functions.errors import AppLoadError
-from localazure.storage_client.rest import StorageError, StorageRest
-from localazure.storage_client.service import Service
+from localazure.storage_client import blobs
+from localazure.storage_client.client import StorageClient
+from localazure.storage_client.endpoint import ConflictError, Request, Service, StorageError
 
 _LOG = logging.getLogger(logs.HOST_LOGGER)
 
 _REFUSED: Final = {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
-
-
-class _Creation(NamedTuple):
-    service: Service
-    method: str
-    path: str
-    query: Mapping[str, str] = {}
-    body: Mapping[str, str] | None = None
 
 
 async def make_ready(settings: Mapping[str, str], hub_name: str | None) -> None:
@@ -53,13 +46,12 @@ async def make_ready(settings: Mapping[str, str], hub_name: str | None) -> None:
     Raises:
         AppLoadError: the identity lacks a role; names the service and its error.
     """
-    wanted = [_Creation(Service.BLOB, "PUT", f"/{HOSTS_CONTAINER}", {"restype": "container"})]
+    needed = {Service.BLOB: blobs.create_container(HOSTS_CONTAINER)}
     if hub_name is not None:
-        table = {"TableName": f"{hub_name}Instances"}
-        wanted += [
-            _Creation(Service.QUEUE, "PUT", f"/{hub_name.lower()}-control-00"),
-            _Creation(Service.TABLE, "POST", "/Tables", body=table),
-        ]
+        table = json.dumps({"TableName": f"{hub_name}Instances"}).encode()
+        headers = {"accept": "application/json", "content-type": "application/json"}
+        needed[Service.QUEUE] = Request("PUT", f"{hub_name.lower()}-control-00")
+        needed[Service.TABLE] = Request("POST", "Tables", headers=headers, body=table)
     try:
         if not find_endpoint(DEFAULT_CONNECTION, Service.BLOB, settings).needs_identity:
             return
@@ -71,31 +63,25 @@ async def make_ready(settings: Mapping[str, str], hub_name: str | None) -> None:
         identity(DEFAULT_CONNECTION, settings) as credential,
     ):
 
-        async def create(creation: _Creation) -> None:
-            endpoint = find_endpoint(DEFAULT_CONNECTION, creation.service, settings)
-            await _create(StorageRest(session, endpoint, credential), creation)
+        async def create(service: Service, request: Request) -> None:
+            endpoint = find_endpoint(DEFAULT_CONNECTION, service, settings)
+            await _create(StorageClient(session, endpoint, credential), request)
 
-        await asyncio.gather(*(create(each) for each in wanted))
+        await asyncio.gather(*(create(*each) for each in needed.items()))
 
 
-async def _create(service: StorageRest, creation: _Creation) -> None:
-    headers = {"accept": "application/json"} if creation.service is Service.TABLE else {}
-    body = b"" if creation.body is None else json.dumps(creation.body).encode()
-    if body:
-        headers["content-type"] = "application/json"
+async def _create(client: StorageClient, request: Request) -> None:
+    service = client.endpoint.service
     try:
-        await service.request(
-            creation.method, creation.path, creation.query, headers=headers, body=body
-        )
+        await client.send(request)
+    except ConflictError:
+        return  # it exists already
     except StorageError as error:
         if error.status in _REFUSED:
             raise AppLoadError(
-                f"{DEFAULT_CONNECTION}: the {creation.service} service refuses the identity of "
+                f"{DEFAULT_CONNECTION}: the {service} service refuses the identity of "
                 f"the host: {error}. Give it a role on the account: Storage Blob Data Owner, and "
                 "for Durable Functions Storage Queue Data Contributor and Storage Table Data "
                 "Contributor"
             ) from None
-        if error.status != HTTPStatus.CONFLICT:  # it exists already
-            _LOG.warning("%s: %s", DEFAULT_CONNECTION, error)
-    except (aiohttp.ClientError, TimeoutError) as error:
-        _LOG.warning("%s: the %s service: %s", DEFAULT_CONNECTION, creation.service, error)
+        _LOG.warning("%s: the %s service: %s", DEFAULT_CONNECTION, service, error)

@@ -132,7 +132,7 @@ class CategoryFilter(logging.Filter):
             return False
         parts = (
             *((current.function, current.invocation_id) if current else ()),
-            *((found,) if (found := instance_id.get()) else ()),
+            *((durable_id,) if (durable_id := instance_id.get()) else ()),
         )
         record.correlation = f"[{' '.join(parts)}] " if parts else ""
         return True

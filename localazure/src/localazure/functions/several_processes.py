@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from localazure.functions.http.access_keys import KeyRing
+from localazure.functions.http.authorization import KeyRing
 from localazure.processes.interruption import end_on_signals
 from localazure.processes.lifetime import die_with_parent, end
 from localazure.processes.state_folder import make_state_folder

@@ -31,14 +31,14 @@ Snapshot = dict[Path, tuple[int, int]]
 
 def take_snapshot(app: Path) -> Snapshot:
     """The state of the files that define an app."""
-    found: Snapshot = {}
+    times: Snapshot = {}
     for path in _files(app):
         try:
             status = path.stat()
         except FileNotFoundError:  # an editor is replacing the file
             continue
-        found[path] = (status.st_mtime_ns, status.st_size)
-    return found
+        times[path] = (status.st_mtime_ns, status.st_size)
+    return times
 
 
 def changed(before: Snapshot, after: Snapshot) -> list[Path]:

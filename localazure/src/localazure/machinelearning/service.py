@@ -21,7 +21,7 @@ from localazure.machinelearning.serving import store as online_store
 from localazure.machinelearning.serving.data_collector import DataCollector
 from localazure.machinelearning.serving.deployments import Deployments
 from localazure.machinelearning.serving.scoring import Scoring
-from localazure.machinelearning.store import MIGRATIONS, end_schedules
+from localazure.machinelearning.store import MIGRATIONS
 from localazure.machinelearning.workspace import Workspace
 from localazure.outbox.publisher import publishing
 from localazure.runtime.certificates import ensure_certificates, server_context
@@ -64,7 +64,6 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         await database.write(
             lambda connection: datastores.put_configured(connection, configuration, state.clock())
         )
-        await database.write(end_schedules)
         session = await stack.enter_async_context(aiohttp.ClientSession())
         topic = environment.topic_endpoint(AZURE_ML_TOPIC)
         key, _ = environment.event_grid_keys(AZURE_ML_TOPIC)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import sqlite3
 from dataclasses import dataclass
 from typing import Any
@@ -62,8 +61,6 @@ MIGRATIONS = (
     """,
     "DROP TABLE schedule;",
 )
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,21 +150,6 @@ def put_resource(
         (collection, name, version, json.dumps(document), now, now),
     )
     return Resource.from_row(cursor.fetchone()), is_new
-
-
-def end_schedules(connection: sqlite3.Connection) -> None:
-    """Delete the schedules of an earlier version, which nothing runs, and name them in the log.
-
-    The line precedes the commit: after a crash between them, the next start repeats it.
-    """
-    deleted = connection.execute(
-        "DELETE FROM resource WHERE collection = 'schedules' RETURNING name"
-    ).fetchall()
-    if deleted:
-        logger.warning(
-            "no longer run: the schedules %s; submit their jobs from a timer trigger of an app",
-            ", ".join(sorted(row["name"] for row in deleted)),
-        )
 
 
 def delete_resource(

@@ -1,1 +1,1 @@
-"""The runtime: environment of a state folder, its parts as processes, and their supervisor."""
+"""What the parts stand on: the environment of a state folder, identities, roles, HTTP listeners."""

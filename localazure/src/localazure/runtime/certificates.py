@@ -10,6 +10,7 @@ atomic writes under a lock.
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import fcntl
 import ssl
@@ -133,3 +134,20 @@ def _make_server_certificate(files: Certificates, host: str, now: dt.datetime) -
     write_atomically(files.server_key, issued.private_key_pem.bytes())
     write_atomically(files.server, issued.cert_chain_pems[0].bytes())
     write_atomically(files.server_end, str(end.timestamp()))  # last: without it, both are renewed
+
+
+@contextlib.contextmanager
+def trusted(bundle: Path) -> Generator[None]:
+    """Make certifi return another file of roots while the context lasts.
+
+    azure-servicebus always uses certifi's file, and certifi has no setting for another one.
+
+    Args:
+        bundle: `Environment.ca_bundle`, which includes certifi's roots.
+    """
+    original = certifi.where
+    certifi.where = lambda: str(bundle)
+    try:
+        yield
+    finally:
+        certifi.where = original

@@ -20,6 +20,7 @@ from typing import Annotated, Any, Final, NamedTuple, Self, get_args, get_type_h
 
 from localazure.processes.atomic_file import write_atomically
 from localazure.processes.ports import LOOPBACK, free_address, free_ports
+from localazure.storage_client.endpoint import Endpoint
 
 STORAGE_ACCOUNT = "devstoreaccount1"
 """The account of all storage emulators, which exists in addition to those of `storage.json`."""
@@ -210,29 +211,33 @@ class Environment:
         digest = hmac.digest(self.keys.storage.encode(), account.encode(), hashlib.sha512)
         return base64.b64encode(digest).decode()
 
-    def storage_connection_string(
-        self, account: str = STORAGE_ACCOUNT, *, direct: bool = False
-    ) -> str:
-        """Return a connection string for the storage SDKs.
-
-        Args:
-            account: an account of `storage.json`, or that of all emulators.
-            direct: whether to bypass the proxy and use Azurite: without events, roles and limits of
-                the account's kind.
-        """
+    def storage_connection_string(self, account: str = STORAGE_ACCOUNT) -> str:
+        """Return a connection string of an account, for the storage SDKs."""
         ports = self.ports
-        blob, queue, table = (
-            (ports.azurite_blob, ports.azurite_queue, ports.azurite_table)
-            if direct
-            else (ports.blob, ports.queue, ports.table)
-        )
         return (
             f"DefaultEndpointsProtocol=http;AccountName={account};"
             f"AccountKey={self.storage_key(account)};"
-            f"BlobEndpoint=http://{LOOPBACK}:{blob}/{account};"
-            f"QueueEndpoint=http://{LOOPBACK}:{queue}/{account};"
-            f"TableEndpoint=http://{LOOPBACK}:{table}/{account};"
+            f"BlobEndpoint=http://{LOOPBACK}:{ports.blob}/{account};"
+            f"QueueEndpoint=http://{LOOPBACK}:{ports.queue}/{account};"
+            f"TableEndpoint=http://{LOOPBACK}:{ports.table}/{account};"
         )
+
+    def blob_endpoint(
+        self, account: str, *, is_identity: bool = False, direct: bool = False
+    ) -> Endpoint:
+        """Return the Blob endpoint of an account, for localazure's own requests.
+
+        Args:
+            account: an account of `storage.json`, or that of all emulators.
+            is_identity: whether a token is sent, over TLS, instead of the key.
+            direct: whether to bypass the proxy and use Azurite: without events, roles and limits of
+                the account's kind.
+        """
+        if is_identity:
+            return Endpoint(url=self.blob_tls_endpoint(account), account=account)
+        port = self.ports.azurite_blob if direct else self.ports.blob
+        url = f"http://{LOOPBACK}:{port}/{account}"
+        return Endpoint(url=url, account=account, key=self.storage_key(account))
 
     @property
     def service_bus_connection_string(self) -> str:

@@ -82,8 +82,8 @@ class TokenIssuer:
         """
         signed, _, signature = token.rpartition(".")
         # As bytes, because compare_digest accepts only ASCII texts.
-        given = signature.encode(errors="replace")
-        if not hmac.compare_digest(self._signature(signed).encode(), given):
+        received = signature.encode(errors="replace")
+        if not hmac.compare_digest(self._signature(signed).encode(), received):
             raise InvalidTokenError("the token was not issued by this localazure")
         claims = unverified_claims(token)
         if claims["exp"] <= now:

@@ -16,7 +16,7 @@ from localazure.servicebus.amqp.errors import (
     UNAUTHORIZED_ACCESS,
 )
 from localazure.servicebus.amqp.link import Link
-from localazure.servicebus.cbs import Right
+from localazure.servicebus.authorization import Right
 from localazure.servicebus.entities import SubQueue
 
 logger = logging.getLogger(__name__)

@@ -11,35 +11,27 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
 from localazure.servicebus import contents, store
-from localazure.servicebus.addresses import SubQueueKind
+from localazure.servicebus.commits import Clock, Commits
 from localazure.servicebus.configuration import NamespaceConfiguration
 from localazure.servicebus.credits import Credits, cost_of_sending
 from localazure.servicebus.entities import Consumer, Entity, Namespace, SubQueue
 from localazure.servicebus.filters import MessageFacts
 from localazure.servicebus.queues import (
-    Action,
     Event,
-    Lock,
     MessageNotFoundError,
     Transition,
 )
 from localazure.servicebus.store import (
-    Destination,
-    Enqueued,
     SentMessage,
-    StoredMessage,
     Submission,
 )
 from localazure.sqlite.database import Database
 
 logger = logging.getLogger(__name__)
-
-Clock = Callable[[], int]
-"""Milliseconds since the Unix epoch."""
 
 # Interval between deletions of message ids that duplicate detection does not need.
 HISTORY_PURGE_INTERVAL_SECONDS = 60.0
@@ -66,7 +58,7 @@ class Broker:
         self.clock = clock
         self._credits = credits_
         self._database = database
-        self._by_number = {entity.number: entity for entity in namespace.entities}
+        self._commits = Commits(namespace, database, clock, self.pump)
         self._tasks: set[asyncio.Task[None]] = set()
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms: int | None = None
@@ -93,7 +85,9 @@ class Broker:
                 # The entity may forward since this start. Nobody could receive them here.
                 if entity.forwards(kind):
                     moved = sub_queue.queue.take_available(clock())
-                    await asyncio.gather(*(broker._write(sub_queue, item) for item in moved))
+                    await asyncio.gather(
+                        *(broker._commits.write(sub_queue, item) for item in moved)
+                    )
         broker.advance()
         broker._spawn(broker._purge_history())
         return broker
@@ -133,7 +127,7 @@ class Broker:
         receipts = await self._database.write(
             lambda connection: store.submit(connection, submissions, now_ms)
         )
-        self._add([item for receipt in receipts for item in receipt.enqueued])
+        self._commits.add([item for receipt in receipts for item in receipt.enqueued])
         return [receipt.sequence_number for receipt in receipts]
 
     async def cancel(self, entity: Entity, sequence_numbers: Sequence[int]) -> None:
@@ -147,7 +141,7 @@ class Broker:
             if not queue.is_scheduled(number):
                 raise MessageNotFoundError(f"no message {number} is scheduled in {entity.path}")
         transitions = [queue.cancel(number) for number in dict.fromkeys(sequence_numbers)]
-        await asyncio.gather(*(self._commit(entity.active, item) for item in transitions))
+        await asyncio.gather(*(self._commits.commit(entity.active, item) for item in transitions))
 
     # --- receiving --------------------------------------------------------------------------------
 
@@ -177,7 +171,7 @@ class Broker:
             if lock is None:
                 break
             self._credits.charge(1)
-            consumer.deliver_locked(lock.token, self._render(sub_queue, lock))
+            consumer.deliver_locked(lock.token, self._commits.render(sub_queue, lock))
         self._set_alarm(queue.next_due_ms())
 
     async def receive_deferred(
@@ -206,13 +200,13 @@ class Broker:
         if not deletes:
             locks = [queue.lock_deferred(number, now_ms) for number in numbers]
             self._set_alarm(queue.next_due_ms())
-            return [(lock.token, self._render(sub_queue, lock)) for lock in locks]
+            return [(lock.token, self._commits.render(sub_queue, lock)) for lock in locks]
         transitions = [queue.receive_and_delete_deferred(number, now_ms) for number in numbers]
         payloads = [
-            contents.render(self._read(sub_queue, item.before.sequence_number))
+            contents.render(self._commits.read(sub_queue, item.before.sequence_number))
             for item in transitions
         ]
-        await asyncio.gather(*(self._commit(sub_queue, item) for item in transitions))
+        await asyncio.gather(*(self._commits.commit(sub_queue, item) for item in transitions))
         return [(None, payload) for payload in payloads]
 
     def peek(self, sub_queue: SubQueue, start: int, count: int) -> list[bytes]:
@@ -261,7 +255,7 @@ class Broker:
             LockLostError: the lock expired, or the message is settled.
         """
         transition = sub_queue.queue.settle(token, event, self.clock(), properties)
-        await self._commit(sub_queue, transition)
+        await self._commits.commit(sub_queue, transition)
 
     # --- timers -----------------------------------------------------------------------------------
 
@@ -280,7 +274,7 @@ class Broker:
         for start in range(0, len(transitions), MAX_TRANSITIONS_PER_COMMIT):
             portion = transitions[start : start + MAX_TRANSITIONS_PER_COMMIT]
             results = await asyncio.gather(
-                *(self._write(sub_queue, item) for item in portion), return_exceptions=True
+                *(self._commits.write(sub_queue, item) for item in portion), return_exceptions=True
             )
             failed = [
                 item
@@ -321,67 +315,12 @@ class Broker:
 
     # --- internals --------------------------------------------------------------------------------
 
-    async def _commit(self, sub_queue: SubQueue, transition: Transition) -> None:
-        """Write a transition, then put the message into its queue or its destinations."""
-        try:
-            await self._write(sub_queue, transition)
-        except Exception:
-            sub_queue.queue.add(transition.before)
-            self.pump(sub_queue)
-            raise
-
-    async def _write(self, sub_queue: SubQueue, transition: Transition) -> None:
-        entity = sub_queue.entity
-        move = self._destinations(sub_queue, transition)
-        if move is not None:
-            destinations, source = move
-            now_ms = self.clock()
-            enqueued = await self._database.write(
-                lambda connection: store.move(
-                    connection,
-                    entity.number,
-                    transition,
-                    destinations,
-                    now_ms,
-                    dead_letter_source=source,
-                )
-            )
-            self._add(enqueued)
-            return
-        if transition.is_durable:
-            await self._database.write(
-                lambda connection: store.apply(connection, entity.number, transition)
-            )
-        if transition.action is Action.REMOVE:
-            return
-        target = sub_queue
-        if transition.action is Action.DEAD_LETTER and sub_queue.kind is SubQueueKind.ACTIVE:
-            target = entity.sub_queues[SubQueueKind.DEAD_LETTER]
-        target.queue.add(transition.after)
-        self.pump(target)
-
-    def _destinations(
-        self, sub_queue: SubQueue, transition: Transition
-    ) -> tuple[tuple[Destination, ...], str | None] | None:
-        """Destinations of a message that leaves its entity, and the source of a dead letter."""
-        entity, kind, action = sub_queue.entity, sub_queue.kind, transition.action
-        if action is Action.DEAD_LETTER:
-            if kind is not SubQueueKind.ACTIVE or not entity.forwards(SubQueueKind.DEAD_LETTER):
-                return None
-            kind = SubQueueKind.DEAD_LETTER
-        elif action is not Action.ROUTE:
-            return None
-        facts = contents.facts(self._read(sub_queue, transition.before.sequence_number))
-        if kind is SubQueueKind.DEAD_LETTER:
-            return self.namespace.forward(entity, kind, facts), entity.path
-        return self.namespace.route(entity, facts), None
-
     async def _deliver_and_delete(
         self, sub_queue: SubQueue, consumer: Consumer, transition: Transition
     ) -> None:
-        stored = self._read(sub_queue, transition.before.sequence_number)
+        stored = self._commits.read(sub_queue, transition.before.sequence_number)
         try:
-            await self._commit(sub_queue, transition)
+            await self._commits.commit(sub_queue, transition)
         except Exception:
             logger.exception("%s: a message could not be deleted", sub_queue.entity.path)
             await asyncio.sleep(RETRY_DELAY_SECONDS)
@@ -389,23 +328,6 @@ class Broker:
             self.pump(sub_queue)
             return
         consumer.deliver_deleted(contents.render(stored))
-
-    def _render(self, sub_queue: SubQueue, lock: Lock) -> bytes:
-        return contents.render(self._read(sub_queue, lock.entry.sequence_number), lock)
-
-    def _read(self, sub_queue: SubQueue, sequence_number: int) -> StoredMessage:
-        stored = store.message(self._database.read, sub_queue.entity.number, sequence_number)
-        assert stored is not None  # every message in memory is committed
-        return stored
-
-    def _add(self, enqueued: Sequence[Enqueued]) -> None:
-        changed: set[SubQueue] = set()
-        for item in enqueued:
-            sub_queue = self._by_number[item.entity].sub_queues[item.kind]
-            sub_queue.queue.add(item.entry)
-            changed.add(sub_queue)
-        for sub_queue in changed:
-            self.pump(sub_queue)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -205,5 +205,5 @@ class Namespace:
 
 
 def _shorter(one: int | None, other: int | None) -> int | None:
-    known = [ttl for ttl in (one, other) if ttl is not None]
-    return min(known) if known else None
+    limited = [ttl for ttl in (one, other) if ttl is not None]
+    return min(limited) if limited else None

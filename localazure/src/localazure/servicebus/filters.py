@@ -49,6 +49,6 @@ def _matches(correlation: CorrelationFilter, facts: MessageFacts) -> bool:
     )
 
 
-def _equal(found: Any, expected: Any) -> bool:
+def _equal(actual: Any, expected: Any) -> bool:
     # For Service Bus a boolean differs from a number; in Python True == 1.
-    return found == expected and isinstance(found, bool) == isinstance(expected, bool)
+    return actual == expected and isinstance(actual, bool) == isinstance(expected, bool)

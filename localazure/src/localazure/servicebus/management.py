@@ -136,8 +136,8 @@ async def _schedule(broker: Broker, sub_queue: SubQueue, body: dict[str, Any]) -
     if sub_queue.kind is not SubQueueKind.ACTIVE or sub_queue.entity.is_subscription:
         text = "messages are scheduled on a queue or a topic only"
         raise RequestError(text, condition=NOT_ALLOWED)
-    given = _items(body, "messages", dict)
-    payloads = [item.get("message") for item in given]
+    entries = _items(body, "messages", dict)
+    payloads = [item.get("message") for item in entries]
     if not all(isinstance(payload, bytes) for payload in payloads):
         raise RequestError("messages must have a binary `message`")
     messages = [contents.parse(payload) for payload in payloads if payload is not None]

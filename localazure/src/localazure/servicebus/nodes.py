@@ -20,8 +20,8 @@ from localazure.servicebus.amqp import performatives as p
 from localazure.servicebus.amqp.errors import INTERNAL_ERROR, RESOURCE_LIMIT_EXCEEDED, AmqpError
 from localazure.servicebus.amqp.link import Disposed, Link, MessageReceived
 from localazure.servicebus.amqp.types import Int
+from localazure.servicebus.authorization import Authorization, TokenError
 from localazure.servicebus.broker import Broker
-from localazure.servicebus.cbs import Authorization, TokenError
 from localazure.servicebus.entities import Entity, SubQueue
 from localazure.servicebus.queues import Event
 

@@ -1,30 +1,16 @@
-"""The TCP servers of this part, on loopback: plain TCP for keys, TLS for identities.
-
-There is one protocol object for each client.
-"""
+"""The server's side of a client's connection: one protocol object for each client."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
-from collections.abc import AsyncGenerator, Collection, Coroutine, Iterable
+from collections.abc import Collection, Coroutine, Iterable
 from typing import Any
 
 from localazure import limits
 from localazure.faults.injector import Injector
-from localazure.faults.plan import Part
-from localazure.runtime.certificates import ensure_certificates, server_context
-from localazure.runtime.environment import (
-    AMQPS_PORT,
-    LOOPBACK,
-    SERVICE_BUS_KEY_NAME,
-    Environment,
-)
-from localazure.runtime.identity import SERVICE_BUS_AUDIENCE, TokenIssuer
-from localazure.runtime.roles import RoleAssignments
-from localazure.servicebus import attaching, configuration, nodes, store
+from localazure.servicebus import attaching, nodes
 from localazure.servicebus.amqp import performatives as p
 from localazure.servicebus.amqp.connection import Closed, Connection, Event, Opened
 from localazure.servicebus.amqp.errors import (
@@ -37,10 +23,8 @@ from localazure.servicebus.amqp.link import CreditChanged, Disposed, Link, Messa
 from localazure.servicebus.amqp.session import LinkAttached, LinkDetached
 from localazure.servicebus.amqp.types import ULong
 from localazure.servicebus.attaching import RefusedError
+from localazure.servicebus.authorization import Authorization, Identities, SharedKey
 from localazure.servicebus.broker import Broker
-from localazure.servicebus.cbs import Authorization, Identities, Right, SharedKey
-from localazure.servicebus.configuration import Claim
-from localazure.sqlite.database import Database
 from localazure.token_buckets import TokenBuckets
 
 logger = logging.getLogger(__name__)
@@ -163,19 +147,19 @@ class ClientProtocol(asyncio.Protocol):
 
     def reply_nodes(self) -> list[nodes.ReplyNode]:
         """The links that carry replies to requests."""
-        found = [link.node for link in self._connection.links()]
-        return [node for node in found if isinstance(node, nodes.ReplyNode)]
+        attached = [link.node for link in self._connection.links()]
+        return [node for node in attached if isinstance(node, nodes.ReplyNode)]
 
     # --- internals --------------------------------------------------------------------------------
 
     def _tell_of_another_protocol(self, data: bytes) -> None:
         """Log what a client does wrong that only sees its connection end."""
-        found = next((known for known in _OTHER_PROTOCOLS if data.startswith(known)), None)
-        if found is not None and self._transport is not None:
+        start = next((each for each in _OTHER_PROTOCOLS if data.startswith(each)), None)
+        if start is not None and self._transport is not None:
             peer = self._transport.get_extra_info("peername")[0]
             port = self._transport.get_extra_info("sockname")[1]
-            if not _TOLD.take((peer, found)):
-                protocol, remedy = _OTHER_PROTOCOLS[found]
+            if not _TOLD.take((peer, start)):
+                protocol, remedy = _OTHER_PROTOCOLS[start]
                 logger.warning(
                     "%s speaks %s to port %s, which takes AMQP: %s", peer, protocol, port, remedy
                 )
@@ -287,63 +271,8 @@ def _release(link: Link) -> None:
         link.node.on_detached()
 
 
-@contextlib.asynccontextmanager
-async def serve(environment: Environment) -> AsyncGenerator[None]:
-    """Listen on `ports.service_bus`, and over TLS, until the context ends.
-
-    All changes are durable when the context ends.
-
-    Raises:
-        ConfigurationError: the configuration file is not valid.
-        OSError: the port is in use.
-    """
-    namespace = configuration.load(environment.service_bus_config)
-    keys = _keys(environment, namespace)
-    identities = Identities(
-        TokenIssuer(environment.keys.identity_header, frozenset({SERVICE_BUS_AUDIENCE})),
-        RoleAssignments.of_environment(environment),
-    )
-    file = environment.part_folder("servicebus") / "servicebus.db"
-    faults = Injector(environment.state, Part.SERVICE_BUS)
-    clients: set[ClientProtocol] = set()
-    async with contextlib.AsyncExitStack() as stack:
-        database = Database(file, store.MIGRATIONS)
-        stack.callback(database.close)
-        broker = await Broker.start(namespace, database)
-        stack.push_async_callback(broker.stop)
-        stack.push_async_callback(_close_clients, clients)
-
-        def client() -> ClientProtocol:
-            return ClientProtocol(broker, keys, clients, faults, identities)
-
-        tls = server_context(ensure_certificates(environment))
-        loop = asyncio.get_running_loop()
-        for host, port, context in (
-            (LOOPBACK, environment.ports.service_bus, None),
-            (environment.service_bus_host, AMQPS_PORT, tls),
-        ):
-            server = await loop.create_server(client, host, port, ssl=context)
-            stack.callback(server.close)
-        yield
-
-
-def _keys(
-    environment: Environment, namespace: configuration.NamespaceConfiguration
-) -> list[SharedKey]:
-    claims = {Claim.SEND: Right.SEND, Claim.LISTEN: Right.RECEIVE}
-    rules = [
-        SharedKey(
-            rule.name,
-            environment.service_bus_key(rule.name, entity),
-            frozenset(right for claim, right in claims.items() if claim in rule.claims),
-            entity.lower(),
-        )
-        for entity, rule in namespace.rules()
-    ]
-    return [SharedKey(SERVICE_BUS_KEY_NAME, environment.keys.service_bus), *rules]
-
-
-async def _close_clients(clients: set[ClientProtocol]) -> None:
+async def close_clients(clients: set[ClientProtocol]) -> None:
+    """Close the connections of all clients, and after `CLOSE_TIMEOUT_SECONDS` their sockets."""
     for client in list(clients):
         client.close(p.Error(CONNECTION_FORCED, "the broker is stopping", {}))
     deadline = asyncio.get_running_loop().time() + CLOSE_TIMEOUT_SECONDS

@@ -377,11 +377,11 @@ def peek(
     return [_message(row) for row in rows]
 
 
-def unconfigured_entities(query: Query, known: Sequence[int]) -> list[tuple[str, int]]:
+def unconfigured_entities(query: Query, configured: Sequence[int]) -> list[tuple[str, int]]:
     """Path and message count of entities that hold messages but are not configured."""
     rows = query(
         "SELECT entity, path, COUNT(*) AS messages FROM message JOIN entity ON entity.id = entity"
         " GROUP BY entity",
         (),
     )
-    return [(row["path"], row["messages"]) for row in rows if row["entity"] not in known]
+    return [(row["path"], row["messages"]) for row in rows if row["entity"] not in configured]

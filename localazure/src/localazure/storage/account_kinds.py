@@ -13,7 +13,7 @@ from urllib.parse import parse_qs
 
 from localazure.storage.configuration import AccountKind
 from localazure.storage.refusal import Refusal
-from localazure.storage_client.service import Service
+from localazure.storage_client.endpoint import Service
 
 
 def refusal_of(

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from localazure.storage.paths import ROOT_CONTAINER, account_of, split_target
-from localazure.storage_client.service import Service
+from localazure.storage_client.endpoint import Service
 
 _READS = frozenset({"GET", "HEAD"})
 

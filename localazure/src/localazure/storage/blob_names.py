@@ -15,7 +15,7 @@ from http import HTTPStatus
 from typing import Final
 
 from localazure.storage.refusal import Refusal
-from localazure.storage_client.service import Service
+from localazure.storage_client.endpoint import Service
 
 # In a path as sent, percent-encoded: all controls but tab, line feed and carriage return.
 _NOT_IN_XML: Final = re.compile(r"%(0[0-8bcef]|1[0-9a-f]|ef%bf%b[ef])", re.IGNORECASE)

@@ -5,38 +5,35 @@ from __future__ import annotations
 import base64
 import uuid
 from collections.abc import Mapping
-from email.utils import format_datetime
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
+from localazure.storage.authorization import Gate
 from localazure.storage.dfs_requests import Action, PathRequest, Place
-from localazure.storage.gate import Gate
 from localazure.storage.hierarchy import (
     SOURCE_NOT_FOUND,
     Hierarchy,
     Kind,
     PathError,
     RequestIds,
+    Written,
     refusal_of,
 )
 from localazure.storage.path_listing import DEFAULT_PAGE
 from localazure.storage.refusal import SERVER_BUSY, TOO_LARGE, Refusal, not_covered
-
-if TYPE_CHECKING:
-    from azure.storage.blob import ContentSettings
+from localazure.storage_client.endpoint import StorageError
 
 # https://learn.microsoft.com/rest/api/storageservices/datalakestoragegen2/path/update
 MAX_APPEND_BYTES = 100 * 1024 * 1024
-_CONDITIONS = ("If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since")
-_SETTINGS = {
-    "content_type": "x-ms-content-type",
-    "content_encoding": "x-ms-content-encoding",
-    "content_language": "x-ms-content-language",
-    "content_disposition": "x-ms-content-disposition",
-    "cache_control": "x-ms-cache-control",
-}
+_CONDITIONS = ("if-match", "if-none-match", "if-modified-since", "if-unmodified-since")
+_SETTINGS = (
+    "content-type",
+    "content-encoding",
+    "content-language",
+    "content-disposition",
+    "cache-control",
+)
 _INVALID_INPUT = Refusal(
     HTTPStatus.BAD_REQUEST, "InvalidInput", "One of the request inputs is not valid."
 )
@@ -57,60 +54,53 @@ class DfsEndpoint:
 
     async def answer(self, request: web.BaseRequest) -> web.Response | None:
         """Answer a request. Returns None for a request to the Blob service."""
-        asked = PathRequest.parse(request.method, request.raw_path, request.headers)
-        if asked is None:
+        operation = PathRequest.parse(request.method, request.raw_path, request.headers)
+        if operation is None:
             return None
-        from azure.core.exceptions import (  # noqa: PLC0415 - see `hierarchy`
-            AzureError,
-            HttpResponseError,
-        )
-
         request[_REQUEST_ID] = str(uuid.uuid4())
         try:
-            response = await self._do(self._admitted(asked, request), request)
+            response = await self._do(self._admitted(operation, request), request)
         except PathError as error:
             response = _refused(error.refusal)
-        except HttpResponseError as error:
-            response = _refused(refusal_of(error))
-        except AzureError:
-            response = _refused(SERVER_BUSY)
+        except StorageError as error:
+            response = _refused(SERVER_BUSY if error.status is None else refusal_of(error))
         except ValueError:  # not a number, or not base64
             response = _refused(_INVALID_INPUT)
         response.headers["x-ms-request-id"] = request[_REQUEST_ID]
         return response
 
-    def _admitted(self, asked: PathRequest | Refusal, request: web.BaseRequest) -> PathRequest:
+    def _admitted(self, operation: PathRequest | Refusal, request: web.BaseRequest) -> PathRequest:
         refusal = self._gate.refusal_of_path_request(
             request.method, request.raw_path, request.headers
         )
         if refusal is not None:
             raise PathError(refusal)
-        if isinstance(asked, Refusal):
-            raise PathError(asked)
-        return asked
+        if isinstance(operation, Refusal):
+            raise PathError(operation)
+        return operation
 
-    async def _do(self, asked: PathRequest, request: web.BaseRequest) -> web.Response:
-        place = Place.of(asked.path)
-        match asked.action:
+    async def _do(self, operation: PathRequest, request: web.BaseRequest) -> web.Response:
+        place = Place.of(operation.path)
+        match operation.action:
             case Action.CREATE_FILE | Action.CREATE_DIRECTORY:
-                return await self._create(asked, place, request)
+                return await self._create(operation, place, request)
             case Action.RENAME:
-                return await self._rename(asked, place, request)
+                return await self._rename(operation, place, request)
             case Action.APPEND:
-                return await self._append(asked, place, request)
+                return await self._append(operation, place, request)
             case Action.FLUSH:
-                return await self._flush(asked, place, _position(asked), request)
+                return await self._flush(operation, place, _position(operation), request)
             case Action.DELETE:
-                return await self._delete(asked, place, request)
+                return await self._delete(operation, place, request)
             case Action.LIST:
-                return await self._list(asked, place)
+                return await self._list(operation, place)
 
     async def _create(
-        self, asked: PathRequest, place: Place, request: web.BaseRequest
+        self, operation: PathRequest, place: Place, request: web.BaseRequest
     ) -> web.Response:
         written = await self._hierarchy.create(
             place,
-            Kind.FILE if asked.action is Action.CREATE_FILE else Kind.DIRECTORY,
+            Kind.FILE if operation.action is Action.CREATE_FILE else Kind.DIRECTORY,
             settings=_settings(request.headers),
             metadata=_metadata(request.headers),
             conditions=_conditions(request.headers),
@@ -119,12 +109,12 @@ class DfsEndpoint:
         return _done(HTTPStatus.CREATED, written)
 
     async def _rename(
-        self, asked: PathRequest, place: Place, request: web.BaseRequest
+        self, operation: PathRequest, place: Place, request: web.BaseRequest
     ) -> web.Response:
         conditions = {name for name in request.headers if "if-" in name.lower()}
         if conditions - {"If-None-Match"}:
             raise PathError(not_covered(f"renames with {', '.join(sorted(conditions))}"))
-        source = Place.of(asked.source)
+        source = Place.of(operation.source)
         kind = await self._hierarchy.kind(source)
         if kind is None:
             raise PathError(SOURCE_NOT_FOUND)
@@ -135,21 +125,21 @@ class DfsEndpoint:
         return _done(HTTPStatus.CREATED)
 
     async def _append(
-        self, asked: PathRequest, place: Place, request: web.BaseRequest
+        self, operation: PathRequest, place: Place, request: web.BaseRequest
     ) -> web.Response:
         data = await read_body(request, MAX_APPEND_BYTES)
         if data is None:
             raise PathError(TOO_LARGE)
-        position = _position(asked)
+        position = _position(operation)
         await self._hierarchy.append(place, position, data)
-        if asked.query.get("flush", "").lower() == "true":
-            await self._flush(asked, place, position + len(data), request)
+        if operation.query.get("flush", "").lower() == "true":
+            await self._flush(operation, place, position + len(data), request)
         return _done(HTTPStatus.ACCEPTED)
 
     async def _flush(
-        self, asked: PathRequest, place: Place, position: int, request: web.BaseRequest
+        self, operation: PathRequest, place: Place, position: int, request: web.BaseRequest
     ) -> web.Response:
-        is_closed = asked.query.get("close", "").lower() == "true"
+        is_closed = operation.query.get("close", "").lower() == "true"
         written = await self._hierarchy.flush(
             place,
             position,
@@ -160,20 +150,20 @@ class DfsEndpoint:
         return _done(HTTPStatus.OK, written)
 
     async def _delete(
-        self, asked: PathRequest, place: Place, request: web.BaseRequest
+        self, operation: PathRequest, place: Place, request: web.BaseRequest
     ) -> web.Response:
-        is_recursive = asked.query.get("recursive", "").lower() == "true"
+        is_recursive = operation.query.get("recursive", "").lower() == "true"
         await self._hierarchy.delete(place, is_recursive=is_recursive, ids=_ids(request))
         return _done(HTTPStatus.OK)
 
-    async def _list(self, asked: PathRequest, root: Place) -> web.Response:
-        directory = asked.query.get("directory", "").strip("/")
-        size = min(int(asked.query.get("maxresults", DEFAULT_PAGE)), DEFAULT_PAGE)
+    async def _list(self, operation: PathRequest, root: Place) -> web.Response:
+        directory = operation.query.get("directory", "").strip("/")
+        size = min(int(operation.query.get("maxresults", DEFAULT_PAGE)), DEFAULT_PAGE)
         page = await self._hierarchy.list(
             Place(root.account, root.filesystem, directory),
-            is_recursive=asked.query.get("recursive", "").lower() == "true",
+            is_recursive=operation.query.get("recursive", "").lower() == "true",
             size=size,
-            after=base64.urlsafe_b64decode(asked.query.get("continuation", "")).decode(),
+            after=base64.urlsafe_b64decode(operation.query.get("continuation", "")).decode(),
         )
         end = base64.urlsafe_b64encode(page.end.encode()).decode()
         headers = {"x-ms-continuation": end} if end else {}
@@ -209,8 +199,8 @@ def _ids(request: web.BaseRequest) -> RequestIds:
     return RequestIds(requestId=request[_REQUEST_ID], clientRequestId=sent)
 
 
-def _position(asked: PathRequest) -> int:
-    text = asked.query.get("position", "")
+def _position(operation: PathRequest) -> int:
+    text = operation.query.get("position", "")
     if not text.isdecimal():
         raise PathError(
             Refusal(
@@ -226,13 +216,13 @@ def _conditions(headers: Mapping[str, str]) -> dict[str, str]:
     return {name: headers[name] for name in _CONDITIONS if name in headers}
 
 
-def _settings(headers: Mapping[str, str]) -> ContentSettings:
-    from azure.storage.blob import ContentSettings  # noqa: PLC0415 - see `hierarchy`
-
-    given: dict[str, Any] = {
-        name: headers[header] for name, header in _SETTINGS.items() if header in headers
+def _settings(headers: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a request, by the headers of the Blob service."""
+    return {
+        f"x-ms-blob-{name}": headers[f"x-ms-{name}"]
+        for name in _SETTINGS
+        if f"x-ms-{name}" in headers
     }
-    return ContentSettings(**given)
 
 
 def _metadata(headers: Mapping[str, str]) -> dict[str, str]:
@@ -241,11 +231,5 @@ def _metadata(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.strip(): base64.b64decode(value).decode() for name, _, value in pairs}
 
 
-def _done(status: HTTPStatus, written: Mapping[str, Any] | None = None) -> web.Response:
-    if written is None:
-        return web.Response(status=status)
-    headers = {
-        "ETag": str(written["etag"]),
-        "Last-Modified": format_datetime(written["last_modified"], usegmt=True),
-    }
-    return web.Response(status=status, headers=headers)
+def _done(status: HTTPStatus, written: Written | None = None) -> web.Response:
+    return web.Response(status=status, headers=written)

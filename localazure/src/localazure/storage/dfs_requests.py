@@ -93,24 +93,24 @@ class PathRequest:
             return None
         resource, action = query.get("resource", ""), query.get("action", "")
         source = ""
-        found: Action | None = None
+        kind: Action | None = None
         match method:
             case "PATCH":
-                found = _PATCHES.get(action)
+                kind = _PATCHES.get(action)
             case "PUT" if "x-ms-rename-source" in headers:
-                found = Action.RENAME
+                kind = Action.RENAME
                 source = urlsplit(headers["x-ms-rename-source"]).path
                 source = quote(f"/{account_of(path)}/{source.removeprefix('/')}", safe="/%")
             case "PUT":
-                found = _RESOURCES.get(resource)
+                kind = _RESOURCES.get(resource)
             # Other deletions with this address are those of the Blob service: they accept XML.
             case "DELETE" if "recursive" in query or headers.get("Accept") == "application/json":
-                found = Action.DELETE
+                kind = Action.DELETE
             case "GET" if resource == "filesystem":
-                found = Action.LIST
+                kind = Action.LIST
             case _:
                 pass
-        if found is None:
+        if kind is None:
             is_covered = method != "PATCH" and not resource and not action
             return (
                 None
@@ -119,6 +119,6 @@ class PathRequest:
             )
         if "sig" in query:
             return _NO_SAS
-        if found is not Action.LIST and not unquote(Place.of(path).name):
+        if kind is not Action.LIST and not unquote(Place.of(path).name):
             return not_covered(f"{method} of the root directory at the dfs endpoint")
-        return cls(found, path.rstrip("/"), query, source)
+        return cls(kind, path.rstrip("/"), query, source)

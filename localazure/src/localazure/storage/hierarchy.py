@@ -12,16 +12,15 @@ import json
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from typing import Final, TypeAlias, TypedDict
 
 from localazure.storage.dfs_requests import Place
 from localazure.storage.path_listing import IS_FOLDER, Page, is_directory, page_of
 from localazure.storage.refusal import Refusal
-
-if TYPE_CHECKING:  # loading the SDK takes as long as the rest of the part
-    from azure.core.exceptions import HttpResponseError
-    from azure.storage.blob import BlobProperties, ContentSettings
-    from azure.storage.blob.aio import BlobClient, BlobServiceClient, ContainerClient
+from localazure.storage_client import blobs
+from localazure.storage_client.blobs import Blob
+from localazure.storage_client.client import StorageClient
+from localazure.storage_client.endpoint import Answer, NotFoundError, Request, StorageError
 
 
 class PathError(Exception):
@@ -34,6 +33,10 @@ class PathError(Exception):
 
 EVENT_HEADER: Final = "localazure-event"
 """Tells `azurite/blob_events.js` which event a change has, in JSON; `null` if it has none."""
+
+
+Written: TypeAlias = Mapping[str, str]
+"""The headers `ETag` and `Last-Modified` of a path."""
 
 
 class RequestIds(TypedDict):
@@ -76,24 +79,21 @@ class Kind(StrEnum):
     DIRECTORY = "directory"
 
 
+_STANDARD: Final = ("Type", "Encoding", "Language", "Disposition")
+
+
 class Hierarchy:
     """Operations on files and directories.
 
-    All raise `PathError` if the service would refuse, and `azure.core.exceptions.AzureError` if
-    Azurite refuses or cannot be reached.
+    All raise `PathError` if the service would refuse, and `StorageError` if Azurite refuses or
+    cannot be reached.
 
     Args:
-        connection_string: an account's connection string, directly to Azurite.
+        open_service: opens the Blob service of an account, directly at Azurite.
     """
 
-    def __init__(self, connection_string: Callable[[str], str]) -> None:
-        self._connection_string = connection_string
-        self._clients: dict[str, BlobServiceClient] = {}
-
-    async def close(self) -> None:
-        """Close the connections to Azurite."""
-        for client in self._clients.values():
-            await client.close()
+    def __init__(self, open_service: Callable[[str], StorageClient]) -> None:
+        self._open_service = open_service
 
     async def kind(self, place: Place) -> Kind | None:
         """Return the kind of a path; None if it does not exist."""
@@ -101,30 +101,37 @@ class Hierarchy:
             return Kind.DIRECTORY
         blob = await self._properties(place)
         if blob is not None:
-            return _kind_of(blob)
-        return None if await self._is_empty(place) else Kind.DIRECTORY
+            return Kind.DIRECTORY if is_directory(blob) else Kind.FILE
+        listing = blobs.list_blobs(place.filesystem, f"{place.name}/", size=1)
+        page = blobs.parse_page((await self._send(place, listing)).body)
+        return Kind.DIRECTORY if page.blobs else None
 
     async def create(
         self,
         place: Place,
         kind: Kind,
         *,
-        settings: ContentSettings,
+        settings: Mapping[str, str],
         metadata: Mapping[str, str],
         conditions: Mapping[str, str],
         ids: RequestIds,
-    ) -> Mapping[str, Any]:
+    ) -> Written:
         """Create an empty file, or a directory, with its parent directories.
 
         An existing file is overwritten; an existing directory is unchanged.
 
-        Returns:
-            The path's `etag` and `last_modified`.
+        Args:
+            place: of the path.
+            kind: file or directory.
+            settings: headers such as `x-ms-blob-content-type`.
+            metadata: of the path.
+            conditions: headers such as `if-match`.
+            ids: of the request.
         """
-        found = await self.kind(place)
-        if found is not None and (found is not kind or "If-None-Match" in conditions):
+        present = await self.kind(place)
+        if present is not None and (present is not kind or "if-none-match" in conditions):
             raise PathError(_PATH_ALREADY_EXISTS)
-        if found is Kind.DIRECTORY:
+        if present is Kind.DIRECTORY:
             return await self.ensure_directory(place)
         parent = place.parent
         while parent.name:
@@ -133,64 +140,63 @@ class Hierarchy:
             await self.ensure_directory(parent)
             parent = parent.parent
         is_folder = kind is Kind.DIRECTORY
-        return await self._blob(place).upload_blob(
-            b"",
-            overwrite=True,
-            content_settings=settings,
-            metadata={**metadata, **({IS_FOLDER: "true"} if is_folder else {})},
-            headers={**conditions, **_event(ids, "CreateDirectory" if is_folder else "CreateFile")},
-        )
+        headers = {
+            **settings,
+            **blobs.metadata_headers({**metadata, **({IS_FOLDER: "true"} if is_folder else {})}),
+            **conditions,
+            **_event(ids, "CreateDirectory" if is_folder else "CreateFile"),
+        }
+        return _written(await self._send(place, blobs.upload(_name(place), b"", headers=headers)))
 
     async def append(self, place: Place, position: int, data: bytes) -> None:
         """Stage data, which becomes part of the file with a flush."""
-        await self._blob(place).stage_block(_block_id(position), data)
+        await self._send(place, blobs.stage_block(_name(place), _block_id(position), data))
 
     async def flush(
         self,
         place: Place,
         position: int,
         *,
-        settings: ContentSettings,
+        settings: Mapping[str, str],
         conditions: Mapping[str, str],
         ids: RequestIds | None,
-    ) -> Mapping[str, Any]:
+    ) -> Written:
         """Add appended data to the file, which then has `position` bytes.
 
-        Without ids the file is not closed: there is no event.
+        Without ids the file is not closed: there is no event. See `create`.
         """
-        from azure.storage.blob import BlobBlock  # noqa: PLC0415 - as above
-
-        blob = await self._properties(place)
-        committed, uncommitted = await self._blob(place).get_block_list("all")
-        length = sum(block.size for block in committed)
-        if blob is not None and length != blob.size:
+        name = _name(place)
+        present: dict[str, str] = {}
+        size = None
+        try:
+            answer = await self._send(place, blobs.properties(name))
+        except NotFoundError:
+            pass
+        else:
+            blob = blobs.parse_properties(name, answer.headers)
+            size, present = blob.size, _settings_of(blob, answer)
+        answer = await self._send(place, blobs.list_blocks(name))
+        committed, appended = blobs.parse_blocks(answer)
+        length = sum(committed.values())
+        if size is not None and length != size:
             raise PathError(_NOT_APPENDED)
-        appended = {block.id: block for block in uncommitted}
         blocks = list(committed)
-        while length < position and (block := appended.get(_block_id(length))) is not None:
+        while length < position and (block := _block_id(length)) in appended:
             blocks.append(block)
-            length += block.size
+            length += appended[block]
         if length != position:
             raise PathError(_NOT_CONTIGUOUS)
-        if blob is not None:
-            sent = {name: value for name, value in settings.items() if value}
-            settings = blob.content_settings
-            settings.content_md5 = None
-            settings.update(sent)
-        return await self._blob(place).commit_block_list(
-            [BlobBlock(block.id) for block in blocks],
-            content_settings=settings,
-            metadata=None if blob is None else blob.metadata,
-            headers={**conditions, **_event(ids, "FlushWithClose")},
-        )
+        headers = {**present, **settings, **conditions, **_event(ids, "FlushWithClose")}
+        return _written(await self._send(place, blobs.commit_blocks(name, blocks, headers)))
 
-    async def ensure_directory(self, place: Place) -> Mapping[str, Any]:
-        """Create the blob of a directory that exists only by the blobs below it; see `create`."""
-        blob = await self._properties(place)
-        if blob is not None:
-            return {"etag": blob.etag, "last_modified": blob.last_modified}
-        metadata = {IS_FOLDER: "true"}
-        return await self._blob(place).upload_blob(b"", metadata=metadata, headers=_event(None))
+    async def ensure_directory(self, place: Place) -> Written:
+        """Create the blob of a directory that exists only by the blobs below it."""
+        try:
+            return _written(await self._send(place, blobs.properties(_name(place))))
+        except NotFoundError:
+            headers = {**blobs.metadata_headers({IS_FOLDER: "true"}), **_event(None)}
+            request = blobs.upload(_name(place), b"", headers=headers, must_be_new=True)
+            return _written(await self._send(place, request))
 
     async def rename(
         self, source: Place, destination: Place, *, replaces: bool, ids: RequestIds
@@ -203,72 +209,47 @@ class Hierarchy:
             replaces: whether to replace a file or an empty directory at the destination.
             ids: of the request.
         """
-        url = self._blob(source).url
-        headers = _event(ids) | {"x-ms-rename-source": url}
-        if not replaces:
-            headers["If-None-Match"] = "*"
-        await self._blob(destination).start_copy_from_url(url, requires_sync=False, headers=headers)
+        url = self._open_service(source.account).endpoint.url_of(_name(source))
+        headers = {
+            "x-ms-rename-source": url,
+            **({} if replaces else {"if-none-match": "*"}),
+            **_event(ids),
+        }
+        await self._send(destination, blobs.copy(_name(destination), url, headers))
 
     async def delete(self, place: Place, *, is_recursive: bool, ids: RequestIds) -> None:
         """Delete a file, or a directory with its contents, in one step."""
-        parameters = {"recursive": str(is_recursive).lower()}
-        await self._blob(place).delete_blob(params=parameters, headers=_event(ids))
+        query = {"recursive": str(is_recursive).lower()}
+        await self._send(place, Request("DELETE", _name(place), query, _event(ids)))
 
     async def list(self, place: Place, *, is_recursive: bool, size: int, after: str) -> Page:
         """Return a page of the paths below a directory; see `page_of`."""
         if place.name and await self.kind(place) is not Kind.DIRECTORY:
             raise PathError(PATH_NOT_FOUND)
-        container = self._container(place)
-        return await page_of(
-            container, place.name, is_recursive=is_recursive, size=size, after=after
-        )
+        service = self._open_service(place.account)
+        return await page_of(service, place, is_recursive=is_recursive, size=size, after=after)
 
-    # --- blobs ---------------------------------------------------------------------------------
-
-    async def _properties(self, place: Place) -> BlobProperties | None:
-        from azure.core.exceptions import ResourceNotFoundError  # noqa: PLC0415 - as above
-
+    async def _properties(self, place: Place) -> Blob | None:
         try:
-            return await self._blob(place).get_blob_properties()
-        except ResourceNotFoundError:
+            answer = await self._send(place, blobs.properties(_name(place)))
+        except NotFoundError:
             return None
+        return blobs.parse_properties(place.name, answer.headers)
 
-    async def _is_empty(self, place: Place) -> bool:
-        """Whether a directory is empty."""
-        below = self._container(place).list_blobs(
-            name_starts_with=f"{place.name}/", results_per_page=1
-        )
-        async for _ in below:
-            return False
-        return True
-
-    def _blob(self, place: Place) -> BlobClient:
-        return self._container(place).get_blob_client(place.name)
-
-    def _container(self, place: Place) -> ContainerClient:
-        client = self._clients.get(place.account)
-        if client is None:
-            from azure.storage.blob.aio import BlobServiceClient  # noqa: PLC0415 - as above
-
-            text = self._connection_string(place.account)
-            client = BlobServiceClient.from_connection_string(text, retry_total=0)
-            self._clients[place.account] = client
-        return client.get_container_client(place.filesystem)
+    async def _send(self, place: Place, request: Request) -> Answer:
+        return await self._open_service(place.account).send(request)
 
 
-def refusal_of(error: HttpResponseError) -> Refusal:
+def refusal_of(error: StorageError) -> Refusal:
     """Return the service's refusal for an error of Azurite."""
-    # It is the SDK's enum, or a string if the SDK does not know the code.
-    known = getattr(error, "error_code", None) or "InternalError"
-    code = str(getattr(known, "value", known))
+    code = error.code or "InternalError"
     if code == "BlobNotFound":
         return PATH_NOT_FOUND
     if code == "BlobAlreadyExists":
         return _PATH_ALREADY_EXISTS
     if code == "ContainerNotFound":
         code = "FilesystemNotFound"
-    status = HTTPStatus(error.status_code or HTTPStatus.INTERNAL_SERVER_ERROR)
-    return Refusal(status, code, error.message.partition("\n")[0])
+    return Refusal(HTTPStatus(error.status or HTTPStatus.INTERNAL_SERVER_ERROR), code, error.reason)
 
 
 def _event(ids: RequestIds | None, api: str | None = None) -> dict[str, str]:
@@ -277,8 +258,22 @@ def _event(ids: RequestIds | None, api: str | None = None) -> dict[str, str]:
     return {EVENT_HEADER: json.dumps(event)}
 
 
-def _kind_of(blob: BlobProperties) -> Kind:
-    return Kind.DIRECTORY if is_directory(blob) else Kind.FILE
+def _settings_of(blob: Blob, answer: Answer) -> dict[str, str]:
+    """The headers that give a blob its present settings and metadata."""
+    names = {f"x-ms-blob-content-{name.lower()}": f"Content-{name}" for name in _STANDARD}
+    names["x-ms-blob-cache-control"] = "Cache-Control"
+    settings = {
+        name: answer.headers[shown] for name, shown in names.items() if shown in answer.headers
+    }
+    return settings | blobs.metadata_headers(blob.metadata)
+
+
+def _written(answer: Answer) -> Written:
+    return {name: answer.headers[name] for name in ("ETag", "Last-Modified")}
+
+
+def _name(place: Place) -> str:
+    return f"{place.filesystem}/{place.name}"
 
 
 def _block_id(position: int) -> str:

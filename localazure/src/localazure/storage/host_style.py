@@ -18,10 +18,8 @@ from http import HTTPStatus
 from typing import Final, NamedTuple
 
 from multidict import CIMultiDict
-from yarl import URL
 
 from localazure.storage.refusal import NOT_AUTHENTIC, Refusal
-from localazure.storage_client.service import Service
 from localazure.storage_client.signature import sign_request
 
 _HOST: Final = re.compile(r"^(?P<account>[a-z0-9]{3,24})\.blob\.")
@@ -70,10 +68,9 @@ def to_path_style(
     if signed is not None:
 
         def signature(of: str) -> str:
-            url = URL(f"http://localhost{of}", encoded=True)
             lowered = {name.lower(): value for name, value in headers.items()}
             key = key_of(account)
-            return sign_request(Service.BLOB, method, url, lowered, account=account, key=key)
+            return sign_request(method, f"http://localhost{of}", lowered, account=account, key=key)
 
         if not hmac.compare_digest(signature(target).encode(), authorization.encode()):
             return NOT_AUTHENTIC

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from xml.sax.saxutils import escape
 
-from localazure.storage_client.service import Service
+from localazure.storage_client.endpoint import Service
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ def refusal_of(target: str, headers: Mapping[str, str], now: datetime) -> Refusa
 @functools.lru_cache(maxsize=16)  # requests of the same second repeat them
 def _time(parse: Callable[[str], datetime], text: str) -> datetime | None:
     try:
-        found = parse(text)
+        moment = parse(text)
     except ValueError:
         return None
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

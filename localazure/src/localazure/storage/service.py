@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import AsyncGenerator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -17,17 +16,17 @@ from localazure.runtime.http_server import listening
 from localazure.runtime.identity import STORAGE_AUDIENCE, TokenIssuer
 from localazure.runtime.roles import RoleAssignments
 from localazure.runtime.web_pages import WebPages
+from localazure.storage.authorization import Gate
 from localazure.storage.azurite_process import AzuriteProcess
-from localazure.storage.blob_service import BlobService
 from localazure.storage.configuration import StorageConfiguration
 from localazure.storage.dfs_endpoint import DfsEndpoint
 from localazure.storage.event_journal import EventJournal
 from localazure.storage.events import blob_event
-from localazure.storage.gate import Gate
 from localazure.storage.hierarchy import Hierarchy
-from localazure.storage.proxy import Proxy, connections
+from localazure.storage.server import Proxy, connections
 from localazure.storage.targets import Targets
-from localazure.storage_client.service import Service
+from localazure.storage_client.client import StorageClient
+from localazure.storage_client.endpoint import Service
 
 
 @contextlib.asynccontextmanager
@@ -53,13 +52,13 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         stack.callback(events.close)
         await stack.enter_async_context(azurite.running())
         to_azurite = await stack.enter_async_context(connections())
-        origin = f"http://{LOOPBACK}:{ports.azurite_blob}"
-        blobs = BlobService(to_azurite, origin, environment.storage_key)
-        hierarchy = Hierarchy(functools.partial(environment.storage_connection_string, direct=True))
-        stack.push_async_callback(hierarchy.close)
+
+        def blob_service(account: str) -> StorageClient:
+            return StorageClient(to_azurite, environment.blob_endpoint(account, direct=True))
+
         for account in accounts.values():
             for container in account.containers:
-                await blobs.create_container(account.name, container)
+                await blob_service(account.name).create_container(container)
         topic = environment.topic_endpoint(STORAGE_TOPIC)
         key, _ = environment.event_grid_keys(STORAGE_TOPIC)
         await stack.enter_async_context(publishing(events, topic, key))
@@ -82,7 +81,7 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
                 azurite=azurite,
                 gate=gate,
                 faults=faults,
-                dfs=DfsEndpoint(gate, hierarchy) if is_blob else None,
+                dfs=DfsEndpoint(gate, Hierarchy(blob_service)) if is_blob else None,
                 on_change=events.filled.set if is_blob else None,
             )
             listeners = [(proxy.runner(), {port: None, tls_port: tls})]

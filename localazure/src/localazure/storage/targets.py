@@ -16,7 +16,7 @@ from typing import Final
 from localazure import limits
 from localazure.storage.configuration import Account, AccountKind
 from localazure.storage.refusal import SERVER_BUSY, Refusal
-from localazure.storage_client.service import Service
+from localazure.storage_client.endpoint import Service
 from localazure.token_buckets import TokenBuckets
 
 _ACCOUNT_IS_BUSY: Final = replace(

@@ -1,1 +1,1 @@
-"""Clients of storage queues and tables."""
+"""The clients of storage: addresses, keys and signatures; blobs, queues, tables."""

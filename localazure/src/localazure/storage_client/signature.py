@@ -9,10 +9,7 @@ import base64
 import hashlib
 import hmac
 from collections.abc import Mapping
-
-from yarl import URL
-
-from localazure.storage_client.service import Service
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 # In the order of the signature; the date is always in `x-ms-date`.
 _SIGNED_HEADERS = (
@@ -31,29 +28,39 @@ _SIGNED_HEADERS = (
 
 
 def sign_request(
-    service: Service, method: str, url: URL, headers: Mapping[str, str], *, account: str, key: str
+    method: str,
+    url: str,
+    headers: Mapping[str, str],
+    *,
+    account: str,
+    key: str,
+    is_table: bool = False,
 ) -> str:
     """Return the Authorization header of a request.
 
     Args:
-        service: the service of the request.
         method: in upper case.
         url: the URL to send.
         headers: the headers to send, names in lower case, with `x-ms-date`.
         account: name of the storage account.
         key: the account's key, base64.
+        is_table: whether the request is for the table service, which signs less.
 
     Raises:
         ValueError: the key is not base64.
     """
-    text_of = _table_text if service is Service.TABLE else _blob_or_queue_text
-    text = text_of(method, url, headers, f"/{account}{url.raw_path}")
+    address = urlsplit(url)
+    text_of = _table_text if is_table else _blob_or_queue_text
+    text = text_of(method, address, headers, f"/{account}{address.path}")
     digest = hmac.digest(base64.b64decode(key, validate=True), text.encode(), hashlib.sha256)
     return f"SharedKey {account}:{base64.b64encode(digest).decode()}"
 
 
-def _table_text(method: str, url: URL, headers: Mapping[str, str], resource: str) -> str:
-    component = f"?comp={url.query['comp']}" if "comp" in url.query else ""
+def _table_text(
+    method: str, address: SplitResult, headers: Mapping[str, str], resource: str
+) -> str:
+    query = dict(parse_qsl(address.query, keep_blank_values=True))
+    component = f"?comp={query['comp']}" if "comp" in query else ""
     return "\n".join(
         (
             method,
@@ -65,14 +72,16 @@ def _table_text(method: str, url: URL, headers: Mapping[str, str], resource: str
     )
 
 
-def _blob_or_queue_text(method: str, url: URL, headers: Mapping[str, str], resource: str) -> str:
+def _blob_or_queue_text(
+    method: str, address: SplitResult, headers: Mapping[str, str], resource: str
+) -> str:
     signed = {**headers, "date": ""}
     if signed.get("content-length") == "0":
         signed["content-length"] = ""
     standard = [signed.get(name, "") for name in _SIGNED_HEADERS]
     own = [f"{name}:{headers[name].strip()}" for name in sorted(headers) if name[:5] == "x-ms-"]
     values: dict[str, list[str]] = {}
-    for name, value in url.query.items():
+    for name, value in parse_qsl(address.query, keep_blank_values=True):
         values.setdefault(name.lower(), []).append(value)
     query = [f"{name}:{','.join(sorted(values[name]))}" for name in sorted(values)]
     return "\n".join((method, *standard, *own, resource, *query))

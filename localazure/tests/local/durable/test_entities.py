@@ -14,7 +14,7 @@ import pytest
 
 from harness.task_hub import DurableApp, RunningHub, running
 from harness.waiting import eventually
-from localazure.faults.force import put_in_force
+from localazure.faults.current_plan import set_plan
 from localazure.faults.plan import Plan
 from localazure.functions.durable.engine.invocation import Trigger
 from localazure.functions.triggers.durable.functions import DurableFunctions
@@ -80,7 +80,7 @@ async def test_a_signal_may_be_delivered_twice(tmp_path: Path) -> None:
         return (yield context.call_entity(COUNTER, "get"))
 
     rule = {"part": "functions", "operation": "signal/counter", "fault": "duplicate"}
-    put_in_force(tmp_path, Plan.model_validate({"seed": 1, "rules": [rule]}))
+    set_plan(tmp_path, Plan.model_validate({"seed": 1, "rules": [rule]}))
     async with running(app, tmp_path) as hub:
         await hub.client.signal_entity(COUNTER, "add", 1)
         await state(hub, [1, 1])

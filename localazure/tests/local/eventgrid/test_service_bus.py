@@ -15,7 +15,7 @@ from localazure.eventgrid.destinations import ServiceBusQueueDestination
 from localazure.eventgrid.retry import Outcome, Verdict
 from localazure.eventgrid.service_bus_endpoint import ServiceBusEndpoint
 from localazure.runtime.environment import Environment
-from localazure.servicebus import server as servicebus
+from localazure.servicebus import service as servicebus
 
 ENTITIES = {
     "UserConfig": {

@@ -25,7 +25,7 @@ from azure.servicebus.exceptions import (
 from azure.storage.blob import ContainerClient
 
 from harness.part_process import running_parts
-from localazure.faults.force import put_in_force, take_out
+from localazure.faults.current_plan import remove_plan, set_plan
 from localazure.faults.plan import Plan
 from localazure.runtime.environment import Environment
 
@@ -59,10 +59,10 @@ def force(running: Environment) -> Iterator[Force]:
     def put(*rules: dict[str, Any]) -> None:
         # Seeds make plans differ in size, so that parts notice a change within one clock tick.
         seed = uuid.uuid4().int
-        put_in_force(running.state, Plan.model_validate({"seed": seed, "rules": rules}))
+        set_plan(running.state, Plan.model_validate({"seed": seed, "rules": rules}))
 
     yield put
-    take_out(running.state)
+    remove_plan(running.state)
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ def test_an_answer_ends_in_the_middle(
     force({"part": "storage", "operation": "blob/containers/blobs/read", "fault": "halfAnswer"})
     with pytest.raises((ServiceResponseError, HttpResponseError)):
         landing.download_blob("whole").readall()
-    take_out(running.state)
+    remove_plan(running.state)
     assert len(landing.download_blob("whole").readall()) == 1000
 
 
@@ -214,7 +214,7 @@ def test_latency_delays_one_request_and_not_the_next(force: Force, running: Envi
     force({"part": "storage", "operation": "blob/*", "fault": "latency", "seconds": 3})
     with pytest.raises(requests.ReadTimeout):
         requests.get(url, timeout=0.3)
-    take_out(running.state)
+    remove_plan(running.state)
     assert requests.get(url, timeout=20).status_code == 403  # no signature
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import textwrap
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
@@ -12,16 +13,19 @@ from typing import Any
 import aiohttp
 import pytest
 
-from localazure.functions.app_process import DRAIN_SECONDS, run_app
 from localazure.functions.host import Host
-from localazure.functions.http.access_keys import KeyRing
+from localazure.functions.http.authorization import KeyRing
 from localazure.functions.http.cors import CorsPolicy
+from localazure.functions.service import DRAIN_SECONDS, run_app
 from localazure.processes.ports import free_ports
 from localazure.runtime.environment import Environment
 
 APPS = Path(__file__).parent / "apps"
 KEYS = KeyRing(master="master-key", host="host-key", system="system-key")
 
+HEADER = "import azure.functions as func\napp = func.FunctionApp()\n"
+
+RunText = Callable[..., AbstractAsyncContextManager[Any]]
 RunningApp = Callable[..., AbstractAsyncContextManager[tuple[Host, aiohttp.ClientSession]]]
 
 
@@ -56,6 +60,20 @@ async def run_in(
 def running_app(tmp_path: Path) -> RunningApp:
     """Runs an app in this process, by its name or path; yields the host and a client."""
     return functools.partial(run_in, tmp_path)
+
+
+@pytest.fixture
+def run_text(tmp_path: Path) -> RunText:
+    """Runs an app, given the body of its script; see `running_app`."""
+
+    def run(body: str, **settings: Any) -> AbstractAsyncContextManager[Any]:
+        folder = tmp_path / "app"
+        folder.mkdir(exist_ok=True)
+        (folder / "host.json").write_text('{"version": "2.0"}')
+        (folder / "function_app.py").write_text(HEADER + textwrap.dedent(body))
+        return run_in(tmp_path, folder, **settings)
+
+    return run
 
 
 @dataclass

@@ -15,7 +15,7 @@ from azure.servicebus.aio import ServiceBusClient
 
 from harness.waiting import eventually
 from localazure.runtime.environment import Environment
-from localazure.servicebus.server import serve as serve_service_bus
+from localazure.servicebus.service import serve as serve_service_bus
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

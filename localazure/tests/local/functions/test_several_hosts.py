@@ -21,7 +21,7 @@ from azure.servicebus.aio import ServiceBusClient
 from harness.child_process import ChildProcess
 from harness.waiting import eventually
 from localazure.runtime.environment import Environment
-from localazure.servicebus.server import serve as serve_service_bus
+from localazure.servicebus.service import serve as serve_service_bus
 
 DEADLINE_SECONDS = 60.0
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 import sys
 import textwrap
-from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -15,28 +13,12 @@ from typing import Any
 import pytest
 from azure.durable_functions.models.utils import http_utils
 
-from localazure.functions.app_process import start_host
 from localazure.functions.errors import AppLoadError
+from localazure.functions.service import start_host
 
 MASTER = {"x-functions-key": "master-key"}
-RunText = Callable[..., AbstractAsyncContextManager[Any]]
-HEADER = "import azure.functions as func\napp = func.FunctionApp()\n"
 JOB_HOST = "AzureFunctionsJobHost__"
 """The prefix of settings that override host.json."""
-
-
-@pytest.fixture
-def run_text(tmp_path: Path, running_app: Any) -> RunText:
-    """Runs an app, given the body of its script; see `running_app`."""
-
-    def run(body: str, **settings: Any) -> AbstractAsyncContextManager[Any]:
-        folder = tmp_path / "app"
-        folder.mkdir(exist_ok=True)
-        (folder / "host.json").write_text('{"version": "2.0"}')
-        (folder / "function_app.py").write_text(HEADER + textwrap.dedent(body))
-        return running_app(folder, **settings)
-
-    return run
 
 
 async def start(app: AbstractAsyncContextManager[object]) -> None:
@@ -45,7 +27,7 @@ async def start(app: AbstractAsyncContextManager[object]) -> None:
 
 
 async def test_functions_in_error_are_named_and_the_others_run(
-    run_text: RunText, caplog: pytest.LogCaptureFixture
+    run_text: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = run_text("""
         @app.timer_trigger(arg_name="timer", schedule="61 * * * * *")
@@ -149,7 +131,7 @@ def hello(req: func.HttpRequest) -> str: ...
     ],
 )
 async def test_warnings_do_not_keep_an_app_from_running(
-    run_text: RunText,
+    run_text: Any,
     caplog: pytest.LogCaptureFixture,
     body: str,
     settings: dict[str, str],
@@ -173,18 +155,18 @@ async def test_warnings_do_not_keep_an_app_from_running(
     ],
 )
 async def test_what_keeps_an_app_from_running(
-    run_text: RunText, body: str, settings: dict[str, Any], message: str
+    run_text: Any, body: str, settings: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(AppLoadError, match=message):
         await start(run_text(body, **settings))
 
 
-async def test_a_disabled_function_may_be_wrong(run_text: RunText) -> None:
+async def test_a_disabled_function_may_be_wrong(run_text: Any) -> None:
     async with run_text(WRONG_TIMER, **{"azurewebjobs.Tick.Disabled": "1"}) as (host, _):
         assert host.faults == {}
 
 
-async def test_a_port_that_is_taken(run_text: RunText, running_app: Any) -> None:
+async def test_a_port_that_is_taken(run_text: Any, running_app: Any) -> None:
     body = """
         @app.timer_trigger(arg_name="timer", schedule="0 0 0 * * *")
         def tick(timer: func.TimerRequest) -> None: ...
@@ -244,7 +226,7 @@ async def test_the_process_is_as_before_afterwards(
     ],
     ids=["ASGI", "WSGI"],
 )
-async def test_web_frameworks(run_text: RunText, web_app: str) -> None:
+async def test_web_frameworks(run_text: Any, web_app: str) -> None:
     app = run_text(web_app, **{f"{JOB_HOST}extensions__http__routePrefix": ""})
     async with app as (_, client), client.get("/some/where") as response:
         assert response.status == 203
@@ -325,7 +307,7 @@ async def test_the_task_hub_may_be_named_by_a_setting(running_app: Any) -> None:
         await start(running_app("durable", **settings))
 
 
-async def test_a_warm_up_function_is_no_fault(run_text: RunText) -> None:
+async def test_a_warm_up_function_is_no_fault(run_text: Any) -> None:
     app = run_text("""
         @app.warm_up_trigger("warmup_context")
         def warm(warmup_context) -> None: ...
@@ -335,53 +317,7 @@ async def test_a_warm_up_function_is_no_fault(run_text: RunText) -> None:
         assert "warm: warmupTrigger" in host.list_functions()
 
 
-async def test_the_log_has_the_users_frames_of_a_failure_and_no_keys(
-    running_app: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.DEBUG)
-    async with running_app("http") as (_, client):
-        async with client.get("/api/guarded", params={"code": "host-key"}) as response:
-            assert response.status == 200
-        async with client.get("/api/fails"):
-            pass
-    assert "Executed 'guarded' (Succeeded" in caplog.text
-    assert "host-key" not in caplog.text
-    assert "master-key" not in caplog.text
-    (told,) = (one.getMessage() for one in caplog.records if one.levelno == logging.ERROR)
-    assert "ValueError: as told" in told
-    assert "function_app.py" in told
-    assert "localazure" not in told.replace(str(Path(__file__).parent), "")
-
-
-async def test_lines_of_a_functions_own_threads_belong_to_its_invocation(
-    run_text: RunText, caplog: pytest.LogCaptureFixture
-) -> None:
-    app = run_text("""
-        import logging
-        import threading
-
-        def work(context):
-            logging.getLogger("app").warning("before")
-            context.thread_local_storage.invocation_id = context.invocation_id
-            logging.getLogger("app").warning("after")
-
-        @app.route(auth_level=func.AuthLevel.ANONYMOUS)
-        def hello(req: func.HttpRequest, context: func.Context) -> str:
-            thread = threading.Thread(target=work, args=(context,))
-            thread.start()
-            thread.join()
-            return context.invocation_id
-        """)
-    async with app as (_, client), client.get("/api/hello") as response:
-        invocation_id = await response.text()
-    told = {one.getMessage(): vars(one)["correlation"] for one in caplog.records}
-    assert told["before"] == ""
-    assert told["after"] == f"[hello {invocation_id}] "
-
-
-async def test_a_durable_sdk_that_is_not_supported_is_named(
-    run_text: RunText, tmp_path: Path
-) -> None:
+async def test_a_durable_sdk_that_is_not_supported_is_named(run_text: Any, tmp_path: Path) -> None:
     packages = tmp_path / "app/.python_packages/lib/site-packages"
     about = packages / "azure_functions_durable-2.0.0rc3.dist-info"
     about.mkdir(parents=True)

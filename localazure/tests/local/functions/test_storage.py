@@ -15,9 +15,10 @@ from azure.storage.blob.aio import BlobServiceClient
 
 from harness.waiting import eventually
 from localazure.functions.bindings.storage_clients import StorageClients
-from localazure.functions.triggers.blob.scan import BlobScan, FoundBlob
+from localazure.functions.triggers.blob.scan import BlobScan
 from localazure.runtime.environment import Environment
 from localazure.storage.service import serve as serve_storage
+from localazure.storage_client.blobs import Blob
 from localazure.storage_client.queue import StorageQueue
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -210,7 +211,7 @@ async def test_each_version_of_a_blob_is_found_once(
 ) -> None:
     found: list[str] = []
 
-    async def announce(blob: FoundBlob) -> None:
+    async def announce(blob: Blob) -> None:
         found.append(blob.name)
 
     def scan() -> BlobScan:

@@ -26,12 +26,11 @@ from azure.storage.queue import QueueClient
 from harness.child_process import REPOSITORY
 from harness.part_process import running_parts
 from harness.role_table import TABLE, RoleTable
-from localazure.runtime.certificates import ensure_certificates
+from localazure.runtime.certificates import ensure_certificates, trusted
 from localazure.runtime.environment import Environment
 from localazure.runtime.identity import TokenIssuer
 from localazure.runtime.principal_credential import PrincipalCredential
-from localazure.runtime.trust import trusted
-from localazure.storage_client.rest import StorageError
+from localazure.storage_client.endpoint import StorageError
 
 FORBIDDEN = 403
 
@@ -121,7 +120,7 @@ def use_tables(environment: Environment, principal: str) -> None:
         timeout=30,
     )
     if not answer.ok:
-        raise StorageError(answer.status_code, answer.json()["odata.error"]["code"], "a table")
+        raise StorageError("a table", answer.status_code, answer.json()["odata.error"]["code"])
 
 
 def bus(environment: Environment, principal: str) -> ServiceBusClient:

@@ -14,7 +14,7 @@ from azure.servicebus import ServiceBusClient
 
 from harness.service_bus_handlers import Handlers
 from localazure.runtime.environment import Environment
-from localazure.servicebus.server import serve
+from localazure.servicebus.service import serve
 
 
 def queue(name: str, **properties: Any) -> dict[str, Any]:

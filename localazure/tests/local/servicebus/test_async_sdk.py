@@ -13,7 +13,7 @@ from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 
 from localazure.runtime.environment import Environment
-from localazure.servicebus.server import serve
+from localazure.servicebus.service import serve
 
 
 def client_of(environment: Environment) -> ServiceBusClient:

@@ -25,8 +25,8 @@ from azure.storage.queue.aio import QueueServiceClient
 
 from localazure.runtime.environment import Environment
 from localazure.storage.service import serve
-from localazure.storage_client.rest import Endpoint, StorageError, StorageRest
-from localazure.storage_client.service import Service
+from localazure.storage_client.client import StorageClient
+from localazure.storage_client.endpoint import Endpoint, Request, Service, StorageError
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -52,8 +52,8 @@ def blobs(storage: Environment, account: str) -> BlobServiceClient:
     )
 
 
-def tables_of(session: aiohttp.ClientSession, storage: Environment, account: str) -> StorageRest:
-    return StorageRest(
+def tables_of(session: aiohttp.ClientSession, storage: Environment, account: str) -> StorageClient:
+    return StorageClient(
         session,
         Endpoint(
             url=f"http://127.0.0.1:{storage.ports.table}/{account}",
@@ -131,7 +131,7 @@ async def test_premium_block_blob_accounts_have_neither_queues_nor_tables(
     async with aiohttp.ClientSession() as session:
         tables = tables_of(session, storage, "premium")
         with pytest.raises(StorageError, match="ResourceNotFound"):
-            await tables.request("GET", "/Tables")
+            await tables.send(Request("GET", "Tables"))
 
 
 async def test_standard_accounts_have_queues_and_tables(storage: Environment) -> None:
@@ -143,8 +143,8 @@ async def test_standard_accounts_have_queues_and_tables(storage: Environment) ->
     async with aiohttp.ClientSession() as session:
         tables = tables_of(session, storage, "standard")
         sent = {"content-type": "application/json", "accept": "application/json"}
-        await tables.request("POST", "/Tables", headers=sent, body=b'{"TableName": "Things"}')
-        answer = await tables.request("GET", "/Tables", headers={"accept": "application/json"})
+        await tables.send(Request("POST", "Tables", {}, sent, b'{"TableName": "Things"}'))
+        answer = await tables.send(Request("GET", "Tables", {}, {"accept": "application/json"}))
         assert [found["TableName"] for found in json.loads(answer.body)["value"]] == ["Things"]
 
 

@@ -19,7 +19,7 @@ from localazure.faults.plan import FAULTS, Part, moderate
 from localazure.machinelearning.authorization import action_of
 from localazure.runtime.environment import PLAN, Environment, Ports
 from localazure.storage.actions import needed_for
-from localazure.storage_client.service import Service
+from localazure.storage_client.endpoint import Service
 
 DOCS = Path(__file__).parents[3] / "docs" / "faults.md"
 SERVICE_BUS = """{"UserConfig": {"Namespaces": [{"Name": "n", "Queues": [{"Name": "orders"}],

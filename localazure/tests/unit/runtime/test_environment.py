@@ -61,9 +61,3 @@ def test_connection_strings_have_the_parts_that_the_sdks_read(environment: Envir
     bus = environment.service_bus_connection_string
     assert bus.startswith("Endpoint=sb://127.0.0.1:7090;")
     assert f"SharedAccessKey={environment.keys.service_bus};" in bus
-
-
-def test_only_the_direct_connection_string_bypasses_the_proxy(environment: Environment) -> None:
-    direct = environment.storage_connection_string(direct=True)
-    assert "BlobEndpoint=http://127.0.0.1:7083/" in direct
-    assert "QueueEndpoint=http://127.0.0.1:7084/" in direct

@@ -4,147 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import uuid
-from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from localazure.servicebus import broker, management, store
+from harness.running_broker import Receiver, World, entity, message
+from localazure.servicebus import broker, store
 from localazure.servicebus.addresses import SubQueueKind
 from localazure.servicebus.amqp import message as amqp_message
 from localazure.servicebus.amqp import performatives as p
 from localazure.servicebus.amqp.encoding import encode
-from localazure.servicebus.amqp.types import Array, Described, Int, Symbol, Timestamp, UInt, ULong
-from localazure.servicebus.broker import Broker
 from localazure.servicebus.configuration import NamespaceConfiguration
-from localazure.servicebus.entities import Entity, Namespace
+from localazure.servicebus.entities import Namespace
 from localazure.servicebus.filters import MessageFacts
 from localazure.servicebus.queues import Event, LockLostError
-from localazure.servicebus.store import SentMessage
 from localazure.sqlite.database import Database
-
-
-def entity(name: str, **properties: Any) -> dict[str, Any]:
-    return {"name": name, "properties": properties}
-
-
-CONFIGURATION = NamespaceConfiguration.model_validate(
-    {
-        "queues": [
-            entity(
-                "q",
-                lock_duration="PT1S",
-                max_delivery_count=2,
-                requires_duplicate_detection=True,
-                duplicate_detection_history_time_window="PT5S",
-            ),
-            entity("forwarding", forward_to="q", forward_dead_lettered_messages_to="q"),
-            entity("circle", forward_to="back"),
-            entity("back", forward_to="circle"),
-            entity("doomed", forward_dead_lettered_messages_to="circle"),
-            entity(
-                "short",
-                default_message_time_to_live="PT0.1S",
-                forward_dead_lettered_messages_to="t",
-            ),
-        ],
-        "topics": [
-            {
-                "name": "t",
-                "subscriptions": [
-                    entity("a"),
-                    entity("b", forward_to="q", default_message_time_to_live="PT0.5S"),
-                ],
-            }
-        ],
-    }
-)
-
-
-def message(body: str, **changes: Any) -> SentMessage:
-    properties = p.Properties(message_id=changes.pop("message_id", None))
-    bare = properties.encode() + encode(Described(ULong(0x75), body.encode()))
-    return SentMessage(bare=bare, properties=properties, **changes)
-
-
-class Receiver:
-    """A consumer with credit that records its messages."""
-
-    def __init__(self, credit: int, *, receives_and_deletes: bool = False) -> None:
-        self.credit = credit
-        self.receives_and_deletes = receives_and_deletes
-        self.got: list[tuple[uuid.UUID | None, bytes]] = []
-
-    def has_credit(self) -> bool:
-        return self.credit > 0
-
-    def reserve(self) -> None:
-        self.credit -= 1
-
-    def release(self) -> None:
-        self.credit += 1
-
-    def deliver_deleted(self, payload: bytes) -> None:
-        self.got.append((None, payload))
-
-    def deliver_locked(self, token: uuid.UUID, payload: bytes) -> None:
-        self.credit -= 1
-        self.got.append((token, payload))
-
-    @property
-    def bodies(self) -> list[bytes]:
-        return [amqp_message.body_data(payload)[0] for _, payload in self.got]
-
-
-class World:
-    """A broker on a state folder, with its clock. It can be restarted."""
-
-    def __init__(self, file: Path) -> None:
-        self.now_ms = 1_000_000
-        self._file = file
-
-    async def start(self) -> None:
-        self.database = Database(self._file, store.MIGRATIONS)
-        self.broker = await Broker.start(CONFIGURATION, self.database, lambda: self.now_ms)
-
-    async def stop(self) -> None:
-        await self.broker.stop()
-        self.database.close()
-
-    async def restart(self) -> None:
-        await self.stop()
-        await self.start()
-
-    def entity(self, path: str) -> Entity:
-        found = self.broker.namespace.find(path)
-        assert found is not None
-        return found
-
-    def receive(
-        self, path: str, credit: int = 10, kind: SubQueueKind = SubQueueKind.ACTIVE
-    ) -> Receiver:
-        receiver = Receiver(credit)
-        sub_queue = self.entity(path).sub_queues[kind]
-        self.broker.attach(sub_queue, receiver)
-        self.broker.pump(sub_queue)
-        return receiver
-
-    async def pass_time(self, elapsed_ms: int, until: Callable[[], bool]) -> None:
-        self.now_ms += elapsed_ms
-        self.broker.advance()
-        async with asyncio.timeout(10):
-            while not until():
-                await asyncio.sleep(0)
-
-
-@pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
-    made = World(tmp_path / "servicebus.db")
-    await made.start()
-    yield made
-    await made.stop()
 
 
 async def test_receivers_take_turns_and_get_no_more_than_their_credit(world: World) -> None:
@@ -363,93 +238,3 @@ async def test_a_peek_is_no_larger_than_a_message_may_be(world: World) -> None:
         seen += len(found)
     assert seen == 25
     assert len(world.broker.peek(queue.active, 1, 1)) == 1
-
-
-class Manager:
-    """Sends requests to the management node of an entity."""
-
-    def __init__(self, world: World, path: str = "q") -> None:
-        self._world = world
-        self._path = path
-
-    async def ask(self, operation: str, body: Any) -> tuple[int, str | None, Any]:
-        properties = p.Properties(message_id=uuid.uuid4(), reply_to="me")
-        details = {"operation": f"com.microsoft:{operation}"}
-        request = amqp_message.value_message(properties, details, body)
-        sub_queue = self._world.entity(self._path).active
-        reply = await management.answer(self._world.broker, sub_queue, request)
-        assert reply.reply_to == "me"
-        details = amqp_message.application_properties(reply.payload)
-        assert amqp_message.properties(reply.payload).correlation_id == properties.message_id
-        body = amqp_message.body_value(reply.payload)
-        return details["statusCode"], details.get("errorCondition"), body
-
-
-async def test_management_requests_end_to_end(world: World) -> None:
-    manager = Manager(world)
-    due = {Symbol("x-opt-scheduled-enqueue-time"): Timestamp(world.now_ms + 1000)}
-    annotated = encode(Described(ULong(0x72), due))
-    body = {"messages": [{"message-id": "m", "message": annotated + message("s").bare}]}
-    status, _, scheduled = await manager.ask("schedule-message", body)
-    assert (status, scheduled) == (200, {"sequence-numbers": Array((1,))})
-    peek = {"from-sequence-number": 1, "message-count": Int(5)}
-    status, _, peeked = await manager.ask("peek-message", peek)
-    assert (status, len(peeked["messages"])) == (200, 1)
-    numbers = {"sequence-numbers": Array((1,))}
-    assert (await manager.ask("cancel-scheduled-message", numbers))[0] == 200
-    assert (await manager.ask("peek-message", peek))[0] == 204
-    not_found = (404, "com.microsoft:message-not-found")
-    assert (await manager.ask("cancel-scheduled-message", numbers))[:2] == not_found
-    await world.broker.send(world.entity("q"), [message("1"), message("2")])
-    tokens = [token for token, _ in world.receive("q", credit=2).got]
-    locked = {"lock-tokens": Array(tuple(tokens))}
-    status, _, renewed = await manager.ask("renew-lock", locked)
-    assert (status, renewed["expirations"].items) == (200, (Timestamp(world.now_ms + 1000),) * 2)
-    settle = "update-disposition"
-    assert (await manager.ask(settle, {"disposition-status": "defered", **locked}))[0] == 200
-    lost = (410, "com.microsoft:message-lock-lost")
-    assert (await manager.ask(settle, {"disposition-status": "completed", **locked}))[:2] == lost
-    assert (await manager.ask("renew-lock", locked))[:2] == lost
-    deferred = {"sequence-numbers": Array((2, 3)), "receiver-settle-mode": UInt(1)}
-    receive = "receive-by-sequence-number"
-    status, _, received = await manager.ask(receive, deferred)
-    assert status == 200
-    assert all(isinstance(item["lock-token"], uuid.UUID) for item in received["messages"])
-    assert (await manager.ask(receive, deferred))[:2] == not_found
-    (first, _) = received["messages"]
-    dead = {
-        "disposition-status": "suspended",
-        "lock-tokens": Array((first["lock-token"],)),
-        "deadletter-reason": "r",
-        "properties-to-modify": {"attempt": 3},
-    }
-    assert (await manager.ask(settle, dead))[0] == 200
-    ((_, payload),) = world.receive("q", kind=SubQueueKind.DEAD_LETTER).got
-    found = amqp_message.application_properties(payload)
-    assert found == {"DeadLetterReason": "r", "attempt": 3}
-
-
-ARGUMENT_ERROR = (400, "com.microsoft:argument-error")
-
-
-@pytest.mark.parametrize(
-    ("operation", "body", "expected"),
-    [
-        ("add-rule", {}, (501, "amqp:not-implemented")),
-        ("peek-message", [], ARGUMENT_ERROR),
-        ("peek-message", {}, ARGUMENT_ERROR),
-        ("renew-lock", {"lock-tokens": "x"}, ARGUMENT_ERROR),
-        ("schedule-message", {"messages": [{"message": b"junk"}]}, ARGUMENT_ERROR),
-        ("update-disposition", {"disposition-status": "lost", "lock-tokens": []}, ARGUMENT_ERROR),
-    ],
-)
-async def test_invalid_requests_are_refused(
-    world: World, operation: str, body: Any, expected: tuple[int, str]
-) -> None:
-    assert (await Manager(world).ask(operation, body))[:2] == expected
-
-
-async def test_messages_are_scheduled_where_they_can_be_sent(world: World) -> None:
-    manager = Manager(world, "t/subscriptions/a")
-    status, condition, _ = await manager.ask("schedule-message", {"messages": []})
-    assert (status, condition) == (400, "amqp:not-allowed")

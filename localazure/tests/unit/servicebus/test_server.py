@@ -20,8 +20,8 @@ from localazure.servicebus.amqp import performatives as p
 from localazure.servicebus.amqp.encoding import encode
 from localazure.servicebus.amqp.session import FIRST_OUTGOING_ID
 from localazure.servicebus.amqp.types import Described, Symbol, ULong
+from localazure.servicebus.authorization import SharedKey
 from localazure.servicebus.broker import Broker
-from localazure.servicebus.cbs import SharedKey
 from localazure.servicebus.configuration import (
     NamespaceConfiguration,
     Queue,

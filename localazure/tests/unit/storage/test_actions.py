@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localazure.storage.actions import needed_for
-from localazure.storage_client.service import Service
+from localazure.storage_client.endpoint import Service
 
 ACCOUNT = "storageAccounts/a"
 CONTAINER = f"{ACCOUNT}/containers/c d"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localazure.storage.blob_names import refusal_of
-from localazure.storage_client.service import Service
+from localazure.storage_client.endpoint import Service
 
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from localazure import limits
 from localazure.storage.configuration import Account, AccountKind
 from localazure.storage.targets import Targets
-from localazure.storage_client.service import Service
+from localazure.storage_client.endpoint import Service
 
 STANDARD = Account(name="standard")
 PREMIUM = Account(name="premium", kind=AccountKind.PREMIUM_BLOCK_BLOB)

@@ -9,7 +9,7 @@ import pytest
 from handlers.platform.azure_ml.jobs import cancel_job
 from handlers.platform.durable.activity_adapter import ActivityFault, as_function
 from handlers.training.jobs import submit_job
-from localazure.faults.force import put_in_force, take_out
+from localazure.faults.current_plan import remove_plan, set_plan
 from localazure.faults.plan import Plan
 from orchestrations.contracts.training import CancelJob, SubmitJob
 from orchestrations.errors import TransientError
@@ -53,12 +53,12 @@ def test_a_failed_upload_ends_the_submission_and_the_next_one_uploads_again(
     request = submission(cloud, pipeline, DATASET)
     submit = as_function(SubmitJob, submit_job, clients)
 
-    put_in_force(cloud.environment.state, Plan.model_validate({"seed": 7, "rules": [REFUSED]}))
+    set_plan(cloud.environment.state, Plan.model_validate({"seed": 7, "rules": [REFUSED]}))
     try:
         with pytest.raises(ActivityFault) as raised:
             submit(request.to_dict())
     finally:
-        take_out(cloud.environment.state)
+        remove_plan(cloud.environment.state)
     fault = parse_fault(str(raised.value))
     assert isinstance(fault, TransientError)
     assert "no result within" not in str(fault)

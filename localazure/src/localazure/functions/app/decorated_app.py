@@ -54,9 +54,9 @@ def _find_register(module: Any, script: Path) -> azure.functions.FunctionRegiste
         if isinstance(value, azure.functions.FunctionRegister)
     }
     if len(registers) != 1:
-        found = "no FunctionApp" if not registers else f"{len(registers)} FunctionApps"
+        apps = "no FunctionApp" if not registers else f"{len(registers)} FunctionApps"
         raise AppLoadError(
-            f"{script} has {found} at its top level, it needs exactly one; "
+            f"{script} has {apps} at its top level, it needs exactly one; "
             "put further functions into a Blueprint and register that"
         )
     return next(iter(registers.values()))

@@ -67,9 +67,9 @@ def resolve(template: str, data: Callable[[], Mapping[str, Any]], function: str)
     try:
         return _TOKEN.sub(value_of, template)
     except LookupError as error:
-        known = ", ".join(sorted(named)) or "nothing"
+        names = ", ".join(sorted(named)) or "nothing"
         raise ValueError(
-            f"{template!r}: there is no value for {error.args[0]!r}; the trigger gives {known}"
+            f"{template!r}: there is no value for {error.args[0]!r}; the trigger gives {names}"
         ) from None
 
 

@@ -15,6 +15,8 @@ from localazure.functions.app.signature import Binding
 from localazure.functions.bindings.storage_clients import StorageClients
 from localazure.functions.bindings.storage_table import quoted
 from localazure.functions.worker.invocation import Setting
+from localazure.storage_client import blobs
+from localazure.storage_client.endpoint import NotFoundError
 
 NOTHING = Datum(None, None)
 
@@ -43,16 +45,13 @@ class InputBindings:
             # The path of a reference may be a container without a blob.
             container, _, name = setting("path").lstrip("/").partition("/")
             return sdk_types.blob_reference(binding.connection, container, name)
-        from azure.core.exceptions import ResourceNotFoundError
-
         container, name = split_path(setting("path"))
         service = await self._storage.blobs(binding.connection)
         try:
-            stream = await service.get_blob_client(container, name).download_blob()
-            content = await stream.readall()
-        except ResourceNotFoundError:
+            answer = await service.send(blobs.download(f"{container}/{name}"))
+        except NotFoundError:
             return NOTHING
-        return blob_datum(content, binding)
+        return blob_datum(answer.body, binding)
 
     async def _fetch_table(self, binding: Binding, setting: Setting) -> Datum:
         table = await self._storage.table(binding.connection, setting("tableName"))

@@ -9,37 +9,23 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import aiohttp
 
 from localazure.functions.bindings.storage_table import StorageTable
 from localazure.functions.configuration import connections
 from localazure.functions.configuration.storage_connection import find_endpoint
-from localazure.storage_client.rest import Endpoint, StorageRest
-from localazure.storage_client.service import Service
+from localazure.storage_client.client import StorageClient
+from localazure.storage_client.endpoint import Endpoint, Service
 
 if TYPE_CHECKING:
-    from azure.storage.blob.aio import BlobServiceClient, ContainerClient
     from azure.storage.queue.aio import QueueServiceClient
 
     from localazure.storage_client.queue import StorageQueue
 
-
-async def upload_blob(container: ContainerClient, name: str, content: Any) -> None:
-    """Upload or overwrite a blob; create the container if it is missing.
-
-    Raises:
-        AzureError: storage did not respond, or refused the request.
-    """
-    from azure.core.exceptions import ResourceExistsError, ResourceNotFoundError
-
-    try:
-        await container.upload_blob(name, content, overwrite=True)
-    except ResourceNotFoundError:
-        with contextlib.suppress(ResourceExistsError):  # another client just created it
-            await container.create_container()
-        await container.upload_blob(name, content, overwrite=True)
+BLOB_PAUSES_SECONDS: Final = (0.8, 1.6, 3.2)
+"""As Azure.Core repeats a request. What the host sends to the Blob service may be repeated."""
 
 
 class StorageClients:
@@ -58,9 +44,9 @@ class StorageClients:
         """Check that a connection is configured."""
         find_endpoint(connection, service, self._settings)
 
-    async def blobs(self, connection: str) -> BlobServiceClient:
+    async def blobs(self, connection: str) -> StorageClient:
         """The Blob service of a connection."""
-        return await self._client(connection, Service.BLOB, self._open_blobs)
+        return await self._client(connection, Service.BLOB, self._open)
 
     async def queue(self, connection: str, name: str) -> StorageQueue:
         """A queue of a connection."""
@@ -70,7 +56,7 @@ class StorageClients:
 
     async def table(self, connection: str, name: str) -> StorageTable:
         """A table of a connection."""
-        return StorageTable(await self._client(connection, Service.TABLE, self._open_tables), name)
+        return StorageTable(await self._client(connection, Service.TABLE, self._open), name)
 
     async def close(self) -> None:
         """Close every client."""
@@ -86,36 +72,29 @@ class StorageClients:
                 self._opened[key] = await open_client(endpoint)
         return self._opened[key]
 
-    async def _open_blobs(self, endpoint: Endpoint) -> BlobServiceClient:
-        from azure.storage.blob.aio import BlobServiceClient
-
-        return await self._resources.enter_async_context(
-            BlobServiceClient(endpoint.url, credential=await self._credential(endpoint))
-        )
-
     async def _open_queues(self, endpoint: Endpoint) -> QueueServiceClient:
         from azure.storage.queue.aio import QueueServiceClient
 
         from localazure.storage_client.queue import CLIENT_OPTIONS
 
-        credential = await self._credential(endpoint)
+        credential: Any = endpoint.sas
+        if endpoint.key is not None:
+            credential = {"account_name": endpoint.account, "account_key": endpoint.key}
+        elif endpoint.needs_identity:
+            credential = await self._identity(endpoint)
         return await self._resources.enter_async_context(
             QueueServiceClient(endpoint.url, credential=credential, **CLIENT_OPTIONS)
         )
 
-    async def _open_tables(self, endpoint: Endpoint) -> StorageRest:
+    async def _open(self, endpoint: Endpoint) -> StorageClient:
         credential = await self._identity(endpoint) if endpoint.needs_identity else None
         # aiohttp created its default context at import, without the app's SSL_CERT_FILE.
         connector = aiohttp.TCPConnector(ssl=ssl.create_default_context())
         session = await self._resources.enter_async_context(
             aiohttp.ClientSession(connector=connector)
         )
-        return StorageRest(session, endpoint, credential)
-
-    async def _credential(self, endpoint: Endpoint) -> Any:
-        if endpoint.key is not None:
-            return {"account_name": endpoint.account, "account_key": endpoint.key}
-        return await self._identity(endpoint) if endpoint.needs_identity else endpoint.sas
+        pauses = BLOB_PAUSES_SECONDS if endpoint.service is Service.BLOB else ()
+        return StorageClient(session, endpoint, credential, pauses_seconds=pauses)
 
     async def _identity(self, endpoint: Endpoint) -> Any:
         return await self._resources.enter_async_context(

@@ -14,7 +14,7 @@ from azure.functions.meta import Datum
 
 from localazure.functions.app.signature import Binding
 from localazure.functions.bindings.inputs import split_path
-from localazure.functions.bindings.storage_clients import StorageClients, upload_blob
+from localazure.functions.bindings.storage_clients import StorageClients
 from localazure.functions.configuration.host_json import QueueOptions
 from localazure.functions.worker.invocation import Setting
 
@@ -30,7 +30,10 @@ class StorageOutputs:
         """Upload or overwrite a blob."""
         container, name = split_path(setting("path"))
         service = await self._storage.blobs(binding.connection)
-        await upload_blob(service.get_container_client(container), name, value.value)
+        content = value.value
+        await service.upload(
+            container, name, content.encode() if isinstance(content, str) else content
+        )
 
     async def put_messages(self, binding: Binding, value: Datum, setting: Setting) -> None:
         """Send one message or each message of an array."""

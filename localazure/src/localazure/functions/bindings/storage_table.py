@@ -5,47 +5,49 @@ Source: https://learn.microsoft.com/rest/api/storageservices/table-service-rest-
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
-from http import HTTPStatus
 from typing import Any, Final
-from urllib.parse import quote
 
-from localazure.storage_client.rest import StorageError, StorageRest
+from localazure.storage_client.client import StorageClient
+from localazure.storage_client.endpoint import (
+    ConflictError,
+    NotFoundError,
+    Request,
+    StorageError,
+)
 
 _HEADERS: Final = {
     "accept": "application/json;odata=nometadata",
     "dataserviceversion": "3.0;NetFx",
 }
-_JSON: Final = {"content-type": "application/json"}
 
 
 class StorageTable:
     """A client of one table."""
 
-    def __init__(self, service: StorageRest, name: str) -> None:
+    def __init__(self, service: StorageClient, name: str) -> None:
         self._service = service
         self._name = name
 
     async def query(self, filter_text: str, limit: int | None) -> list[dict[str, Any]]:
         """At most `limit` entities that match an OData filter; none if the table is missing.
 
-        See `StorageRest.request` for the errors of this method and of `insert`.
+        See `StorageClient` for the errors of this method and of `insert`.
         """
-        found: list[dict[str, Any]] = []
+        rows: list[dict[str, Any]] = []
         query = {"$filter": filter_text} if filter_text else {}
-        while limit is None or len(found) < limit:
+        while limit is None or len(rows) < limit:
             if limit is not None:
-                query["$top"] = str(min(limit - len(found), 1000))
+                query["$top"] = str(min(limit - len(rows), 1000))
             try:
-                answer = await self._service.request(
-                    "GET", f"/{quote(self._name)}()", query, headers=_HEADERS
+                answer = await self._service.send(
+                    Request("GET", f"{self._name}()", query, _HEADERS)
                 )
-            except StorageError as error:
-                if error.status == HTTPStatus.NOT_FOUND:
-                    return []
-                raise
-            found += json.loads(answer.body)["value"]
+            except NotFoundError:
+                return []
+            rows += json.loads(answer.body)["value"]
             # aiohttp's headers ignore case.
             partition = answer.headers.get("x-ms-continuation-NextPartitionKey")
             if partition is None:
@@ -53,27 +55,24 @@ class StorageTable:
             query["NextPartitionKey"] = partition
             if row := answer.headers.get("x-ms-continuation-NextRowKey"):
                 query["NextRowKey"] = row
-        return found
+        return rows
 
     async def insert(self, entity: Mapping[str, Any]) -> None:
         """Insert an entity; create the table if it is missing, as the real host does."""
-        path, body = f"/{quote(self._name)}", json.dumps(entity).encode()
-        headers = {**_HEADERS, **_JSON, "prefer": "return-no-content"}
+        request = _post(self._name, entity)
         try:
-            await self._service.request("POST", path, headers=headers, body=body)
+            await self._service.send(request)
         except StorageError as error:
             if error.code != "TableNotFound":
                 raise
-            await self._create()
-            await self._service.request("POST", path, headers=headers, body=body)
+            with contextlib.suppress(ConflictError):
+                await self._service.send(_post("Tables", {"TableName": self._name}))
+            await self._service.send(request)
 
-    async def _create(self) -> None:
-        body = json.dumps({"TableName": self._name}).encode()
-        try:
-            await self._service.request("POST", "/Tables", headers={**_HEADERS, **_JSON}, body=body)
-        except StorageError as error:
-            if error.status != HTTPStatus.CONFLICT:
-                raise
+
+def _post(path: str, document: Mapping[str, Any]) -> Request:
+    headers = {**_HEADERS, "content-type": "application/json", "prefer": "return-no-content"}
+    return Request("POST", path, headers=headers, body=json.dumps(document).encode())
 
 
 def quoted(text: str) -> str:

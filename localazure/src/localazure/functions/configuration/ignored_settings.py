@@ -105,10 +105,10 @@ IGNORED: Final = _IGNORED | {f"{section}.{key}" for section, keys in _BELOW.item
 
 def unknown_below(location: tuple[Step, ...], value: Any) -> Iterator[tuple[Step, ...]]:
     """The locations of keys in an ignored section that the real host does not know."""
-    known = _BELOW.get(".".join(map(str, location)))
-    if known is None or not isinstance(value, Mapping):
+    children = _BELOW.get(".".join(map(str, location)))
+    if children is None or not isinstance(value, Mapping):
         return
     for key, below in cast("Mapping[str, Any]", value).items():
-        if key not in known:
+        if key not in children:
             yield (*location, key)
         yield from unknown_below((*location, key), below)

@@ -11,8 +11,7 @@ from typing import Final
 
 from localazure.functions.configuration.connections import setting
 from localazure.runtime.environment import LOOPBACK, STORAGE_ACCOUNT, STORAGE_KEY
-from localazure.storage_client.rest import Endpoint
-from localazure.storage_client.service import Service
+from localazure.storage_client.endpoint import Endpoint, Service
 
 DEFAULT_CONNECTION: Final = "AzureWebJobsStorage"
 HOSTS_CONTAINER: Final = "azure-webjobs-hosts"

@@ -54,8 +54,8 @@ class CorsPolicy:
             headers["Access-Control-Allow-Credentials"] = "true"
         if _is_preflight(method, request):
             headers["Access-Control-Allow-Methods"] = request[_REQUEST_METHOD]
-            if asked := request.get("Access-Control-Request-Headers"):
-                headers["Access-Control-Allow-Headers"] = asked
+            if requested := request.get("Access-Control-Request-Headers"):
+                headers["Access-Control-Allow-Headers"] = requested
         return headers
 
     @property

@@ -118,15 +118,15 @@ class _Parameter:
             raise ValueError(f"{{{text}}} has no name")
         constraints: list[Constraint] = []
         end = head.end()
-        while found := _CONSTRAINT.match(text, end):
-            name, argument = found[1], found[2] or ""
+        while hit := _CONSTRAINT.match(text, end):
+            name, argument = hit[1], hit[2] or ""
             if name not in CONSTRAINTS:
                 raise ValueError(f"unknown constraint {name!r}; known: {', '.join(CONSTRAINTS)}")
             try:
                 constraints.append(CONSTRAINTS[name](argument))
             except (ValueError, re.error) as error:
                 raise ValueError(f"constraint {name}({argument}): {error}") from None
-            end = found.end()
+            end = hit.end()
         rest = text[end:]
         if rest not in {"", "?"} and not rest.startswith("="):
             raise ValueError(f"{{{text}}} is not a parameter")
@@ -157,10 +157,10 @@ class RouteTemplate:
         precedence: list[int] = []
         try:
             for segment in _segments(text.strip("/")):
-                body, found, rank = _parse_segment(segment)
-                is_optional = rank != _MIXED and any(one.is_optional for one in found)
+                body, named, rank = _parse_segment(segment)
+                is_optional = rank != _MIXED and any(one.is_optional for one in named)
                 pattern += f"(?:/{body})?" if is_optional else f"/{body}"
-                parameters.extend(found)
+                parameters.extend(named)
                 precedence.append(rank)
         except ValueError as error:
             raise ValueError(f"route {text!r}: {error}") from None
@@ -173,12 +173,12 @@ class RouteTemplate:
     def match(self, path: str) -> dict[str, str] | None:
         """The parameters of a percent-encoded path; None if the path does not match."""
         bare = path.strip("/")
-        found = self.pattern.fullmatch(f"/{bare}" if bare else "")
-        if found is None:
+        hit = self.pattern.fullmatch(f"/{bare}" if bare else "")
+        if hit is None:
             return None
         values: dict[str, str] = {}
         for parameter in self.parameters:
-            raw = found[parameter.name]
+            raw = hit[parameter.name]
             value = _decoded(raw) if raw else parameter.default
             if value is None:
                 continue
@@ -215,12 +215,12 @@ _LITERAL, _MIXED, _CONSTRAINED, _FREE, _CATCH_ALL = range(5)
 def _parse_segment(segment: str) -> tuple[str, list[_Parameter], int]:
     """The regular expression, the parameters and the rank of a segment."""
     pattern, parameters, end = "", list[_Parameter](), 0
-    for found in _PARAMETER.finditer(segment):
-        parameter = _Parameter.parse(found[1])
-        pattern += _literal(segment[end : found.start()])
+    for hit in _PARAMETER.finditer(segment):
+        parameter = _Parameter.parse(hit[1])
+        pattern += _literal(segment[end : hit.start()])
         pattern += f"(?P<{parameter.name}>{'.*' if parameter.is_catch_all else '[^/]+'})"
         parameters.append(parameter)
-        end = found.end()
+        end = hit.end()
     pattern += _literal(segment[end:])
     if not parameters:
         return pattern, parameters, _LITERAL

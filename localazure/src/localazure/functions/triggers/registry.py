@@ -21,7 +21,7 @@ from localazure.functions.bindings.storage_clients import StorageClients
 from localazure.functions.configuration import connections
 from localazure.functions.configuration.host_json import HostOptions
 from localazure.functions.configuration.plan import Plan
-from localazure.functions.http.access_keys import KeyRing
+from localazure.functions.http.authorization import KeyRing
 from localazure.functions.http.web_extension import WebExtension
 from localazure.functions.triggers.event_grid.trigger import EventGridTrigger, event_data
 from localazure.functions.triggers.http.trigger import HttpEndpoint, HttpTrigger, max_request_bytes
@@ -30,7 +30,7 @@ from localazure.functions.triggers.timer.trigger import TimerTrigger, timer_data
 from localazure.functions.worker.invocation import Invoker, TriggerData
 from localazure.json_text import parse_json
 from localazure.sqlite.database import Database
-from localazure.storage_client.service import Service
+from localazure.storage_client.endpoint import Service
 
 if TYPE_CHECKING:
     from localazure.functions.triggers.blob.trigger import BlobFunction

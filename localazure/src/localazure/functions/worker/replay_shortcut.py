@@ -77,7 +77,7 @@ _CONTAINERS: Final = [
 def _context(trigger: OrchestratorTrigger, input_type: type | None) -> DurableOrchestrationContext:
     """The result of `DurableOrchestrationContext.from_json(trigger.body)`."""
     execution = trigger.execution
-    given: Any = json.loads(execution.input_json or "null")
+    decoded: Any = json.loads(execution.input_json or "null")
     histories = _histories(trigger)
     episode_started, execution_started = histories[:2]
     context = DurableOrchestrationContext.__new__(DurableOrchestrationContext)
@@ -90,7 +90,7 @@ def _context(trigger: OrchestratorTrigger, input_type: type | None) -> DurableOr
         _histories=histories,
         _instance_id=execution.instance_id,
         _parent_instance_id=execution.parent and execution.parent.instance_id,
-        _input=json.dumps(given) if isinstance(given, dict) else given,
+        _input=json.dumps(decoded) if isinstance(decoded, dict) else decoded,
         _version=vars(execution_started)["Version"],
         decision_started_event=episode_started,
         _current_utc_datetime=episode_started.timestamp,

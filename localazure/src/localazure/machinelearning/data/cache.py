@@ -19,15 +19,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from localazure.machinelearning.addresses import BlobPath
-from localazure.machinelearning.data.blob_requests import (
-    BlobModifiedError,
-    BlobNotFoundError,
-    ListedBlob,
-)
 from localazure.machinelearning.data.blobs import (
     BlobStore,
     retry_while_unavailable,
 )
+from localazure.storage_client.blobs import Blob
+from localazure.storage_client.endpoint import NotFoundError, PreconditionError
 
 PARALLEL_DOWNLOADS = 8
 READ_ONLY = 0o444
@@ -58,9 +55,9 @@ class BlobCache:
         Raises:
             SourceNotFoundError: there are no blobs.
             NameTooLongError: a blob cannot be downloaded into a file of its name.
-            BlobModifiedError, BlobNotFoundError: a blob was overwritten or deleted meanwhile.
-            BlobError: storage refused, or was unavailable for `PATIENCE_SECONDS` at a stretch; the
-                next call reuses the downloaded files.
+            PreconditionError, NotFoundError: a blob was overwritten or deleted meanwhile.
+            StorageError: storage refused, or was unavailable for `PATIENCE_SECONDS` at a stretch;
+                the next call reuses the downloaded files.
         """
         target.mkdir(parents=True, exist_ok=True)
         blobs = retry_while_unavailable(lambda: list(self._store.list(source)))
@@ -72,7 +69,7 @@ class BlobCache:
         for folder in {destination.parent for destination in names.values()}:
             folder.mkdir(parents=True, exist_ok=True)
 
-        def place(share: Iterable[ListedBlob]) -> None:
+        def place(share: Iterable[Blob]) -> None:
             for blob in share:
                 destination = names.get(blob)
                 if destination is None:
@@ -88,22 +85,22 @@ class BlobCache:
             deque(pool.map(place, shares), maxlen=0)  # raises the first error
         return len(blobs)
 
-    def _current(self, source: BlobPath, blob: ListedBlob) -> Path | None:
+    def _current(self, source: BlobPath, blob: Blob) -> Path | None:
         """The cached file of a blob as it is now; None if it was deleted."""
         name = blob.name
         while True:
             try:
                 return self._cached(source, blob)
-            except BlobNotFoundError:
+            except NotFoundError:
                 return None
-            except BlobModifiedError:
+            except PreconditionError:
                 listing = self._store.list(dataclasses.replace(source, path=name))
                 current = next((each for each in listing if each.name == name), None)
                 if current is None:
                     return None
                 blob = dataclasses.replace(current, path=blob.path)
 
-    def _cached(self, source: BlobPath, blob: ListedBlob) -> Path:
+    def _cached(self, source: BlobPath, blob: Blob) -> Path:
         identity = f"{source.account}\n{source.container}\n{blob.name}\n{blob.etag}"
         key = hashlib.sha256(identity.encode()).hexdigest()
         cached = self._folder / key[:2] / key
@@ -118,15 +115,13 @@ class BlobCache:
         return cached
 
 
-def _names(
-    target: Path, blobs: Sequence[ListedBlob], *, hides_long_ones: bool
-) -> dict[ListedBlob, Path]:
+def _names(target: Path, blobs: Sequence[Blob], *, hides_long_ones: bool) -> dict[Blob, Path]:
     """The destination of each file whose name can be a file's.
 
     Raises:
         NameTooLongError: another one is there, and is not to be hidden.
     """
-    names: dict[ListedBlob, Path] = {}
+    names: dict[Blob, Path] = {}
     for blob in blobs:
         destination = target / blob.path
         try:
@@ -143,7 +138,7 @@ def _names(
     return names
 
 
-def _is_intact(cached: Path, blob: ListedBlob) -> bool:
+def _is_intact(cached: Path, blob: Blob) -> bool:
     try:
         status = cached.stat()
     except FileNotFoundError:
@@ -151,6 +146,6 @@ def _is_intact(cached: Path, blob: ListedBlob) -> bool:
     return status.st_size == blob.size and status.st_mtime_ns == _marked_time_ns(blob)
 
 
-def _marked_time_ns(blob: ListedBlob) -> int:
+def _marked_time_ns(blob: Blob) -> int:
     """The blob's time (whole seconds) plus a fraction that marks a file of the cache."""
     return int(blob.modified.timestamp()) * 1_000_000_000 + _MARK_NS

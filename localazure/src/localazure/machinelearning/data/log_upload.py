@@ -27,7 +27,7 @@ class LogUpload:
         """Append the files' new bytes to their blobs.
 
         Raises:
-            BlobError: storage refused or is unavailable; the next call continues.
+            StorageError: storage refused or is unavailable; the next call continues.
         """
         for file in sorted(self._folder.glob("*.txt")):
             if is_final or self._is_due(file.name):

@@ -18,13 +18,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from localazure.machinelearning.addresses import BlobPath
-from localazure.machinelearning.data.blob_requests import (
-    BlobModifiedError,
-    BlobNotFoundError,
-    ListedBlob,
-)
 from localazure.machinelearning.data.blobs import BlobStore
 from localazure.processes.atomic_file import write_atomically
+from localazure.storage_client.blobs import Blob
+from localazure.storage_client.endpoint import NotFoundError, PreconditionError
 
 # Larger files are uploaded in blocks, so that memory never holds a whole file.
 BLOCK_BYTES = 8 * 1024 * 1024
@@ -125,7 +122,7 @@ class OutputSync:
             is_final: whether all writers have ended, so that all files are settled.
 
         Raises:
-            BlobError: storage refused or is unavailable; the next call continues.
+            StorageError: storage refused or is unavailable; the next call continues.
         """
         current = self._scan()
         uploads, deletions = plan_sync(
@@ -186,18 +183,18 @@ class OutputSync:
         return blocks
 
     def _delete(self, path: str) -> None:
-        with contextlib.suppress(BlobNotFoundError):
+        with contextlib.suppress(NotFoundError):
             self._store.delete(self._target.child(path))
         self._forget(path)
 
-    def _download(self, file: ListedBlob) -> None:
+    def _download(self, file: Blob) -> None:
         destination = self._folder / file.path
         destination.parent.mkdir(parents=True, exist_ok=True)
         scratch = destination.with_name(f"{_SCRATCH_PREFIX}{uuid.uuid4().hex}")
         try:
             self._store.download(self._target, file, scratch)
             scratch.replace(destination)
-        except (BlobModifiedError, BlobNotFoundError):
+        except (PreconditionError, NotFoundError):
             return  # another writer replaced or deleted the blob; keep its change
         finally:
             scratch.unlink(missing_ok=True)

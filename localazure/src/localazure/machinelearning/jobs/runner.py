@@ -26,11 +26,6 @@ from functools import partial
 from pathlib import Path
 
 from localazure.machinelearning.addresses import BlobPath
-from localazure.machinelearning.data.blob_requests import (
-    BlobError,
-    BlobModifiedError,
-    BlobNotFoundError,
-)
 from localazure.machinelearning.data.blobs import (
     PATIENCE_SECONDS,
     BlobStore,
@@ -59,6 +54,7 @@ from localazure.machinelearning.jobs.states import JobStatus
 from localazure.machinelearning.jobs.tracking import ensure_run
 from localazure.processes.ports import free_ports
 from localazure.runtime.environment import Environment
+from localazure.storage_client.endpoint import NotFoundError, PreconditionError, StorageError
 
 SYNC_SECONDS = 1.0
 # The time between SIGTERM and SIGKILL. Azure ML has such a grace period, too; the default of
@@ -129,7 +125,7 @@ class Runner:
             if self._stop.done():
                 return self._stopped()
             return await self._run_processes()
-        except (BlobError, LaunchError, OSError, UnknownPlaceholderError) as error:
+        except (StorageError, LaunchError, OSError, UnknownPlaceholderError) as error:
             return self._result(Outcome.FAILED, *explain(error, self._spec.principal))
         finally:
             await self._group.kill()
@@ -225,7 +221,7 @@ class Runner:
         for step in (*self._outputs, *self._captured, self._logs):
             try:
                 step.push(is_final=False)
-            except (BlobError, OSError) as error:
+            except (StorageError, OSError) as error:
                 logger.warning("job %s: upload postponed: %s", self._spec.name, error)
 
     def _upload_everything(self, result: Result) -> None:
@@ -236,7 +232,7 @@ class Runner:
                 retry_while_unavailable(
                     partial(step.push, is_final=True), give_up_after_seconds=None
                 )
-            except BlobError as error:
+            except StorageError as error:
                 logger.warning("job %s: an upload was refused: %s", self._spec.name, error)
                 refusals.append(str(error))
         if refusals and result.outcome is Outcome.COMPLETED:
@@ -283,7 +279,7 @@ def explain(error: Exception, principal: str) -> tuple[str, str]:
             return "InputNotFound", str(error)
         case NameTooLongError():
             return _UNEXPECTED, f"File name too long (os error 36): {error}"
-        case BlobError():
+        case StorageError():
             return _explain_storage(error, principal)
         case OSError():
             return "LaunchFailed", f"the processes could not be started: {error}"
@@ -291,12 +287,12 @@ def explain(error: Exception, principal: str) -> tuple[str, str]:
             return "LaunchFailed", str(error)
 
 
-def _explain_storage(error: BlobError, principal: str) -> tuple[str, str]:
+def _explain_storage(error: StorageError, principal: str) -> tuple[str, str]:
     """As `explain`; the first two are answered in the words of Azure's azureml-dataprep-rslex."""
     match error:
-        case BlobModifiedError():
+        case PreconditionError():
             return _UNEXPECTED, f"Data source was modified on remote during read: {error}"
-        case BlobNotFoundError():
+        case NotFoundError():
             return "ScriptExecution.StreamAccess.NotFound", (
                 "The requested stream was not found. Please make sure the request uri is correct: "
                 f"{error}"

@@ -27,11 +27,11 @@ from localazure.machinelearning.arm import (
     read_object,
 )
 from localazure.machinelearning.configuration import DEFAULT_DATASTORE, Configuration
-from localazure.machinelearning.data.blob_requests import BlobError
 from localazure.machinelearning.data.blobs import BlobStore, retry_while_unavailable
 from localazure.machinelearning.errors import ArmError, invalid
 from localazure.machinelearning.store import Resource, delete_resource, put_resource
 from localazure.machinelearning.workspace import Workspace
+from localazure.storage_client.endpoint import StorageError
 from localazure.storage_client.shared_access import service_sas
 
 routes = web.RouteTableDef()
@@ -148,7 +148,7 @@ async def create_container(workspace: Workspace, target: BlobPath) -> None:
             await asyncio.to_thread(
                 retry_while_unavailable, create, give_up_after_seconds=STORAGE_PATIENCE_SECONDS
             )
-        except BlobError as error:
+        except StorageError as error:
             raise ArmError(503, "StorageUnavailable", f"no storage: {error}") from error
 
 

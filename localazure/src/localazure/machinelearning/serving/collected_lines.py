@@ -12,13 +12,9 @@ import uuid
 from typing import TypeAlias
 
 from localazure.machinelearning.addresses import BlobPath
-from localazure.machinelearning.data.blob_requests import (
-    BlobConflictError,
-    BlobError,
-    BlobNotFoundError,
-)
 from localazure.machinelearning.data.blobs import AppendBlob, BlobStore
 from localazure.machinelearning.data.log_upload import APPEND_BYTES
+from localazure.storage_client.endpoint import ConflictError, NotFoundError, StorageError
 
 MOST_WAITING_BYTES = 32 * 1024 * 1024
 """The largest backlog of a deployment."""
@@ -78,7 +74,7 @@ class CollectedLines:
         label = f"{folder.container}/{folder.path}"
         try:
             size = await asyncio.to_thread(self._append, folder, lines)
-        except BlobError as error:
+        except StorageError as error:
             if error.is_transient:
                 self._warn(folder, f"{label}: collected data waits for storage", error)
                 return False
@@ -98,7 +94,7 @@ class CollectedLines:
         if blob is not None:
             try:
                 return blob.append(lines)
-            except (BlobConflictError, BlobNotFoundError) as error:
+            except (ConflictError, NotFoundError) as error:
                 # The blob has its 50,000 blocks, or was deleted.
                 logger.info("%s: collected data continues in a new blob: %s", folder.path, error)
         self._store.ensure_container(folder)

@@ -19,7 +19,6 @@ import aiohttp
 
 from localazure.faults.plan import OF_ALLOCATIONS
 from localazure.machinelearning.addresses import parse_asset
-from localazure.machinelearning.data.blob_requests import BlobError
 from localazure.machinelearning.data.cache import SourceNotFoundError
 from localazure.machinelearning.errors import ArmError, invalid
 from localazure.machinelearning.events import enqueue, model_deployed
@@ -44,6 +43,7 @@ from localazure.machinelearning.store import get_resource
 from localazure.machinelearning.workspace import Workspace
 from localazure.sqlite.database import Database
 from localazure.sqlite.query import Query
+from localazure.storage_client.endpoint import StorageError
 
 READY_SECONDS = 300.0
 MLFLOW_MODEL = "mlflow_model"
@@ -217,8 +217,8 @@ class Deployments:
         while True:
             try:
                 await asyncio.to_thread(folder.download, source)
-            except (SourceNotFoundError, BlobError) as error:
-                if not (isinstance(error, BlobError) and error.is_transient):
+            except (SourceNotFoundError, StorageError) as error:
+                if not (isinstance(error, StorageError) and error.is_transient):
                     raise _Failed("BadArgument", f"code or model: {error}") from error
                 if not is_waiting:
                     logger.warning("%s: code and model wait for storage: %s", folder.root, error)

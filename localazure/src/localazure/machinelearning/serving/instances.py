@@ -70,7 +70,7 @@ class DeploymentFolder:
 
         Raises:
             SourceNotFoundError: the code or the model has no blobs.
-            BlobError: storage is unavailable.
+            StorageError: storage is unavailable.
         """
         shutil.rmtree(self._generation, ignore_errors=True)
         with (

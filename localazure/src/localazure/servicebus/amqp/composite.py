@@ -118,8 +118,8 @@ class Composite:
                 has a field of the wrong type.
         """
         if not isinstance(values, list):
-            found = type(values).__name__
-            raise DecodeError(f"{cls.composite_name} is a list, not {found}")
+            type_name = type(values).__name__
+            raise DecodeError(f"{cls.composite_name} is a list, not {type_name}")
         layout = _layout(cls)
         if len(values) > len(layout):
             raise DecodeError(
@@ -137,9 +137,9 @@ class Composite:
             try:
                 parsed[name] = wire.from_wire(value)
             except TypeError:
-                found = type(value).__name__
+                type_name = type(value).__name__
                 raise DecodeError(
-                    f"{cls.composite_name}: {name} should be {wire.name}, not {found}"
+                    f"{cls.composite_name}: {name} should be {wire.name}, not {type_name}"
                 ) from None
         return cls(**parsed)
 

@@ -275,13 +275,13 @@ class Link:
     # --- internals ------------------------------------------------------------------------------
 
     def _answer_attach(self, source: Any, target: Any, properties: dict[Any, Any] | None) -> None:
-        asked = self.attach
+        request = self.attach
         answer = p.Attach(
-            asked.name,
-            asked.handle,
-            not asked.role,
-            asked.snd_settle_mode,
-            asked.rcv_settle_mode,
+            request.name,
+            request.handle,
+            not request.role,
+            request.snd_settle_mode,
+            request.rcv_settle_mode,
             source,
             target,
             initial_delivery_count=0 if self.is_sender else None,

@@ -97,10 +97,10 @@ def body_value(payload: bytes) -> Any:
 
 def body_data(payload: bytes) -> list[bytes]:
     """The contents of the data sections, one item for each section."""
-    found = _values(payload, DATA)
-    if not all(isinstance(item, bytes) for item in found):
+    data_sections = _values(payload, DATA)
+    if not all(isinstance(item, bytes) for item in data_sections):
         raise DecodeError("a data section holds something other than binary")
-    return found
+    return data_sections
 
 
 def with_properties(bare: bytes, changed: Properties) -> bytes:

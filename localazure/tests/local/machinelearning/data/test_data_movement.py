@@ -14,12 +14,13 @@ import pytest
 
 from harness.local_workspace import Local, fault
 from localazure.machinelearning.addresses import BlobPath
-from localazure.machinelearning.data.blob_requests import BlobModifiedError, ListedBlob
 from localazure.machinelearning.data.blobs import BlobStore
 from localazure.machinelearning.data.cache import BlobCache, NameTooLongError, SourceNotFoundError
 from localazure.machinelearning.data.log_upload import LogUpload
 from localazure.machinelearning.data.output_sync import BLOCK_BYTES, FileState, OutputSync
 from localazure.runtime.environment import Environment
+from localazure.storage_client.blobs import Blob
+from localazure.storage_client.endpoint import PreconditionError
 
 
 @pytest.fixture
@@ -179,7 +180,7 @@ class Changing(BlobStore):
         self._target = target
         self._left = 2
 
-    def download(self, source: BlobPath, blob: ListedBlob, target: Path) -> None:
+    def download(self, source: BlobPath, blob: Blob, target: Path) -> None:
         if blob.path == "changes" and self._left:
             self._left -= 1
             self.upload(self._target.child("changes"), f"new {self._left}".encode())
@@ -199,7 +200,7 @@ def test_a_mount_shows_what_is_there_and_a_download_needs_what_was_listed(
     assert found == {"changes": b"new 0", "stays": b"old"}
     with (
         contextlib.closing(Changing(local.environment, target)) as changing,
-        pytest.raises(BlobModifiedError, match="changes: ConditionNotMet"),
+        pytest.raises(PreconditionError, match="changes: ConditionNotMet"),
     ):
         BlobCache(tmp_path / "b", changing).materialize(target, tmp_path / "two", is_mount=False)
 
@@ -208,7 +209,7 @@ def test_a_mount_shows_what_is_there_and_a_download_needs_what_was_listed(
 def test_a_mount_hides_a_name_that_no_file_can_have_and_a_download_fails(
     store: BlobStore, target: BlobPath, tmp_path: Path, name: str
 ) -> None:
-    blob = ListedBlob(target.child(name).path, 0, "etag", datetime.now(UTC), name)
+    blob = Blob(target.child(name).path, 0, "etag", datetime.now(UTC), name)
     store.upload(target.child("stays"), b"1")
     listed = [*store.list(target), blob]
     cache = BlobCache(tmp_path / "cache", store)

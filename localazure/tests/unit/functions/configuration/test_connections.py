@@ -5,7 +5,7 @@ from azure.identity.aio import DefaultAzureCredential, ManagedIdentityCredential
 
 from localazure.functions.configuration import connections
 from localazure.functions.configuration.storage_connection import find_endpoint
-from localazure.storage_client.service import Service
+from localazure.storage_client.endpoint import Service
 
 SECRET = "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=n;SharedAccessKey=a2V5;UseDevelopmentEmulator=true"
 

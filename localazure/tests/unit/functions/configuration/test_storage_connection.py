@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from localazure.functions.configuration.storage_connection import find_endpoint
-from localazure.storage_client.service import Service
+from localazure.storage_client.endpoint import Service
 
 KEYED = (
     "DefaultEndpointsProtocol=https;AccountName=acc;AccountKey=a2V5PQ==;"

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from localazure.machinelearning.data.blob_requests import BlobError
 from localazure.machinelearning.data.blobs import retry_while_unavailable
+from localazure.storage_client.endpoint import StorageError
 
 
 def retry(action: Callable[[], object], pauses: list[float], **limits: float) -> object:
@@ -15,7 +15,7 @@ def retry(action: Callable[[], object], pauses: list[float], **limits: float) ->
 
 def test_calls_are_repeated_while_storage_is_unavailable() -> None:
     pauses: list[float] = []
-    left = [BlobError("busy", 503)] * 8
+    left = [StorageError("busy", 503)] * 8
 
     def action() -> str:
         if left:
@@ -33,8 +33,8 @@ def test_repetition_ends_at_the_deadline_or_with_a_final_error(
     pauses: list[float] = []
 
     def refuse() -> None:
-        raise BlobError("refused", status)
+        raise StorageError("refused", status)
 
-    with pytest.raises(BlobError):
+    with pytest.raises(StorageError):
         retry(refuse, pauses, give_up_after_seconds=5)
     assert sum(pauses) == pytest.approx(seconds)

@@ -2,29 +2,25 @@ from __future__ import annotations
 
 import pytest
 
-from localazure.machinelearning.data.blob_requests import (
-    BlobError,
-    BlobModifiedError,
-    BlobNotFoundError,
-)
 from localazure.machinelearning.data.cache import NameTooLongError, SourceNotFoundError
 from localazure.machinelearning.jobs.processes import LaunchError
 from localazure.machinelearning.jobs.runner import explain
+from localazure.storage_client.endpoint import NotFoundError, PreconditionError, StorageError
 
 
 @pytest.mark.parametrize(
     ("error", "code", "message"),
     [
-        (BlobError("GET /a: timed out"), "StorageUnavailable", "submit the job again"),
-        (BlobError("GET /a: busy", 503), "StorageUnavailable", "submit the job again"),
-        (BlobError("GET /a: denied", 403), "StorageRefused", "principal 'cluster'"),
+        (StorageError("GET /a: timed out"), "StorageUnavailable", "submit the job again"),
+        (StorageError("GET /a: busy", 503), "StorageUnavailable", "submit the job again"),
+        (StorageError("GET /a: denied", 403), "StorageRefused", "principal 'cluster'"),
         (
-            BlobModifiedError("GET /a: ConditionNotMet (HTTP 412)", 412),
+            PreconditionError("GET /a: ConditionNotMet (HTTP 412)", 412),
             "ScriptExecution.StreamAccess.Unexpected",
             "Data source was modified on remote during read",
         ),
         (
-            BlobNotFoundError("GET /a: BlobNotFound (HTTP 404)", 404),
+            NotFoundError("GET /a: BlobNotFound (HTTP 404)", 404),
             "ScriptExecution.StreamAccess.NotFound",
             "The requested stream was not found",
         ),

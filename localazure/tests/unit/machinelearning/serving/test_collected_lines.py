@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import pytest
 
 from localazure.machinelearning.addresses import BlobPath
-from localazure.machinelearning.data.blob_requests import ERRORS, BlobError, BlobNotFoundError
 from localazure.machinelearning.data.blobs import BlobStore
 from localazure.machinelearning.data.log_upload import APPEND_BYTES
 from localazure.machinelearning.serving.collected_lines import CollectedLines
 from localazure.runtime.environment import Environment
+from localazure.storage_client.endpoint import ERRORS, NotFoundError, StorageError
 
 BLUE, GREEN = ("shop", "blue"), ("shop", "green")
 REFUSED_STATUSES = (400, 403, 409)
@@ -31,7 +31,7 @@ class Blobs(BlobStore):
     def _check(self, target: BlobPath) -> None:
         for path, status in self.failing.items():
             if target.path.startswith(path):
-                raise ERRORS.get(status or 0, BlobError)(f"no {target.path}", status)
+                raise ERRORS.get(status or 0, StorageError)(f"no {target.path}", status)
 
     def ensure_container(self, target: BlobPath) -> None:
         self._check(target)
@@ -39,7 +39,7 @@ class Blobs(BlobStore):
     def size(self, target: BlobPath) -> int:
         self._check(target)
         if target.path not in self.contents:
-            raise BlobNotFoundError(target.path, 404)
+            raise NotFoundError(target.path, 404)
         return len(self.contents[target.path])
 
     def create_append_blob(self, target: BlobPath) -> None:

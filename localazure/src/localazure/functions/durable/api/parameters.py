@@ -87,11 +87,11 @@ def timeout_seconds(request: web.Request) -> float | None:
 
     The client must give a polling interval, too. It has no effect: the host does not poll.
     """
-    given = [request.query.get(name) for name in ("timeout", "pollingInterval")]
-    if None in given:
+    texts = [request.query.get(name) for name in ("timeout", "pollingInterval")]
+    if None in texts:
         return None
     try:
-        timeout_seconds, interval_seconds = (float(text or "") for text in given)
+        timeout_seconds, interval_seconds = (float(text or "") for text in texts)
     except ValueError as error:
         raise BadRequest("timeout and pollingInterval must be numbers of seconds") from error
     if not 0 <= interval_seconds <= timeout_seconds < float("inf"):

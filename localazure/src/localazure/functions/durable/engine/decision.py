@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from localazure.functions.durable.engine.custom_status import oversize_error
+from localazure import limits
 from localazure.functions.durable.engine.invocation import FunctionFailed
 
 # Marks the orchestrator-out document within the text of the exception that the SDK raises when an
@@ -120,4 +120,27 @@ def _from_document(document: Any, details: str) -> Decision:
         error=document.get("error") or None,
         error_details=details,
         custom_status=custom_status,
+    )
+
+
+def oversize_error(status_json: str | None) -> str | None:
+    """Return the real extension's error for a custom status that is too large; None if it is not.
+
+    The real extension counts whole kilobytes, so it accepts up to 1,023 bytes more; this
+    function enforces the documented limit.
+
+    Args:
+        status_json: JSON text. The size is that of its compact form without escapes.
+    """
+    limit_bytes = limits.DURABLE_CUSTOM_STATUS.value
+    if status_json is None or 2 * len(status_json) <= limit_bytes:
+        return None
+    compact = json.dumps(json.loads(status_json), ensure_ascii=False, separators=(",", ":"))
+    size_bytes = len(compact.encode("utf-16-le", "surrogatepass"))
+    if size_bytes <= limit_bytes:
+        return None
+    return (
+        f"The UTF-16 size of the JSON-serialized payload must not exceed {limit_bytes // 1024:,} "
+        f"KB. The current payload size is {size_bytes / 1024:,.1f} KB. (set_custom_status; keep "
+        "large values in a blob and its address in the status)"
     )

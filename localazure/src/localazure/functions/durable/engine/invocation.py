@@ -52,11 +52,11 @@ class KnownFunctions:
 
     def missing(self, kind: str, name: str) -> str:
         """The real host's message about a missing function."""
-        known = self._names.get(kind, {}).values()
-        names = "', '".join(known)
+        known_names = self._names.get(kind, {}).values()
+        names = "', '".join(known_names)
         info = (
             f"The following are the known {kind} functions: '{names}'."
-            if known
+            if known_names
             else f"No {kind} functions are currently registered!"
         )
         article = "a" if kind[0] not in "aeiou" else "an"

@@ -108,10 +108,10 @@ class Replay:
         event_id = event["EventId"]
         step = self.new.pop(event_id, None)
         if step is None or not _same_step(step, event):
-            found = "nothing" if step is None else _describe(step)
+            replayed = "nothing" if step is None else _describe(step)
             raise ReplayFailed(
                 f"Non-Deterministic workflow detected: history records {_describe(event)} "
-                f"as step {event_id}, but the orchestrator's replay has {found} there. Was its "
+                f"as step {event_id}, but the orchestrator's replay has {replayed} there. Was its "
                 "code changed after this instance had started, or does it depend on the time, "
                 "on chance or on the outside world?"
             )

@@ -27,7 +27,6 @@ from localazure.functions.durable.engine.history import EventType
 from localazure.functions.durable.engine.instance import FINISHED, Execution, Instance, Status
 from localazure.functions.durable.runtime import episode_commit, work_queue
 from localazure.functions.durable.runtime.activities import ActivityRunner
-from localazure.functions.durable.runtime.completion_waiters import CompletionWaiters
 from localazure.functions.durable.runtime.entities import EntityRunner
 from localazure.functions.durable.runtime.episode_runner import EpisodeRunner
 from localazure.functions.durable.runtime.hosted_app import HostedApp
@@ -338,3 +337,32 @@ class Dispatcher:
             self.wake(instance_id)
         for message in delivery.messages:
             self.deliver(message)
+
+
+class CompletionWaiters:
+    """Tasks of one event loop that wait for instances, by instance id."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, set[asyncio.Future[None]]] = {}
+
+    async def wait(self, instance_id: str) -> None:
+        """Wait for the next `notify` of this instance."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(instance_id, set()).add(future)
+        try:
+            await future
+        finally:
+            waiting = self._waiting.get(instance_id, set())
+            waiting.discard(future)
+            if not waiting:
+                self._waiting.pop(instance_id, None)
+
+    def instance_ids(self) -> list[str]:
+        """The instances that tasks wait for."""
+        return list(self._waiting)
+
+    def notify(self, instance_id: str) -> None:
+        """Wake the waiters of an instance whose end is durable."""
+        for future in self._waiting.pop(instance_id, ()):
+            if not future.done():
+                future.set_result(None)

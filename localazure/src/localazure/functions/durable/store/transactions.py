@@ -48,10 +48,10 @@ def post(connection: sqlite3.Connection, message: Message) -> None:
         InstanceFinished: the instance has finished.
     """
     if not _post(connection, message):
-        known = connection.execute(
+        exists = connection.execute(
             "SELECT 1 FROM instances WHERE instance_id = ?", (message.target,)
         ).fetchone()
-        raise InstanceFinished(message.target) if known else InstanceMissing(message.target)
+        raise InstanceFinished(message.target) if exists else InstanceMissing(message.target)
 
 
 def complete_activity(connection: sqlite3.Connection, event_id: int, message: Message) -> bool:

@@ -18,31 +18,22 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from azure.core.exceptions import AzureError, ResourceNotFoundError
-from azure.storage.blob.aio import ContainerClient
-
 from localazure.functions import logs
-from localazure.functions.bindings.storage_clients import StorageClients, upload_blob
+from localazure.functions.bindings.storage_clients import StorageClients
 from localazure.functions.configuration.storage_connection import (
     DEFAULT_CONNECTION,
     HOSTS_CONTAINER,
 )
 from localazure.processes.pauses import wait_at_most
+from localazure.storage_client.blobs import Blob
+from localazure.storage_client.client import StorageClient
+from localazure.storage_client.endpoint import StorageError
 
 _LOG = logging.getLogger(f"{logs.HOST_LOGGER}.blob")
 
 # The interval of the real extension (ScanBlobScanLogHybridPollingStrategy).
 POLL_SECONDS: Final = 2.0
 _STOP_SECONDS: Final = 5.0
-
-
-@dataclass(frozen=True)
-class FoundBlob:
-    """A version of a blob."""
-
-    name: str
-    etag: str
-    blob_type: str
 
 
 @dataclass(kw_only=True)
@@ -55,8 +46,8 @@ class BlobScan:
     """The folder of the function's receipts."""
     concerns: Callable[[str], bool]
     """Whether a blob's name matches the function's path."""
-    announce: Callable[[FoundBlob], Awaitable[None]]
-    """Stores the found blob durably, to be processed."""
+    announce: Callable[[Blob], Awaitable[None]]
+    """Stores the blob durably, to be processed."""
     storage: StorageClients
 
     def __post_init__(self) -> None:
@@ -95,45 +86,30 @@ class BlobScan:
         """Scan the container once.
 
         Raises:
-            AzureError: storage did not respond, or refused a request.
+            StorageError: storage did not respond, or refused a request.
         """
-        receipts = await self._client(DEFAULT_CONNECTION, HOSTS_CONTAINER)
+        receipts = await self.storage.blobs(DEFAULT_CONNECTION)
         if self._seen is None:
             self._seen = await self._read_receipts(receipts)
-        for blob in await self._list(await self._client(self.connection, self.container)):
+        service = await self.storage.blobs(self.connection)
+        for blob in await service.list_blobs(self.container):
             if self._stopping.is_set():
                 return
             if (blob.name, blob.etag) in self._seen or not self.concerns(blob.name):
                 continue
             await self.announce(blob)
-            await self._write_receipt(receipts, blob)
+            name = f'{self.receipts}/"{blob.etag}"/{self.container}/{blob.name}'
+            try:
+                await receipts.upload(HOSTS_CONTAINER, name, b"")
+            except StorageError as error:
+                _LOG.warning("no receipt for %s/%s: %s", self.container, blob.name, error)
             self._seen.add((blob.name, blob.etag))
 
-    async def _client(self, connection: str, container: str) -> ContainerClient:
-        return (await self.storage.blobs(connection)).get_container_client(container)
-
-    async def _list(self, container: ContainerClient) -> list[FoundBlob]:
-        try:
-            return [
-                FoundBlob(blob.name, str(blob.etag).strip('"'), str(blob.blob_type))
-                async for blob in container.list_blobs()
-            ]
-        except ResourceNotFoundError:  # the container may be created later
-            return []
-
-    async def _read_receipts(self, receipts: ContainerClient) -> set[tuple[str, str]]:
+    async def _read_receipts(self, service: StorageClient) -> set[tuple[str, str]]:
         prefix = f"{self.receipts}/"
         seen: set[tuple[str, str]] = set()
-        with contextlib.suppress(ResourceNotFoundError):
-            async for name in receipts.list_blob_names(name_starts_with=prefix):
-                etag, container, blob = name.removeprefix(prefix).split("/", 2)
-                if container == self.container:
-                    seen.add((blob, etag.strip('"')))
+        for receipt in await service.list_blobs(HOSTS_CONTAINER, prefix):
+            etag, container, blob = receipt.name.removeprefix(prefix).split("/", 2)
+            if container == self.container:
+                seen.add((blob, etag.strip('"')))
         return seen
-
-    async def _write_receipt(self, receipts: ContainerClient, blob: FoundBlob) -> None:
-        name = f'{self.receipts}/"{blob.etag}"/{self.container}/{blob.name}'
-        try:
-            await upload_blob(receipts, name, b"")
-        except AzureError as error:
-            _LOG.warning("no receipt for %s/%s: %s", self.container, blob.name, error)

@@ -22,9 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from aiohttp import web
-from azure.core.exceptions import AzureError, ResourceNotFoundError
 from azure.functions.meta import Datum
-from azure.storage.blob import BlobProperties, BlobType
 
 from localazure.functions import logs
 from localazure.functions.app import sdk_types
@@ -34,13 +32,15 @@ from localazure.functions.bindings.inputs import blob_datum
 from localazure.functions.bindings.storage_clients import StorageClients
 from localazure.functions.configuration.host_json import BlobOptions, QueueOptions
 from localazure.functions.configuration.storage_connection import DEFAULT_CONNECTION
-from localazure.functions.http.access_keys import KeyRing
-from localazure.functions.triggers.blob.scan import BlobScan, FoundBlob
+from localazure.functions.http.authorization import KeyRing
+from localazure.functions.triggers.blob.scan import BlobScan
 from localazure.functions.triggers.event_grid.webhook import EventGridWebhook
 from localazure.functions.triggers.queue.listener import QueueListener, Work
 from localazure.functions.worker.invocation import Invoker, TriggerData
+from localazure.storage_client import blobs
+from localazure.storage_client.blobs import Blob
+from localazure.storage_client.endpoint import NotFoundError, Service, StorageError
 from localazure.storage_client.queue import MAX_MESSAGES_PER_REQUEST, encode
-from localazure.storage_client.service import Service
 
 _LOG = logging.getLogger(f"{logs.HOST_LOGGER}.blob")
 
@@ -139,8 +139,8 @@ class BlobTriggers(QueueListener):
         return [self._scan(one) for one in self._functions.values() if one.is_polled]
 
     def _scan(self, one: BlobFunction) -> BlobScan:
-        async def announce(found: FoundBlob) -> None:
-            await self._put(_message(one, one.container, found.name, found.blob_type, found.etag))
+        async def announce(blob: Blob) -> None:
+            await self._put(_message(one, one.container, blob.name, blob.kind, blob.etag))
 
         return BlobScan(
             connection=one.connection,
@@ -174,22 +174,24 @@ class BlobTriggers(QueueListener):
             return
         container, name = str(message["ContainerName"]), str(message["BlobName"])
         service = await self._storage.blobs(one.connection)
-        blob = service.get_blob_client(container, name)
+        path, is_reference = f"{container}/{name}", one.function.trigger.is_reference
         try:
-            if one.function.trigger.is_reference:
-                properties = await blob.get_blob_properties()
-                datum = sdk_types.blob_reference(one.connection, container, name)
-            else:
-                stream = await blob.download_blob()
-                properties = stream.properties
-                datum = blob_datum(await stream.readall(), one.function.trigger)
-        except AzureError as error:
-            if not isinstance(error, ResourceNotFoundError):
-                _LOG.warning("cannot read the blob %s/%s: %s", container, name, error)
-                raise
-            _LOG.debug("blob %s/%s was deleted: message dropped", container, name)
+            answer = await service.send(
+                blobs.properties(path) if is_reference else blobs.download(path)
+            )
+        except NotFoundError:
+            _LOG.debug("blob %s was deleted: message dropped", path)
             return
-        data = blob_data(one, f"{container}/{name}", blob.url, properties, datum)
+        except StorageError as error:
+            _LOG.warning("cannot read the blob %s: %s", path, error)
+            raise
+        datum = (
+            sdk_types.blob_reference(one.connection, container, name)
+            if is_reference
+            else blob_datum(answer.body, one.function.trigger)
+        )
+        blob = blobs.parse_properties(path, answer.headers)
+        data = blob_data(one, service.endpoint.url_of(path), blob, datum)
         await self._invoker.invoke(one.function, data)
 
 
@@ -220,36 +222,35 @@ def _message(
     }
 
 
-def blob_data(
-    one: BlobFunction, path: str, url: str, properties: BlobProperties, datum: Datum
-) -> TriggerData:
-    """The data that a blob trigger passes to its function."""
+def blob_data(one: BlobFunction, url: str, blob: Blob, datum: Datum) -> TriggerData:
+    """The data that a blob trigger passes to its function; `blob` is named CONTAINER/NAME."""
+    path = blob.name
     shown = {
-        "ContentLength": properties.size,
-        "ContentType": properties.content_settings.content_type,
-        "ETag": properties.etag,
-        "LastModified": properties.last_modified.isoformat(),
-        "BlobType": BlobType(properties.blob_type).value,
+        "ContentLength": blob.size,
+        "ContentType": blob.content_type,
+        "ETag": f'"{blob.etag}"',
+        "LastModified": blob.modified.isoformat(),
+        "BlobType": blob.kind,
     }
     metadata = {
         "BlobTrigger": Datum(path, "string"),
         "Uri": Datum(url, "string"),
         "Properties": Datum(json.dumps(shown), "json"),
-        "Metadata": Datum(json.dumps(dict(properties.metadata or {})), "json"),
+        "Metadata": Datum(json.dumps(dict(blob.metadata)), "json"),
     }
     match = one.path.fullmatch(path)
 
     def binding_data() -> dict[str, Any]:
         captured = match.groupdict() if match else {}
-        return {"BlobTrigger": path, "Uri": url, "Metadata": properties.metadata, **captured}
+        return {"BlobTrigger": path, "Uri": url, "Metadata": blob.metadata, **captured}
 
     return TriggerData(datum, metadata, binding_data=binding_data)
 
 
 def find_host_id(settings: Mapping[str, str], functions: list[BlobFunction]) -> str:
     """The id in the name of the app's queue: an app setting, or a hash of the function's folder."""
-    given = settings.get("AzureFunctionsWebHost__hostid")
-    if given:
-        return given.lower()
+    configured_id = settings.get("AzureFunctionsWebHost__hostid")
+    if configured_id:
+        return configured_id.lower()
     folder = str(functions[0].function.directory)
     return f"local-{hashlib.sha256(folder.encode()).hexdigest()[:16]}"

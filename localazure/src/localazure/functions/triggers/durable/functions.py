@@ -24,7 +24,7 @@ from localazure.functions.durable.extension import DurableExtension
 from localazure.functions.durable.options import DurableOptions
 from localazure.functions.durable.runtime.hosted_app import Clock, HostedApp, utc_now
 from localazure.functions.errors import AppLoadError, NotJsonError
-from localazure.functions.http.access_keys import KeyRing
+from localazure.functions.http.authorization import KeyRing
 from localazure.functions.worker import orchestrators
 from localazure.functions.worker.invocation import Invoker, TriggerData
 from localazure.runtime.environment import RUN_ACTIVITIES_TWICE
@@ -33,7 +33,7 @@ from localazure.runtime.environment import RUN_ACTIVITIES_TWICE
 class DurableFunctions:
     """The engine, and the orchestrators, activities and entities of one app."""
 
-    def __init__(  # noqa: PLR0913 - one for each thing of the host that the engine meets
+    def __init__(  # noqa: PLR0913 - what the engine uses of the host
         self,
         functions: Iterable[LoadedFunction],
         *,
@@ -46,7 +46,7 @@ class DurableFunctions:
         faults: Injector,
         clock: Clock = utc_now,
     ) -> None:
-        """An engine that is yet to be started, for the functions with a durable trigger.
+        """Create an engine for the functions with a durable trigger, without starting it.
 
         The faults decide which activities are run twice, and which signals delivered twice.
 
@@ -132,7 +132,7 @@ class DurableFunctions:
 
 
 def _as_json(result: Datum | None) -> str | None:
-    """A result's JSON text; one that is none is a JSON string, as the real extension has it.
+    """A result's JSON text. Text that is not JSON becomes a JSON string, as in the real extension.
 
     An activity gives plain text where another output binding, whose values the SDK does not
     know, decides how its result is converted.

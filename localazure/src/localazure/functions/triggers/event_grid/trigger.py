@@ -16,7 +16,7 @@ from azure.functions.meta import Datum
 
 from localazure.functions import logs
 from localazure.functions.app.loader import LoadedFunction
-from localazure.functions.http.access_keys import KeyRing
+from localazure.functions.http.authorization import KeyRing
 from localazure.functions.triggers.event_grid.webhook import EventGridWebhook
 from localazure.functions.worker.invocation import Invoker, TriggerData
 

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 from aiohttp import web
 
-from localazure.functions.http.access_keys import KeyRing
+from localazure.functions.http.authorization import KeyRing
 from localazure.functions.triggers.http.trigger import request_key
 from localazure.json_text import parse_json
 

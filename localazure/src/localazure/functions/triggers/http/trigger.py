@@ -20,8 +20,8 @@ from localazure.functions import logs
 from localazure.functions.app import binding_kinds
 from localazure.functions.app.expressions import json_properties
 from localazure.functions.app.loader import LoadedFunction
-from localazure.functions.http import access_keys
-from localazure.functions.http.access_keys import KeyRing
+from localazure.functions.http import authorization
+from localazure.functions.http.authorization import KeyRing
 from localazure.functions.http.routing import RouteTable, RouteTemplate
 from localazure.functions.http.web_extension import NATIVE, WebExtension
 from localazure.functions.worker.context import TraceContext
@@ -62,9 +62,9 @@ class HttpEndpoint:
         route = _route(function)
         if route.lower().startswith(_RESERVED_ROUTES):
             raise ValueError("The specified route conflicts with one or more built in routes.")
-        level = str(settings.get("authLevel") or access_keys.FUNCTION).lower()
-        if level not in access_keys.LEVELS:
-            raise ValueError(f"auth level {level!r} is not one of {sorted(access_keys.LEVELS)}")
+        level = str(settings.get("authLevel") or authorization.FUNCTION).lower()
+        if level not in authorization.LEVELS:
+            raise ValueError(f"auth level {level!r} is not one of {sorted(authorization.LEVELS)}")
         return cls(
             function=function,
             template=RouteTemplate.parse(url_path(function, route_prefix)),
@@ -105,7 +105,9 @@ def max_request_bytes(settings: Mapping[str, str]) -> int:
 
 def request_key(request: web.Request) -> str | None:
     """The access key of a request, or None."""
-    return request.headers.get(access_keys.HEADER) or request.query.get(access_keys.QUERY_PARAMETER)
+    return request.headers.get(authorization.HEADER) or request.query.get(
+        authorization.QUERY_PARAMETER
+    )
 
 
 class HttpTrigger:

@@ -18,8 +18,8 @@ from localazure.functions.bindings.storage_clients import StorageClients
 from localazure.functions.configuration.host_json import QueueOptions
 from localazure.functions.triggers.queue.listener import QueueListener, Work
 from localazure.functions.worker.invocation import Invoker, TriggerData
+from localazure.storage_client.endpoint import Service
 from localazure.storage_client.queue import ReceivedMessage
-from localazure.storage_client.service import Service
 
 POISON_SUFFIX = "-poison"
 

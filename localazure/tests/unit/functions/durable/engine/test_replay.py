@@ -144,15 +144,6 @@ def test_an_open_task_keeps_the_instance_running(end: dict[str, Any]) -> None:
     assert story.episode(fired, actions=actions, **end).status in FINISHED
 
 
-def test_a_cancelled_timer_does_not() -> None:
-    story = Story()
-    story.episode(actions=[any_of(activity(), timer())])
-    effects = story.episode(
-        completed(0), actions=[any_of(activity(), timer(canceled=True))], is_done=True
-    )
-    assert effects.status is Status.COMPLETED
-
-
 @pytest.mark.parametrize("attempts", [1, 2, 3])
 def test_retries_end_with_a_timer_that_is_due_at_once(attempts: int) -> None:
     story = Story()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
@@ -12,10 +13,17 @@ from typing import Any, cast
 
 import pytest
 from azure.core.exceptions import HttpResponseError
+from hypothesis import given
+from hypothesis import strategies as st
 
 from localazure.functions.configuration.host_json import QueueOptions
 from localazure.functions.triggers.queue import listener as queue_listener
-from localazure.functions.triggers.queue.listener import QueueListener, Work
+from localazure.functions.triggers.queue.listener import (
+    SHORTEST_SECONDS,
+    PollingDelay,
+    QueueListener,
+    Work,
+)
 from localazure.storage_client.queue import ReceivedMessage
 
 OPTIONS = QueueOptions(
@@ -188,3 +196,21 @@ async def test_an_outage_is_logged_once_and_survived(
         await bench.until("delete")
     assert caplog.text.count("cannot receive from the queue q") == 1
     assert "receiving from the queue q again" in caplog.text
+
+
+@given(st.integers(), st.floats(SHORTEST_SECONDS, 60))
+def test_delays_grow_to_the_longest_and_stay(seed: int, longest_seconds: float) -> None:
+    delay = PollingDelay(longest_seconds, random.Random(seed))
+    delays = [delay.missed() for _ in range(15)]
+    assert delays == sorted(delays)
+    assert delays[0] == SHORTEST_SECONDS
+    assert delays[-1] == longest_seconds
+    assert all(later <= 3 * sooner for sooner, later in itertools.pairwise(delays))
+
+
+def test_a_found_message_resets_the_delay() -> None:
+    delay = PollingDelay(60, random.Random(1))
+    first = [delay.missed() for _ in range(5)]
+    assert first[-1] > 5 * SHORTEST_SECONDS
+    delay.found()
+    assert delay.missed() == SHORTEST_SECONDS

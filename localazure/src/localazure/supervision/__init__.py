@@ -1,0 +1,1 @@
+"""`localazure up`: prepares the environment, and keeps the parts running."""
