@@ -28,10 +28,11 @@ from orchestrations.contracts.landing import (
     SettlingRules,
     SettlingZone,
 )
+from orchestrations.contracts.outcomes import rule_of_hold
 from orchestrations.contracts.runs import RunRequest, RunStatus
 from orchestrations.contracts.training import RunInput
 from orchestrations.errors import DataRejected, InvalidManifest, InvalidPipeline
-from orchestrations.landing.decisions import HOLD_RULES, Hold, decide
+from orchestrations.landing.decisions import Hold, decide
 from orchestrations.landing.freezing import freeze
 from orchestrations.landing.settling import (
     Wait,
@@ -325,8 +326,8 @@ class _Batch:
                 concluded_at=self.context.current_utc_datetime if self.traceparent else None,
             ),
         )
-        if result.outcome == "started":
-            return (yield from self.train(dataset, recorded))
+        if self.first_attempt is not None:
+            return (yield from self.train(dataset, recorded, self.first_attempt))
         yield from recorded.result()
         return False
 
@@ -344,7 +345,7 @@ class _Batch:
                 message=decision.message,
             ),
         )
-        if not HOLD_RULES[decision.reason].alerts:
+        if not rule_of_hold(decision.reason).alerts:
             return
         yield from self.alert(
             "batch-held",
@@ -381,13 +382,13 @@ class _Batch:
         self.first_attempt = request.model_copy(update={"round": claim.round})
         return self.result("started", dataset=dataset, run=claim.run)
 
-    def train(self, dataset: Dataset, recorded: Pending[Done]) -> Generator[Any, Any, bool]:
+    def train(
+        self, dataset: Dataset, recorded: Pending[Done], request: RunRequest
+    ) -> Generator[Any, Any, bool]:
         """Step 8, in parallel with 7; True if the run's data was refused or has changed."""
-        assert self.first_attempt is not None, "a batch is claimed before it is trained on"
-        run = self.first_attempt.run
-        self.announce("training", run=run)
-        document = RunInput(request=self.first_attempt).to_dict()
-        training = self.context.call_sub_orchestrator(RETRAINING, document, run)
+        self.announce("training", run=request.run)
+        document = RunInput(request=request).to_dict()
+        training = self.context.call_sub_orchestrator(RETRAINING, document, request.run)
         yield from wait_for_all(self.context, recorded, training)
         yield from recorded.result()
         try:

@@ -284,8 +284,8 @@ MUTATIONS: Mapping[str, Mutation] = {
         admission, "send_in_background"
     ),
     "cancellations are not seen": _body("get_job", _without_cancellation),
-    "verdicts are alerted as errors": lambda: mock.patch.dict(
-        delivery.SEVERITIES, not_promoted="error"
+    "verdicts are alerted as errors": lambda: mock.patch.object(
+        delivery, "severity_of", return_value="error"
     ),
     "useless results are transient": _body("read_results", _read_transiently),
     "errors have their stacks": lambda: mock.patch.object(
