@@ -37,7 +37,7 @@ from orchestrations.contracts.landing import ClaimDataset, DatasetClaim
 from orchestrations.contracts.runs import Model, RunRequest, RunStatus
 from orchestrations.contracts.training import GetJob, Job, ReadResults, RegisterModel, SubmitJob
 from orchestrations.errors import LandfallError, PermanentError, TransientError
-from orchestrations.landing import landing
+from orchestrations.landing import landing, settling
 from orchestrations.landing.decisions import LastRound, why_no_further_round
 from orchestrations.platform.activities import describe
 from orchestrations.platform.waiting import WAKE_UP
@@ -237,7 +237,7 @@ MUTATIONS: Mapping[str, Mutation] = {
         run_progress, "check_deadline", return_value=None
     ),
     "every listing is whole": lambda: mock.patch.object(
-        landing, "by_listing", return_value="whole"
+        settling, "by_listing", return_value="whole"
     ),
     "long texts are not cut": lambda: mock.patch.object(run_progress, "fit_status", _as_it_is),
     "retries are not started": lambda: mock.patch.object(retries, "start_attempt", _never),
