@@ -280,9 +280,7 @@ MUTATIONS: Mapping[str, Mutation] = {
         Room, "is_affordable", return_value=True
     ),
     "why a run waits is not said": lambda: mock.patch.object(Reasons, "of", return_value=""),
-    "operators are not alerted to long waits": lambda: mock.patch.object(
-        admission, "send_in_background"
-    ),
+    "operators are not alerted to long waits": lambda: mock.patch.object(admission, "_alert"),
     "cancellations are not seen": _body("get_job", _without_cancellation),
     "verdicts are alerted as errors": lambda: mock.patch.object(
         delivery, "severity_of", return_value="error"
