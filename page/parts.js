@@ -6,9 +6,9 @@ import { exact, Sentence, Time, TimeOfData } from "/api/ui/times.js";
 
 const KINDS = {
   good: ["succeeded", "champion", "live", "finished"],
-  bad: ["failed", "rejected", "needs-a-human", "rolled-back", "rolled_back", "broken", "quarantined", "missing", "no-data", "no-success", "old-model", "run-waits", "credential-expires", "landing-failed", "landing-overdue", "manifest-invalid"],
+  bad: ["failed", "rejected", "needs-a-human", "rolled-back", "rolled_back", "broken", "quarantined", "missing", "no-data", "no-success", "old-model", "run-waits", "credential-expires", "landing-failed", "landing-overdue", "manifest-invalid", "pipeline-not-deployed"],
   busy: ["registering", "provisioning", "waiting_for_nodes", "submitting", "queued", "running", "judging", "publishing", "training", "settling", "closing", "deploying", "testing", "baking", "rolling_back"],
-  warn: ["retrying", "ending", "cancelled", "held", "paused", "pending"],
+  warn: ["retrying", "ending", "cancelled", "held", "batch-held", "paused", "pending"],
 };
 
 export const kindOf = (state) =>

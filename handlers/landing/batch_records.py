@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain, islice
-from typing import Any
+from typing import Any, get_args
 
 from azure.core.exceptions import ResourceNotFoundError
 
@@ -26,21 +26,19 @@ from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.landing import (
-    BatchOutcome,
     CountDataChanged,
     HeldBatch,
     LandingAlert,
     LastBatch,
     RecordBatch,
 )
+from orchestrations.contracts.outcomes import rule_of_batch, rule_of_trouble
 from orchestrations.names import REQUEST_PREFIX, landing_instance, partition_of_landing
 
 _FOLDER = "held/"
 _ZONE = "zone"
 _HISTORY = "batches"
 _LAST = "last-batches"
-# The outcomes of batches that are or were trained on; the next batch is compared with them.
-_TRAINED: frozenset[BatchOutcome] = frozenset({"started", "duplicate"})
 # A blob is in the first batch that was frozen after its last change, or in one of the next few.
 BATCHES_SEARCHED = 20
 
@@ -97,29 +95,32 @@ def end_hold(clients: Clients, pipeline: str, partition: str | None, *, until: d
 def record_batch(clients: Clients, request: RecordBatch) -> Done:
     """Record the outcome of a batch, and end its zone's hold and troubles. Idempotent."""
     pipeline, dataset = request.result.pipeline, request.dataset
+    rule = rule_of_batch(request.result.outcome)
     name = _name(pipeline, request.batch, dataset.frozen_at)
     record_store.replace(clients.records, name, request.to_dict())
 
     def follow(last: LastBatch | None) -> LastBatch | None:
         if last is not None and last.dataset.frozen_at > dataset.frozen_at:
             return None  # a caller's request recorded a newer batch
-        is_trained = request.result.outcome in _TRAINED
         return LastBatch(
             batch=request.batch,
             dataset=dataset,
             marker_at=request.marker_at,
-            last_trained=dataset if is_trained else last and last.last_trained,
+            last_trained=dataset if rule.is_trained else last and last.last_trained,
             data_changed_in_a_row=0 if last is None else last.data_changed_in_a_row,
         )
 
     _update_last(clients, pipeline, dataset.partition, follow)
-    ended: list[LandingAlert] = ["landing-overdue", "manifest-invalid", "pipeline-not-deployed"]
-    if landing_of(name) == landing_instance(pipeline, dataset.partition):
-        ended.append("landing-failed")
-    if request.result.outcome != "held":
-        ended.append("batch-held")
-        end_hold(clients, pipeline, dataset.partition, until=dataset.frozen_at)
     until = dataset.frozen_at
+    if not rule.is_held:
+        end_hold(clients, pipeline, dataset.partition, until=until)
+    is_of_landing = landing_of(name) == landing_instance(pipeline, dataset.partition)
+    ends = {
+        "any batch": True,
+        "a batch of its landing": is_of_landing,
+        "a batch that is not held": not rule.is_held,
+    }
+    ended = [kind for kind in get_args(LandingAlert) if ends[rule_of_trouble(kind).ended_by]]
     close_troubles(clients, pipeline, dataset.partition, until=until, kinds=ended)
     clients.telemetry.send(of_batch(request))
     clients.telemetry.record(metrics.of_batch(request))

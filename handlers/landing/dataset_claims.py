@@ -15,7 +15,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from azure.core.exceptions import AzureError
 
@@ -25,9 +24,9 @@ from handlers.platform.clients import Clients
 from handlers.platform.durable.activity_adapter import activity
 from handlers.platform.newest_first import countdown, list_entries
 from handlers.platform.records.run_index import runs_of_training, runs_since
-from handlers.platform.records.run_records import add_to_record, claimed_request, read_run_record
+from handlers.platform.records.run_records import add_to_record, read_claim, read_run_record
 from orchestrations.contracts.datasets import CheckSuperseded, Dataset, Superseded
-from orchestrations.contracts.landing import ClaimDataset, DatasetClaim
+from orchestrations.contracts.landing import ClaimDataset, ClaimedRun, DatasetClaim
 from orchestrations.contracts.runs import RunRequest
 from orchestrations.errors import TransientError
 from orchestrations.landing.decisions import LastRound, why_no_further_round
@@ -40,14 +39,6 @@ _ENTRY = "entry"
 PAGE_ENTRIES = 100
 # A claim is lost only to another batch with the same content at the same moment.
 ROUNDS_TRIED = 20
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClaimedRun:
-    """A claim, with the request that starts its run."""
-
-    claim: DatasetClaim
-    request: RunRequest
 
 
 @activity
@@ -84,7 +75,7 @@ def _create(clients: Clients, request: ClaimDataset, number: int) -> DatasetClai
     """Claim a round; None if it is claimed already."""
     first = request.request.model_copy(update={"round": number})
     claim = DatasetClaim(run=first.run, batch=request.batch, round=number)
-    document = {"claim": claim.to_dict(), "request": first.to_dict()}
+    document = ClaimedRun(claim=claim, request=first).to_dict()
     # Index first: if the process died in between, a claim without an entry would never be found.
     _index(clients, first)
     if not record_store.create(
@@ -157,16 +148,10 @@ def check_superseded(clients: Clients, request: CheckSuperseded) -> Superseded:
     return Superseded(by=None)
 
 
-def find_claim(clients: Clients, pipeline: str, version: str) -> DatasetClaim | None:
-    """The claim of the first round on a dataset version, if there is one."""
-    document = record_store.read(clients.records, claim_record(pipeline, version))
-    return None if document is None else DatasetClaim.from_dict(document["claim"])
-
-
 def claimed_dataset(clients: Clients, pipeline: str, version: str) -> Dataset | None:
     """The dataset of a version, if it was ever claimed."""
-    request = claimed_request(clients, pipeline, version)
-    return None if request is None else request.dataset
+    claimed = read_claim(clients, claim_record(pipeline, version))
+    return None if claimed is None else claimed.request.dataset
 
 
 def list_claims_without_run(
@@ -193,23 +178,6 @@ def list_versions(clients: Clients, pipeline: str, *, frozen_after: datetime) ->
     """The dataset versions of batches that requested a claim and were frozen after a moment."""
     entries = _entries_after(clients, pipeline, frozen_after)
     return list(dict.fromkeys(entry.version for entry in entries))
-
-
-def read_claim(clients: Clients, name: str) -> ClaimedRun | None:
-    """The claim with a name, and its request; None if it does not exist.
-
-    Raises:
-        pydantic.ValidationError: its schema is unknown to this release.
-    """
-    document = record_store.read(clients.records, name)
-    return None if document is None else _parse(document)
-
-
-def _parse(document: Any) -> ClaimedRun:
-    return ClaimedRun(
-        claim=DatasetClaim.from_dict(document["claim"]),
-        request=RunRequest.from_dict(document["request"]),
-    )
 
 
 @dataclass(frozen=True)

@@ -25,12 +25,12 @@ from handlers.landing.batch_records import (
     read_hold,
     read_holds,
 )
-from handlers.landing.dataset_claims import find_claim
 from handlers.landing.zone_troubles import close_troubles
 from handlers.platform import record_store
 from handlers.platform.clients import Clients
 from handlers.platform.durable.activity_adapter import activity
 from handlers.platform.manifests import delete_manifest, read_chunks
+from handlers.platform.records.run_records import read_claim
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.landing import (
@@ -41,7 +41,8 @@ from orchestrations.contracts.landing import (
     SupersededBatch,
 )
 from orchestrations.contracts.manifest import hashed_content
-from orchestrations.landing.decisions import HOLD_RULES
+from orchestrations.contracts.outcomes import rule_of_hold
+from orchestrations.names import claim_record
 
 SUPERSEDED_KEPT = timedelta(minutes=5)
 """How long the manifest of a superseded batch is kept. A request's landing that freezes the same
@@ -173,9 +174,9 @@ def is_released(clients: Clients, pipeline: str, version: str) -> bool:
 
 def _discard(clients: Clients, pipeline: str, batch: SupersededBatch) -> None:
     """Delete the manifest and the record of a superseded batch, unless something refers to them."""
-    if find_claim(clients, pipeline, batch.version) is None and not is_released(
-        clients, pipeline, batch.version
-    ):
+    name = claim_record(pipeline, batch.version)
+    is_claimed = read_claim(clients, name) is not None
+    if not is_claimed and not is_released(clients, pipeline, batch.version):
         delete_manifest(clients, pipeline, batch.version)
         delete_record(clients, pipeline, batch.batch, batch.frozen_at)
 
@@ -264,7 +265,7 @@ def zones_to_resume(clients: Clients, pipeline: str) -> Sequence[str | None]:
 
 def _held_for_pause(clients: Clients, pipeline: str) -> Iterator[tuple[str, HeldBatch]]:
     for name, held in read_holds(clients, pipeline):
-        if HOLD_RULES[held.reason].ended_by == "resumption":
+        if rule_of_hold(held.reason).ended_by == "resumption":
             yield name, held
 
 
@@ -274,7 +275,7 @@ def _is_in_force(document: Any) -> bool:
 
 
 def _is_held_otherwise(document: Any) -> bool:
-    return HOLD_RULES[HeldBatch.from_dict(document).reason].ended_by != "resumption"
+    return rule_of_hold(HeldBatch.from_dict(document).reason).ended_by != "resumption"
 
 
 def _read(clients: Clients, pipeline: str) -> Pause | None:

@@ -26,6 +26,7 @@ from handlers.platform.message_outbox import send_in_background
 from handlers.platform.service_bus import OPS_ALERTS
 from orchestrations.contracts.base import Contract, Done
 from orchestrations.contracts.landing import AlertOperators, LandingAlert
+from orchestrations.contracts.outcomes import rule_of_trouble
 from orchestrations.landing.landing import landing
 from orchestrations.names import (
     REQUEST_PREFIX,
@@ -94,7 +95,7 @@ def alert_operators(clients: Clients, request: AlertOperators) -> Done:
     alert = trouble(
         request.kind,
         alert_id=f"{request.alert_id}:{began_at.isoformat()}",
-        severity="error" if request.kind == "landing-failed" else "warning",
+        severity=rule_of_trouble(request.kind).severity,
         at=request.at,
         data=request.details,
         pipeline=request.pipeline,

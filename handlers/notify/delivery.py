@@ -16,7 +16,7 @@ from azure.core.exceptions import AzureError, HttpResponseError, ResourceNotFoun
 from azure.core.messaging import CloudEvent
 
 from handlers.notify.dead_letter_queue import Rejected, reject, reject_message
-from handlers.notify.ops_alerts import Severity, alert_message, publish_alert, trouble
+from handlers.notify.ops_alerts import alert_message, publish_alert, trouble
 from handlers.notify.outbox import (
     Delivery,
     document,
@@ -37,7 +37,7 @@ from handlers.platform.service_bus import NOTIFICATIONS, traced
 from handlers.platform.telemetry.metrics import Measurement
 from handlers.platform.telemetry.spans import Span
 from orchestrations.configuration.pipeline import DELIVERY_DELAYS_SECONDS
-from orchestrations.contracts.notifications import NotificationKind
+from orchestrations.contracts.outcomes import severity_of
 from orchestrations.errors import InvalidRequest, PermanentError, TransientError
 from orchestrations.platform.activities import describe
 from orchestrations.platform.trace_context import TraceContext
@@ -51,19 +51,6 @@ GONE = 410
 # Permanent refusals by Event Grid: a malformed or too large event.
 REFUSED_EVENT_STATUSES = frozenset({400, 413})
 FORBIDDEN_STATUSES = frozenset({401, 403})
-
-SEVERITIES: dict[NotificationKind, Severity] = {
-    "started": "information",
-    "succeeded": "information",
-    "superseded": "information",
-    "not_promoted": "information",
-    "cancelled": "warning",
-    "retrying": "warning",
-    "failed": "error",
-    "deploying": "information",
-    "deployed": "information",
-    "rolled_back": "error",
-}
 
 
 @dataclass(frozen=True)
@@ -234,7 +221,7 @@ def _to_ops_alerts(clients: Clients, delivery: Delivery) -> Outcome:
     alert = alert_message(
         alert_id=notification.id,
         kind=notification.kind,
-        severity=SEVERITIES[notification.kind],
+        severity=severity_of(notification.kind),
         document=document(notification),
         pipeline=notification.status.pipeline,
         run=notification.status.id,

@@ -18,8 +18,7 @@ from handlers.platform.service_bus import (
     fit_message_id,
     traced,
 )
-
-Severity = Literal["information", "warning", "error"]
+from orchestrations.contracts.outcomes import Severity
 
 # In addition, every kind of notification of a run is a kind of alert.
 AlertKind = Literal[

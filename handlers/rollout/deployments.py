@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 
 from azure.core.exceptions import AzureError, HttpResponseError
 
@@ -135,11 +135,16 @@ def _tags_after(
         after[tags.IN_SERVICE] = "true"
     if version == request.model.version:
         after |= {tags.ROLLOUT: request.rollout, tags.ROLLOUT_OUTCOME: request.outcome}
-        if request.outcome == "rolled_back":
-            after[tags.ROLE] = tags.CHALLENGER
-        elif request.outcome == "live":
-            after.pop(tags.ROLE, None)
-            after.pop(tags.ROLLED_BACK_AT, None)
+        match request.outcome:
+            case "rolled_back":
+                after[tags.ROLE] = tags.CHALLENGER
+            case "live":
+                after.pop(tags.ROLE, None)
+                after.pop(tags.ROLLED_BACK_AT, None)
+            case "superseded" | "failed":
+                pass
+            case _:
+                assert_never(request.outcome)
     return after
 
 

@@ -32,6 +32,7 @@ from handlers.rollout.observing import record_decision
 from orchestrations.configuration.deploy import Deploy
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.base import Done
+from orchestrations.contracts.outcomes import rule_of_rollout
 from orchestrations.contracts.rollouts import (
     ChampionChange,
     Decision,
@@ -245,9 +246,10 @@ async def _does_it(starter: DurableOrchestrationClient, rollout: str, *, at_once
     if not is_live(instance) or not shown:
         return is_live(instance)
     status = RolloutStatus.from_dict(shown)
-    if status.state == "rolling_back":
+    phase = rule_of_rollout(status.state).phase
+    if phase == "restoring":
         return False
-    return status.state == "live" or status.at_once == at_once
+    return phase == "live" or status.at_once == at_once
 
 
 def _deploy_of(pipeline: Pipeline) -> Deploy:

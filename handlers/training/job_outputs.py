@@ -27,8 +27,8 @@ from handlers.platform.durable.activity_adapter import activity
 from handlers.platform.listing import list_page
 from handlers.platform.manifests import read_manifest_from
 from handlers.platform.records.run_records import (
-    claimed_request,
     read_cancel_request,
+    read_claim,
     read_run_record,
 )
 from orchestrations.contracts.base import Failure, problems_of
@@ -47,7 +47,7 @@ from orchestrations.errors import (
     PermanentError,
     shorten,
 )
-from orchestrations.names import results_record
+from orchestrations.names import claim_record, results_record
 
 if TYPE_CHECKING:
     from azure.ai.ml.entities import Job as AzureMLJob
@@ -106,10 +106,11 @@ def find_change(clients: Clients, pipeline: str, version: str) -> str | None:
 
     None: nothing; or dataset or zone are too large, or jobs read copies, which nobody overwrites.
     """
-    request = claimed_request(clients, pipeline, version)
-    if request is None or request.dataset.copies is not None:
+    claimed = read_claim(clients, claim_record(pipeline, version))
+    if claimed is None:
         return None
-    if request.dataset.blobs > CHECKED_BLOBS:
+    request = claimed.request
+    if request.dataset.copies is not None or request.dataset.blobs > CHECKED_BLOBS:
         return None
     listed = _listed(clients, request)
     if listed is None:
@@ -170,8 +171,8 @@ def read_results(clients: Clients, request: ReadResults) -> Results:
     """Read `metrics.json` of a completed job, or `error.json` of a failed one, and record it.
 
     Either file may be missing. A job whose data could not be downloaded has no `error.json`: then
-    its error is Azure ML's (`find_data_error`). The result holds the requested metrics. Numbers that
-    are not finite are left out, since JSON has none: the gate then reports the metric as missing.
+    its error is Azure ML's. The result holds the requested metrics. Numbers that are not finite are
+    left out, since JSON has none: the gate then reports the metric as missing.
 
     Raises:
         InvalidResults: `metrics.json` is malformed.

@@ -217,12 +217,19 @@ class DatasetClaim(Contract):
     """Only in an answer: why a batch did not get a further round, and how to ask again."""
 
 
+class ClaimedRun(Contract):
+    """The record of a claim."""
+
+    claim: DatasetClaim
+    request: RunRequest
+    """The first attempt of its round: the input of the run, if it was never started."""
+
+
 class ClaimDataset(ActivityRequest[DatasetClaim]):
     """Input of `claim_dataset`: may this batch train on that version?"""
 
     request: RunRequest
-    """The first attempt of the first round. The record has that of its own round: if the run was
-    claimed but never started, this is its input."""
+    """The first attempt of the first round."""
     batch: str
     opened_by: OpenedBy = "event"
 

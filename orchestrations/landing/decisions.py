@@ -13,7 +13,6 @@ request is the same one, and gets the same round, however often its landing is s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
@@ -25,28 +24,8 @@ from orchestrations.contracts.runs import TERMINAL_RUN_STATES, RunState
 
 # One run whose data changed may be a single late upload. Two in a row suggest a pattern.
 DATA_CHANGED_LIMIT = 2
-HoldEnd = Literal["release", "resumption"]
 ATTEMPT_OVERDUE = timedelta(hours=6)
 """A next attempt that is so late does not begin by itself: its message was dead-lettered."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class HoldRule:
-    """What a reason of a hold means for operators."""
-
-    ended_by: HoldEnd
-    """What a person does to train on the batch."""
-    alerts: bool
-    needs_a_person: bool
-    """Whether the pipeline's state is `needs-a-human`."""
-
-
-HOLD_RULES: Mapping[HoldReason, HoldRule] = {
-    "shrunk": HoldRule(ended_by="release", alerts=True, needs_a_person=True),
-    "data-changed": HoldRule(ended_by="release", alerts=True, needs_a_person=True),
-    "paused": HoldRule(ended_by="resumption", alerts=False, needs_a_person=False),
-}
-"""Everything that depends on the reason of a hold; `decide` gives reason and sentence."""
 
 
 @dataclass(frozen=True)

@@ -28,19 +28,19 @@ from orchestrations.contracts.landing import (
     SettlingRules,
     SettlingZone,
 )
+from orchestrations.contracts.outcomes import rule_of_hold
 from orchestrations.contracts.runs import RunRequest, RunStatus
 from orchestrations.contracts.training import RunInput
 from orchestrations.errors import DataRejected, InvalidManifest, InvalidPipeline
-from orchestrations.landing.decisions import HOLD_RULES, Hold, decide
+from orchestrations.landing.decisions import Hold, decide
 from orchestrations.landing.freezing import freeze
 from orchestrations.landing.settling import (
     Wait,
     before_listing,
-    by_listing,
     has_more,
     is_marked,
-    overdue_message,
-    overtaken,
+    judge_listing,
+    overdue_details,
 )
 from orchestrations.names import alert_id, batch_id
 from orchestrations.platform.activities import Pending, call, wait_for_all
@@ -66,7 +66,7 @@ def landing(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[st
        deployed configuration is resolved first: the listing, the steps below and the run use this
        one. If `dataset.freeze` is `copy`, and a blob is overwritten before it is copied, there is
        no manifest: go back to 1.
-    3. Judge the listing (`settling.by_listing`). If the batch is not complete, or if other rules
+    3. Judge the listing (`settling.judge_listing`). If the batch is not complete, or if other rules
        were deployed since 1, go back to 1; the next listing resolves the configuration again.
     4. If the maximum wait is over without a marker, or without a finished freeze, or if the
        uploader's manifest is invalid: alert operators, train nothing, go to 9.
@@ -99,7 +99,7 @@ def landing(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[st
     try:
         return (yield from _land(context, request, batch))
     except InvalidPipeline as error:
-        yield from batch.alert_not_deployed(error)
+        yield from batch.alert("pipeline-not-deployed", details={"message": str(error)})
         return batch.result("not-deployed").to_dict()
 
 
@@ -115,7 +115,8 @@ def _land(
         yield from batch.alert_overdue()
         result, retry = batch.result("overdue"), False
     elif isinstance(settled, InvalidManifest):
-        yield from batch.alert_invalid(settled)
+        error = str(settled)  # each error in an uploader's manifest has one alert
+        yield from batch.alert("manifest-invalid", error, details={"message": error})
         result, retry = batch.result("invalid-manifest"), False
     else:
         result = yield from batch.compare_and_claim(settled)
@@ -204,7 +205,14 @@ class _Batch:
                 except InvalidManifest as error:
                     return error
                 self.configuration = configuration
-                decision = self.judge_listing(dataset, SettlingRules.of(configuration.pipeline))
+                self.overtaken = dataset is None
+                decision = judge_listing(
+                    dataset,
+                    SettlingRules.of(configuration.pipeline),
+                    self.activity,
+                    opened_at=self.opened_at,
+                    now=self.context.current_utc_datetime,
+                )
                 if decision in ("whole", "empty"):
                     assert dataset is not None, "what was not frozen cannot be whole"
                     return dataset
@@ -215,20 +223,6 @@ class _Batch:
                 break
         return None
 
-    def judge_listing(
-        self, dataset: Dataset | None, rules: SettlingRules
-    ) -> Literal["empty", "whole", "overdue"] | Wait:
-        """Step 3: whether the listing is a complete batch."""
-        now = self.context.current_utc_datetime
-        if dataset is None:
-            self.overtaken = True
-            return overtaken(rules, opened_at=self.opened_at, now=now)
-        if self.activity is None:
-            return "whole"
-        if rules != self.activity.rules:
-            return Wait(now)
-        return by_listing(dataset, self.activity.marker_at, rules, opened_at=self.opened_at)
-
     def read_activity(self) -> Generator[Any, Any, SettlingZone]:
         """Read the times of the newest event and of the marker, and the deployed rules."""
         request = ReadZoneActivity(pipeline=self.pipeline, partition=self.request.partition)
@@ -236,55 +230,30 @@ class _Batch:
 
     def alert_overdue(self) -> Generator[Any, Any, None]:
         """Step 4. All openings since the last batch share one alert id, so they send one alert."""
-        activity, since, newest = self.activity, None, None
-        if activity is not None:
-            since, newest = activity.marker_at, activity.newest_event_at
+        activity = self.activity
         if self.overtaken or activity is None:
             assert self.configuration is not None, "what was not listed cannot be overtaken"
             rules = SettlingRules.of(self.configuration.pipeline)
         else:
             rules = activity.rules
         cause = "overwritten-while-copied" if self.overtaken else "no-marker"
+        since = None if activity is None else activity.marker_at
         yield from self.alert(
             "landing-overdue",
-            self.context.instance_id,
             cause,
             "first" if since is None else since.isoformat(),
-            details={
-                "cause": cause,
-                "message": overdue_message(rules, cause),
-                "opened_at": self.opened_at.isoformat(),
-                "newest_event_at": None if newest is None else newest.isoformat(),
-                "marker": rules.last_blob or "",
-                "marker_at": None if since is None else since.isoformat(),
-                "maximum_wait_seconds": rules.settle.maximum_wait_seconds,
-            },
-        )
-
-    def alert_not_deployed(self, error: InvalidPipeline) -> Generator[Any, Any, None]:
-        """Alert operators that the zone is not landed any more."""
-        yield from self.alert(
-            "pipeline-not-deployed", self.context.instance_id, details={"message": str(error)}
-        )
-
-    def alert_invalid(self, error: InvalidManifest) -> Generator[Any, Any, None]:
-        """Step 4, for an invalid manifest of the uploader. Each error in it has one alert."""
-        yield from self.alert(
-            "manifest-invalid",
-            self.context.instance_id,
-            str(error),
-            details={"message": str(error)},
+            details=overdue_details(activity, rules, cause, opened_at=self.opened_at),
         )
 
     def alert(
         self, kind: LandingAlert, *name: str, details: dict[str, Any]
     ) -> Generator[Any, Any, None]:
-        """Alert operators; `name` distinguishes this alert from others of its kind."""
+        """Alert operators; `name` distinguishes this alert from others of its kind and zone."""
         yield from call(
             self.context,
             AlertOperators(
                 kind=kind,
-                alert_id=alert_id(kind, *name),
+                alert_id=alert_id(kind, self.context.instance_id, *name),
                 pipeline=self.pipeline,
                 at=self.context.current_utc_datetime,
                 details={"landing": self.context.instance_id, **details},
@@ -325,8 +294,8 @@ class _Batch:
                 concluded_at=self.context.current_utc_datetime if self.traceparent else None,
             ),
         )
-        if result.outcome == "started":
-            return (yield from self.train(dataset, recorded))
+        if self.first_attempt is not None:
+            return (yield from self.train(dataset, recorded, self.first_attempt))
         yield from recorded.result()
         return False
 
@@ -344,20 +313,15 @@ class _Batch:
                 message=decision.message,
             ),
         )
-        if not HOLD_RULES[decision.reason].alerts:
-            return
-        yield from self.alert(
-            "batch-held",
-            self.context.instance_id,
-            decision.reason,
-            details={
+        if rule_of_hold(decision.reason).alerts:
+            details = {
                 "dataset_version": dataset.version,
                 "reason": decision.reason,
                 "message": decision.message,
                 "blobs": dataset.blobs + dataset.quarantined,
                 "last_trained_blobs": last_trained_blobs,
-            },
-        )
+            }
+            yield from self.alert("batch-held", decision.reason, details=details)
 
     def claim(
         self, dataset: Dataset, configuration: Configuration
@@ -381,13 +345,13 @@ class _Batch:
         self.first_attempt = request.model_copy(update={"round": claim.round})
         return self.result("started", dataset=dataset, run=claim.run)
 
-    def train(self, dataset: Dataset, recorded: Pending[Done]) -> Generator[Any, Any, bool]:
+    def train(
+        self, dataset: Dataset, recorded: Pending[Done], request: RunRequest
+    ) -> Generator[Any, Any, bool]:
         """Step 8, in parallel with 7; True if the run's data was refused or has changed."""
-        assert self.first_attempt is not None, "a batch is claimed before it is trained on"
-        run = self.first_attempt.run
-        self.announce("training", run=run)
-        document = RunInput(request=self.first_attempt).to_dict()
-        training = self.context.call_sub_orchestrator(RETRAINING, document, run)
+        self.announce("training", run=request.run)
+        document = RunInput(request=request).to_dict()
+        training = self.context.call_sub_orchestrator(RETRAINING, document, request.run)
         yield from wait_for_all(self.context, recorded, training)
         yield from recorded.result()
         try:
@@ -402,14 +366,9 @@ class _Batch:
         data_changed = status.state == "superseded"
         data_rejected = status.error is not None and status.error.type == DataRejected.__name__
         if data_changed or self.data_changed_in_a_row:
-            yield from call(
-                self.context,
-                CountDataChanged(
-                    pipeline=self.pipeline,
-                    dataset=dataset,
-                    in_a_row=self.data_changed_in_a_row + 1 if data_changed else 0,
-                ),
-            )
+            count = self.data_changed_in_a_row + 1 if data_changed else 0
+            changed = CountDataChanged(pipeline=self.pipeline, dataset=dataset, in_a_row=count)
+            yield from call(self.context, changed)
         return data_changed or data_rejected
 
     def close(self, settled: _Settled) -> Generator[Any, Any, bool]:

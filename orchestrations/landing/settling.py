@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from orchestrations.contracts.datasets import Dataset
-from orchestrations.contracts.landing import SettlingRules, ZoneActivity
+from orchestrations.contracts.landing import SettlingRules, SettlingZone, ZoneActivity
 
 # The largest difference between the storage service's and the orchestration's clocks. Last-Modified
 # has whole seconds, so that a marker can seem older than data that was written before it.
@@ -53,6 +53,32 @@ def before_listing(
     if now < deadline:
         return Wait(deadline)
     return "list" if settle.without_marker == "train" else "overdue"
+
+
+def judge_listing(
+    dataset: Dataset | None,
+    rules: SettlingRules,
+    activity: SettlingZone | None,
+    *,
+    opened_at: datetime,
+    now: datetime,
+) -> Literal["empty", "whole", "overdue"] | Wait:
+    """Whether what was frozen is a complete batch.
+
+    Args:
+        dataset: as frozen; None if blobs were overwritten before they were copied.
+        rules: that the listing was frozen with.
+        activity: as read before the listing; None for a request that is settled.
+        opened_at: of the batch.
+        now: the orchestration's time, UTC.
+    """
+    if dataset is None:
+        return overtaken(rules, opened_at=opened_at, now=now)
+    if activity is None:
+        return "whole"
+    if rules != activity.rules:
+        return Wait(now)
+    return by_listing(dataset, activity.marker_at, rules, opened_at=opened_at)
 
 
 def by_listing(
@@ -98,17 +124,40 @@ def overtaken(
     return Wait(now + timedelta(seconds=settle.quiet_seconds))
 
 
-def overdue_message(
-    rules: SettlingRules, cause: Literal["no-marker", "overwritten-while-copied"]
-) -> str:
-    """A sentence about a batch whose maximum wait is over: nothing is trained."""
+def overdue_details(
+    activity: ZoneActivity | None,
+    rules: SettlingRules,
+    cause: Literal["no-marker", "overwritten-while-copied"],
+    *,
+    opened_at: datetime,
+) -> dict[str, str | float | None]:
+    """The alert of a batch whose maximum wait is over: nothing is trained.
+
+    Args:
+        activity: as last read; None for a request that is settled.
+        rules: of the pipeline.
+        cause: why there is no complete batch.
+        opened_at: of the batch.
+    """
     wait = f"{rules.settle.maximum_wait_seconds:g} s"
     if cause == "no-marker":
-        return (
+        message = (
             f"no batch was complete within {wait}: {rules.last_blob} is missing, or "
             "older than the data"
         )
-    return f"no batch could be copied within {wait}: its blobs were overwritten meanwhile"
+    else:
+        message = f"no batch could be copied within {wait}: its blobs were overwritten meanwhile"
+    marker_at = None if activity is None else activity.marker_at
+    newest = None if activity is None else activity.newest_event_at
+    return {
+        "cause": cause,
+        "message": message,
+        "opened_at": opened_at.isoformat(),
+        "newest_event_at": None if newest is None else newest.isoformat(),
+        "marker": rules.last_blob or "",
+        "marker_at": None if marker_at is None else marker_at.isoformat(),
+        "maximum_wait_seconds": rules.settle.maximum_wait_seconds,
+    }
 
 
 def is_marked(dataset: Dataset, marker_at: datetime | None) -> bool:

@@ -9,6 +9,7 @@ from typing import Literal
 
 from orchestrations import errors
 from orchestrations.configuration.deploy import BatchDeploy, Deploy, RolloutStep
+from orchestrations.contracts.outcomes import rule_of_rollout
 from orchestrations.contracts.rollouts import EndpointTraffic, Observation, RolloutState
 
 WHOLE_PERCENT = 100
@@ -43,7 +44,7 @@ Verdict = Wait | Passed | Broken
 
 def decided_step(state: RolloutState, step: int) -> int:
     """The step that a person's decision is about; `BEFORE_STEPS` before the first one."""
-    return step if state in ("baking", "live") else BEFORE_STEPS
+    return step if rule_of_rollout(state).has_steps else BEFORE_STEPS
 
 
 def steps_of(
@@ -205,7 +206,10 @@ def follow_up(state: RolloutState, error: errors.LandfallError) -> FollowUp:
     kind = kind_of(error)
     if kind == "unknown":
         return "hold"
-    if state in ("waiting", "deploying", "testing", "baking"):
-        return "roll back" if kind == "verdict" else "fail"
-    # A live model is not taken back, and people are told of every end.
-    return "give up" if state == "rolling_back" else "hold"
+    match rule_of_rollout(state).phase:
+        case "before live":
+            return "roll back" if kind == "verdict" else "fail"
+        case "restoring":
+            return "give up"
+        case "live" | "over":  # a live model is not taken back, and people are told of every end
+            return "hold"

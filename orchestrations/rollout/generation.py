@@ -15,6 +15,7 @@ from orchestrations.contracts.notifications import (
     PublishNotification,
     RolloutNotificationKind,
 )
+from orchestrations.contracts.outcomes import rule_of_rollout
 from orchestrations.contracts.rollouts import (
     AlertRolloutHeld,
     Directions,
@@ -128,8 +129,7 @@ class RolloutGeneration:
     @property
     def is_over(self) -> bool:
         """Whether the rollout has ended, and people were told."""
-        ended = ("finished", "rolled_back", "superseded", "failed")
-        return self.progress.state in ended and self.progress.announced
+        return rule_of_rollout(self.progress.state).phase == "over" and self.progress.announced
 
     def move(self, state: RolloutState, *, announced: bool = False, **changes: Any) -> None:
         """Enter a state."""

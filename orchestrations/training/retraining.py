@@ -62,12 +62,12 @@ def retraining(context: DurableOrchestrationContext) -> Generator[Any, Any, dict
     next attempt is scheduled.
 
     On failure: quarantine the files that the trainer refused; end the job, if it may still run
-    (`run_progress.end_job`); return the nodes; schedule the next attempt on the queue `retries`, or,
-    after the last attempt or a permanent error, dead-letter the run.
+    (`run_progress.end_job`); return the nodes; schedule the next attempt on the queue `retries`,
+    or, after the last attempt or a permanent error, dead-letter the run.
 
-    Finally: record the states and notify the run's outcome. `contracts.runs` has every state. If the
-    outbox cannot be written either, this instance fails, and reconciliation sends the notification
-    of its last state.
+    Finally: record the states (`contracts.runs`) and notify the run's outcome. If the outbox cannot
+    be written either, this instance fails, and reconciliation sends the notification of its last
+    state.
 
     The record is also written at the beginning of states that may last: while the cluster changes,
     when the job is submitted, runs, is queued again or is being ended. It holds all states so far.

@@ -37,7 +37,7 @@ from orchestrations.contracts.landing import ClaimDataset, DatasetClaim
 from orchestrations.contracts.runs import Model, RunRequest, RunStatus
 from orchestrations.contracts.training import GetJob, Job, ReadResults, RegisterModel, SubmitJob
 from orchestrations.errors import LandfallError, PermanentError, TransientError
-from orchestrations.landing import landing
+from orchestrations.landing import landing, settling
 from orchestrations.landing.decisions import LastRound, why_no_further_round
 from orchestrations.platform.activities import describe
 from orchestrations.platform.waiting import WAKE_UP
@@ -237,7 +237,7 @@ MUTATIONS: Mapping[str, Mutation] = {
         run_progress, "check_deadline", return_value=None
     ),
     "every listing is whole": lambda: mock.patch.object(
-        landing, "by_listing", return_value="whole"
+        settling, "by_listing", return_value="whole"
     ),
     "long texts are not cut": lambda: mock.patch.object(run_progress, "fit_status", _as_it_is),
     "retries are not started": lambda: mock.patch.object(retries, "start_attempt", _never),
@@ -280,12 +280,10 @@ MUTATIONS: Mapping[str, Mutation] = {
         Room, "is_affordable", return_value=True
     ),
     "why a run waits is not said": lambda: mock.patch.object(Reasons, "of", return_value=""),
-    "operators are not alerted to long waits": lambda: mock.patch.object(
-        admission, "send_in_background"
-    ),
+    "operators are not alerted to long waits": lambda: mock.patch.object(admission, "_alert"),
     "cancellations are not seen": _body("get_job", _without_cancellation),
-    "verdicts are alerted as errors": lambda: mock.patch.dict(
-        delivery.SEVERITIES, not_promoted="error"
+    "verdicts are alerted as errors": lambda: mock.patch.object(
+        delivery, "severity_of", return_value="error"
     ),
     "useless results are transient": _body("read_results", _read_transiently),
     "errors have their stacks": lambda: mock.patch.object(

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, assert_never
 
 from azure.core.exceptions import AzureError, ResourceNotFoundError
 
@@ -38,6 +38,7 @@ from handlers.platform.manifests import find_line, has_manifest
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.landing import RecordBatch
 from orchestrations.contracts.manifest import ManifestLine
+from orchestrations.contracts.outcomes import BlobState, rule_of_batch
 from orchestrations.errors import InvalidEvent, LandfallError
 
 if TYPE_CHECKING:
@@ -45,10 +46,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-State = Literal[
-    "unwatched", "filtered", "missing", "quarantined", "pending", "left-out", "held", "duplicate",
-    "run",
-]  # fmt: skip
 # Event Grid drops an event after a day, so no decision is later than that.
 EVENT_DELAY = timedelta(days=1)
 # Last-Modified has whole seconds, and clocks differ.
@@ -201,7 +198,7 @@ class _Inquiry:
         for batch in self._batches_since():
             if not self._is_in(batch):
                 continue
-            if batch.result.outcome != "held":
+            if not rule_of_batch(batch.result.outcome).is_held:
                 return batch
             held = held or batch
         if held is None:
@@ -242,29 +239,31 @@ class _Inquiry:
 
     def _in_batch(self, batch: RecordBatch) -> dict[str, Any]:
         version, run = batch.dataset.version, batch.result.run
-        outcome = batch.result.outcome
         found_by = "" if self.events() else (
             f"; no event of it was kept: the listing found it (opened by {batch.opened_by})"
         )  # fmt: skip
-        if outcome == "started":
-            reason = f"part of dataset version {version}, which started run {run}"
-            return _answer("run", reason + found_by, batch)
-        if outcome == "duplicate":
-            reason = (
-                f"the zone's content is dataset version {version}, which run {run} was started for"
-            )
-            if batch.result.reason is not None:
-                reason = f"the zone's content is dataset version {version}; {batch.result.reason}"
-            return _answer("duplicate", reason + found_by, batch)
-        if outcome == "held":
-            held = read_held(self._clients, self._pipeline.name, batch.dataset)
-            why = ", and newer batches since" if held is None else f": {held.message}"
-            return _answer("held", f"part of dataset version {version}, which is held{why}", batch)
-        reason = (
-            f"part of dataset version {version}, a batch that only lost blobs: "
-            "source.deletions is ignore"
-        )
-        return _answer("left-out", reason, batch)
+        state = rule_of_batch(batch.result.outcome).explained_as or "left-out"
+        match batch.result.outcome:
+            case "started":
+                reason = f"part of dataset version {version}, which started run {run}{found_by}"
+            case "duplicate":
+                why = batch.result.reason
+                why = f", which run {run} was started for" if why is None else f"; {why}"
+                reason = f"the zone's content is dataset version {version}{why}{found_by}"
+            case "held":
+                held = read_held(self._clients, self._pipeline.name, batch.dataset)
+                why = ", and newer batches since" if held is None else f": {held.message}"
+                reason = f"part of dataset version {version}, which is held{why}"
+            case "only-deletions":
+                reason = (
+                    f"part of dataset version {version}, a batch that only lost blobs: "
+                    "source.deletions is ignore"
+                )
+            case "empty" | "overdue" | "invalid-manifest" | "not-deployed" as outcome:
+                reason = f"part of dataset version {version}, whose batch ended as {outcome}"
+            case _:
+                assert_never(batch.result.outcome)
+        return _answer(state, reason, batch)
 
     def _not_frozen(self) -> dict[str, Any]:
         assert self._properties is not None
@@ -330,7 +329,7 @@ class _Inquiry:
             return None
 
 
-def _answer(state: State, reason: str, batch: RecordBatch | None = None) -> dict[str, Any]:
+def _answer(state: BlobState, reason: str, batch: RecordBatch | None = None) -> dict[str, Any]:
     answer: dict[str, Any] = {"state": state, "reason": reason}
     if batch is not None:
         answer |= {

@@ -9,7 +9,6 @@ from datetime import datetime
 from handlers.operate.api import sentences
 from handlers.operate.api.documents.pipelines import (
     HeldSummary,
-    PipelineState,
     TroubleSummary,
     ZoneState,
 )
@@ -17,7 +16,7 @@ from handlers.operate.api.documents.runs import RunSummary
 from handlers.operate.api.remedies import remedy
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.landing import LandingStatus, LastBatch, ZoneActivity
-from orchestrations.landing.decisions import HOLD_RULES
+from orchestrations.contracts.outcomes import PipelineState, rule_of_hold, rule_of_run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,11 +72,12 @@ def state_of(
             return "settling", sentences.of_settling(
                 pipeline, zone.activity, opened_at=opened_at, now=now
             )
-    if newest is not None and newest.state == "retrying" and newest.next_attempt_at is not None:
-        return "retrying", sentences.of_retry(newest, newest.next_attempt_at, pipeline)
-    if newest is not None and newest.state in ("failed", "rejected"):
+    state = "idle" if newest is None else rule_of_run(newest.state).pipeline
+    if newest is not None and state == "retrying" and newest.next_attempt_at is not None:
+        return state, sentences.of_retry(newest, newest.next_attempt_at, pipeline)
+    if newest is not None and state == "needs-a-human":
         error = newest.error
-        return "needs-a-human", sentences.of_given_up(newest, remedy(error and error.type))
+        return state, sentences.of_given_up(newest, remedy(error and error.type))
     return "idle", sentences.of_idle(pipeline, zones[0].partition, zones[0].last)
 
 
@@ -85,7 +85,7 @@ def _why_a_person(zone: ZoneFacts) -> str | None:
     """Why a zone needs a person, as a sentence; None if it does not."""
     if zone.troubles:
         return sentences.of_trouble(zone.partition, zone.troubles[-1])
-    if zone.held is not None and HOLD_RULES[zone.held.reason].needs_a_person:
+    if zone.held is not None and rule_of_hold(zone.held.reason).needs_a_person:
         return sentences.of_held(zone.partition, zone.held)
     return None
 

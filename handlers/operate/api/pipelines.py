@@ -48,9 +48,9 @@ from handlers.platform.settings import KEEP_DAYS, Settings
 from handlers.training.champions import find_champion
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.landing import LandingStatus, LastBatch
+from orchestrations.contracts.outcomes import rule_of_hold
 from orchestrations.contracts.runs import RunState
 from orchestrations.errors import InvalidSetting, LandfallError
-from orchestrations.landing.decisions import HOLD_RULES
 from orchestrations.names import landing_instance
 
 RUNNING_LIMIT = 10
@@ -221,7 +221,7 @@ def _held(
     held = read_held(clients, pipeline.name, last.dataset)
     if held is None or held.is_released or is_released(clients, pipeline.name, version):
         return None
-    ended_by = HOLD_RULES[held.reason].ended_by
+    ended_by = rule_of_hold(held.reason).ended_by
     if ended_by == "resumption" and pause is None:
         return None  # the pause has ended: its zone is listed again
     return HeldSummary(

@@ -26,6 +26,7 @@ from handlers.platform.records.rollout_index import recorded_end
 from handlers.rollout.observing import record_decision
 from handlers.rollout.requests import request_rollout
 from orchestrations.configuration.pipeline import Pipeline
+from orchestrations.contracts.outcomes import rule_of_rollout
 from orchestrations.contracts.rollouts import Decision, RolloutStatus, Verb
 from orchestrations.rollout.decisions import decided_step
 from orchestrations.rollout.rollout import rollout as rollout_orchestrator
@@ -149,7 +150,7 @@ async def promote_rollout(
     """
     instance = await _find_live(starter, rollout)
     state = _status(instance).state
-    if state not in ("testing", "baking", "live"):
+    if not rule_of_rollout(state).can_be_promoted:
         raise Problem(
             409, "rollout-not-baking", f"rollout {rollout} is {state}: wait until it is tested"
         )

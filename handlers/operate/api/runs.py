@@ -48,6 +48,7 @@ from handlers.training.admission import find_admission
 from handlers.training.retries import read_redriven
 from orchestrations.configuration.pipeline import Name
 from orchestrations.contracts.landing import LandingResult, LandingStatus
+from orchestrations.contracts.outcomes import rule_of_run
 from orchestrations.contracts.runs import RunState
 from orchestrations.contracts.training import RunRecord
 from orchestrations.platform.trace_context import TraceContext
@@ -56,7 +57,9 @@ from orchestrations.training.retraining import retraining
 STATES: frozenset[str] = frozenset(get_args(RunState))
 GROUPS: Mapping[str, tuple[RunState, ...]] = {
     "unfinished": UNFINISHED_STATES,
-    "needs-a-human": ("failed", "rejected"),
+    "needs-a-human": tuple(
+        each for each in get_args(RunState) if rule_of_run(each).pipeline == "needs-a-human"
+    ),
 }
 """Names for groups of states."""
 # The durable client does not escape instance ids in its URLs.

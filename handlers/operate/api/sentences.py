@@ -6,7 +6,6 @@ page and the command line add relative times.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from handlers.landing.holding import Pause
@@ -15,23 +14,14 @@ from handlers.operate.api.documents.pipelines import HeldSummary, TroubleSummary
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.capacity import Admission
 from orchestrations.contracts.landing import (
-    LandingAlert,
     LastBatch,
     SettlingRules,
     ZoneActivity,
 )
+from orchestrations.contracts.outcomes import rule_of_run, rule_of_trouble
 from orchestrations.contracts.runs import RunStatus
 from orchestrations.landing.settling import Wait, before_listing
 from orchestrations.training.room import clock
-
-TROUBLES: Mapping[LandingAlert, str] = {
-    "landing-failed": "the landing fails",
-    "landing-overdue": "the data is incomplete",
-    "manifest-invalid": "the uploader's manifest is invalid",
-    "pipeline-not-deployed": "its pipeline was not deployed",
-    "batch-held": "the batch is held",
-}
-"""The begin of the sentence about a trouble, for each kind."""
 
 
 def of_settling(
@@ -94,8 +84,7 @@ def of_given_up(run: RunStatus, remedy: str | None) -> str:
         # The message may begin with the type, if that is Azure ML's error code.
         message = run.error.message.removeprefix(f"{run.error.type}: ")
         error = f"{run.error.type}: {message}"
-    gave_up = "was rejected" if run.state == "rejected" else run.state
-    return f"run {run.id} {gave_up} ({error}). {remedy or ''}".rstrip()
+    return f"run {run.id} {rule_of_run(run.state).gave_up} ({error}). {remedy or ''}".rstrip()
 
 
 def of_held(partition: str | None, held: HeldSummary) -> str:
@@ -114,7 +103,8 @@ def of_trouble(partition: str | None, trouble: Trouble | TroubleSummary) -> str:
     """Describe why nothing is trained from a zone."""
     where = "" if partition is None else f" in partition {partition}"
     often = "" if trouble.count == 1 else f", {_number(trouble.count)} times"
-    return f"{TROUBLES[trouble.kind]}{where} since {clock(trouble.since)}{often}: {trouble.message}"
+    begin = rule_of_trouble(trouble.kind).sentence
+    return f"{begin}{where} since {clock(trouble.since)}{often}: {trouble.message}"
 
 
 def of_paused(pause: Pause, *, under_way: str, sentence: str) -> str:

@@ -8,13 +8,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from handlers.landing.batch_contents import keep_quarantine
-from handlers.landing.dataset_claims import claim_dataset, find_claim
+from handlers.landing.dataset_claims import claim_dataset
 from handlers.notify.dead_letter_queue import body_text, dead_letters, text_property
 from handlers.notify.outbox import Delivery
 from handlers.operate.dead_letters.redrive_changes import RedriveRefused, changed_request
 from handlers.platform import record_store
 from handlers.platform.clients import Clients
-from handlers.platform.records.run_records import read_run_record
+from handlers.platform.records.run_records import read_claim, read_run_record
 from handlers.platform.service_bus import (
     NOTIFICATIONS,
     REJECTED_RUNS,
@@ -32,7 +32,7 @@ from handlers.training.retries import (
 from orchestrations.contracts.landing import ClaimDataset, DatasetClaim
 from orchestrations.contracts.runs import Redrive, RunRequest
 from orchestrations.errors import InvalidRequest, OfAnotherRelease
-from orchestrations.names import batch_id
+from orchestrations.names import batch_id, claim_record
 
 if TYPE_CHECKING:
     from azure.servicebus import ServiceBusReceivedMessage
@@ -203,9 +203,9 @@ def _check_unclaimed(clients: Clients, request: RunRequest, derived: RedrivenRun
     pipeline, version = request.pipeline.name, derived.request.dataset.version
     if derived.changes.without_files is None:
         return
-    claim = find_claim(clients, pipeline, version)
-    if claim is not None and claim.run != derived.following:
-        raise _claimed_by_other(version, claim)
+    claimed = read_claim(clients, claim_record(pipeline, version))
+    if claimed is not None and claimed.claim.run != derived.following:
+        raise _claimed_by_other(version, claimed.claim)
 
 
 def _claim(clients: Clients, redriven: RedrivenRun, run: str) -> None:

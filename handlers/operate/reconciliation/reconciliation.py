@@ -21,9 +21,7 @@ from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrc
 
 from handlers.landing.blob_created import ensure_landing
 from handlers.landing.dataset_claims import (
-    ClaimedRun,
     list_claims_without_run,
-    read_claim,
 )
 from handlers.landing.event_records import alert_rejected
 from handlers.landing.holding import read_pause
@@ -68,6 +66,7 @@ from handlers.platform.durable.instances import (
 from handlers.platform.durable.status_documents import last_status, parsed
 from handlers.platform.message_outbox import flush
 from handlers.platform.records.run_index import UNFINISHED_STATES, list_runs
+from handlers.platform.records.run_records import read_claim
 from handlers.platform.service_bus import (
     BLOB_EVENTS,
     JOB_EVENTS,
@@ -79,7 +78,7 @@ from handlers.rollout.endpoint_claims import holders
 from handlers.training.jobs import get_job
 from handlers.training.retries import start_attempt
 from orchestrations.configuration.pipeline import Pipeline
-from orchestrations.contracts.landing import LandingStatus
+from orchestrations.contracts.landing import ClaimedRun, LandingStatus
 from orchestrations.contracts.training import GetJob
 from orchestrations.errors import JobFailed
 from orchestrations.names import batch_id, landing_instance, landing_of

@@ -14,16 +14,11 @@ from datetime import datetime
 from handlers.platform import record_store
 from handlers.platform.clients import Clients
 from handlers.platform.newest_first import countdown, first_page, list_entries
+from orchestrations.contracts.outcomes import end_of
 from orchestrations.contracts.rollouts import RolloutOutcome, RolloutState, RolloutStatus
 
 _FOLDER = "rollout-index/"
 _STATUS = "status"
-_ENDED: dict[RolloutOutcome, RolloutState] = {
-    "live": "finished",
-    "rolled_back": "rolled_back",
-    "superseded": "superseded",
-    "failed": "failed",
-}
 
 
 @dataclass(frozen=True)
@@ -78,7 +73,7 @@ def record_outcome(clients: Clients, rollout: str, outcome: RolloutOutcome) -> N
 def recorded_end(clients: Clients, rollout: str) -> RolloutState | None:
     """The state in which a rollout ended, if that was recorded."""
     outcome: RolloutOutcome | None = record_store.read(clients.records, _outcome(rollout))
-    return None if outcome is None else _ENDED[outcome]
+    return None if outcome is None else end_of(outcome)
 
 
 def _outcome(rollout: str) -> str:

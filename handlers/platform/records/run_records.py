@@ -20,9 +20,10 @@ from handlers.platform.records.run_index import index_run
 from handlers.platform.telemetry import metrics
 from handlers.platform.telemetry.spans import of_run
 from orchestrations.contracts.base import Done
-from orchestrations.contracts.runs import CancelRequest, RunRequest, RunStatus, order_of
+from orchestrations.contracts.landing import ClaimedRun
+from orchestrations.contracts.runs import CancelRequest, RunStatus, order_of
 from orchestrations.contracts.training import RecordRun, RunRecord, RunStep
-from orchestrations.names import claim_record, results_record
+from orchestrations.names import results_record
 
 
 @activity
@@ -58,10 +59,14 @@ def add_to_record(clients: Clients, added: RunRecord) -> None:
         clients.telemetry.record(metrics.of_run(indexed))
 
 
-def claimed_request(clients: Clients, pipeline: str, version: str) -> RunRequest | None:
-    """The request of the run that claimed a dataset version, if it was ever claimed."""
-    document = record_store.read(clients.records, claim_record(pipeline, version))
-    return None if document is None else RunRequest.from_dict(document["request"])
+def read_claim(clients: Clients, name: str) -> ClaimedRun | None:
+    """The claim in the record `names.claim_record`, if there is one.
+
+    Raises:
+        pydantic.ValidationError: its schema is unknown to this release.
+    """
+    document = record_store.read(clients.records, name)
+    return None if document is None else ClaimedRun.from_dict(document)
 
 
 def read_run_record(clients: Clients, run: str) -> RunRecord | None:

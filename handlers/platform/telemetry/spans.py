@@ -14,14 +14,14 @@ from itertools import pairwise
 from typing import Literal
 
 from orchestrations.contracts.landing import RecordBatch
+from orchestrations.contracts.outcomes import rule_of_rollout, rule_of_run
 from orchestrations.contracts.rollouts import RolloutStatus
-from orchestrations.contracts.runs import TERMINAL_RUN_STATES, RunState
+from orchestrations.contracts.runs import TERMINAL_RUN_STATES
 from orchestrations.contracts.training import RunRecord
 from orchestrations.platform.trace_context import TraceContext, batch_context
 
 Kind = Literal["internal", "consumer", "producer", "client"]
 Attributes = Mapping[str, str | int | float | bool]
-FAILED_STATES: frozenset[RunState] = frozenset({"failed", "rejected", "retrying"})
 # The SDK's default limit for a span.
 LINKS_LIMIT = 128
 
@@ -147,7 +147,7 @@ def of_run(record: RunRecord) -> list[Span]:
     }
     if status.model is not None:
         attributes["landfall.model"] = f"{status.model.name}:{status.model.version}"
-    failed = status.error if status.state in FAILED_STATES else None
+    failed = status.error if rule_of_run(status.state).is_failure else None
     run = Span(
         context=context,
         parent=parent,
@@ -196,7 +196,7 @@ def of_rollout(
     if parent is None:
         return []
     context = parent.child("rollout", status.id, status.state)
-    error = status.state if status.state in ("rolled_back", "failed") else None
+    error = status.state if rule_of_rollout(status.state).is_failure else None
     rollout = Span(
         context=context,
         parent=parent,
@@ -225,7 +225,7 @@ def _steps_of_rollout(
     shown += sorted(
         ((name, at) for name, at in steps.items() if name != live), key=lambda step: step[1]
     )
-    if live in steps and status.state != "live":
+    if live in steps and rule_of_rollout(status.state).phase != "live":
         shown = [(live, steps[live])]  # the other steps are below the first span
     ends = [*(at for _, at in shown[1:]), rollout.ended_at]
     for (name, began_at), ended_at in zip(shown, ends, strict=True):

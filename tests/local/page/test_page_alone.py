@@ -9,7 +9,7 @@ import pytest
 from handlers.operate.api.actions import Action, ActionList
 from handlers.operate.api.alarms import AlarmList
 from handlers.operate.api.dead_letters import DeadLetterList
-from handlers.operate.api.documents.pipelines import PipelineList, PipelineState, PipelineSummary
+from handlers.operate.api.documents.pipelines import PipelineList, PipelineSummary
 from handlers.operate.api.documents.runs import (
     RunDetail,
     RunLinks,
@@ -19,6 +19,7 @@ from handlers.operate.api.documents.runs import (
     TimelineEntry,
 )
 from orchestrations.contracts.base import Failure
+from orchestrations.contracts.outcomes import PipelineState
 from tests.local.operators.page_steps import PICTURES, fits, picture
 from tests.local.page.page_server import PageServer
 from tests.unit.orchestrations.examples import run_status

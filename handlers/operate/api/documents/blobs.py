@@ -5,6 +5,7 @@ from __future__ import annotations
 from handlers.operate.api.documents.base import Document
 from handlers.operate.api.documents.models import ModelStage
 from orchestrations.contracts.landing import OpenedBy
+from orchestrations.contracts.outcomes import BlobState
 
 
 class ExplainedEvent(Document):
@@ -54,7 +55,7 @@ class Explanation(Document):
     blob: str
     pipeline: str | None
     partition: str | None
-    state: str
+    state: BlobState
     reason: str
     events: list[ExplainedEvent]
     batch: str | None = None

@@ -9,7 +9,7 @@ from handlers.operate.api.documents.base import Accepted, Document
 from handlers.operate.api.documents.queues import CostState
 from handlers.operate.api.documents.runs import RunSummary
 from orchestrations.contracts.landing import HoldReason, LandingAlert, LandingPhase
-from orchestrations.landing.decisions import HoldEnd
+from orchestrations.contracts.outcomes import HoldEnd, PipelineState
 
 
 class Paused(Document):
@@ -79,9 +79,6 @@ class ZoneState(Document):
     """The last batch, if it is held."""
     troubles: list[TroubleSummary]
     """Open causes why nothing is trained from it, the oldest first; not the hold itself."""
-
-
-PipelineState = Literal["idle", "settling", "training", "retrying", "needs-a-human", "paused"]
 
 
 class PipelineSummary(Document):

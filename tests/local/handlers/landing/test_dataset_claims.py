@@ -11,10 +11,9 @@ from handlers.landing.dataset_claims import (
     check_superseded,
     claim_dataset,
     list_claims_without_run,
-    read_claim,
 )
 from handlers.platform import record_store
-from handlers.platform.records.run_records import add_to_record, read_run_record
+from handlers.platform.records.run_records import add_to_record, read_claim, read_run_record
 from orchestrations.contracts.datasets import CheckSuperseded, Dataset
 from orchestrations.contracts.landing import ClaimDataset, DatasetClaim, OpenedBy
 from orchestrations.contracts.runs import Redrive, RunRequest, RunState

@@ -10,17 +10,19 @@ import pytest
 from azure.servicebus import ServiceBusReceivedMessage
 
 from handlers.landing.batch_contents import read_quarantine
-from handlers.landing.dataset_claims import claim_dataset, find_claim
+from handlers.landing.dataset_claims import claim_dataset
 from handlers.notify.dead_letter_queue import DeadLetters, Rejected, sweep
 from handlers.operate.dead_letters.redrive import RedriveOrder, redrive
 from handlers.operate.dead_letters.redrive_changes import RedriveRefused
 from handlers.platform import record_store
+from handlers.platform.records.run_records import read_claim
 from handlers.platform.service_bus import REJECTED_RUNS, RETRIES
 from handlers.training.retries import Changes, handle_retry, parse_retry
 from orchestrations.contracts.landing import ClaimDataset
 from orchestrations.contracts.manifest import ManifestLine
 from orchestrations.contracts.runs import RunRequest
 from orchestrations.contracts.training import RunInput
+from orchestrations.names import claim_record
 from tests.local.handlers.world_with_messaging import Namespace, World
 from tests.unit.handlers.durable_fake import TaskHub
 from tests.unit.orchestrations.examples import DATASET, encode_manifest, run_request, version_of
@@ -191,9 +193,9 @@ def test_without_files_it_is_claimed_trained_on_and_stays_without_them(
     (request,) = requests(namespace)
     version = request.dataset.version
     assert (following, request.dataset.blobs) == (f"digits-{version}-91", 2)
-    claim = find_claim(world.clients, "digits", version)
-    assert claim is not None
-    assert claim.run == following
+    claimed = read_claim(world.clients, claim_record("digits", version))
+    assert claimed is not None
+    assert claimed.claim.run == following
     left_out = read_quarantine(world.clients, "digits")
     assert left_out["a", "a"] == f"left out by ada: mended (run {PREFIX}-90)"
     kept = record_store.read(world.clients.records, f"runs/{PREFIX}-90/redrive.json")
