@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from handlers.landing.batch_records import last_batch
 from handlers.landing.held_batches import is_released
 from handlers.landing.pauses import read_pause
+from handlers.platform.activity_adapter import activity
 from handlers.platform.clients import Clients
-from handlers.platform.durable.activity_adapter import activity
 from handlers.platform.manifests import read_chunks
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.landing import BatchComparison, CompareBatch

@@ -29,10 +29,10 @@ from handlers.landing.partition_folders import prefixes_to_list
 from handlers.landing.quarantine import read_quarantine
 from handlers.landing.uploaded_manifest import UploadedManifest
 from handlers.platform import record_store
+from handlers.platform.activity_adapter import activity
+from handlers.platform.blob_pages import list_page
 from handlers.platform.clients import Clients
 from handlers.platform.configuration.configurations import read_pipeline, resolve_configuration
-from handlers.platform.durable.activity_adapter import activity
-from handlers.platform.listing import list_page
 from handlers.platform.manifests import ManifestWriter, manifest_folder
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.base import Done

@@ -16,8 +16,8 @@ from handlers.landing.dataset_claims import find_claim
 from handlers.landing.hold_records import hold_name, read_hold, read_holds
 from handlers.landing.zone_troubles import close_troubles
 from handlers.platform import record_store
+from handlers.platform.activity_adapter import activity
 from handlers.platform.clients import Clients
-from handlers.platform.durable.activity_adapter import activity
 from handlers.platform.manifests import delete_manifest
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.landing import HeldBatch, HoldBatch, SupersededBatch

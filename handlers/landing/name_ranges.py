@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from handlers.platform.listing import list_page
+from handlers.platform.blob_pages import list_page
 from orchestrations.errors import PermanentError
 
 if TYPE_CHECKING:

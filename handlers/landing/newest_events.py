@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from azure.core.exceptions import ResourceNotFoundError
 
 from handlers.platform import record_store
+from handlers.platform.activity_adapter import activity
 from handlers.platform.clients import Clients
 from handlers.platform.configuration.configurations import deployed_pipeline
-from handlers.platform.durable.activity_adapter import activity
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.landing import (
     ReadZoneActivity,

@@ -8,10 +8,10 @@ from datetime import datetime
 from urllib.parse import quote, unquote
 
 from handlers.platform import record_store
+from handlers.platform.activity_adapter import activity
 from handlers.platform.clients import Clients
-from handlers.platform.durable.activity_adapter import activity
 from handlers.platform.manifests import read_lines_of
-from handlers.platform.records.run_records import read_bad_files
+from handlers.platform.run_records import read_bad_files
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.datasets import Dataset, QuarantineFiles
 

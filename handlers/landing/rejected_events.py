@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from handlers.landing import event_log
 from handlers.landing.event_log import UNREADABLE, Entry
-from handlers.notify.ops_alerts import publish_alert, trouble
+from handlers.notify.outbox import publish_alert, trouble
 from handlers.platform import record_store
 from handlers.platform.clients import Clients
 from orchestrations.contracts.base import Contract

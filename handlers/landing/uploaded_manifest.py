@@ -23,7 +23,7 @@ from handlers.landing.blob_events import (
     is_safe_path,
     normal_etag,
 )
-from handlers.platform import record_store, unique_keys
+from handlers.platform import record_store
 from handlers.platform.blob_pages import ListedBlob
 from handlers.platform.clients import Clients
 from orchestrations.configuration.pipeline import Pipeline
@@ -146,7 +146,7 @@ def _parse(line: bytes, folder: str, written_at: datetime) -> tuple[str, ListedB
     Raises:
         ValueError: the line breaks the rules; the message names the key and its value.
     """
-    document: Any = unique_keys.loads(line)
+    document: Any = record_store.loads_unique(line)
     if not isinstance(document, dict):
         raise ValueError("is not a JSON object")  # noqa: TRY004 - one type for all reasons
     fields = cast("dict[str, object]", document)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from azure.core.exceptions import ResourceNotFoundError
 
+from handlers.platform.activity_adapter import activity
 from handlers.platform.clients import Clients
-from handlers.platform.durable.activity_adapter import activity
 from orchestrations.contracts.rollouts import AnswerMeasurements, MeasureAnswers
 from orchestrations.rollout.answer_metrics import Measuring, Row, parse_collected, parse_line
 

@@ -14,10 +14,10 @@ from azure.core import PipelineClient
 from azure.core.exceptions import HttpResponseError
 from azure.core.rest import HttpRequest
 
-from handlers.platform.azure_ml import tags
-from handlers.platform.azure_ml.errors import if_found, is_refusal, reason
+from handlers.platform import tags
+from handlers.platform.activity_adapter import activity
+from handlers.platform.azure_ml import if_found, is_refusal, reason
 from handlers.platform.clients import Clients
-from handlers.platform.durable.activity_adapter import activity
 from handlers.rollout.deployments import check_deployment
 from handlers.rollout.smoke_jobs import check_smoke_job
 from orchestrations.configuration.deploy import BatchDeploy, EndpointKind
@@ -29,12 +29,7 @@ from orchestrations.contracts.rollouts import (
     SmokeTest,
     TestDeployment,
 )
-from orchestrations.errors import (
-    DeploymentRejected,
-    RolloutImpossible,
-    TransientError,
-    shorten,
-)
+from orchestrations.errors import DeploymentRejected, RolloutImpossible, TransientError, shorten
 from orchestrations.rollout.decisions import main_deployment
 
 CHANGE_WAIT_SECONDS = 90.0

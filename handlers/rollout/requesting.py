@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 
 from azure.durable_functions import DurableOrchestrationClient
 
-from handlers.platform.azure_ml import tags
-from handlers.platform.azure_ml.tags import tags_of
+from handlers.platform import tags
 from handlers.platform.bulkheads import AZURE_ML, STORAGE
 from handlers.platform.clients import Clients
-from handlers.platform.durable.instances import is_live
-from handlers.platform.durable.status_documents import parsed
+from handlers.platform.instances import is_live, parsed
+from handlers.platform.tags import tags_of
 from handlers.rollout.deployments import is_deployed
 from handlers.rollout.endpoint_claims import holder_of, newest_rollout
 from handlers.rollout.endpoints import read_traffic

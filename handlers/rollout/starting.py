@@ -12,14 +12,14 @@ from datetime import datetime
 from azure.durable_functions import DurableOrchestrationClient
 
 from handlers.notify.dead_letter_queue import reject_message
+from handlers.platform.activity_adapter import activity
 from handlers.platform.bulkheads import BACKGROUND, SERVICE_BUS
 from handlers.platform.clients import Clients
-from handlers.platform.durable.activity_adapter import activity
-from handlers.platform.durable.instances import start_once, wake_up
+from handlers.platform.instances import start_once, wake_up
 from handlers.platform.message_outbox import send_in_background
-from handlers.platform.records.rollout_index import index_rollout
+from handlers.platform.rollout_index import index_rollout
 from handlers.platform.service_bus import ROLLOUTS, Message, fit_message_id, parse_body, traced
-from handlers.platform.telemetry.current_span import below
+from handlers.platform.spans import below
 from handlers.rollout.endpoint_claims import holder_of, newest_rollout, register
 from handlers.rollout.observing import record_decision
 from orchestrations.contracts.base import Done

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NoReturn, cast
 
 from azure.core.exceptions import AzureError, ResourceExistsError, ResourceNotFoundError
 
-from handlers.platform.azure_ml.errors import is_refusal, reason
+from handlers.platform.activity_adapter import activity
+from handlers.platform.azure_ml import is_refusal, reason
 from handlers.platform.clients import Clients
-from handlers.platform.durable.activity_adapter import activity
 from handlers.training.quotas import find_shortages, key_of, no_option_fits
 from orchestrations.configuration.pipeline import ComputeOption
 from orchestrations.contracts.jobs import Capacity, EnsureCapacity

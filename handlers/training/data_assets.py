@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
-from handlers.platform.azure_ml import tags
-from handlers.platform.azure_ml.errors import if_found, refused_as_job_rejected
+from handlers.platform import tags
+from handlers.platform.activity_adapter import activity
+from handlers.platform.azure_ml import if_found, refused_as_job_rejected
 from handlers.platform.clients import Clients
-from handlers.platform.durable.activity_adapter import activity
 from orchestrations.contracts.datasets import DataAsset, RegisterDataset
 from orchestrations.errors import JobRejected
 

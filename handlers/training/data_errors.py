@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 
-from handlers.platform.azure_ml.job_failures import failure_message
+from handlers.platform.azure_ml_jobs import failure_message
+from handlers.platform.blob_pages import list_page
 from handlers.platform.clients import Clients
-from handlers.platform.listing import list_page
 from handlers.platform.manifests import read_manifest_from
-from handlers.platform.records.run_records import claimed_request, read_run_record
+from handlers.platform.run_records import claimed_request, read_run_record
 from orchestrations.contracts.manifest import ManifestLine
 from orchestrations.contracts.runs import RunRequest
 from orchestrations.errors import DataChanged, JobRejected, PermanentError

@@ -10,7 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from handlers.platform.configuration.job_files import COMMAND, PIPELINE, SWEEP, declared, job_type
+from handlers.platform.configuration.pipeline_files import (
+    COMMAND,
+    PIPELINE,
+    SWEEP,
+    declared,
+    job_type,
+)
 from handlers.training.champions import Champion
 from handlers.training.job_outputs import results_folder
 from orchestrations.contracts.jobs import SubmitJob

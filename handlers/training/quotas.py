@@ -12,7 +12,7 @@ from typing import Any
 
 from azure.core.exceptions import AzureError, ResourceNotFoundError
 
-from handlers.platform.azure_ml.errors import reason
+from handlers.platform.azure_ml import reason
 from handlers.platform.clients import Clients
 from orchestrations.configuration.pipeline import ComputeOption
 from orchestrations.errors import QuotaExceeded

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from handlers.operate.api import sentences
-from handlers.operate.api.documents.pipelines import (
+from handlers.operate.api.documents import (
     HeldSummary,
     PipelineState,
+    RunSummary,
     TroubleSummary,
     ZoneState,
 )
-from handlers.operate.api.documents.runs import RunSummary
 from handlers.operate.api.remedies import remedy
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.landing import LandingStatus, LastBatch, ZoneActivity

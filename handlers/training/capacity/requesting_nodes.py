@@ -5,21 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
-from handlers.notify.ops_alerts import trouble
+from handlers.notify.outbox import trouble
+from handlers.platform.activity_adapter import activity
 from handlers.platform.clients import Clients
 from handlers.platform.configuration.pipeline_files import load_queues
-from handlers.platform.durable.activity_adapter import activity
 from handlers.platform.message_outbox import send_in_background
-from handlers.platform.records.run_records import read_cancel_request
+from handlers.platform.run_records import read_cancel_request
 from handlers.platform.service_bus import OPS_ALERTS
 from handlers.training.capacity.admission_record import change_admission, read_admission
-from handlers.training.quotas import (
-    OptionKey,
-    Shortage,
-    find_shortages,
-    key_of,
-    no_option_fits,
-)
+from handlers.training.quotas import OptionKey, Shortage, find_shortages, key_of, no_option_fits
 from orchestrations.configuration.queues import Queues
 from orchestrations.contracts.capacity import (
     Admission,

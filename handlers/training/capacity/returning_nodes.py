@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from itertools import pairwise
 
-from handlers.platform.azure_ml.jobs import find_job_state, job_seconds
+from handlers.platform.activity_adapter import activity
+from handlers.platform.azure_ml_jobs import find_job_state, job_seconds
 from handlers.platform.clients import Clients
 from handlers.platform.configuration.pipeline_files import load_queues
-from handlers.platform.durable.activity_adapter import activity
-from handlers.platform.records.run_records import add_to_record, read_run_record
+from handlers.platform.run_records import add_to_record, read_run_record
 from handlers.training.capacity.admission_record import (
     change_admission,
     offer_nodes,

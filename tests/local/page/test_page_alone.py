@@ -9,8 +9,10 @@ import pytest
 from handlers.operate.api.actions import Action, ActionList
 from handlers.operate.api.alarms import AlarmList
 from handlers.operate.api.dead_letters import DeadLetterList
-from handlers.operate.api.documents.pipelines import PipelineList, PipelineState, PipelineSummary
-from handlers.operate.api.documents.runs import (
+from handlers.operate.api.documents import (
+    PipelineList,
+    PipelineState,
+    PipelineSummary,
     RunDetail,
     RunLinks,
     RunList,

@@ -14,7 +14,7 @@ from handlers.landing.dataset_claims import (
     read_claim,
 )
 from handlers.platform import record_store
-from handlers.platform.records.run_records import add_to_record, read_run_record
+from handlers.platform.run_records import add_to_record, read_run_record
 from orchestrations.contracts.datasets import CheckSuperseded, Dataset
 from orchestrations.contracts.landing import ClaimDataset, DatasetClaim, OpenedBy
 from orchestrations.contracts.models import Redrive

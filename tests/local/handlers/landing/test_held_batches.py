@@ -10,15 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handlers.landing.comparing import compare_batch, is_subset
-from handlers.landing.held_batches import (
-    SUPERSEDED_KEPT,
-    is_released,
-    release_held_batch,
-)
+from handlers.landing.held_batches import SUPERSEDED_KEPT, is_released, release_held_batch
 from handlers.landing.hold_records import read_held
 from handlers.landing.zone_troubles import alert_operators
 from handlers.operate.api import pausing
-from handlers.operate.api.problem_details import Answer
+from handlers.operate.api.requests import Answer
 from handlers.platform import record_store
 from handlers.platform.manifests import find_line
 from orchestrations.contracts.datasets import Dataset

@@ -7,7 +7,7 @@ from handlers.landing.comparing import compare_batch
 from handlers.landing.hold_records import read_held
 from handlers.landing.pauses import read_pause, zones_to_resume
 from handlers.operate.api.pausing import pause_pipeline, resume_pipeline
-from handlers.operate.api.problem_details import Answer
+from handlers.operate.api.requests import Answer
 from handlers.platform import record_store
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.landing import CompareBatch, HoldReason

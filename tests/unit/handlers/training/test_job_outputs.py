@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handlers.platform.records.run_records import read_bad_files, read_metrics, request_cancel
+from handlers.platform.run_records import read_bad_files, read_metrics, request_cancel
 from handlers.training.job_outputs import (
     ERROR_FILE,
     METRICS_FILE,

@@ -6,17 +6,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from handlers.platform.records.run_records import merge
+from handlers.platform.run_records import merge
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.base import Contract, Done
 from orchestrations.contracts.datasets import DataAsset, Superseded
-from orchestrations.contracts.jobs import (
-    Capacity,
-    Job,
-    JobDiagnosis,
-    JobState,
-    Results,
-)
+from orchestrations.contracts.jobs import Capacity, Job, JobDiagnosis, JobState, Results
 from orchestrations.contracts.models import Model
 from orchestrations.contracts.retraining import RunInput
 from orchestrations.contracts.run_records import RunRecord

@@ -17,12 +17,12 @@ from handlers.landing.held_batches import release_held_batch
 from handlers.landing.newest_events import advance_newest_event
 from handlers.landing.pauses import Pause, begin_resumption, pause
 from handlers.operate.api import pipeline_changes, pipelines
-from handlers.operate.api.documents.pipelines import PipelineList
+from handlers.operate.api.documents import PipelineList
 from handlers.operate.api.pipeline_changes import FOLDERS
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.landing import LandingStatus
 from orchestrations.names import landing_instance
-from tests.local.handlers.platform.records.test_run_index import record
+from tests.local.handlers.platform.test_run_index import record
 from tests.local.handlers.zone_on_storage import Zone
 from tests.unit.handlers.asking import ask
 from tests.unit.handlers.durable_fake import TaskHub
