@@ -176,7 +176,7 @@ async def alert_rejected_events(current: Round) -> None:
 
 async def delete_copies(current: Round, pipeline: Pipeline) -> None:
     """Delete copies of blobs that no kept dataset version needs."""
-    current.summary.copies_deleted += await BACKGROUND.ask(
+    deleted = await BACKGROUND.ask(
         delete_unneeded_copies,
         current.clients,
         pipeline,
@@ -184,6 +184,8 @@ async def delete_copies(current: Round, pipeline: Pipeline) -> None:
         now=current.now,
         monotonic=current.monotonic,
     )
+    # Not in one statement, which would read the sum before the other pipelines have added.
+    current.summary.copies_deleted += deleted
 
 
 async def purge_old_instances(current: Round) -> None:

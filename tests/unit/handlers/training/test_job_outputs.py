@@ -62,7 +62,7 @@ def test_nothing_left_is_no_metrics_and_no_failure(world: World) -> None:
 
 
 def test_another_account_than_the_workspaces_is_told_as_such(world: World) -> None:
-    world.results.exists = False
+    world.account.refusals["azureml-blobstore"] = 404
     with pytest.raises(
         InvalidSetting, match="WorkspaceStorage has no container 'azureml-blobstore'"
     ):

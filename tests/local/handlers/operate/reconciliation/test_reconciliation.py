@@ -24,14 +24,15 @@ __all__ = ["scene"]
 pytestmark = pytest.mark.usefixtures("quiet_queues")
 
 
-async def test_zones_are_checked_side_by_side_and_a_fault_of_one_harms_no_other(
+async def test_pipelines_are_checked_side_by_side_and_a_fault_of_one_harms_no_other(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    scene.rules("dataset", freeze="copy")
     others = [
         scene.pipeline.model_copy(update={"name": f"{scene.pipeline.name}-{number}"})
         for number in range(3 * PIPELINES_AT_ONCE)
     ]
-    together = threading.Barrier(PIPELINES_AT_ONCE)
+    together, copying = (threading.Barrier(PIPELINES_AT_ONCE) for _ in range(2))
 
     def due(_clients: object, pipeline: Pipeline, *_: object, **__: object) -> list[None]:
         if pipeline == scene.pipeline:
@@ -39,10 +40,17 @@ async def test_zones_are_checked_side_by_side_and_a_fault_of_one_harms_no_other(
         together.wait(30)  # passes when this many pipelines are checked in parallel
         return [None]
 
+    def delete(_clients: object, pipeline: Pipeline, **_: object) -> int:
+        if pipeline != scene.pipeline:
+            copying.wait(30)
+        return 1
+
     monkeypatch.setattr(landings, "partitions_to_land", due)
+    monkeypatch.setattr(reconciliation, "delete_unneeded_copies", delete)
     summary = await scene.reconcile(*others)
     assert summary.faults == [f"zone of {scene.pipeline.name}: LookupError"]
     assert "LookupError" in str(summary)
+    assert summary.copies_deleted == 1 + len(others)
     assert sorted(summary.landings_started) == sorted(
         landing_instance(each.name) for each in others
     )

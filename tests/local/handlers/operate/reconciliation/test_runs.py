@@ -32,15 +32,6 @@ async def test_a_run_whose_job_has_ended_is_woken(scene: Scene, status: str, tim
     assert summary.faults == []
 
 
-async def test_runs_beyond_a_page_of_the_task_hub_are_looked_at(scene: Scene) -> None:
-    for number in range(250):  # their ids come first, and they need no repair
-        started = NOW - timedelta(hours=2, seconds=number)
-        scene.add_run("Running", "registering", run=f"aaa-{number:016x}-1", created=started)
-    scene.add_run("Running", "running")
-    scene.add_job("Completed")
-    assert (await scene.reconcile()).runs_woken == [scene.run]
-
-
 async def test_a_run_that_broke_is_closed_once(
     scene: Scene, namespace: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

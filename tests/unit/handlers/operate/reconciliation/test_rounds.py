@@ -39,12 +39,6 @@ def test_a_step_that_fails_in_two_rounds_is_told_once_until_it_works(rounds: Rou
     assert len({each["message_id"] for each in kept}) == 2
 
 
-def test_a_single_hiccup_is_not_told(rounds: Rounds) -> None:
-    for _ in range(3):
-        assert rounds.do("outbox") == []
-        assert rounds.do() == []
-
-
 def test_a_round_that_had_no_time_for_a_step_does_not_end_its_fault(rounds: Rounds) -> None:
     rounds.do("endpoints")
     assert rounds.do(is_complete=False) == ["endpoints"]

@@ -6,12 +6,12 @@ import bisect
 import functools
 import hashlib
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from email.utils import format_datetime
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar, cast
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 from xml.sax.saxutils import escape
 
@@ -26,10 +26,22 @@ from azure.core.exceptions import (
 from azure.core.rest import HttpRequest
 from azure.storage.blob import BlobPrefix
 
-from tests.simulation.network import Network, remote
-from tests.simulation.scheduler import Scheduler
-
+Method = TypeVar("Method", bound=Callable[..., Any])
+CallRest = Callable[[str, Callable[[], Any]], Any]
+"""Does a call: its operation and its effect. What goes wrong on the way is the caller's."""
 ACCOUNT = "landing"
+
+
+def remote(operation: str) -> Callable[[Method], Method]:
+    """Make a method one call over the network, by its object's `call`: its body is the effect."""
+
+    def decorate(method: Method) -> Method:
+        def call(client: Any, *args: Any, **options: Any) -> Any:
+            return client.call(operation, functools.partial(method, client, *args, **options))
+
+        return cast("Method", call)
+
+    return decorate
 
 
 @dataclass(frozen=True)
@@ -96,8 +108,8 @@ def _ignore(_container: str, _name: str, _blob: Blob | None) -> None:
 class StorageAccount:
     """The stored blobs, and the receivers of their events."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
-        self._scheduler = scheduler
+    def __init__(self, clock: Callable[[], datetime]) -> None:
+        self._clock = clock
         self._writes = 0
         self.containers: dict[str, Container] = {}
         self.refusals: dict[str, int] = {}
@@ -134,7 +146,7 @@ class StorageAccount:
             content=content,
             etag=f"0x{self._writes:X}",
             # The service has whole seconds.
-            last_modified=self._scheduler.now.replace(microsecond=0),
+            last_modified=self._clock().replace(microsecond=0),
             metadata=metadata or {},
         )
         self.container(container).put(blob)
@@ -152,9 +164,9 @@ class BlobServiceClient:
     account_name = ACCOUNT
     url = f"https://{ACCOUNT}.blob.core.windows.net/"
 
-    def __init__(self, account: StorageAccount, network: Network) -> None:
+    def __init__(self, account: StorageAccount, call_rest: CallRest) -> None:
         self.account = account
-        self.network = network
+        self._call_rest = call_rest
 
     def get_container_client(self, container: str) -> ContainerClient:
         return ContainerClient(self, container)
@@ -162,7 +174,7 @@ class BlobServiceClient:
     def get_blob_client(self, container: str, blob: str) -> BlobClient:
         return BlobClient(self, container, blob)
 
-    def calls_to(self, container: str) -> Callable[[str, Callable[[], Any]], Any]:
+    def calls_to(self, container: str) -> CallRest:
         """What calls about a container go through."""
 
         def call(operation: str, effect: Callable[[], Any]) -> Any:
@@ -170,7 +182,7 @@ class BlobServiceClient:
                 self.account.check(container)
                 return effect()
 
-            return self.network.call_rest("blobs", operation, allowed)
+            return self._call_rest(operation, allowed)
 
         return call
 
@@ -184,6 +196,11 @@ class ContainerClient:
         self.call = client.calls_to(name)
         self.url = client.url + name
         self._pipeline = SimpleNamespace(run=self._answer)  # see `landing.listing`
+
+    @property
+    def blobs(self) -> MutableMapping[str, bytes]:
+        """Name → content, for tests; these calls do not go over the network."""
+        return _Contents(self._client.account, self._name)
 
     def _answer(self, request: HttpRequest, *, stream: bool) -> Any:
         """List Blobs, in one page."""
@@ -253,6 +270,27 @@ class ContainerClient:
         return self._client.account.container(self._name).below(prefix)
 
 
+class _Contents(MutableMapping[str, bytes]):
+    def __init__(self, account: StorageAccount, container: str) -> None:
+        self._account = account
+        self._container = container
+
+    def __getitem__(self, name: str) -> bytes:
+        return self._account.container(self._container).blobs[name].content
+
+    def __setitem__(self, name: str, content: bytes) -> None:
+        self._account.write(self._container, name, content)
+
+    def __delitem__(self, name: str) -> None:
+        self._account.delete(self._container, name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._account.container(self._container).names))
+
+    def __len__(self) -> int:
+        return len(self._account.container(self._container).names)
+
+
 _ENTRY = (
     "<Blob><Name>{name}</Name><Properties><Last-Modified>{modified}</Last-Modified>"
     "<Etag>{etag}</Etag><Content-Length>{size}</Content-Length><Content-MD5>{md5}</Content-MD5>"
@@ -313,10 +351,11 @@ class BlobClient:
 
     def download_blob(self, *, offset: int | None = None) -> Any:
         blob = self.call("download", self._get)
+        content = blob.content[offset or 0 :]
         return SimpleNamespace(
-            size=len(blob.content),
-            readall=lambda: blob.content,
-            chunks=lambda: iter([blob.content[offset or 0 :]]),
+            size=len(content),
+            readall=lambda: content,
+            chunks=lambda: iter([content]),
             properties=SimpleNamespace(etag=blob.etag, metadata=dict(blob.metadata)),
         )
 
