@@ -251,4 +251,5 @@ def make_world(settings: Mapping[str, str] | None = None) -> World:
     # functools.cached_property keeps its values here.
     vars(clients).update(ml=workspace, blobs=blobs, workspace_blobs=blobs)
     results = blobs.get_container_client("azureml-blobstore")
-    return World(clients, workspace, clients.records, results, account)
+    records: Any = clients.records
+    return World(clients, workspace, records, results, account)
