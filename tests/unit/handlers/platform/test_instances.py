@@ -75,6 +75,7 @@ async def test_no_instance_is_lost_to_the_page_limit(count: int) -> None:
     for number, age in enumerate(ages):
         hub.add(f"run-{number}", "retraining", created=STARTED_AT + timedelta(seconds=age))
     found = await find(hub, to=STARTED_AT + timedelta(hours=1))
+    assert len(found) == count  # before the names: their difference takes pytest minutes to show
     assert found == sorted(hub.documents)
     if len(ages) < 100:
         assert hub.queries == 1
