@@ -19,9 +19,9 @@ import azure.durable_functions as df
 import azure.functions as func
 
 from handlers.operate.api.routes import ROUTES, Route
+from handlers.platform.activity_adapter import functions as activity_functions
 from handlers.platform.clients import Clients
 from handlers.platform.configuration.pipeline_files import load_pipelines
-from handlers.platform.durable.activity_adapter import functions as activity_functions
 from handlers.platform.settings import Settings
 from orchestrations.errors import OfAnotherRelease
 from orchestrations.landing.freezing import freezing
@@ -90,7 +90,7 @@ async def on_blob_events(
 ) -> None:
     """Start or wake landings for new data."""
     from handlers.landing.blob_created import handle_blob_events
-    from handlers.platform.telemetry.metrics import of_events
+    from handlers.platform.metrics import of_events
 
     now = datetime.now(UTC)
     decisions = await handle_blob_events(clients, pipelines, starter, events, now=now)
@@ -112,7 +112,7 @@ async def on_job_events(
 @app.durable_client_input(client_name="starter")
 async def on_retry(message: func.ServiceBusMessage, starter: df.DurableOrchestrationClient) -> None:
     """Start the next attempt of a run, whose delay has ended."""
-    from handlers.operate.dead_letters.put_back import put_back
+    from handlers.operate.redrive import put_back
     from handlers.training.retries import handle_retry
 
     try:
@@ -128,7 +128,7 @@ async def on_rollout(
     message: func.ServiceBusMessage, starter: df.DurableOrchestrationClient
 ) -> None:
     """Roll out a model that was registered for an endpoint."""
-    from handlers.operate.dead_letters.put_back import put_back
+    from handlers.operate.redrive import put_back
     from handlers.rollout.requests import handle_rollout
 
     now = datetime.now(UTC)
@@ -144,7 +144,7 @@ async def on_rollout(
 def deliver_notification(message: func.ServiceBusMessage) -> None:
     """Deliver one notification to one receiver."""
     from handlers.notify.delivery import handle_delivery
-    from handlers.operate.dead_letters.put_back import put_back
+    from handlers.operate.redrive import put_back
 
     now = datetime.now(UTC)
     try:
@@ -167,10 +167,10 @@ async def reconcile(timer: func.TimerRequest, starter: df.DurableOrchestrationCl
 @app.timer_trigger(arg_name="timer", schedule="%RECONCILE_SCHEDULE%")
 def raise_alarms(timer: func.TimerRequest) -> None:
     """Alert operators to expected events that did not happen, and measure the gauges."""
-    from handlers.operate.alarms import raising
-    from handlers.operate.measuring import measure
+    from handlers.operate.api import alarms
+    from handlers.operate.api.alarms import measure
 
-    changes = raising.raise_alarms(clients, pipelines, now=datetime.now(UTC))
+    changes = alarms.raise_alarms(clients, pipelines, now=datetime.now(UTC))
     logger.info("alarms%s: %s", " (late)" if timer.past_due else "", changes)
     measure(clients, pipelines, now=datetime.now(UTC))
 

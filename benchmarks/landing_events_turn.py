@@ -24,8 +24,8 @@ from azure.storage.blob import BlobServiceClient
 from handlers.landing.batch_records import record_batch
 from handlers.landing.blob_created import handle_blob_events
 from handlers.landing.event_records import advance_newest_event
-from handlers.operate.reconciliation.reconciliation import PIPELINES_AT_ONCE
-from handlers.operate.reconciliation.zones import partitions_to_land, read_zone_records
+from handlers.operate.reconciliation.landings import partitions_to_land, read_zone_records
+from handlers.operate.reconciliation.rounds import PIPELINES_AT_ONCE
 from handlers.platform.clients import Clients
 from handlers.platform.event_envelope import from_message
 from handlers.platform.settings import Settings

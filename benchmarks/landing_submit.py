@@ -15,9 +15,9 @@ from benchmarks.landing_real import PIPELINE, Zone, landing_zone
 from demo.cloud import LANDING_CONTAINER, PREFIX
 from demo.digits import File
 from demo.waiting import eventually
+from handlers.platform.activity_adapter import bodies
 from handlers.platform.clients import Clients
 from handlers.platform.configuration.pipeline_files import load_pipelines
-from handlers.platform.durable.activity_adapter import bodies
 from handlers.platform.settings import Settings
 from orchestrations.contracts.base import ActivityRequest, Result
 from orchestrations.contracts.datasets import FreezeManifest, RegisterDataset

@@ -22,8 +22,8 @@ from xml.etree import ElementTree as ET
 from azure.core.credentials import AzureNamedKeyCredential
 from azure.storage.blob import BlobServiceClient, ContainerClient
 
+from handlers.platform.activity_adapter import functions as activity_functions
 from handlers.platform.clients import Clients
-from handlers.platform.durable.activity_adapter import functions as activity_functions
 from handlers.platform.settings import Settings
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.landing.freezing import LANES_AT_ONCE, freeze, freezing

@@ -126,7 +126,7 @@ async def _app(state: Path, runs: int) -> AsyncGenerator[_App]:
 
 
 async def _write_index(environment: Environment, connection: str, runs: int) -> None:
-    """The entries of so many runs, as `handlers.platform.records.run_index` writes them.
+    """The entries of so many runs, as `handlers.platform.run_index` writes them.
 
     Straight into Azurite, past the proxy and the SDK, which cost more than Azurite itself.
     """

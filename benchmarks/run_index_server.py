@@ -11,8 +11,8 @@ from functools import cache
 from itertools import accumulate
 
 from benchmarks.list_blobs_server import ListedZone, serve
-from handlers.platform.newest_first import countdown
-from handlers.platform.records.run_index import summary
+from handlers.platform.record_store import countdown
+from handlers.platform.run_index import summary
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.runs import Model, RunState
 from orchestrations.contracts.training import RunRecord, UsedCompute

@@ -19,7 +19,7 @@ from benchmarks import run_index_server
 from benchmarks.harness import Bench, Sample
 from benchmarks.list_blobs_server import serving
 from benchmarks.run_index_server import ENDS, NEWEST, PAUSE, PIPELINES, metadata, run_key
-from handlers.platform.records.run_index import list_runs
+from handlers.platform.run_index import list_runs
 
 PAGE = 50
 PIPELINE = "pipeline-3"

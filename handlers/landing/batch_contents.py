@@ -30,12 +30,12 @@ from handlers.landing.blob_events import (
     is_safe_path,
     normal_etag,
 )
-from handlers.platform import record_store, unique_keys
+from handlers.platform import record_store
+from handlers.platform.activity_adapter import activity
 from handlers.platform.blob_pages import ListedBlob
 from handlers.platform.clients import Clients
-from handlers.platform.durable.activity_adapter import activity
 from handlers.platform.manifests import read_lines_of
-from handlers.platform.records.run_records import read_bad_files
+from handlers.platform.run_records import read_bad_files
 from orchestrations.configuration.partitions import Partition, select
 from orchestrations.configuration.pipeline import Pipeline, Source
 from orchestrations.contracts.base import Done
@@ -291,7 +291,7 @@ def _parse(line: bytes, folder: str, written_at: datetime) -> tuple[str, ListedB
     Raises:
         ValueError: the line breaks the rules; the message names the key and its value.
     """
-    document: Any = unique_keys.loads(line)
+    document: Any = record_store.loads_unique(line)
     if not isinstance(document, dict):
         raise ValueError("is not a JSON object")  # noqa: TRY004 - one type for all reasons
     fields = cast("dict[str, object]", document)

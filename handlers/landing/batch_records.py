@@ -17,11 +17,10 @@ from typing import Any, get_args
 from azure.core.exceptions import ResourceNotFoundError
 
 from handlers.landing.zone_troubles import close_troubles
-from handlers.platform import record_store
+from handlers.platform import metrics, record_store
+from handlers.platform.activity_adapter import activity
 from handlers.platform.clients import Clients
-from handlers.platform.durable.activity_adapter import activity
-from handlers.platform.telemetry import metrics
-from handlers.platform.telemetry.spans import of_batch
+from handlers.platform.spans import of_batch
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.datasets import Dataset

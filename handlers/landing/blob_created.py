@@ -28,11 +28,9 @@ from handlers.landing.event_records import (
 from handlers.landing.zone_troubles import is_broken_landing, report
 from handlers.platform.bulkheads import BACKGROUND
 from handlers.platform.clients import Clients
-from handlers.platform.durable.instances import is_live, wake_up
-from handlers.platform.durable.status_documents import parsed
 from handlers.platform.event_envelope import Delivered, delivery_id, parse_event
-from handlers.platform.telemetry.current_span import below
-from handlers.platform.telemetry.spans import TracedEvent, accepted_events, opening_context
+from handlers.platform.instances import is_live, parsed, wake_up
+from handlers.platform.spans import TracedEvent, accepted_events, below, opening_context
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.landing import BatchTrace, LandingRequest, LandingStatus, OpenedBy
 from orchestrations.errors import InvalidEvent

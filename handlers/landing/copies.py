@@ -16,17 +16,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 from azure.core import MatchConditions
-from azure.core.exceptions import (
-    ResourceExistsError,
-    ResourceModifiedError,
-    ResourceNotFoundError,
-)
+from azure.core.exceptions import ResourceExistsError, ResourceModifiedError, ResourceNotFoundError
 
 from handlers.landing.batch_records import last_batch
 from handlers.landing.manifest_parts import parts_folder, read_part
+from handlers.platform.activity_adapter import activity
 from handlers.platform.clients import Clients
 from handlers.platform.configuration.configurations import read_pipeline
-from handlers.platform.durable.activity_adapter import activity
 from handlers.platform.manifests import read_manifest_from
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.datasets import CopyBlobs, Piece

@@ -20,11 +20,11 @@ from azure.core.exceptions import AzureError
 
 from handlers.landing.batch_records import last_batch
 from handlers.platform import record_store
+from handlers.platform.activity_adapter import activity
 from handlers.platform.clients import Clients
-from handlers.platform.durable.activity_adapter import activity
-from handlers.platform.newest_first import countdown, list_entries
-from handlers.platform.records.run_index import runs_of_training, runs_since
-from handlers.platform.records.run_records import add_to_record, read_claim, read_run_record
+from handlers.platform.record_store import countdown, list_entries
+from handlers.platform.run_index import runs_of_training, runs_since
+from handlers.platform.run_records import add_to_record, read_claim, read_run_record
 from orchestrations.contracts.datasets import CheckSuperseded, Dataset, Superseded
 from orchestrations.contracts.landing import ClaimDataset, ClaimedRun, DatasetClaim
 from orchestrations.contracts.runs import RunRequest

@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from azure.core import MatchConditions
 from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
 
-from handlers.notify.ops_alerts import publish_alert, trouble
+from handlers.notify.outbox import publish_alert, trouble
 from handlers.platform import record_store
+from handlers.platform.activity_adapter import activity
 from handlers.platform.clients import Clients
 from handlers.platform.configuration.configurations import deployed_pipeline
-from handlers.platform.durable.activity_adapter import activity
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.base import Contract
 from orchestrations.contracts.landing import (

@@ -32,10 +32,10 @@ from handlers.landing.manifest_parts import (
     write_part,
 )
 from handlers.platform import record_store
+from handlers.platform.activity_adapter import activity
+from handlers.platform.blob_pages import list_page
 from handlers.platform.clients import Clients
 from handlers.platform.configuration.configurations import read_pipeline, resolve_configuration
-from handlers.platform.durable.activity_adapter import activity
-from handlers.platform.listing import list_page
 from handlers.platform.manifests import ManifestWriter, manifest_folder
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.base import Done

@@ -27,10 +27,10 @@ from handlers.landing.batch_records import (
 )
 from handlers.landing.zone_troubles import close_troubles
 from handlers.platform import record_store
+from handlers.platform.activity_adapter import activity
 from handlers.platform.clients import Clients
-from handlers.platform.durable.activity_adapter import activity
 from handlers.platform.manifests import delete_manifest, read_chunks
-from handlers.platform.records.run_records import read_claim
+from handlers.platform.run_records import read_claim
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.landing import (

@@ -24,8 +24,7 @@ from urllib.parse import quote, unquote
 
 from azure.core.exceptions import ResourceNotFoundError
 
-from handlers.platform.blob_pages import ListedBlob
-from handlers.platform.listing import list_page
+from handlers.platform.blob_pages import ListedBlob, list_page
 from orchestrations.contracts.datasets import CommitProgress
 from orchestrations.contracts.manifest import DatasetVersion, encode_line, path_of, split_lines
 from orchestrations.errors import PermanentError, TransientError

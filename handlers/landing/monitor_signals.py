@@ -14,9 +14,8 @@ from dataclasses import dataclass
 
 from azure.durable_functions import DurableOrchestrationClient
 
-from handlers.platform.durable.instances import is_live, start_once
-from handlers.platform.durable.status_documents import parsed
 from handlers.platform.event_envelope import lower_keys
+from handlers.platform.instances import is_live, parsed, start_once
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.landing import BatchTrace, LandingRequest
 from orchestrations.contracts.runs import START_REASON_LIMIT_CHARACTERS

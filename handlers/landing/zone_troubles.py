@@ -15,13 +15,12 @@ from datetime import datetime
 
 from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 
-from handlers.notify.ops_alerts import trouble
+from handlers.notify.outbox import trouble
 from handlers.platform import record_store
+from handlers.platform.activity_adapter import activity
 from handlers.platform.bulkheads import BACKGROUND
 from handlers.platform.clients import Clients
-from handlers.platform.durable.activity_adapter import activity
-from handlers.platform.durable.instances import is_broken
-from handlers.platform.durable.status_documents import failure_sentence, utc
+from handlers.platform.instances import failure_sentence, is_broken, utc
 from handlers.platform.message_outbox import send_in_background
 from handlers.platform.service_bus import OPS_ALERTS
 from orchestrations.contracts.base import Contract, Done

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from handlers.notify.ops_alerts import publish_alert, trouble
+from handlers.notify.outbox import publish_alert, trouble
+from handlers.platform.activity_adapter import activity
 from handlers.platform.clients import Clients
-from handlers.platform.durable.activity_adapter import activity
 from handlers.platform.message_outbox import send_in_background
 from handlers.platform.service_bus import REJECTED_RUNS, Message, fit_message_id
 from orchestrations.contracts.base import Done, Failure
@@ -76,7 +76,7 @@ class Rejected:
 
 @activity
 def dead_letter(clients: Clients, request: DeadLetter) -> Done:
-    """Dead-letter a run; `handlers.operate.dead_letters.redrive` sends it again on request.
+    """Dead-letter a run; `handlers.operate.redrive` sends it again on request.
 
     Idempotent, and safe to call concurrently. Does not wait for Service Bus: the request is
     recorded, and dead-lettered in the background or by reconciliation.

@@ -16,26 +16,29 @@ from azure.core.exceptions import AzureError, HttpResponseError, ResourceNotFoun
 from azure.core.messaging import CloudEvent
 
 from handlers.notify.dead_letter_queue import Rejected, reject, reject_message
-from handlers.notify.ops_alerts import alert_message, publish_alert, trouble
 from handlers.notify.outbox import (
     Delivery,
+    alert_message,
     document,
     parse_delivery,
+    publish_alert,
     subject_kind,
+    trouble,
     webhook_body,
 )
-from handlers.notify.webhook_client import (
+from handlers.notify.webhooks import (
     BODY_LIMIT_BYTES,
     parse_receiver,
     parse_retry_after,
+    parse_secrets,
     post,
+    sign,
 )
-from handlers.notify.webhook_signature import parse_secrets, sign
 from handlers.platform import record_store
 from handlers.platform.clients import Clients
+from handlers.platform.metrics import Measurement
 from handlers.platform.service_bus import NOTIFICATIONS, traced
-from handlers.platform.telemetry.metrics import Measurement
-from handlers.platform.telemetry.spans import Span
+from handlers.platform.spans import Span
 from orchestrations.configuration.pipeline import DELIVERY_DELAYS_SECONDS
 from orchestrations.contracts.outcomes import severity_of
 from orchestrations.errors import InvalidRequest, PermanentError, TransientError

@@ -1,36 +1,65 @@
-"""The outbox: notifications of runs, one message per channel on the queue `notifications`.
+"""Puts notifications of runs on the queue `notifications`, and alerts on the topic `ops-alerts`.
 
-A failing receiver does not delay the others. Delivery is at least once per channel, always with the
-same id; receivers drop duplicates by `webhook-id`, CloudEvents `id` or `MessageId`.
+A notification is one message per channel, so that a failing receiver does not delay the others.
+Delivery is at least once per channel, always with the same id; receivers drop duplicates by
+`webhook-id`, CloudEvents `id` or `MessageId`.
+
+An alert is for people and their tools. It has the application properties `kind` and `severity`, and
+`pipeline` and `run` if it concerns them. Its subject is the kind, so that subscriptions can filter
+without the body.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
 from pydantic import Field
 
+from handlers.platform.activity_adapter import activity
 from handlers.platform.clients import Clients
-from handlers.platform.durable.activity_adapter import activity
 from handlers.platform.message_outbox import send_in_background
-from handlers.platform.records.rollout_index import asked_at, read_steps, record_step
+from handlers.platform.rollout_index import asked_at, read_steps, record_step
 from handlers.platform.service_bus import (
     NOTIFICATIONS,
+    OPS_ALERTS,
     Message,
     fit_message_id,
     parse_body,
     traced,
 )
-from handlers.platform.telemetry.spans import of_rollout
+from handlers.platform.spans import of_rollout
 from orchestrations.configuration.pipeline import Pipeline, Webhook
 from orchestrations.contracts.base import Contract, Done
 from orchestrations.contracts.notifications import Notification, PublishNotification
+from orchestrations.contracts.outcomes import Severity
 from orchestrations.contracts.rollouts import RolloutStatus
 from orchestrations.contracts.runs import RunStatus, fit_status
 from orchestrations.platform.trace_context import child_header
+
+# In addition, every kind of notification of a run is a kind of alert.
+AlertKind = Literal[
+    "message-rejected",
+    "messages-stuck",
+    "events-rejected",
+    "delivery-failed",
+    "receiver-disabled",
+    "landing-overdue",
+    "manifest-invalid",
+    "batch-held",
+    "landing-failed",
+    "reconciliation-failed",
+    "pipeline-not-deployed",
+    "request-failed",
+    "alarm-began",
+    "alarm-over",
+    "waiting-for-nodes",
+    "budget-exhausted",
+    "rollout-held",
+    "rollout-broken",
+]
 
 
 class Delivery(Contract):
@@ -180,3 +209,70 @@ def parse_delivery(body: bytes | str) -> Delivery:
         OfAnotherRelease: it has a field or a value that this release does not know.
     """
     return parse_body(Delivery, body, queue=NOTIFICATIONS)
+
+
+def publish_alert(clients: Clients, alert: Message) -> None:
+    """Send one alert now.
+
+    Raises:
+        azure.servicebus.exceptions.ServiceBusError: not sent; repeat the call.
+    """
+    clients.message_queues.send(OPS_ALERTS, alert)
+
+
+def alert_message(
+    *,
+    alert_id: str,
+    kind: str,
+    severity: Severity,
+    document: dict[str, Any],
+    pipeline: str | None = None,
+    run: str | None = None,
+    traceparent: str | None = None,
+) -> Message:
+    """One alert, whose body is the document `{"type", "timestamp", "data"}`.
+
+    Its id is derived, not random, so that the topic drops duplicates. `traceparent` is the header
+    of the parent span.
+    """
+    properties: dict[str, str | int] = {"kind": kind, "severity": severity, **traced(traceparent)}
+    if pipeline is not None:
+        properties["pipeline"] = pipeline
+    if run is not None:
+        properties["run"] = run
+    return Message(
+        message_id=fit_message_id(alert_id),
+        subject=kind,
+        properties=properties,
+        body=json.dumps(document),
+    )
+
+
+def trouble(
+    kind: AlertKind,
+    *,
+    alert_id: str,
+    severity: Severity,
+    at: datetime,
+    data: Mapping[str, Any],
+    pipeline: str | None = None,
+    run: str | None = None,
+    traceparent: str | None = None,
+) -> Message:
+    """An alert about Landfall's own operation, not a run's progress; see `alert_message`.
+
+    `data` has JSON types only.
+    """
+    return alert_message(
+        alert_id=alert_id,
+        kind=kind,
+        severity=severity,
+        document={
+            "type": f"Landfall.Trouble.{kind}",
+            "timestamp": at.isoformat(),
+            "data": dict(data),
+        },
+        pipeline=pipeline,
+        run=run,
+        traceparent=traceparent,
+    )

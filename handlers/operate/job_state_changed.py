@@ -12,11 +12,11 @@ from azure.durable_functions import DurableOrchestrationClient
 
 from handlers.landing.event_records import RejectedEvent, keep_rejected
 from handlers.landing.monitor_signals import MonitorSignal, parse_signal, start_retraining
-from handlers.operate.alarms import vault_events
+from handlers.operate import alarm_rules
 from handlers.platform.bulkheads import BACKGROUND
 from handlers.platform.clients import Clients
-from handlers.platform.durable.instances import is_live, wake_up
 from handlers.platform.event_envelope import Delivered, delivery_id, parse_event
+from handlers.platform.instances import is_live, wake_up
 from handlers.training.job_events import check_workspace, parse_job_event
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.errors import InvalidEvent
@@ -46,9 +46,9 @@ async def handle_job_events(
         try:
             envelope = parse_event(event, now=now)
             subject = envelope.subject
-            if envelope.type.lower().startswith(vault_events.PREFIX):
-                found = vault_events.parse_vault_event(envelope)
-                await BACKGROUND.ask(vault_events.keep_vault_object, clients, found)
+            if envelope.type.lower().startswith(alarm_rules.VAULT_PREFIX):
+                found = alarm_rules.parse_vault_event(envelope)
+                await BACKGROUND.ask(alarm_rules.keep_vault_object, clients, found)
                 continue
             check_workspace(envelope, clients.settings)
             run = parse_job_event(envelope)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from handlers.platform.event_grid import EventGridTopic
     from handlers.platform.service_bus import MessageQueues
-    from handlers.platform.telemetry.exporting import Telemetry
+    from handlers.platform.telemetry import Telemetry
 
 # A call of Azure ML ends within 60 s, including retries. The SDK's default limits are 300 s for
 # each try and a week in all.
@@ -71,7 +71,7 @@ class Clients:
     @cached_property
     def telemetry(self) -> Telemetry:
         """The exporter of spans and metrics, if the settings configure one."""
-        from handlers.platform.telemetry.exporting import Telemetry  # noqa: PLC0415 - see the module
+        from handlers.platform.telemetry import Telemetry  # noqa: PLC0415 - see the module
 
         return Telemetry(self.settings)
 
@@ -118,7 +118,7 @@ class Clients:
     @cached_property
     def ml(self) -> MLClient:
         """The Azure ML workspace."""
-        from handlers.platform.azure_ml_sdk import import_azure_ml  # noqa: PLC0415 - see the module
+        from handlers.platform.azure_ml import import_azure_ml  # noqa: PLC0415 - see the module
 
         import_azure_ml()
         from azure.ai.ml import MLClient  # noqa: PLC0415 - see the module

@@ -13,14 +13,13 @@ from typing import Any, assert_never
 
 from azure.core.exceptions import AzureError, HttpResponseError
 
-from handlers.platform.azure_ml import tags
-from handlers.platform.azure_ml.errors import if_found, is_refusal, reason, refused_as_job_rejected
-from handlers.platform.azure_ml.jobs import cancel_job
-from handlers.platform.azure_ml.models import find_version
-from handlers.platform.azure_ml.tags import tags_of
+from handlers.platform import tags
+from handlers.platform.activity_adapter import activity
+from handlers.platform.azure_ml import if_found, is_refusal, reason, refused_as_job_rejected
+from handlers.platform.azure_ml_jobs import cancel_job
 from handlers.platform.clients import Clients
-from handlers.platform.durable.activity_adapter import activity
-from handlers.platform.records.rollout_index import record_step, recorded_end
+from handlers.platform.rollout_index import record_step, recorded_end
+from handlers.platform.tags import find_version, tags_of
 from handlers.rollout.endpoint_claims import admit_newer
 from orchestrations.configuration.deploy import BatchDeploy, Deploy, EndpointKind
 from orchestrations.contracts.base import Done

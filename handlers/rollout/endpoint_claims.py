@@ -15,9 +15,9 @@ from typing import Any
 from pydantic import Field
 
 from handlers.platform import record_store
+from handlers.platform.activity_adapter import activity
 from handlers.platform.clients import Clients
-from handlers.platform.durable.activity_adapter import activity
-from handlers.platform.records.rollout_index import record_outcome
+from handlers.platform.rollout_index import record_outcome
 from orchestrations.contracts.base import Contract, Done
 from orchestrations.contracts.rollouts import ClaimEndpoint, EndpointClaim, ReleaseEndpoint
 

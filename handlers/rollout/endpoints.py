@@ -18,15 +18,13 @@ from azure.core.exceptions import HttpResponseError
 from azure.core.pipeline.policies import BearerTokenCredentialPolicy
 from azure.core.rest import HttpRequest
 
-from handlers.platform.azure_ml import tags
-from handlers.platform.azure_ml.errors import if_found, is_refusal, reason
-from handlers.platform.azure_ml.job_failures import diagnose_job
-from handlers.platform.azure_ml.jobs import cancel_job, find_job_state
-from handlers.platform.azure_ml.models import find_version
-from handlers.platform.azure_ml.tags import tags_of
+from handlers.platform import tags
+from handlers.platform.activity_adapter import activity
+from handlers.platform.azure_ml import if_found, is_refusal, reason
+from handlers.platform.azure_ml_jobs import cancel_job, diagnose_job, find_job_state
 from handlers.platform.clients import Clients
-from handlers.platform.durable.activity_adapter import activity
 from handlers.platform.manifests import MANIFEST_FILE, manifest_folder
+from handlers.platform.tags import find_version, tags_of
 from handlers.rollout.deployments import check_deployment
 from orchestrations.configuration.deploy import BatchDeploy, EndpointKind
 from orchestrations.configuration.pipeline import Pipeline

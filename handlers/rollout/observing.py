@@ -26,12 +26,12 @@ from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
 from azure.core.pipeline.policies import BearerTokenCredentialPolicy, RetryPolicy
 from azure.core.rest import HttpRequest
 
-from handlers.notify.ops_alerts import trouble
+from handlers.notify.outbox import trouble
 from handlers.platform import record_store
+from handlers.platform.activity_adapter import activity
 from handlers.platform.clients import Clients
-from handlers.platform.durable.activity_adapter import activity
 from handlers.platform.message_outbox import send_in_background
-from handlers.platform.records.rollout_index import record_step
+from handlers.platform.rollout_index import record_step
 from handlers.platform.service_bus import OPS_ALERTS
 from handlers.rollout.deployments import check_deployment
 from handlers.rollout.endpoint_claims import superseding_rollout

@@ -14,17 +14,16 @@ from typing import TYPE_CHECKING
 from azure.durable_functions import DurableOrchestrationClient
 
 from handlers.notify.dead_letter_queue import reject_message
-from handlers.platform.azure_ml import tags
-from handlers.platform.azure_ml.tags import tags_of
+from handlers.platform import tags
+from handlers.platform.activity_adapter import activity
 from handlers.platform.bulkheads import AZURE_ML, BACKGROUND, SERVICE_BUS, STORAGE
 from handlers.platform.clients import Clients
-from handlers.platform.durable.activity_adapter import activity
-from handlers.platform.durable.instances import is_live, start_once, wake_up
-from handlers.platform.durable.status_documents import parsed
+from handlers.platform.instances import is_live, parsed, start_once, wake_up
 from handlers.platform.message_outbox import send_in_background
-from handlers.platform.records.rollout_index import index_rollout
+from handlers.platform.rollout_index import index_rollout
 from handlers.platform.service_bus import ROLLOUTS, Message, fit_message_id, parse_body, traced
-from handlers.platform.telemetry.current_span import below
+from handlers.platform.spans import below
+from handlers.platform.tags import tags_of
 from handlers.rollout.deployments import is_deployed
 from handlers.rollout.endpoint_claims import holder_of, newest_rollout, register
 from handlers.rollout.endpoints import read_traffic

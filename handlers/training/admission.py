@@ -12,18 +12,14 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from handlers.notify.ops_alerts import trouble
+from handlers.notify.outbox import trouble
 from handlers.platform import record_store
-from handlers.platform.azure_ml.jobs import find_job_state, job_seconds
+from handlers.platform.activity_adapter import activity
+from handlers.platform.azure_ml_jobs import find_job_state, job_seconds
 from handlers.platform.clients import Clients
 from handlers.platform.configuration.pipeline_files import load_queues
-from handlers.platform.durable.activity_adapter import activity
 from handlers.platform.message_outbox import send_in_background
-from handlers.platform.records.run_records import (
-    add_to_record,
-    read_cancel_request,
-    read_run_record,
-)
+from handlers.platform.run_records import add_to_record, read_cancel_request, read_run_record
 from handlers.platform.service_bus import (
     JOB_EVENTS,
     NODES_OFFERED,

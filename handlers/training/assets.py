@@ -7,13 +7,12 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from handlers.platform.azure_ml import tags
-from handlers.platform.azure_ml.errors import if_found, refused_as_job_rejected
-from handlers.platform.azure_ml.models import all_versions, find_version, is_counted
-from handlers.platform.azure_ml.tags import tags_of
+from handlers.platform import tags
+from handlers.platform.activity_adapter import activity
+from handlers.platform.azure_ml import if_found, refused_as_job_rejected
 from handlers.platform.clients import Clients
-from handlers.platform.durable.activity_adapter import activity
-from handlers.platform.records.run_records import end_cancellation, read_metrics
+from handlers.platform.run_records import end_cancellation, read_metrics
+from handlers.platform.tags import all_versions, find_version, is_counted, tags_of
 from handlers.training.job_outputs import trial_of
 from orchestrations.contracts.datasets import DataAsset, RegisterDataset
 from orchestrations.contracts.runs import Model

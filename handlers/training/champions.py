@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from handlers.platform.azure_ml import tags
-from handlers.platform.azure_ml.errors import if_found
-from handlers.platform.azure_ml.models import all_versions, find_version, is_counted
-from handlers.platform.azure_ml.tags import tags_of
+from handlers.platform import tags
+from handlers.platform.activity_adapter import activity
+from handlers.platform.azure_ml import if_found
 from handlers.platform.clients import Clients
-from handlers.platform.durable.activity_adapter import activity
+from handlers.platform.tags import all_versions, find_version, is_counted, tags_of
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.rollouts import ChangeChampion

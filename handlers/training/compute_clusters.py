@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from azure.core.exceptions import AzureError, ResourceExistsError, ResourceNotFoundError
 
-from handlers.platform.azure_ml.errors import is_refusal, reason
+from handlers.platform.activity_adapter import activity
+from handlers.platform.azure_ml import is_refusal, reason
 from handlers.platform.clients import Clients
-from handlers.platform.durable.activity_adapter import activity
 from orchestrations.configuration.pipeline import ComputeOption
 from orchestrations.contracts.training import Capacity, EnsureCapacity
 from orchestrations.errors import JobRejected, QuotaExceeded, TransientError, shorten

@@ -18,19 +18,15 @@ from typing import TYPE_CHECKING, Any, cast
 from azure.core.exceptions import ResourceNotFoundError
 from pydantic import BaseModel, ValidationError
 
-from handlers.platform import record_store, unique_keys
-from handlers.platform.azure_ml.errors import if_found
-from handlers.platform.azure_ml.job_failures import failure_message
+from handlers.platform import record_store
+from handlers.platform.activity_adapter import activity
+from handlers.platform.azure_ml import if_found
+from handlers.platform.azure_ml_jobs import failure_message
+from handlers.platform.blob_pages import list_page
 from handlers.platform.clients import Clients
-from handlers.platform.configuration.job_files import SWEEP
-from handlers.platform.durable.activity_adapter import activity
-from handlers.platform.listing import list_page
+from handlers.platform.configuration.pipeline_files import SWEEP
 from handlers.platform.manifests import read_manifest_from
-from handlers.platform.records.run_records import (
-    read_cancel_request,
-    read_claim,
-    read_run_record,
-)
+from handlers.platform.run_records import read_cancel_request, read_claim, read_run_record
 from orchestrations.contracts.base import Failure, problems_of
 from orchestrations.contracts.manifest import ManifestLine
 from orchestrations.contracts.runs import RunRequest
@@ -262,7 +258,7 @@ def _where(file: str, run: str) -> str:
 
 def _parse(text: bytes, where: str, error_type: type[LandfallError]) -> Any:
     try:
-        return unique_keys.loads(text)
+        return record_store.loads_unique(text)
     except (ValueError, RecursionError) as error:
         raise error_type(f"{where} is not valid JSON: {error}") from error
 

@@ -16,13 +16,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from handlers.platform.azure_ml import tags
-from handlers.platform.azure_ml.errors import if_found, refused_as_job_rejected
-from handlers.platform.azure_ml.jobs import job_state
-from handlers.platform.azure_ml.tags import tags_of
+from handlers.platform import tags
+from handlers.platform.activity_adapter import activity
+from handlers.platform.azure_ml import if_found, refused_as_job_rejected
+from handlers.platform.azure_ml_jobs import job_state
 from handlers.platform.clients import Clients
 from handlers.platform.configuration.configurations import read_job_file
-from handlers.platform.configuration.job_files import (
+from handlers.platform.configuration.located_yaml import read_text
+from handlers.platform.configuration.pipeline_files import (
     COMMAND,
     PIPELINE,
     SWEEP,
@@ -30,9 +31,8 @@ from handlers.platform.configuration.job_files import (
     job_type,
     parse_job_file,
 )
-from handlers.platform.configuration.located_yaml import read_text
-from handlers.platform.durable.activity_adapter import activity
-from handlers.platform.records.run_records import read_cancel_request
+from handlers.platform.run_records import read_cancel_request
+from handlers.platform.tags import tags_of
 from handlers.training.champions import Champion, find_champion
 from handlers.training.compute_clusters import ensure_option
 from handlers.training.job_outputs import results_folder

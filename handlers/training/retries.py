@@ -11,15 +11,14 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from handlers.notify.dead_letter_queue import reject_message
 from handlers.platform import record_store
+from handlers.platform.activity_adapter import activity
 from handlers.platform.bulkheads import BACKGROUND, SERVICE_BUS
 from handlers.platform.clients import Clients
-from handlers.platform.durable.activity_adapter import activity
-from handlers.platform.durable.instances import start_once
-from handlers.platform.durable.status_documents import is_handed_over
+from handlers.platform.instances import is_handed_over, start_once
 from handlers.platform.message_outbox import send_in_background
-from handlers.platform.records.run_records import end_cancellation, read_cancel_request
+from handlers.platform.run_records import end_cancellation, read_cancel_request
 from handlers.platform.service_bus import RETRIES, Message, parse_body, traced
-from handlers.platform.telemetry.current_span import below
+from handlers.platform.spans import below
 from orchestrations.configuration.pipeline import ComputeOption
 from orchestrations.contracts.base import Contract
 from orchestrations.contracts.runs import RunRequest, Scheduled, ScheduleRetry

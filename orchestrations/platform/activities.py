@@ -6,7 +6,7 @@ exception's text. `call` raises both as typed errors again, a transient one afte
 pauses grow from seconds to minutes (those of SDK 1.7 are equally long).
 
 To add an activity: declare its request in `orchestrations.contracts`, write its body with
-`handlers.platform.durable.activity_adapter.activity`, call it. Name, result and retries come from
+`handlers.platform.activity_adapter.activity`, call it. Name, result and retries come from
 the request's class.
 """
 

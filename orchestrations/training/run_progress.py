@@ -10,14 +10,11 @@ from typing import Any
 from azure.durable_functions import DurableOrchestrationContext
 
 from orchestrations.contracts.base import ActivityRequest, Done, Failure, Result
-from orchestrations.contracts.notifications import (
-    Notification,
-    PublishNotification,
-    RunNotificationKind,
-)
+from orchestrations.contracts.notifications import Notification, PublishNotification
 from orchestrations.contracts.runs import (
     FIRST_STATE,
     RunEvent,
+    RunNotificationKind,
     RunState,
     RunStatus,
     fit_status,

@@ -18,8 +18,8 @@ from handlers.notify.delivery import handle_delivery
 from handlers.operate.job_state_changed import handle_job_events
 from handlers.operate.reconciliation.reconciliation import reconcile
 from handlers.platform import bulkheads
+from handlers.platform.activity_adapter import ActivityFault, Function, bodies, functions
 from handlers.platform.clients import Clients
-from handlers.platform.durable.activity_adapter import ActivityFault, Function, bodies, functions
 from handlers.rollout.requests import handle_rollout
 from handlers.training.retries import handle_retry
 from orchestrations.configuration.pipeline import Pipeline

@@ -15,16 +15,13 @@ from unittest import mock
 
 from handlers.landing import copies, dataset_claims, freezing, zone_troubles
 from handlers.notify import dead_letter_queue, delivery
-from handlers.operate import job_state_changed
+from handlers.operate import job_state_changed, redrive
 from handlers.operate.api import champion_changes
 from handlers.operate.api import pipelines as pipelines_of_api
-from handlers.operate.dead_letters import redrive
-from handlers.operate.reconciliation import reconciliation
-from handlers.platform import bulkheads
+from handlers.operate.reconciliation import reconciliation, runs
+from handlers.platform import activity_adapter, bulkheads, instances, run_records
 from handlers.platform.clients import Clients
 from handlers.platform.configuration import configurations
-from handlers.platform.durable import activity_adapter, status_documents
-from handlers.platform.records import run_records
 from handlers.platform.settings import Settings
 from handlers.rollout import observing
 from handlers.rollout.requests import Redirection
@@ -193,12 +190,8 @@ def _the_second(_first: Any, second: Any) -> Any:
     return second
 
 
-def _reconciler_without(step: str) -> Mutation:
-    return lambda: mock.patch.object(
-        reconciliation._Reconciler,  # pyright: ignore[reportPrivateUsage]
-        step,
-        _never,
-    )
+def _round_without(step: str) -> Mutation:
+    return lambda: mock.patch.object(reconciliation, step, _never)
 
 
 _folders = itertools.count()
@@ -218,7 +211,7 @@ MUTATIONS: Mapping[str, Mutation] = {
     ),
     "deployments are not deleted": _body("delete_deployments", _nothing),
     "endpoints are not released": lambda: _both(
-        _body("release_endpoint", _nothing), _reconciler_without("check_endpoints")
+        _body("release_endpoint", _nothing), _round_without("check_endpoints")
     ),
     "rollouts are not started": _body("start_rollout", _nothing),
     "dead-lettered rollouts are sent again under the same id": lambda: mock.patch.object(
@@ -241,13 +234,11 @@ MUTATIONS: Mapping[str, Mutation] = {
     ),
     "long texts are not cut": lambda: mock.patch.object(run_progress, "fit_status", _as_it_is),
     "retries are not started": lambda: mock.patch.object(retries, "start_attempt", _never),
-    "zones are not reconciled": _reconciler_without("check_zones"),
-    "claims are not reconciled": _reconciler_without("check_claims"),
-    "broken requests are not reconciled": lambda: mock.patch.object(
-        reconciliation, "close_request", _never
-    ),
-    "broken runs are not reconciled": _reconciler_without("check_runs"),
-    "the outbox is not flushed": _reconciler_without("flush_outbox"),
+    "zones are not reconciled": _round_without("check_zones"),
+    "claims are not reconciled": _round_without("check_claims"),
+    "broken requests are not reconciled": lambda: mock.patch.object(runs, "close_request", _never),
+    "broken runs are not reconciled": _round_without("check_runs"),
+    "the outbox is not flushed": _round_without("flush_outbox"),
     "files of the first release are used": lambda: mock.patch.object(
         freezing, "resolve_configuration", _resolve_as_first_deployed
     ),
@@ -270,7 +261,7 @@ MUTATIONS: Mapping[str, Mutation] = {
         admission, "find_job_state", return_value=None
     ),
     "nodes are not given back": lambda: _both(
-        _body("return_nodes", _keep_nodes), _reconciler_without("check_nodes")
+        _body("return_nodes", _keep_nodes), _round_without("check_nodes")
     ),
     "queues have no limits": lambda: _both(
         lambda: mock.patch.object(Room, "free", return_value=99),
@@ -327,7 +318,7 @@ MUTATIONS: Mapping[str, Mutation] = {
     # The task hub's times have whole seconds.
     "the end of a run is ordered by the task hub's clock": lambda: _both(
         lambda: mock.patch.object(run_records, "order_of", _by_the_clock),
-        lambda: mock.patch.object(status_documents, "max", _the_second, create=True),
+        lambda: mock.patch.object(instances, "max", _the_second, create=True),
     ),
     "steps are not patient": lambda: mock.patch.object(
         ActivityRequest, "PAUSES_SECONDS", (5.0, 15.0)

@@ -6,7 +6,7 @@ import functools
 import random
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import TypeVar
 
 from azure.core.exceptions import ServiceResponseError
 
@@ -15,22 +15,9 @@ from tests.simulation.story import CallFault, Crash, Outage, Service, Story
 from tests.unit.handlers.azure_ml_fake import refusal
 
 Result = TypeVar("Result")
-Method = TypeVar("Method", bound=Callable[..., Any])
 # The SDKs give up after their own retries.
 GIVE_UP_SECONDS = 20.0
 HANG_SECONDS = 130.0
-
-
-def remote(operation: str) -> Callable[[Method], Method]:
-    """Make a method one call over the network, by its object's `call`: its body is the effect."""
-
-    def decorate(method: Method) -> Method:
-        def call(client: Any, *args: Any, **options: Any) -> Any:
-            return client.call(operation, functools.partial(method, client, *args, **options))
-
-        return cast("Method", call)
-
-    return decorate
 
 
 class Unavailable(Exception):

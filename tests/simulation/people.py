@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from handlers.notify.webhook_signature import parse_secrets, sign
-from handlers.operate.api.problem_details import Answer
+from handlers.notify.webhooks import parse_secrets, sign
+from handlers.operate.api.requests import Answer
 from handlers.operate.api.routes import ROUTES
 from handlers.platform.bulkheads import Unavailable
 from handlers.training.champions import choose_champion

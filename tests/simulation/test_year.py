@@ -16,12 +16,12 @@ from typing import Any, get_args
 
 import pytest
 
-from handlers.operate.retention import copy_retention
-from handlers.operate.retention.kinds import KEPT, KINDS, RECORDS, Kind, Place
-from handlers.operate.retention.removing import DAYS_AFTER_COPIES
+from handlers.operate import copy_retention
+from handlers.operate.retention import DAYS_AFTER_COPIES
+from handlers.operate.retention_kinds import KEPT, KINDS, RECORDS, Kind, Place
 from handlers.platform.settings import KEEP_DAYS
+from tests.fakes.blob_storage import Blob
 from tests.simulation import scheduler, world
-from tests.simulation.fakes.blob_storage import Blob
 from tests.simulation.fakes.training import RECORDS_CONTAINER, RESULTS_CONTAINER
 from tests.simulation.story import (
     DAY,

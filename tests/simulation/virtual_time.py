@@ -15,11 +15,9 @@ from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrc
 
 from handlers.landing import copies
 from handlers.notify import dead_letter_queue, delivery
-from handlers.operate.retention import copy_retention, removing
-from handlers.platform import bulkheads, service_bus
+from handlers.operate import copy_retention, retention
+from handlers.platform import activity_adapter, bulkheads, run_index, service_bus
 from handlers.platform.configuration import configurations, pipeline_files
-from handlers.platform.durable import activity_adapter
-from handlers.platform.records import run_index
 from handlers.rollout import endpoints, observing
 from handlers.training import admission, retries
 from tests.simulation.fakes.azure_ml import modules
@@ -86,7 +84,7 @@ def installed(
             (run_index, "ThreadPoolExecutor", _InlinePool),
             (copies, "ThreadPoolExecutor", _InlinePool),
             (copy_retention, "ThreadPoolExecutor", _InlinePool),
-            (removing, "ThreadPoolExecutor", _InlinePool),
+            (retention, "ThreadPoolExecutor", _InlinePool),
             # The SDK guesses the format of each time.
             (_instance_status, "dt_parse", datetime.fromisoformat),
         ):

@@ -19,9 +19,9 @@ from orchestrations.landing.landing import landing
 from orchestrations.platform.activities import ACTIVITIES
 from orchestrations.rollout.rollout import rollout
 from orchestrations.training.retraining import retraining
+from tests.fakes.blob_storage import Blob, BlobServiceClient, StorageAccount
 from tests.simulation.acts import Acts
 from tests.simulation.fakes.azure_ml import MLClient, Workspace
-from tests.simulation.fakes.blob_storage import Blob, BlobServiceClient, StorageAccount
 from tests.simulation.fakes.endpoint_clients import PipelineClients
 from tests.simulation.fakes.event_grid import EventGridTopic, SystemTopics
 from tests.simulation.fakes.service_bus import Broker, ServiceBusClient
@@ -94,7 +94,7 @@ class World:
         self.acts = Acts(self)
         self.scheduler = scheduler = Scheduler()
         self.network = network = Network(scheduler, story, random.Random(f"net {story.seed}"))
-        self.account = account = StorageAccount(scheduler)
+        self.account = account = StorageAccount(lambda: scheduler.now)
         self.broker = broker = Broker(scheduler)
         self.topics = topics = SystemTopics(scheduler, broker, story)
         self.workspace = workspace = Workspace(clock=lambda: scheduler.now)
@@ -259,7 +259,7 @@ class World:
     def _make_clients(self) -> Clients:
         clients = Clients(Settings(self._settings))
         ml = MLClient(self.workspace, self.serving, self.network)
-        blobs = BlobServiceClient(self.account, self.network)
+        blobs = BlobServiceClient(self.account, functools.partial(self.network.call_rest, "blobs"))
         # functools.cached_property stores its values here.
         vars(clients).update(
             blobs=blobs,

@@ -10,11 +10,10 @@ from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from handlers.operate.api.documents.base import Document
-from handlers.operate.api.parameters import LIMIT_BYTES, Parameters, next_url
+from handlers.operate.api.requests import LIMIT_BYTES, Document, Parameters, next_url
 from handlers.platform import record_store
 from handlers.platform.clients import Clients
-from handlers.platform.newest_first import countdown, first_page, list_entries
+from handlers.platform.record_store import countdown, first_page, list_entries
 from orchestrations.errors import shorten
 
 _FOLDER = "actions/"

@@ -14,9 +14,9 @@ from azure.durable_functions import DurableOrchestrationClient
 from pydantic import Field
 
 from handlers.operate.api.actions import Asked, keep_action
-from handlers.operate.api.documents.models import ChampionChanged
+from handlers.operate.api.documents import ChampionChanged
 from handlers.operate.api.models import azure_ml_asked
-from handlers.operate.api.problem_details import Problem
+from handlers.operate.api.requests import Problem
 from handlers.platform.bulkheads import AZURE_ML, STORAGE
 from handlers.platform.clients import Clients
 from handlers.rollout.requests import Redirection, redirect

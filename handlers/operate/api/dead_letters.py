@@ -12,16 +12,14 @@ from pydantic import Field, model_validator
 
 from handlers.notify.dead_letter_queue import body_text, dead_letters, text_property
 from handlers.operate.api.actions import Asked, keep_action
-from handlers.operate.api.documents.base import Document
-from handlers.operate.api.parameters import Parameters, next_url
-from handlers.operate.api.problem_details import Problem, invalid_request
 from handlers.operate.api.remedies import remedy
-from handlers.operate.dead_letters.redrive import MAXIMUM, RedriveOrder
-from handlers.operate.dead_letters.redrive import redrive as redrive_letters
-from handlers.operate.dead_letters.redrive_changes import RedriveRefused
+from handlers.operate.api.requests import Document, Parameters, Problem, invalid_request, next_url
+from handlers.operate.redrive import MAXIMUM, RedriveOrder
+from handlers.operate.redrive import redrive as redrive_letters
+from handlers.operate.redrive_changes import RedriveRefused
 from handlers.platform import record_store
 from handlers.platform.clients import Clients
-from handlers.platform.newest_first import first_page
+from handlers.platform.record_store import first_page
 from handlers.platform.service_bus import REJECTED_RUNS
 from handlers.training.retries import Changes
 

@@ -23,15 +23,17 @@ from azure.durable_functions import DurableOrchestrationClient
 from pydantic import BaseModel
 
 from handlers.operate.api.actions import Asked, caller
-from handlers.operate.api.documents.base import Accepted
-from handlers.operate.api.parameters import (
+from handlers.operate.api.requests import (
+    Accepted,
+    Answer,
     NoParameters,
     Parameters,
+    Problem,
     find_pipeline,
     parse_body,
     parse_parameters,
+    unavailable,
 )
-from handlers.operate.api.problem_details import Answer, Problem, unavailable
 from handlers.platform.bulkheads import STORAGE, Bulkhead
 from handlers.platform.clients import Clients
 from handlers.platform.settings import Settings

@@ -13,16 +13,11 @@ from azure.core.exceptions import AzureError, ResourceNotFoundError
 from handlers.landing import event_records
 from handlers.landing.batch_contents import is_directory_stub, read_quarantine
 from handlers.landing.batch_records import BATCHES_SEARCHED, BatchSearch, last_batch, read_held
-from handlers.landing.blob_events import (
-    normal_etag,
-    parse_blob_address,
-    watching,
-    why_unsafe,
-)
+from handlers.landing.blob_events import normal_etag, parse_blob_address, watching, why_unsafe
 from handlers.landing.dataset_claims import claimed_dataset
 from handlers.landing.zone_troubles import read_troubles
 from handlers.operate.api import sentences
-from handlers.operate.api.documents.blobs import (
+from handlers.operate.api.documents import (
     ExplainedEvent,
     Explanation,
     InModel,
@@ -30,11 +25,10 @@ from handlers.operate.api.documents.blobs import (
     SeenBy,
 )
 from handlers.operate.api.models import seen_by
-from handlers.operate.api.parameters import Parameters
-from handlers.operate.api.problem_details import invalid_request
-from handlers.platform.azure_ml.models import dataset_of_model
+from handlers.operate.api.requests import Parameters, invalid_request
 from handlers.platform.clients import Clients
 from handlers.platform.manifests import find_line, has_manifest
+from handlers.platform.tags import dataset_of_model
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.landing import RecordBatch
 from orchestrations.contracts.manifest import ManifestLine

@@ -12,8 +12,7 @@ from azure.core.exceptions import AzureError
 from pydantic import Field
 
 from handlers.landing.dataset_claims import claimed_dataset
-from handlers.operate.api.documents.blobs import SeenBy
-from handlers.operate.api.documents.models import (
+from handlers.operate.api.documents import (
     ModelBlob,
     ModelBlobs,
     ModelDataset,
@@ -21,15 +20,14 @@ from handlers.operate.api.documents.models import (
     ModelList,
     ModelStage,
     ModelSummary,
+    SeenBy,
 )
-from handlers.operate.api.parameters import Parameters, next_url
-from handlers.operate.api.problem_details import Problem
-from handlers.platform.azure_ml import tags
-from handlers.platform.azure_ml.models import all_versions
-from handlers.platform.azure_ml.tags import tags_of
+from handlers.operate.api.requests import Parameters, Problem, next_url
+from handlers.platform import tags
 from handlers.platform.clients import Clients
 from handlers.platform.manifests import find_line, has_manifest, read_manifest_from
-from handlers.platform.newest_first import first_page
+from handlers.platform.record_store import first_page
+from handlers.platform.tags import all_versions, tags_of
 from handlers.training.champions import (
     ChampionRefused,
     active_versions,

@@ -15,10 +15,14 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from handlers.operate.api.documents.base import Accepted, ProblemDocument
 from handlers.operate.api.endpoint import Interface, interface
-from handlers.operate.api.parameters import Parameters
-from handlers.operate.api.problem_details import JSON_TYPE, PROBLEM_TYPE
+from handlers.operate.api.requests import (
+    JSON_TYPE,
+    PROBLEM_TYPE,
+    Accepted,
+    Parameters,
+    ProblemDocument,
+)
 from handlers.operate.api.routes import ROUTES, Route
 
 _REFERENCE = "#/components/schemas/{model}"

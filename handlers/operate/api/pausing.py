@@ -20,8 +20,8 @@ from handlers.landing.holding import (
     zones_to_resume,
 )
 from handlers.operate.api.actions import Asked, keep_action
-from handlers.operate.api.documents.pipelines import PauseChanged, Paused, Released
-from handlers.operate.api.problem_details import Problem
+from handlers.operate.api.documents import PauseChanged, Paused, Released
+from handlers.operate.api.requests import Problem
 from handlers.platform.bulkheads import STORAGE
 from handlers.platform.clients import Clients
 from orchestrations.configuration.pipeline import Pipeline

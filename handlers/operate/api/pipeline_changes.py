@@ -19,7 +19,7 @@ from azure.durable_functions import DurableOrchestrationClient
 
 from handlers.platform.bulkheads import STORAGE
 from handlers.platform.clients import Clients
-from handlers.platform.durable.instances import LIVE, PAGE_LIMIT_INSTANCES
+from handlers.platform.instances import LIVE, PAGE_LIMIT_INSTANCES
 from orchestrations.names import landing_instance
 
 Document = TypeVar("Document")

@@ -7,12 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from handlers.operate.api import sentences
-from handlers.operate.api.documents.pipelines import (
-    HeldSummary,
-    TroubleSummary,
-    ZoneState,
-)
-from handlers.operate.api.documents.runs import RunSummary
+from handlers.operate.api.documents import HeldSummary, RunSummary, TroubleSummary, ZoneState
 from handlers.operate.api.remedies import remedy
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.landing import LandingStatus, LastBatch, ZoneActivity

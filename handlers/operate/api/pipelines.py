@@ -22,28 +22,25 @@ from handlers.landing.batch_records import (
 from handlers.landing.event_records import list_all_newest_events, zone_activity
 from handlers.landing.holding import Pause, is_released, read_pause, read_pauses
 from handlers.landing.zone_troubles import Trouble, read_troubles
-from handlers.notify.webhook_client import parse_receiver
-from handlers.notify.webhook_signature import parse_secrets
+from handlers.notify.webhooks import parse_receiver, parse_secrets
 from handlers.operate.api import sentences
-from handlers.operate.api.documents.pipelines import (
+from handlers.operate.api.documents import (
     Champion,
     HeldSummary,
     Paused,
     PipelineDetail,
     PipelineList,
     PipelineSummary,
+    RunSummary,
     TroubleSummary,
 )
-from handlers.operate.api.documents.queues import CostState
-from handlers.operate.api.documents.runs import RunSummary
 from handlers.operate.api.pipeline_changes import describe_once
 from handlers.operate.api.pipeline_state import ZoneFacts, state_of, zones_to_show
-from handlers.operate.api.queues import read_costs
+from handlers.operate.api.queues import CostState, read_costs
 from handlers.platform.bulkheads import AZURE_ML, PART_SECONDS, STORAGE, Unavailable
 from handlers.platform.clients import Clients
-from handlers.platform.durable.instances import is_live
-from handlers.platform.durable.status_documents import parsed
-from handlers.platform.records.run_index import UNFINISHED_STATES, list_runs, list_unfinished_runs
+from handlers.platform.instances import is_live, parsed
+from handlers.platform.run_index import UNFINISHED_STATES, list_runs, list_unfinished_runs
 from handlers.platform.settings import KEEP_DAYS, Settings
 from handlers.training.champions import find_champion
 from orchestrations.configuration.pipeline import Pipeline

@@ -13,16 +13,20 @@ from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrc
 from pydantic import Field
 
 from handlers.operate.api.actions import Asked, keep_action
-from handlers.operate.api.documents.base import Accepted, Document
 from handlers.operate.api.models import find_model
-from handlers.operate.api.parameters import Parameters, find_pipeline, next_url
-from handlers.operate.api.problem_details import Problem
+from handlers.operate.api.requests import (
+    Accepted,
+    Document,
+    Parameters,
+    Problem,
+    find_pipeline,
+    next_url,
+)
 from handlers.platform.bulkheads import AZURE_ML, STORAGE
 from handlers.platform.clients import Clients
-from handlers.platform.durable.instances import exists, is_broken, is_live, wake_up
-from handlers.platform.durable.status_documents import parsed
-from handlers.platform.records.rollout_index import list_rollouts as read_page
-from handlers.platform.records.rollout_index import recorded_end
+from handlers.platform.instances import exists, is_broken, is_live, parsed, wake_up
+from handlers.platform.rollout_index import list_rollouts as read_page
+from handlers.platform.rollout_index import recorded_end
 from handlers.rollout.observing import record_decision
 from handlers.rollout.requests import request_rollout
 from orchestrations.configuration.pipeline import Pipeline

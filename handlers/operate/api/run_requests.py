@@ -10,19 +10,23 @@ from azure.core.exceptions import AzureError
 from azure.durable_functions import DurableOrchestrationClient
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from handlers.notify.webhook_signature import ID_HEADER, BadSignature, parse_secrets, verify
+from handlers.notify.webhooks import ID_HEADER, BadSignature, parse_secrets, verify
 from handlers.operate.api.actions import Asked, keep_action
-from handlers.operate.api.documents.base import Accepted
-from handlers.operate.api.parameters import check_length, find_pipeline, parse_body
-from handlers.operate.api.problem_details import Problem, invalid_request
+from handlers.operate.api.requests import (
+    Accepted,
+    Problem,
+    check_length,
+    find_pipeline,
+    invalid_request,
+    parse_body,
+)
 from handlers.operate.api.runs import INSTANCE_ID, unknown_run
 from handlers.platform.bulkheads import CANCELLATIONS, PART_SECONDS
 from handlers.platform.clients import Clients
-from handlers.platform.durable.instances import exists, is_live, start_once, wake_up
-from handlers.platform.durable.status_documents import run_status
-from handlers.platform.records.run_records import request_cancel
+from handlers.platform.instances import exists, is_live, run_status, start_once, wake_up
+from handlers.platform.run_records import request_cancel
 from handlers.platform.settings import Settings
-from handlers.platform.telemetry.current_span import below
+from handlers.platform.spans import below
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.landing import BatchTrace, LandingRequest
 from orchestrations.contracts.runs import START_REASON_LIMIT_CHARACTERS, CancelRequest

@@ -13,7 +13,7 @@ from azure.durable_functions import DurableOrchestrationClient, OrchestrationRun
 from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 from pydantic import AwareDatetime, Field, ValidationError
 
-from handlers.operate.api.documents.runs import (
+from handlers.operate.api.documents import (
     Diagnosis,
     LandingDetail,
     RunDetail,
@@ -23,27 +23,24 @@ from handlers.operate.api.documents.runs import (
     RunSummary,
     TimelineEntry,
 )
-from handlers.operate.api.parameters import Parameters, next_url
-from handlers.operate.api.problem_details import Problem, invalid_request
 from handlers.operate.api.remedies import remedy
+from handlers.operate.api.requests import Parameters, Problem, invalid_request, next_url
 from handlers.operate.api.sentences import of_no_run_cost
-from handlers.platform import record_store
-from handlers.platform.azure_ml import tags
-from handlers.platform.azure_ml.models import find_version
+from handlers.platform import record_store, tags
 from handlers.platform.bulkheads import AZURE_ML, PART_SECONDS, STORAGE
 from handlers.platform.clients import Clients
-from handlers.platform.durable.instances import exists, is_broken
-from handlers.platform.durable.status_documents import parsed, utc
-from handlers.platform.newest_first import first_page
-from handlers.platform.records.run_index import (
+from handlers.platform.instances import exists, is_broken, parsed, utc
+from handlers.platform.record_store import first_page
+from handlers.platform.run_index import (
     UNFINISHED_STATES,
     RunPage,
     run_key,
     runs_of_dataset,
     summary,
 )
-from handlers.platform.records.run_index import list_runs as read_page
-from handlers.platform.records.run_records import merge, read_run_record, record_of
+from handlers.platform.run_index import list_runs as read_page
+from handlers.platform.run_records import merge, read_run_record, record_of
+from handlers.platform.tags import find_version
 from handlers.training.admission import find_admission
 from handlers.training.retries import read_redriven
 from orchestrations.configuration.pipeline import Name

@@ -10,14 +10,10 @@ from datetime import datetime, timedelta
 
 from handlers.landing.holding import Pause
 from handlers.landing.zone_troubles import Trouble
-from handlers.operate.api.documents.pipelines import HeldSummary, TroubleSummary
+from handlers.operate.api.documents import HeldSummary, TroubleSummary
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.capacity import Admission
-from orchestrations.contracts.landing import (
-    LastBatch,
-    SettlingRules,
-    ZoneActivity,
-)
+from orchestrations.contracts.landing import LastBatch, SettlingRules, ZoneActivity
 from orchestrations.contracts.outcomes import rule_of_run, rule_of_trouble
 from orchestrations.contracts.runs import RunStatus
 from orchestrations.landing.settling import Wait, before_listing

@@ -6,16 +6,25 @@ from datetime import datetime
 
 from azure.durable_functions import DurableOrchestrationClient
 
-from handlers.notify.ops_alerts import publish_alert, trouble
+from handlers.notify.outbox import publish_alert, trouble
+from handlers.operate.reconciliation.rounds import Round
 from handlers.platform.bulkheads import BACKGROUND, SERVICE_BUS
 from handlers.platform.clients import Clients
-from handlers.platform.durable.instances import exists, is_broken, is_live
-from handlers.platform.durable.status_documents import parsed
-from handlers.rollout.endpoint_claims import holder_of, release
+from handlers.platform.instances import exists, is_broken, is_live, parsed
+from handlers.rollout.endpoint_claims import holder_of, holders, release
 from orchestrations.contracts.rollouts import RolloutStatus
 from orchestrations.names import alert_id
 
-KIND = "rollout-broken"
+ROLLOUT_BROKEN = "rollout-broken"
+
+
+async def check_endpoints(current: Round) -> None:
+    """Release every endpoint whose rollout has ended."""
+    clients, starter, now = current.clients, current.starter, current.now
+    for endpoint, rollout in await BACKGROUND.ask(lambda: list(holders(clients))):
+        what = f"rollout {rollout}"
+        if await current.attempt(what, close_rollout, clients, starter, endpoint, rollout, now=now):
+            current.summary.endpoints_released.append(endpoint)
 
 
 async def close_rollout(
@@ -41,8 +50,8 @@ async def close_rollout(
         shown = parsed(instance.custom_status)
         status = RolloutStatus.from_dict(shown) if shown else None
         alert = trouble(
-            KIND,
-            alert_id=alert_id(KIND, rollout),
+            ROLLOUT_BROKEN,
+            alert_id=alert_id(ROLLOUT_BROKEN, rollout),
             severity="error",
             at=now,
             data={

@@ -17,21 +17,31 @@ from azure.durable_functions import DurableOrchestrationClient, OrchestrationRun
 from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 from pydantic import ValidationError
 
+from handlers.landing.zone_troubles import is_broken_landing, report
 from handlers.notify.dead_letter_queue import dead_letter, reject_message
 from handlers.notify.outbox import publish_notification
+from handlers.operate.reconciliation.landings import close_request, is_broken_request
+from handlers.operate.reconciliation.rounds import Round
 from handlers.platform import record_store
-from handlers.platform.azure_ml.jobs import cancel_job
+from handlers.platform.azure_ml_jobs import cancel_job
 from handlers.platform.bulkheads import AZURE_ML, BACKGROUND
 from handlers.platform.clients import Clients
-from handlers.platform.durable.instances import exists, is_live, wake_up
-from handlers.platform.durable.status_documents import (
+from handlers.platform.instances import (
+    BROKEN,
+    LIVE,
     broken_failure,
+    exists,
+    find_instances,
+    is_broken,
     is_handed_over,
+    is_live,
     last_status,
     parsed,
     run_status,
+    wake_up,
 )
-from handlers.platform.records.run_records import add_to_record, read_run_record, record_of
+from handlers.platform.run_index import UNFINISHED_STATES, list_runs
+from handlers.platform.run_records import add_to_record, read_run_record, record_of
 from handlers.training.admission import find_admission, return_nodes
 from handlers.training.jobs import get_job
 from handlers.training.retries import start_attempt
@@ -55,15 +65,79 @@ from orchestrations.contracts.training import (
 from orchestrations.errors import JobFailed, TransientError
 from orchestrations.names import notification_id
 from orchestrations.platform.trace_context import run_header
+from orchestrations.platform.waiting import ENDED
 from orchestrations.training.retraining import retraining
 
 logger = logging.getLogger(__name__)
 
+# Longer than a job may run (21 days), so that runs that wait for jobs are found.
+RUN_AGE_LIMIT = timedelta(days=30)
+# How many of the newest unfinished runs are checked in one round.
+INDEXED_LIMIT = 100
 # A job may run for weeks, and more deployments change the code meanwhile.
 RESTARTS = 3
 RESTARTS_PERIOD = timedelta(days=1)
 
 Mended = Literal["started again", "closed"]
+
+
+async def check_runs(current: Round) -> None:
+    """Mend or wake runs, the longest silent first; then report broken landings and requests."""
+    clients, starter, now, summary = current.clients, current.starter, current.now, current.summary
+    found = await find_instances(
+        starter, created_from=now - RUN_AGE_LIMIT, created_to=now, statuses=LIVE | BROKEN
+    )
+    runs = sorted(
+        (each for each in found.values() if each.name == retraining.__name__),
+        key=lambda each: (not is_broken(each), str(each.last_updated_time)),
+    )
+    for instance in runs:
+        run = str(instance.instance_id)
+        if not is_broken(instance):
+            await current.attempt(f"run {run}", _wake_if_over, current, instance)
+            continue
+        mended = await current.attempt(f"run {run}", mend_run, clients, starter, run, now=now)
+        if mended is not None:
+            (summary.runs_closed if mended == "closed" else summary.runs_started).append(run)
+    for instance in filter(is_broken_landing, found.values()):
+        await current.attempt(f"landing {instance.instance_id}", report, clients, instance)
+    for instance in filter(is_broken_request, found.values()):
+        request = str(instance.instance_id)
+        what = f"request {request}"
+        if await current.attempt(what, close_request, clients, starter, instance, now=now):
+            summary.requests_closed.append(request)
+
+
+async def _wake_if_over(current: Round, instance: DurableOrchestrationStatus) -> None:
+    """Wake a run that waits for a job which has ended."""
+    run, last = str(instance.instance_id), last_status(instance)
+    if last.job is None or last.state not in ("queued", "running"):
+        return
+    job = await AZURE_ML.ask(get_job, current.clients, GetJob(job=last.job))
+    if job.state in ENDED and await wake_up(current.starter, run):
+        current.summary.runs_woken.append(run)
+
+
+async def check_nodes(current: Round) -> None:
+    """Return the nodes of every ended run."""
+    clients, starter = current.clients, current.starter
+    known = await BACKGROUND.ask(known_runs, clients, now=current.now)
+    for run, holds in known.items():
+        what = f"nodes of run {run}"
+        if await current.attempt(what, reconcile_nodes, clients, starter, run, is_admitted=holds):
+            current.summary.nodes_returned.append(run)
+
+
+async def check_index(current: Round) -> None:
+    """Correct every run that is unfinished in the index, and whose instance has ended."""
+    clients, starter, now = current.clients, current.starter, current.now
+    page = await BACKGROUND.ask(
+        list_runs, clients.records, states=UNFINISHED_STATES, limit=INDEXED_LIMIT
+    )
+    for run in (str(each["id"]) for each in page.runs):
+        what = f"index of run {run}"
+        if await current.attempt(what, complete_record, clients, starter, run, now=now):
+            current.summary.runs_indexed.append(run)
 
 
 async def mend_run(

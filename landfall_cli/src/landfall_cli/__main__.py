@@ -22,10 +22,9 @@ from landfall_cli.connection import (
     find_connection,
 )
 from landfall_cli.doctor import doctor
-from landfall_cli.options import After
 from landfall_cli.output import state
 from landfall_cli.queue import queue
-from landfall_cli.session import Session, command
+from landfall_cli.session import After, Session, command
 
 app = typer.Typer(
     name="landfall",

@@ -7,8 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from landfall_cli.options import By, OptionalReason, Yes
-from landfall_cli.session import Exit, Session, command, complain
+from landfall_cli.session import By, Exit, OptionalReason, Session, Yes, command, complain
 
 app = typer.Typer(no_args_is_help=True, help="Dead letters: what gave up.")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import typer
@@ -10,9 +12,9 @@ from pydantic import BaseModel
 from rich.text import Text
 
 from landfall_cli.api import Api, Refused
-from landfall_cli.granted_roles import roles_of_the_app
 from landfall_cli.session import Exit, Session
 
+TABLE = Path(__file__).parents[3] / "infra" / "roles.json"
 OPERATIONS = frozenset(
     {
         "list_runs",
@@ -108,6 +110,23 @@ def examine(api: Api) -> Iterator[Check]:
     if listed:  # reading a pipeline reads its champion from Azure ML
         path = f"/api/pipelines/{listed[0]}"
         yield from _ask("Azure ML", lambda: api.get(path), _azure_ml, AZURE_ML_REMEDY)
+
+
+def roles_of_the_app(*scopes: str) -> str:
+    """The app's roles on these scopes of the table, as in "AzureML Data Scientist on workspace".
+
+    A command line that is installed from its wheel only refers to the table.
+    """
+    try:
+        rows = json.loads(TABLE.read_text("utf-8"))["assignments"]
+    except FileNotFoundError:
+        return f"its roles on {', '.join(scopes)} in infra/roles.json"
+    found = [
+        f"{row['role']} on {row['scope']}"
+        for row in rows
+        if row["principal"] == "app" and row["scope"] in scopes
+    ]
+    return ", ".join(found)
 
 
 STORAGE_REMEDY = (

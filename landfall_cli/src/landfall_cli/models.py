@@ -7,8 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from landfall_cli.options import By, Reason, Yes
-from landfall_cli.session import Session, command
+from landfall_cli.session import By, Reason, Session, Yes, command
 
 app = typer.Typer(
     no_args_is_help=True, help="Models: versions, what they saw, which one is in service."

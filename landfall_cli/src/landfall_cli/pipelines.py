@@ -6,9 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from landfall_cli.options import By, OptionalReason, Reason, Yes
 from landfall_cli.output import costs, state
-from landfall_cli.session import Session, command
+from landfall_cli.session import By, OptionalReason, Reason, Session, Yes, command
 
 app = typer.Typer(no_args_is_help=True, help="Pipelines: what each does, or waits for and why.")
 

@@ -6,9 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from landfall_cli.options import After, By, Reason, Yes
 from landfall_cli.output import state
-from landfall_cli.session import Session, command
+from landfall_cli.session import After, By, Reason, Session, Yes, command
 
 app = typer.Typer(no_args_is_help=True, help="Rollouts: models on their way to an endpoint.")
 

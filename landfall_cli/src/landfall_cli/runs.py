@@ -10,9 +10,8 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from landfall_cli.options import After, By, OptionalReason, Reason, Yes
 from landfall_cli.output import Output, cost, duration, exact, result, state
-from landfall_cli.session import Exit, Session, command
+from landfall_cli.session import After, By, Exit, OptionalReason, Reason, Session, Yes, command
 
 app = typer.Typer(no_args_is_help=True, help="Runs: each one attempt at one dataset version.")
 GOOD_ENDS = frozenset({"succeeded", "not_promoted", "superseded"})

@@ -1,4 +1,4 @@
-"""The session of a command: the API, the output, and exit codes for errors."""
+"""The session of a command: the API, the output, exit codes for errors, and common options."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from enum import IntEnum
-from typing import Any, Concatenate, ParamSpec
+from typing import Annotated, Any, Concatenate, ParamSpec
 
 import typer
 from rich.console import Console
@@ -18,6 +18,11 @@ from landfall_cli.connection import Connection, NotConfigured
 from landfall_cli.output import Output, complain, visible
 
 Given = ParamSpec("Given")
+Reason = Annotated[str, typer.Option(help="Why; it is kept.")]
+OptionalReason = Annotated[str | None, typer.Option(help="Why; it is kept.")]
+By = Annotated[str | None, typer.Option(help="Who you are; the user's name by default.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+After = Annotated[str | None, typer.Option(help="Of `next`: the page that follows.")]
 
 
 class Exit(IntEnum):

@@ -23,7 +23,7 @@ from tests.unit.deployment.package import build_package
 
 IMPORTS = (
     "import json, sys; sys.path.insert(0, {package!r}); import function_app; "
-    "from handlers.platform.azure_ml_sdk import import_azure_ml; import_azure_ml(); "
+    "from handlers.platform.azure_ml import import_azure_ml; import_azure_ml(); "
     "import azure.eventgrid, azure.identity, azure.servicebus, azure.storage.blob; "
     "import importlib.util; "
     "print(json.dumps([importlib.util.find_spec('localazure') is None, "

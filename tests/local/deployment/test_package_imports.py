@@ -55,8 +55,8 @@ import importlib, pkgutil
 import function_app, handlers
 for module in pkgutil.walk_packages(handlers.__path__, "handlers."):
     importlib.import_module(module.name)
-import handlers.platform.azure_ml_sdk
-handlers.platform.azure_ml_sdk.import_azure_ml()
+import handlers.platform.azure_ml
+handlers.platform.azure_ml.import_azure_ml()
 import azure.ai.ml, azure.eventgrid, azure.identity, azure.servicebus, azure.storage.blob
 import standardwebhooks
 print(json.dumps(sorted(each.get_function_name() for each in function_app.app.get_functions())))

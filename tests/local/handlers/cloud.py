@@ -67,7 +67,7 @@ def cloud(running_cloud: Cloud) -> Iterator[Cloud]:
         azure_ml_settings(running_cloud.environment),
         pytest.MonkeyPatch.context() as patch,
     ):
-        # As `handlers.platform.azure_ml_sdk` does: else the SDK reads the endpoints for each job.
+        # As `handlers.platform.azure_ml` does: else the SDK reads the endpoints for each job.
         sdk: Any = clouds
         patch.setitem(sdk._environments, CLOUD_NAME, sdk._get_cloud(CLOUD_NAME))
         yield running_cloud

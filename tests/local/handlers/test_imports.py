@@ -23,7 +23,7 @@ from handlers.training import job_outputs
 from handlers.training import jobs
 from handlers.platform import clients
 from handlers.platform import settings
-from handlers.platform.durable import activity_adapter
+from handlers.platform import activity_adapter
 from handlers.operate.api import explain
 from handlers.operate.api import run_requests
 from handlers.training import job_events
@@ -34,7 +34,7 @@ of_clients = loaded(
 )
 
 from datetime import UTC, datetime
-from handlers.platform.telemetry.spans import Span
+from handlers.platform.spans import Span
 from orchestrations.contracts.runs import CancelRequest
 from orchestrations.platform.trace_context import TraceContext
 heavy = "opentelemetry.sdk", "requests", "azure.monitor"
@@ -48,8 +48,8 @@ on.telemetry.send([span])
 telemetry = [off.telemetry.is_on, "opentelemetry.sdk" in loaded(*heavy)]
 
 from handlers.training.job_outputs import read_results, results_folder
-from handlers.platform.records.run_records import read_bad_files, read_metrics
-from handlers.platform.records.run_records import request_cancel
+from handlers.platform.run_records import read_bad_files, read_metrics
+from handlers.platform.run_records import request_cancel
 from orchestrations.contracts.training import ReadResults
 from tests.unit.handlers.azure_ml_fake import make_world
 

@@ -9,8 +9,9 @@ import pytest
 from handlers.operate.api.actions import Action, ActionList
 from handlers.operate.api.alarms import AlarmList
 from handlers.operate.api.dead_letters import DeadLetterList
-from handlers.operate.api.documents.pipelines import PipelineList, PipelineSummary
-from handlers.operate.api.documents.runs import (
+from handlers.operate.api.documents import (
+    PipelineList,
+    PipelineSummary,
     RunDetail,
     RunLinks,
     RunList,

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from handlers.training.job_outputs import results_folder
+from tests.fakes.blob_storage import StorageAccount
 from tests.simulation.fakes.azure_ml import Workspace
-from tests.simulation.fakes.blob_storage import StorageAccount
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.story import HOUR, JobEnd, JobFate, Story
 from tests.unit.handlers.azure_ml_fake import refusal

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import SplitResult
 
-from handlers.notify.webhook_client import Answer, ReceiverUnreachable
+from handlers.notify.webhooks import Answer, ReceiverUnreachable
 from tests.simulation.network import Network, Unavailable
 
 Take = Callable[[str, str, dict[str, Any]], None]
@@ -15,7 +15,7 @@ Take = Callable[[str, str, dict[str, Any]], None]
 
 
 class WebhookReceiver:
-    """Takes what `handlers.notify.webhook_client.post` would send."""
+    """Takes what `handlers.notify.webhooks.post` would send."""
 
     def __init__(self, network: Network, take: Take) -> None:
         self._network = network
@@ -24,7 +24,7 @@ class WebhookReceiver:
     def post(
         self, receiver: SplitResult, *, headers: dict[str, str], body: bytes, **_: Any
     ) -> Answer:
-        """In the place of `webhook_client.post`."""
+        """In the place of `webhooks.post`."""
         try:
             self._network.call(
                 "webhooks",

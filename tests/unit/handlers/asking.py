@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from handlers.operate.api.endpoint import Request, answer
-from handlers.operate.api.problem_details import PROBLEM_TYPE, Answer
+from handlers.operate.api.requests import PROBLEM_TYPE, Answer
 from handlers.platform.bulkheads import STORAGE, Bulkhead
 from handlers.platform.clients import Clients
 from orchestrations.configuration.pipeline import Pipeline

@@ -1,4 +1,4 @@
-"""Fakes in memory of the parts of an Azure ML workspace and a container that activities use."""
+"""A fake in memory of the parts of an Azure ML workspace that activities use; clients of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from azure.core.exceptions import HttpResponseError, ResourceExistsError, Resour
 
 from handlers.platform.clients import Clients
 from handlers.platform.settings import Settings
+from tests.fakes.blob_storage import BlobServiceClient, ContainerClient, StorageAccount
 
+FIRST_WRITE = datetime(2026, 11, 21, tzinfo=UTC)
 IDENTITY = (
     "/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentity"
     "/userAssignedIdentities/cluster"
@@ -221,100 +223,6 @@ class Workspace:
         return SimpleNamespace(name="workspaceblobstore", container_name="azureml-blobstore")
 
 
-FIRST_WRITE = datetime(2026, 11, 21, tzinfo=UTC)
-
-
-class Container:
-    """A container with its blobs in memory."""
-
-    def __init__(self) -> None:
-        self.blobs: dict[str, bytes] = {}
-        self.metadata: dict[str, dict[str, str]] = {}
-        self.written: dict[str, datetime] = {}
-        self.staged: dict[tuple[str, str], bytes] = {}
-        self.exists = True
-
-    def upload_blob(
-        self,
-        name: str,
-        data: str | bytes,
-        *,
-        overwrite: bool,
-        metadata: dict[str, str] | None = None,
-        **_: Any,
-    ) -> None:
-        if name in self.blobs and not overwrite:
-            raise refusal(409, "BlobAlreadyExists")
-        self.metadata[name] = metadata or {}
-        self.written[name] = FIRST_WRITE + timedelta(seconds=len(self.written))
-        self.blobs[name] = data.encode() if isinstance(data, str) else data
-
-    def download_blob(self, name: str) -> Any:
-        if name not in self.blobs:
-            error: Any = refusal(404, "not found")
-            # azure-storage-blob adds this attribute to the error.
-            error.error_code = "BlobNotFound" if self.exists else "ContainerNotFound"
-            raise error
-        data = self.blobs[name]
-        return SimpleNamespace(size=len(data), readall=lambda: data)
-
-    def list_blob_names(self, *, name_starts_with: str) -> list[str]:
-        return [name for name in self.blobs if name.startswith(name_starts_with)]
-
-    def list_blobs(self, *, name_starts_with: str, **_: Any) -> list[Any]:
-        return [
-            SimpleNamespace(
-                name=name, metadata=self.metadata[name], last_modified=self.written[name]
-            )
-            for name in sorted(self.blobs)
-            if name.startswith(name_starts_with)
-        ]
-
-    def walk_blobs(self, *, name_starts_with: str, delimiter: str) -> list[Any]:
-        """List only folders: the listed levels contain no blobs."""
-        rest = [
-            name.removeprefix(name_starts_with)
-            for name in self.list_blob_names(name_starts_with=name_starts_with)
-        ]
-        folders = dict.fromkeys(each.partition(delimiter)[0] + delimiter for each in rest)
-        return [SimpleNamespace(name=name_starts_with + folder) for folder in sorted(folders)]
-
-    def delete_blob(self, name: str) -> None:
-        if self.blobs.pop(name, None) is None:
-            raise refusal(404, "BlobNotFound")
-
-    def get_blob_client(self, name: str) -> Any:
-        return Blob(self, name)
-
-
-@dataclass
-class Blob:
-    """One blob of a container, written in blocks and read in chunks."""
-
-    container: Container
-    name: str
-
-    def exists(self) -> bool:
-        return self.name in self.container.blobs
-
-    def stage_block(self, block: str, data: bytes) -> None:
-        self.container.staged[self.name, block] = data
-
-    def commit_block_list(self, blocks: list[Any], **_: Any) -> None:
-        data = b"".join(self.container.staged[self.name, block.id] for block in blocks)
-        self.container.upload_blob(self.name, data, overwrite=False)
-
-    def download_blob(self, *, offset: int | None = None) -> Any:
-        data = self.container.download_blob(self.name).readall()[offset or 0 :]
-        properties = SimpleNamespace(etag="etag")
-        return SimpleNamespace(
-            chunks=lambda: iter([data]), readall=lambda: data, properties=properties
-        )
-
-    def upload_blob(self, data: str, *, overwrite: bool, **_: Any) -> None:
-        self.container.upload_blob(self.name, data, overwrite=overwrite)
-
-
 class Background:
     """Background work that is done at once."""
 
@@ -329,18 +237,19 @@ class World:
 
     clients: Clients
     workspace: Workspace
-    records: Container
-    results: Container
+    records: ContainerClient
+    results: ContainerClient
+    account: StorageAccount
 
 
 def make_world(settings: Mapping[str, str] | None = None) -> World:
     values = {"CLUSTER_IDENTITY": IDENTITY, **(settings or {})}
-    world = World(Clients(Settings(values)), Workspace(), Container(), Container())
-    containers = {"azureml-blobstore": world.results}
+    # In the order of the writes, as a listing shows them.
+    account = StorageAccount(lambda: FIRST_WRITE + timedelta(seconds=next(seconds)))
+    seconds, blobs = itertools.count(), BlobServiceClient(account, lambda _, effect: effect())
+    clients, workspace = Clients(Settings(values)), Workspace()
     # functools.cached_property keeps its values here.
-    vars(world.clients).update(
-        ml=world.workspace,
-        records=world.records,
-        workspace_blobs=SimpleNamespace(get_container_client=containers.__getitem__),
-    )
-    return world
+    vars(clients).update(ml=workspace, blobs=blobs, workspace_blobs=blobs)
+    results = blobs.get_container_client("azureml-blobstore")
+    records: Any = clients.records
+    return World(clients, workspace, records, results, account)

@@ -9,7 +9,7 @@ from azure.durable_functions import OrchestrationRuntimeStatus
 from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 from azure.durable_functions.models.PurgeHistoryResult import PurgeHistoryResult
 
-from handlers.platform.durable.instances import is_live
+from handlers.platform.instances import is_live
 
 STARTED_AT = datetime(2026, 11, 21, 10, tzinfo=UTC)
 ALWAYS_FROM, ALWAYS_TO = datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from handlers.platform.durable.activity_adapter import functions
+from handlers.platform.activity_adapter import functions
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.landing.freezing import freeze, freezing
 from tests.local.handlers.zone_on_storage import Zone

@@ -18,10 +18,10 @@ from handlers.landing.blob_created import ensure_landing
 from handlers.landing.freezing import freeze_manifest
 from handlers.operate.api.pipelines import list_pipelines
 from handlers.platform import record_store
-from handlers.platform.durable.activity_adapter import ActivityFault, as_function
+from handlers.platform.activity_adapter import ActivityFault, as_function
 from orchestrations.contracts.datasets import FreezeManifest
 from orchestrations.platform.activities import parse_fault
-from tests.local.handlers.operate.reconciliation.test_reconciliation import NOW, Scene, scene
+from tests.local.handlers.operate.reconciliation.scene import NOW, Scene, scene
 from tests.local.handlers.zone_on_storage import Zone
 
 __all__ = ["scene"]

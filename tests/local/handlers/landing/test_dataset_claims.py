@@ -7,13 +7,9 @@ import pytest
 from azure.core.pipeline.transport import RequestsTransport
 
 from handlers.landing import dataset_claims
-from handlers.landing.dataset_claims import (
-    check_superseded,
-    claim_dataset,
-    list_claims_without_run,
-)
+from handlers.landing.dataset_claims import check_superseded, claim_dataset, list_claims_without_run
 from handlers.platform import record_store
-from handlers.platform.records.run_records import add_to_record, read_claim, read_run_record
+from handlers.platform.run_records import add_to_record, read_claim, read_run_record
 from orchestrations.contracts.datasets import CheckSuperseded, Dataset
 from orchestrations.contracts.landing import ClaimDataset, DatasetClaim, OpenedBy
 from orchestrations.contracts.runs import Redrive, RunRequest, RunState

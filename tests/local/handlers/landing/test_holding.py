@@ -22,7 +22,7 @@ from handlers.landing.holding import (
 from handlers.landing.zone_troubles import alert_operators
 from handlers.operate.api import pausing
 from handlers.operate.api.pausing import pause_pipeline, resume_pipeline
-from handlers.operate.api.problem_details import Answer
+from handlers.operate.api.requests import Answer
 from handlers.platform import record_store
 from handlers.platform.manifests import find_line
 from orchestrations.contracts.datasets import Dataset

@@ -7,7 +7,7 @@ from typing import Any
 
 import requests
 
-from handlers.platform.durable.activity_adapter import functions
+from handlers.platform.activity_adapter import functions
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.rollouts import RolloutInput, RolloutRequest, RolloutStatus
 from orchestrations.contracts.runs import Model

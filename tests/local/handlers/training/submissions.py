@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from handlers.platform.azure_ml.job_failures import diagnose_job
+from handlers.platform.azure_ml_jobs import diagnose_job
 from handlers.training.assets import register_dataset
 from handlers.training.compute_clusters import ensure_capacity
 from handlers.training.jobs import get_job

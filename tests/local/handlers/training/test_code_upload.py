@@ -6,8 +6,8 @@ import uuid
 
 import pytest
 
-from handlers.platform.azure_ml.jobs import cancel_job
-from handlers.platform.durable.activity_adapter import ActivityFault, as_function
+from handlers.platform.activity_adapter import ActivityFault, as_function
+from handlers.platform.azure_ml_jobs import cancel_job
 from handlers.training.jobs import submit_job
 from localazure.faults.current_plan import remove_plan, set_plan
 from localazure.faults.plan import Plan

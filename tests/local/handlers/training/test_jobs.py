@@ -6,16 +6,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from handlers.platform.azure_ml.job_failures import LOG_LIMIT_LINES, diagnose_job
-from handlers.platform.azure_ml.jobs import cancel_job
-from handlers.platform.records.run_records import request_cancel
+from handlers.platform.azure_ml_jobs import LOG_LIMIT_LINES, cancel_job, diagnose_job
+from handlers.platform.run_records import request_cancel
 from handlers.training.assets import register_model
 from handlers.training.champions import find_champion
 from handlers.training.job_outputs import read_results
 from handlers.training.jobs import get_job, submit_job
+from orchestrations.contracts.runs import CancelRequest
 from orchestrations.contracts.training import (
     CancelJob,
-    CancelRequest,
     Capacity,
     DiagnoseJob,
     GetJob,

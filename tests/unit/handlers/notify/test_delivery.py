@@ -16,14 +16,8 @@ from handlers.notify.delivery import (
     deliver,
     handle_delivery,
 )
-from handlers.notify.outbox import (
-    Delivery,
-    deliveries,
-    document,
-    parse_delivery,
-    webhook_body,
-)
-from handlers.notify.webhook_client import BODY_LIMIT_BYTES
+from handlers.notify.outbox import Delivery, deliveries, document, parse_delivery, webhook_body
+from handlers.notify.webhooks import BODY_LIMIT_BYTES
 from handlers.platform.clients import Clients
 from handlers.platform.service_bus import MESSAGE_ID_LIMIT_CHARACTERS, fit_message_id
 from handlers.platform.settings import Settings

@@ -6,9 +6,9 @@ import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from handlers.notify.outbox import publish_notification
-from handlers.platform.records.rollout_index import index_rollout, record_step
+from handlers.platform.rollout_index import index_rollout, record_step
 from handlers.platform.settings import Settings
-from handlers.platform.telemetry.exporting import Telemetry
+from handlers.platform.telemetry import Telemetry
 from orchestrations.contracts.notifications import (
     Notification,
     PublishNotification,
@@ -16,7 +16,7 @@ from orchestrations.contracts.notifications import (
 )
 from orchestrations.contracts.rollouts import RolloutState
 from tests.unit.handlers.azure_ml_fake import make_world
-from tests.unit.handlers.platform.telemetry.test_spans import UPLOAD, rollout_status
+from tests.unit.handlers.platform.test_spans import UPLOAD, rollout_status
 from tests.unit.orchestrations.examples import PIPELINE, with_rules
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)

@@ -95,17 +95,6 @@ async def test_an_event_that_is_not_understood_wakes_nobody_and_is_kept(
     assert [(each.event_id, each.cause) for each in kept] == [("e1", cause)]
 
 
-@pytest.mark.parametrize("runtime_status", [None, "Completed", "Failed", "Terminated"])
-async def test_a_run_that_has_ended_and_the_job_of_another_system_are_left_alone(
-    runtime_status: str | None,
-) -> None:
-    hub = TaskHub()
-    if runtime_status is not None:
-        hub.add(RUN, "retraining", runtime_status)
-    assert not await handle(hub, an_event())
-    assert hub.raised == []
-
-
 async def test_a_run_may_end_during_the_call() -> None:
     class EndingHub(TaskHub):
         async def raise_event(self, instance: str, event: str) -> None:

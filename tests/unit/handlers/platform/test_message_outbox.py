@@ -17,7 +17,7 @@ from azure.servicebus.exceptions import (
 
 from handlers.landing.zone_troubles import alert_operators
 from handlers.notify.outbox import publish_notification
-from handlers.operate.reconciliation.stuck_messages import alert_stuck
+from handlers.operate.reconciliation.reconciliation import alert_stuck
 from handlers.platform import message_outbox, record_store
 from handlers.platform.bulkheads import Unavailable
 from handlers.platform.clients import Clients

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handlers.platform.records.rollout_index import recorded_end
+from handlers.platform.rollout_index import recorded_end
 from handlers.rollout.endpoint_claims import (
     admit_newer,
     claim_endpoint,

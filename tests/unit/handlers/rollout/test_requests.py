@@ -11,10 +11,10 @@ import pytest
 
 from handlers.operate.api.actions import ActionFilter, list_actions
 from handlers.operate.api.champion_changes import promote_model, roll_back_model
-from handlers.operate.api.problem_details import Answer
+from handlers.operate.api.requests import Answer
 from handlers.operate.api.rollouts import start_rollout_of_model
 from handlers.platform.clients import Clients
-from handlers.platform.records.rollout_index import record_outcome
+from handlers.platform.rollout_index import record_outcome
 from handlers.platform.service_bus import Message
 from handlers.rollout.endpoint_claims import (
     claim_endpoint,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handlers.platform.records.run_records import read_bad_files, read_metrics, request_cancel
+from handlers.platform.run_records import read_bad_files, read_metrics, request_cancel
 from handlers.training import job_outputs
 from handlers.training.job_outputs import (
     ERROR_FILE,
@@ -144,7 +144,7 @@ def test_nothing_left_is_no_metrics_and_no_failure(world: World) -> None:
 
 
 def test_another_account_than_the_workspaces_is_told_as_such(world: World) -> None:
-    world.results.exists = False
+    world.account.refusals["azureml-blobstore"] = 404
     with pytest.raises(
         InvalidSetting, match="WorkspaceStorage has no container 'azureml-blobstore'"
     ):

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from azure.ai.ml._restclient.arm_ml_service.models import JobStatus
 
-from handlers.platform.azure_ml.jobs import STATES, cancel_job, job_state
-from handlers.platform.records.run_records import request_cancel
+from handlers.platform.azure_ml_jobs import STATES, cancel_job, job_state
+from handlers.platform.run_records import request_cancel
 from handlers.training.jobs import get_job, submit_job
 from orchestrations.contracts.datasets import DataAsset
 from orchestrations.contracts.runs import CancelRequest

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from handlers.platform.clients import Clients
-from handlers.platform.records.run_records import end_cancellation, request_cancel
+from handlers.platform.run_records import end_cancellation, request_cancel
 from handlers.platform.settings import Settings
 from handlers.training import retries
 from handlers.training.retries import (

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from handlers.operate.api.documents.runs import RunSummary
+from handlers.operate.api.documents import RunSummary
 from orchestrations.configuration.section import ignore_fields
 from orchestrations.contracts.capacity import RequestNodes, WaitingRun
 from orchestrations.contracts.datasets import DataAsset

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from handlers.platform.records.run_records import merge
+from handlers.platform.run_records import merge
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.base import Contract, Done
 from orchestrations.contracts.datasets import DataAsset, Superseded

@@ -11,8 +11,8 @@ from handlers.landing.batch_records import BATCHES_SEARCHED
 from handlers.landing.blob_created import handle_blob_events
 from handlers.landing.zone_troubles import alert_operators
 from handlers.operate.api.explain import explain
-from handlers.operate.api.problem_details import PROBLEM_TYPE, Answer
-from handlers.platform.azure_ml import tags
+from handlers.operate.api.requests import PROBLEM_TYPE, Answer
+from handlers.platform import tags
 from orchestrations.contracts.landing import AlertOperators
 from orchestrations.names import landing_instance
 from tests.local.handlers.zone_on_storage import Zone

@@ -8,7 +8,7 @@ import pytest
 
 from handlers.operate.api.dead_letters import list_dead_letters
 from handlers.operate.api.openapi import openapi
-from handlers.operate.api.problem_details import Answer
+from handlers.operate.api.requests import Answer
 from handlers.platform.bulkheads import Bulkhead, Unavailable
 from handlers.platform.clients import Clients
 from handlers.platform.service_bus import OPS_ALERTS, Message

@@ -15,8 +15,8 @@ from azure.ai.ml.entities import AmlCompute
 
 from handlers.operate.api.champion_changes import promote_model, roll_back_model
 from handlers.operate.api.rollouts import start_rollout_of_model
+from handlers.platform.activity_adapter import functions
 from handlers.platform.clients import Clients
-from handlers.platform.durable.activity_adapter import functions
 from handlers.platform.service_bus import Message
 from handlers.rollout.requests import handle_rollout
 from handlers.training.champions import find_champion

@@ -16,12 +16,12 @@ from azure.core.pipeline.transport import RequestsTransport
 from handlers.landing.event_records import advance_newest_event
 from handlers.landing.holding import Pause, begin_resumption, pause, release_held_batch
 from handlers.operate.api import pipeline_changes, pipelines
-from handlers.operate.api.documents.pipelines import PipelineList
+from handlers.operate.api.documents import PipelineList
 from handlers.operate.api.pipeline_changes import FOLDERS
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.landing import LandingStatus
 from orchestrations.names import landing_instance
-from tests.local.handlers.platform.records.test_run_index import record
+from tests.local.handlers.platform.test_run_index import record
 from tests.local.handlers.zone_on_storage import Zone
 from tests.unit.handlers.asking import ask
 from tests.unit.handlers.durable_fake import TaskHub

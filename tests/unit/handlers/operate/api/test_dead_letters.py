@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from handlers.operate.api import dead_letters
-from handlers.operate.api.problem_details import Answer
-from handlers.operate.dead_letters.redrive import RedriveOrder
-from handlers.operate.dead_letters.redrive_changes import RedriveRefused, RefusalKind
+from handlers.operate.api.requests import Answer
+from handlers.operate.redrive import RedriveOrder
+from handlers.operate.redrive_changes import RedriveRefused, RefusalKind
 from handlers.platform.clients import Clients
 from handlers.training.retries import Changes, LimitChanges
 from orchestrations.configuration.pipeline import ComputeOption

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from handlers.operate.api.documents.pipelines import HeldSummary, TroubleSummary
-from handlers.operate.api.documents.runs import RunSummary
+from handlers.operate.api.documents import HeldSummary, RunSummary, TroubleSummary
 from handlers.operate.api.pipeline_state import ZoneFacts, state_of, zones_to_show
 from orchestrations.contracts.landing import LandingStatus, LastBatch, ZoneActivity
 from orchestrations.contracts.runs import RunState

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from handlers.operate.api.documents.queues import QueueList
-from handlers.operate.api.queues import list_queues
+from handlers.operate.api.queues import QueueList, list_queues
 from handlers.training.admission import RECORD
 from tests.unit.handlers.asking import ask
 from tests.unit.handlers.azure_ml_fake import make_world

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from handlers.operate.api.rollouts import RolloutList, list_rollouts, promote_rollout
-from handlers.platform.records.rollout_index import record_outcome
+from handlers.platform.rollout_index import record_outcome
 from handlers.rollout.observing import read_directions
 from handlers.rollout.requests import handle_rollout
 from orchestrations.configuration.deploy import OnlineDeploy

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from handlers.notify.webhook_signature import parse_secrets, sign
+from handlers.notify.webhooks import parse_secrets, sign
 from handlers.operate.api import run_requests
-from handlers.operate.api.problem_details import Answer
+from handlers.operate.api.requests import Answer
 from handlers.platform.bulkheads import Bulkhead
 from handlers.platform.settings import Settings
 from orchestrations.configuration.pipeline import Webhook

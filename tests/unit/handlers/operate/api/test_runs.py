@@ -10,10 +10,10 @@ from urllib.parse import parse_qsl
 import pytest
 
 from handlers.operate.api import runs
-from handlers.operate.api.documents.runs import RunList, RunOrLanding
-from handlers.platform.azure_ml import tags
-from handlers.platform.records.run_index import index_run
-from handlers.platform.records.run_records import merge
+from handlers.operate.api.documents import RunList, RunOrLanding
+from handlers.platform import tags
+from handlers.platform.run_index import index_run
+from handlers.platform.run_records import merge
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.landing import LandingResult, LandingStatus
 from orchestrations.contracts.runs import RunState, RunStatus

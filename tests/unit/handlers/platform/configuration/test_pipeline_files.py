@@ -4,8 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from handlers.platform.configuration.pipeline_files import load_pipelines
-from orchestrations.errors import InvalidPipeline
+from handlers.platform.configuration.pipeline_files import (
+    check_job_file,
+    load_pipelines,
+    load_queues,
+)
+from orchestrations.errors import InvalidPipeline, InvalidQueues
 
 GOOD = """\
 source:
@@ -21,6 +25,53 @@ gate:
   metric: accuracy
   floor: 0.8
 model: {name: digits}
+"""
+GUARDED = """\
+deploy:
+  endpoint: digits
+  instance_type: Standard_DS3_v2
+  steps: [{traffic: 100, bake_minutes: 1}]
+  guards:
+    answers: [{metric: mean, field: price, max: 9, collection: response}]
+"""
+FILE = Path("pipelines/digits/job.yml")
+SWEEP = """\
+type: sweep
+trial:
+  command: train ${{search_space.rate}}
+  environment: azureml:torch:1
+search_space:
+  rate: {type: uniform, min_value: 0, max_value: 1}
+objective: {goal: maximize, primary_metric: accuracy}
+"""
+STEPS = """\
+type: pipeline
+inputs:
+  manifest: {type: mltable}
+outputs:
+  results: {type: uri_folder}
+jobs:
+  pack:
+    type: command
+    inputs: {manifest: "${{parent.inputs.manifest}}"}
+  train:
+    type: command
+    inputs:
+      shards: {type: uri_folder, path: "${{parent.jobs.pack.outputs.shards}}"}
+    outputs: {results: "${{parent.outputs.results}}"}
+"""
+QUEUES = """\
+flavors:
+  - {name: cpu, cluster: cpu, nodes: 4, price_per_node_hour: 0.2}
+  - {name: gpu, cluster: gpu, nodes: 2, price_per_node_hour: 3.67}
+queues:
+  - name: vision
+    weight: 2
+    quotas:
+      - {flavor: cpu, nominal_quota: 2, borrowing_limit: 1}
+    budget: {amount: 500, days: 7}
+  - name: speech
+    quotas: [{flavor: gpu}]
 """
 
 
@@ -149,16 +200,6 @@ def test_prefixes_that_only_look_alike_are_two_places(tmp_path: Path) -> None:
     assert pipelines["other"].name == "other"
 
 
-GUARDED = """\
-deploy:
-  endpoint: digits
-  instance_type: Standard_DS3_v2
-  steps: [{traffic: 100, bake_minutes: 1}]
-  guards:
-    answers: [{metric: mean, field: price, max: 9, collection: response}]
-"""
-
-
 @pytest.mark.parametrize("enabled", ["'true'", "'True'"])
 def test_a_guard_of_answers_needs_a_deployment_that_collects_them(
     tmp_path: Path, enabled: str
@@ -178,3 +219,136 @@ def test_a_guard_of_answers_needs_a_deployment_that_collects_them(
             load_pipelines(tmp_path, records_container="landfall")
     deployment.write_text(f"{collector}    response: {{enabled: {enabled}}}")
     assert load_pipelines(tmp_path, records_container="landfall")
+
+
+@pytest.mark.parametrize("text", ["command: python train.py\n", SWEEP, STEPS])
+def test_the_three_types_of_jobs(text: str) -> None:
+    check_job_file(FILE, text, nodes={1})
+
+
+def test_the_nodes_of_a_command_may_be_those_of_a_compute_option() -> None:
+    check_job_file(FILE, "resources: {instance_count: 4, shm_size: 8g}\n", nodes={2, 4})
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            "type: command\nresources:\n  instance_count: 8\n",
+            ":3: resources.instance_count: 8 is not the nodes of a compute option in pipeline.yml",
+        ),
+        ("[", "no valid YAML"),
+        ("- 1", ":1: a job is a mapping"),
+        ("type: spark\n", ":1: type: 'spark' is not covered: use command, sweep or pipeline"),
+        (SWEEP.replace("objective", "aim"), "objective: a sweep needs it"),
+        (
+            SWEEP.replace(", primary_metric: accuracy", ""),
+            ":7: objective.primary_metric: a sweep needs it",
+        ),
+        (
+            SWEEP.replace("  environment", "  distribution: {type: pytorch}\n  environment"),
+            ":4: trial.distribution: trials are not distributed",
+        ),
+        (
+            SWEEP + "resources:\n  instance_count: 2\n",
+            ":9: resources.instance_count: a trial has one node",
+        ),
+        ("type: pipeline\n", ":1: jobs: a pipeline job needs steps"),
+        (STEPS.replace("  results: {", "  model: {"), ":4: outputs: declare the output 'results'"),
+        (
+            STEPS.replace("{parent.inputs.manifest}", "{parent.inputs.manifets}"),
+            ":9: jobs.pack.inputs.manifest: ${{parent.inputs.manifets}}: the job has no input",
+        ),
+        (
+            STEPS.replace("parent.jobs.pack", "parent.jobs.park"),
+            ":13: jobs.train.inputs.shards: .* the job has no step 'park'",
+        ),
+        (
+            STEPS.replace("    outputs: {results", "    outputs: {other: {type: uri_folder}} #"),
+            ":5: outputs.results: no step writes it",
+        ),
+    ],
+)
+def test_what_is_missing_is_told_with_its_line(text: str, problem: str) -> None:
+    pattern = problem.replace("${{", r"\$\{\{").replace("}}", r"\}\}")
+    with pytest.raises(InvalidPipeline, match=pattern):
+        check_job_file(FILE, text, nodes={1, 2})
+
+
+def test_without_a_file_there_are_no_queues(tmp_path: Path) -> None:
+    assert load_queues(tmp_path) is None
+
+
+def test_a_file_is_read(tmp_path: Path) -> None:
+    (tmp_path / "queues.yml").write_text(QUEUES)
+    queues = load_queues(tmp_path)
+    assert queues is not None
+    assert (queues.limit("vision", "cpu"), queues.limit("speech", "gpu")) == (3, 2)
+    assert queues.limit("vision", "gpu") == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("weight: 2", "weight: -1", r"queues.yml:6: queues.0.weight: .*\(value: -1\)"),
+        ("nodes: 4,", "", r":2: flavors.0.nodes: Field required"),
+        ("nodes: 4", "nodez: 4", r":2: flavors.0.nodez: Extra inputs .*\(value: 4\)"),
+        ("days: 7", "days: 0", r":9: queues.0.budget.days: .*\(value: 0\)"),
+        (
+            "nominal_quota: 2",
+            "nominal_quota: 5",
+            "flavor cpu are 5 nodes together, and it has 4",
+        ),
+        ("flavor: gpu", "flavor: tpu", "queue speech has a quota of the flavor 'tpu'"),
+        ("name: gpu, cluster: gpu", "name: gpu, cluster: cpu", "'cpu' is twice among the clusters"),
+        ("name: speech", "name: vision", "'vision' is twice among the queues"),
+        (QUEUES, "[", "no valid YAML"),
+        (QUEUES, "- a list", r":1: it is a mapping"),
+    ],
+)
+def test_a_mistake_in_queues_is_told_with_file_line_key_and_value(
+    tmp_path: Path, old: str, new: str, words: str
+) -> None:
+    assert old in QUEUES
+    (tmp_path / "queues.yml").write_text(QUEUES.replace(old, new, 1))
+    with pytest.raises(InvalidQueues, match=words) as raised:
+        load_queues(tmp_path)
+    assert str(tmp_path / "queues.yml") in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("queues", "added", "words"),
+    [
+        (
+            QUEUES,
+            "queue: visoin",
+            r":14: queue: .* has no such queue; it has vision, speech .*visoin",
+        ),
+        (
+            QUEUES,
+            "queue: speech",
+            r":9: compute.0: 1 nodes of cluster cpu are more than the 0 that queue",
+        ),
+        (QUEUES, "", r":9: compute.0: cluster cpu is flavor cpu of queues.yml: name a queue"),
+        (
+            QUEUES.replace("cluster: cpu", "cluster: other"),
+            "queue: vision",
+            "cluster cpu is of no flavor",
+        ),
+        (None, "queue: vision", r":14: queue: there is no queues\.yml"),
+    ],
+)
+def test_a_pipeline_that_does_not_fit_to_the_queues_is_refused(
+    tmp_path: Path, queues: str | None, added: str, words: str
+) -> None:
+    if queues is not None:
+        (tmp_path / "queues.yml").write_text(queues)
+    write(tmp_path, "digits", f"{GOOD}{added}\n")
+    with pytest.raises(InvalidPipeline, match=words):
+        load_pipelines(tmp_path, records_container="landfall")
+
+
+def test_a_pipeline_fits_to_its_queue(tmp_path: Path) -> None:
+    (tmp_path / "queues.yml").write_text(QUEUES)
+    write(tmp_path, "digits", f"{GOOD}queue: vision\n")
+    assert load_pipelines(tmp_path, records_container="landfall")["digits"].queue == "vision"

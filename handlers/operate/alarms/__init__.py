@@ -1,1 +1,0 @@
-"""Alarms about what did not happen or will end."""

@@ -1,1 +1,0 @@
-"""Sends dead-lettered work again, or puts it back."""

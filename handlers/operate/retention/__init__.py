@@ -1,1 +1,0 @@
-"""Removes what no run, batch or model needs."""

@@ -1,1 +1,0 @@
-"""Azure ML's SDK, its errors, and the tags of Landfall's entities."""

@@ -1,0 +1,106 @@
+"""The records of rollouts: their index, and when each step began.
+
+The index has an empty blob for each rollout, with the list's entry in its metadata. Its name is
+`rollout-index/<time>_<rollout>`; the time counts down, so listings are newest first.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from handlers.platform import record_store
+from handlers.platform.clients import Clients
+from handlers.platform.record_store import countdown, first_page, list_entries
+from orchestrations.contracts.outcomes import end_of
+from orchestrations.contracts.rollouts import RolloutOutcome, RolloutState, RolloutStatus
+
+_FOLDER = "rollout-index/"
+_STATUS = "status"
+
+
+@dataclass(frozen=True)
+class RolloutPage:
+    """Rollouts, newest first, with their status at the time of the request."""
+
+    rollouts: Sequence[RolloutStatus]
+    following: str | None
+    """The `after` of the next page; None on the last page."""
+
+
+def index_rollout(clients: Clients, asked: RolloutStatus) -> None:
+    """Add a rollout to the index. Idempotent: its message may be delivered more than once."""
+    name = f"rollouts/{asked.id}/asked.json"
+    if not record_store.create(clients.records, name, asked.to_dict()):
+        asked = RolloutStatus.from_dict(record_store.read(clients.records, name) or asked.to_dict())
+    key = f"{countdown(asked.since)}_{asked.id}"
+    shown = {_STATUS: json.dumps(asked.to_dict())}
+    clients.records.upload_blob(_FOLDER + key, b"", overwrite=True, metadata=shown)
+
+
+def list_rollouts(
+    clients: Clients, *, pipeline: str | None, after: str | None, limit: int
+) -> RolloutPage:
+    """Read one page; `after` is `following` of the page before."""
+    entries = list_entries(
+        clients.records,
+        _FOLDER,
+        metadata=_STATUS,
+        first=after or "",
+        after=after,
+        page_size=limit + 1,
+    )
+    wanted = (
+        (key, document) for key, document in entries if pipeline in (None, document["pipeline"])
+    )
+    found, following = first_page(wanted, limit)
+    return RolloutPage([RolloutStatus.from_dict(document) for document in found], following)
+
+
+def asked_at(clients: Clients, rollout: str) -> datetime | None:
+    """When a rollout was requested, if that was recorded."""
+    asked = record_store.read(clients.records, f"rollouts/{rollout}/asked.json")
+    return None if asked is None else RolloutStatus.from_dict(asked).since
+
+
+def record_outcome(clients: Clients, rollout: str, outcome: RolloutOutcome) -> None:
+    """Record the outcome of a rollout, because its instance may be purged later."""
+    record_store.replace(clients.records, _outcome(rollout), outcome)
+
+
+def recorded_end(clients: Clients, rollout: str) -> RolloutState | None:
+    """The state in which a rollout ended, if that was recorded."""
+    outcome: RolloutOutcome | None = record_store.read(clients.records, _outcome(rollout))
+    return None if outcome is None else end_of(outcome)
+
+
+def _outcome(rollout: str) -> str:
+    return f"rollouts/{rollout}/outcome.json"
+
+
+def record_step(clients: Clients, rollout: str, step: str | int, began_at: datetime) -> None:
+    """Record the start of a step, if traces are sent.
+
+    `step` is `deploying`, `testing`, or an index in `deploy.steps`.
+    """
+    name = f"{_folder(rollout)}{step}.json"
+    if clients.telemetry.is_on and name not in clients.rollout_steps:
+        record_store.create(clients.records, name, began_at.isoformat())
+        clients.rollout_steps.add(name)
+
+
+def read_steps(clients: Clients, rollout: str) -> Mapping[str, datetime]:
+    """Recorded step → its start."""
+    folder = _folder(rollout)
+    return {
+        name.removeprefix(folder).removesuffix(".json"): datetime.fromisoformat(
+            record_store.read(clients.records, name) or ""
+        )
+        for name in clients.records.list_blob_names(name_starts_with=folder)
+    }
+
+
+def _folder(rollout: str) -> str:
+    return f"rollouts/{rollout}/steps/"

@@ -1,1 +1,0 @@
-"""Spans and metrics over OTLP; W3C trace contexts."""

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from handlers.platform.azure_ml_jobs import (
+    LOG_LIMIT_LINES,
+    LOG_LINE_LIMIT_CHARACTERS,
+    diagnose_job,
+    find_log,
+    last_lines,
+    parse_exit_code,
+    parse_rank,
+)
+from orchestrations.contracts.training import DiagnoseJob, JobDiagnosis
+from tests.unit.handlers.azure_ml_fake import World, a_job, make_world, refusal
+
+RUN = "digits-0123456789abcdef-1"
+
+
+@pytest.fixture
+def world() -> World:
+    world = make_world()
+    world.workspace.jobs.store[RUN,] = a_job(RUN, "Failed")
+    return world
+
+
+@pytest.mark.parametrize(
+    ("known", "message"),
+    [
+        (SimpleNamespace(code="UserError", message="exit 1"), "UserError: exit 1"),
+        (SimpleNamespace(code=None, message="exit 1"), "exit 1"),
+        (SimpleNamespace(code="UserError", message=None), None),
+        (None, None),
+    ],
+)
+def test_what_azure_ml_says(world: World, known: Any, message: str | None) -> None:
+    world.workspace.jobs.run_error = SimpleNamespace(error=known)
+    diagnosis = diagnose_job(world.clients, DiagnoseJob(job=RUN))
+    assert diagnosis == JobDiagnosis(message=message, studio_url=f"https://ml/{RUN}")
+
+
+def test_a_history_that_cannot_be_read_is_left_out(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.workspace.jobs.run_error = refusal(503, "history is down")
+    diagnosis = diagnose_job(world.clients, DiagnoseJob(job=RUN))
+    assert diagnosis == JobDiagnosis(studio_url=f"https://ml/{RUN}")
+    assert f"why job {RUN} failed: history is down" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("message", "rank", "exit_code"),
+    [
+        ("rank 1 on node 0 exited with code 3 (SIGKILL)", 1, 3),
+        ("User process '/x/python' exited with status code 137. See logs", None, 137),
+        ("Exit code: -9", None, -9),
+        ("the node was preempted", None, None),
+    ],
+)
+def test_rank_and_exit_code(message: str, rank: int | None, exit_code: int | None) -> None:
+    assert parse_rank(message) == rank
+    assert parse_exit_code(message) == exit_code
+
+
+def test_the_failed_ranks_log_is_read() -> None:
+    urls = {f"user_logs/std_log_process_{rank}.txt": f"u{rank}" for rank in range(3)}
+    assert find_log(urls, 2) == "u2"
+    assert find_log(urls, None) == "u0"
+    assert find_log({"user_logs/std_log.txt": "u", "system_logs/x.log": "s"}, 7) == "u"
+    assert find_log({}, 0) is None
+
+
+def test_the_last_lines_fit_into_a_message() -> None:
+    lines = last_lines(["", *(f"{number} {'x' * 1000}" for number in range(100)), "the end", " "])
+    assert len(lines) == LOG_LIMIT_LINES
+    assert lines[-1] == "the end"
+    assert max(map(len, lines)) == LOG_LINE_LIMIT_CHARACTERS
+
+
+def test_the_log_of_a_pipeline_is_that_of_the_step_that_failed(world: World) -> None:
+    nested = f"{RUN}_nested"
+    jobs = world.workspace.jobs
+    jobs.children[RUN] = [a_job(f"{RUN}_pack", "Completed"), a_job(nested, "Failed")]
+    jobs.children[nested] = [a_job(f"{nested}_train", "Failed")]
+    diagnose_job(world.clients, DiagnoseJob(job=RUN))
+    assert jobs.histories_read == [RUN, f"{nested}_train"]
