@@ -2,60 +2,75 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
+from datetime import datetime
 
 from handlers.landing.batch_records import last_batch
+from handlers.landing.differences import compare_with
 from handlers.landing.held_batches import is_released
+from handlers.landing.hold_records import hold_name, read_hold
 from handlers.landing.pauses import read_pause
 from handlers.platform.clients import Clients
+from handlers.platform.configuration.configurations import read_pipeline, resolve_configuration
 from handlers.platform.durable.activity_adapter import activity
-from handlers.platform.manifests import read_chunks
 from orchestrations.contracts.datasets import Dataset
+from orchestrations.contracts.difference import Difference
 from orchestrations.contracts.landing import BatchComparison, CompareBatch
-from orchestrations.contracts.manifest import hashed_content
-
-# The name of a copy in a line. In a path, quotes are escaped, so this cannot match there.
-_FILE = re.compile(rb', "file": "[^"]*"(?=\}$)', re.MULTILINE)
+from orchestrations.landing.checking import failed_checks, too_little
+from orchestrations.landing.holding import HOLD_RULES
 
 
 @activity
 def compare_batch(clients: Clients, request: CompareBatch) -> BatchComparison:
-    """Compare a frozen batch with the last trained batch of its zone or partition."""
+    """Compare a frozen batch with the last trained batch of its zone or partition.
+
+    The difference of their manifests is kept, and the rules of `checks` and
+    `settle.minimum_change` are applied to it; a batch with the content of the last trained one is
+    not subject to them.
+    """
     dataset = request.dataset
     last = last_batch(clients, request.pipeline, dataset.partition)
     trained = None if last is None else last.last_trained
     pause = read_pause(clients, request.pipeline)
-    return BatchComparison(
+    comparison = BatchComparison(
         last_trained_blobs=None if trained is None else trained.blobs + trained.quarantined,
-        only_deletions=trained is not None and _only_deletions(clients, trained, dataset),
+        only_deletions=False,
         data_changed_in_a_row=0 if last is None else last.data_changed_in_a_row,
         released=is_released(clients, request.pipeline, dataset.version),
         paused=None if pause is None else str(pause),
     )
+    if trained is not None and trained.version == dataset.version:
+        return comparison
+    if request.configuration is None:
+        pipeline = resolve_configuration(clients, request.pipeline).pipeline
+    else:
+        pipeline = read_pipeline(clients, request.pipeline, request.configuration)
+    difference = compare_with(clients, pipeline.source, trained, dataset)
+    checks, minimum = pipeline.checks, pipeline.settle.minimum_change
+    return comparison.model_copy(
+        update={
+            "only_deletions": trained is not None and _only_deletions(trained, dataset, difference),
+            "failed_checks": () if checks is None else failed_checks(checks, difference),
+            "too_little": None if minimum is None else too_little(minimum, difference),
+            "waiting_since": None if minimum is None else _waiting_since(clients, request),
+        }
+    )
 
 
-def _only_deletions(clients: Clients, before: Dataset, after: Dataset) -> bool:
+def _only_deletions(before: Dataset, after: Dataset, difference: Difference) -> bool:
     """Whether `after` differs from `before` only by deleted blobs.
 
-    The manifests are read only if `after` has fewer blobs. Newly quarantined files are not
-    deletions: the rest of their batch has not been trained on yet.
+    Newly quarantined files are not deletions: the rest of their batch has not been trained on yet.
     """
-    if after.blobs >= before.blobs or after.quarantined > before.quarantined:
-        return False
-    return is_subset(_contents(clients, after), _contents(clients, before))
+    return (
+        difference.removed.blobs > 0
+        and difference.differing.blobs == difference.removed.blobs
+        and after.quarantined <= before.quarantined
+    )
 
 
-def is_subset(small: Iterable[object], large: Iterable[object]) -> bool:
-    """Whether a sequence is a subsequence of another."""
-    rest = iter(large)
-    return all(item in rest for item in small)
-
-
-def _contents(clients: Clients, dataset: Dataset) -> Iterator[bytes]:
-    """What each line adds to the dataset version; rewriting unchanged content does not change it.
-
-    Names of copies are left out. Lines are not parsed as JSON: there may be ten million.
-    """
-    for chunk in read_chunks(clients, dataset):
-        yield from hashed_content(_FILE.sub(b"", chunk)).splitlines()
+def _waiting_since(clients: Clients, request: CompareBatch) -> datetime | None:
+    """Since when batches of the zone have waited for more data; None if none waits."""
+    held = read_hold(clients, hold_name(request.pipeline, request.dataset.partition))
+    if held is None or held.is_released or HOLD_RULES[held.reason].ended_by != "growth":
+        return None
+    return held.since or held.dataset.frozen_at

@@ -125,10 +125,11 @@ def has_manifest(clients: Clients, dataset: Dataset) -> bool:
 
 def delete_manifest(clients: Clients, pipeline: str, version: str) -> None:
     """Delete the files of a dataset version; the manifest first, so that no half of it is used."""
-    folder = manifest_folder(pipeline, version)
-    for name in (MANIFEST_FILE, "MLTable"):
+    folder = manifest_folder(pipeline, version) + "/"
+    others = clients.records.list_blob_names(name_starts_with=folder)
+    for name in (folder + MANIFEST_FILE, *others):
         with contextlib.suppress(ResourceNotFoundError):
-            clients.records.delete_blob(f"{folder}/{name}")
+            clients.records.delete_blob(name)
 
 
 def read_chunks(clients: Clients, dataset: Dataset) -> Iterator[bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Literal
 
 from orchestrations.configuration.pipeline import Pipeline
@@ -14,7 +15,7 @@ from orchestrations.contracts.landing import BatchComparison, HoldReason
 DATA_CHANGED_LIMIT = 2
 
 
-HoldEnd = Literal["release", "resumption"]
+HoldEnd = Literal["release", "resumption", "growth"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +23,8 @@ class HoldRule:
     """What a reason of a hold means for operators."""
 
     ended_by: HoldEnd
-    """What a person does to train on the batch."""
+    """What lets the batch, or the next one, be trained on: a person releases it, a person resumes
+    the pipeline, or more data lands. A release ends each of them."""
     alerts: bool
     needs_a_person: bool
     """Whether the pipeline's state is `needs-a-human`."""
@@ -31,6 +33,8 @@ class HoldRule:
 HOLD_RULES: Mapping[HoldReason, HoldRule] = {
     "shrunk": HoldRule(ended_by="release", alerts=True, needs_a_person=True),
     "data-changed": HoldRule(ended_by="release", alerts=True, needs_a_person=True),
+    "check-failed": HoldRule(ended_by="release", alerts=True, needs_a_person=True),
+    "little-change": HoldRule(ended_by="growth", alerts=False, needs_a_person=False),
     "paused": HoldRule(ended_by="resumption", alerts=False, needs_a_person=False),
 }
 """Everything that depends on the reason of a hold; `decide` gives reason and sentence."""
@@ -63,6 +67,12 @@ def decide(
         return "train"
     if comparison.only_deletions and pipeline.source.deletions == "ignore" and not has_reason:
         return "ignore"
+    return _why_held(dataset, comparison, pipeline, has_reason=has_reason) or "train"
+
+
+def _why_held(
+    dataset: Dataset, comparison: BatchComparison, pipeline: Pipeline, *, has_reason: bool
+) -> Hold | None:
     if comparison.paused is not None:
         return Hold("paused", f"the pipeline is {comparison.paused}")
     changed = comparison.data_changed_in_a_row
@@ -83,4 +93,21 @@ def decide(
             f"more than dataset.maximum_shrink ({shrink:g}) allows; release the batch if it is "
             "meant so",
         )
-    return "train"
+    if comparison.failed_checks:
+        return Hold(
+            "check-failed",
+            f"{'; '.join(comparison.failed_checks)}: mend the data, or release the batch if it is "
+            "meant so",
+        )
+    little = None if has_reason else comparison.too_little
+    if little is None or _is_old(dataset, comparison, pipeline):
+        return None
+    return Hold("little-change", little)
+
+
+def _is_old(dataset: Dataset, comparison: BatchComparison, pipeline: Pipeline) -> bool:
+    """Whether batches have waited for `settle.minimum_change` for the maximum age."""
+    maximum, since = pipeline.settle.maximum_age_seconds, comparison.waiting_since
+    if maximum is None or since is None:
+        return False
+    return dataset.frozen_at - since >= timedelta(seconds=maximum)
