@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from handlers.landing.batch_records import last_batch
-from handlers.landing.differences import compare_with
+from handlers.landing.differences import compare_versions
 from handlers.landing.held_batches import is_released
 from handlers.landing.hold_records import hold_name, read_hold
 from handlers.landing.pauses import read_pause
@@ -44,7 +44,9 @@ def compare_batch(clients: Clients, request: CompareBatch) -> BatchComparison:
         pipeline = resolve_configuration(clients, request.pipeline).pipeline
     else:
         pipeline = read_pipeline(clients, request.pipeline, request.configuration)
-    difference = compare_with(clients, pipeline.source, trained, dataset)
+    difference = compare_versions(
+        clients, pipeline, None if trained is None else trained.version, dataset.version
+    )
     checks, minimum = pipeline.checks, pipeline.settle.minimum_change
     return comparison.model_copy(
         update={

@@ -19,15 +19,15 @@ from typing import IO, NamedTuple, Self
 
 from handlers.platform import record_store
 from handlers.platform.clients import Clients
-from handlers.platform.manifests import read_chunks
-from orchestrations.configuration.pipeline import Source
-from orchestrations.contracts.datasets import Dataset
+from handlers.platform.manifests import manifest_folder, read_chunks
+from orchestrations.configuration.pipeline import Pipeline, Source
 from orchestrations.contracts.difference import Amount, Difference, Group, Groups, NamedBlob
 from orchestrations.contracts.manifest import path_of
 
 GROUPS_LISTED = 1000
 GROUPS_COUNTED = 100_000
 EXAMPLES = 5
+_KEPT = "difference-from-"
 _BUCKETS = 64
 _BUCKET_BYTES_IN_MEMORY = 256 * 1024
 _RECORD = struct.Struct(">16sQB")
@@ -56,23 +56,36 @@ def difference_of(
         return count.result(version, None if base is None else base[0])
 
 
-def compare_with(
-    clients: Clients, source: Source, base: Dataset | None, dataset: Dataset
+def compare_versions(
+    clients: Clients, pipeline: Pipeline, base: str | None, version: str
 ) -> Difference:
-    """The difference between two frozen datasets; it is kept beside the later one's manifest.
+    """The difference between two dataset versions; it is kept beside the later one's manifest.
 
     Raises:
-        azure.core.exceptions.ResourceNotFoundError: a manifest is not kept any more.
+        azure.core.exceptions.ResourceNotFoundError: there is no manifest of one of them.
     """
-    folder = dataset.manifest_path
-    name = f"{folder}/difference-from-{'nothing' if base is None else base.version}.json"
+    folder = manifest_folder(pipeline.name, version)
+    name = f"{folder}/{_KEPT}{base or 'nothing'}.json"
     document = record_store.read(clients.records, name)
-    if document is None:
-        before = None if base is None else (base.version, read_chunks(clients, base))
-        difference = difference_of(source, before, dataset.version, read_chunks(clients, dataset))
-        record_store.create(clients.records, name, difference.to_dict())
-        return difference
-    return Difference.from_dict(document)
+    if document is not None:
+        return Difference.from_dict(document)
+    before = None
+    if base is not None:
+        before = base, read_chunks(clients, manifest_folder(pipeline.name, base))
+    lines = read_chunks(clients, folder)
+    difference = difference_of(pipeline.source, before, version, lines)
+    record_store.create(clients.records, name, difference.to_dict())
+    return difference
+
+
+def first_difference(clients: Clients, pipeline: str, version: str) -> Difference | None:
+    """The difference that was kept first: when the batch landed. None if none is kept."""
+    prefix = f"{manifest_folder(pipeline, version)}/{_KEPT}"
+    kept = sorted(
+        clients.records.list_blobs(name_starts_with=prefix), key=lambda it: it.last_modified
+    )
+    document = record_store.read(clients.records, kept[0].name) if kept else None
+    return None if document is None else Difference.from_dict(document)
 
 
 class _Line(NamedTuple):

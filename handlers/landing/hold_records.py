@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from datetime import datetime
+from collections.abc import Iterator, Mapping, Set
+from datetime import datetime, timedelta
 from typing import Any
 
 from handlers.platform import record_store
 from handlers.platform.clients import Clients
+from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.landing import HeldBatch
+from orchestrations.landing.holding import HOLD_RULES
 
 _FOLDER = "held/"
 _ZONE = "zone"
@@ -53,6 +55,20 @@ def held_zones(clients: Clients) -> Mapping[str, frozenset[str]]:
         _, pipeline, key = name.removesuffix(".json").split("/", 2)
         found[pipeline].add(key)
     return {pipeline: frozenset(keys) for pipeline, keys in found.items()}
+
+
+def zones_past_age(clients: Clients, pipeline: Pipeline, *, now: datetime) -> Set[str | None]:
+    """Zones or partitions whose batches have waited for more data for the maximum age."""
+    age = pipeline.settle.maximum_age_seconds
+    if age is None:
+        return frozenset()
+    latest = now - timedelta(seconds=age)
+    return {
+        held.dataset.partition
+        for _, held in read_holds(clients, pipeline.name)
+        if HOLD_RULES[held.reason].ended_by == "growth"
+        and (held.since or held.dataset.frozen_at) <= latest
+    }
 
 
 def end_hold(clients: Clients, pipeline: str, partition: str | None, *, until: datetime) -> None:

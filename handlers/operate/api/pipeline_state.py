@@ -78,6 +78,9 @@ def state_of(
     if newest is not None and newest.state in ("failed", "rejected"):
         error = newest.error
         return "needs-a-human", sentences.of_given_up(newest, remedy(error and error.type))
+    for zone in zones:
+        if zone.held is not None and HOLD_RULES[zone.held.reason].ended_by == "growth":
+            return "waiting", sentences.of_waiting(zone.partition, zone.held, pipeline)
     return "idle", sentences.of_idle(pipeline, zones[0].partition, zones[0].last)
 
 

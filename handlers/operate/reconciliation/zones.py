@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from azure.durable_functions import DurableOrchestrationClient
 
 from handlers.landing.batch_records import LastListing, list_last_batches
+from handlers.landing.hold_records import zones_past_age
 from handlers.landing.manifest_parts import discard, list_freezes, parts_folder
 from handlers.landing.newest_events import list_all_newest_events, marker_written_at
 from handlers.landing.partition_folders import list_partitions
@@ -59,8 +60,8 @@ def partitions_to_land(
     """Partitions (None: the whole zone) that need a landing.
 
     These are partitions with an event or marker after their last listing, partitions of which files
-    were put into quarantine since, partitions that were never listed, and partitions that were not
-    listed for a day.
+    were put into quarantine since, partitions that were never listed, partitions that were not
+    listed for a day, and partitions whose batch has waited for more data for the maximum age.
     """
     quarantined = records.quarantined.get(pipeline.name, {})
     events = records.newest_events.get(pipeline.name, {})
@@ -71,6 +72,7 @@ def partitions_to_land(
         folders = sorted(list_partitions(clients, pipeline))
         watched = [each.key for each in folders[-NEWEST_PARTITIONS:]]
         known = {each.key for each in folders} | events.keys() - {None}
+    past_age = zones_past_age(clients, pipeline, now=now)
     due: list[str | None] = []
     for partition in sorted(known, key=str):
         last = last_batches.get(partition)
@@ -79,6 +81,9 @@ def partitions_to_land(
             # A partition found by a listing has blobs.
             if partition is not None or event is not None or _has_blobs(clients, pipeline):
                 due.append(partition)
+            continue
+        if partition in past_age:
+            due.append(partition)
             continue
         refused_at = quarantined.get(partition)
         if refused_at is not None and not was_listed(refused_at, listed_from=last.listed_from):

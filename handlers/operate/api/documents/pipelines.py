@@ -47,7 +47,8 @@ class HeldSummary(Document):
     blobs: int
     reason: HoldReason
     ended_by: HoldEnd
-    """What a person does to train on it: releases the batch, or resumes the pipeline."""
+    """What lets it, or the next one, be trained on: a person releases the batch or resumes the
+    pipeline, or more data lands."""
     message: str
     batches: int
     """How many batches were held for this reason, one after another."""
@@ -81,7 +82,9 @@ class ZoneState(Document):
     """Open causes why nothing is trained from it, the oldest first; not the hold itself."""
 
 
-PipelineState = Literal["idle", "settling", "training", "retrying", "needs-a-human", "paused"]
+PipelineState = Literal[
+    "idle", "settling", "training", "retrying", "needs-a-human", "paused", "waiting"
+]
 
 
 class PipelineSummary(Document):
