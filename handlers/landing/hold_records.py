@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -57,11 +57,13 @@ def held_zones(clients: Clients) -> Mapping[str, frozenset[str]]:
     return {pipeline: frozenset(keys) for pipeline, keys in found.items()}
 
 
-def zones_past_age(clients: Clients, pipeline: Pipeline, *, now: datetime) -> Set[str | None]:
+def zones_past_age(
+    clients: Clients, pipeline: Pipeline, *, now: datetime
+) -> Collection[str | None]:
     """Zones or partitions whose batches have waited for more data for the maximum age."""
     age = pipeline.settle.maximum_age_seconds
     if age is None:
-        return frozenset()
+        return ()
     latest = now - timedelta(seconds=age)
     return {
         held.dataset.partition

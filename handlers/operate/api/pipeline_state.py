@@ -78,6 +78,11 @@ def state_of(
     if newest is not None and newest.state in ("failed", "rejected"):
         error = newest.error
         return "needs-a-human", sentences.of_given_up(newest, remedy(error and error.type))
+    return _without_work(pipeline, zones)
+
+
+def _without_work(pipeline: Pipeline, zones: Sequence[ZoneFacts]) -> tuple[PipelineState, str]:
+    """The state of a pipeline that has nothing to do."""
     for zone in zones:
         if zone.held is not None and HOLD_RULES[zone.held.reason].ended_by == "growth":
             return "waiting", sentences.of_waiting(zone.partition, zone.held, pipeline)
