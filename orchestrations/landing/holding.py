@@ -26,16 +26,16 @@ class HoldRule:
     """What lets the batch, or the next one, be trained on: a person releases it, a person resumes
     the pipeline, or more data lands. A release ends each of them."""
     alerts: bool
-    needs_a_person: bool
-    """Whether the pipeline's state is `needs-a-human`."""
+    state: Literal["needs-a-human", "waiting", "paused"]
+    """The state of the pipeline."""
 
 
 HOLD_RULES: Mapping[HoldReason, HoldRule] = {
-    "shrunk": HoldRule(ended_by="release", alerts=True, needs_a_person=True),
-    "data-changed": HoldRule(ended_by="release", alerts=True, needs_a_person=True),
-    "check-failed": HoldRule(ended_by="release", alerts=True, needs_a_person=True),
-    "little-change": HoldRule(ended_by="growth", alerts=False, needs_a_person=False),
-    "paused": HoldRule(ended_by="resumption", alerts=False, needs_a_person=False),
+    "shrunk": HoldRule(ended_by="release", alerts=True, state="needs-a-human"),
+    "data-changed": HoldRule(ended_by="release", alerts=True, state="needs-a-human"),
+    "check-failed": HoldRule(ended_by="release", alerts=True, state="needs-a-human"),
+    "little-change": HoldRule(ended_by="growth", alerts=False, state="waiting"),
+    "paused": HoldRule(ended_by="resumption", alerts=False, state="paused"),
 }
 """Everything that depends on the reason of a hold; `decide` gives reason and sentence."""
 

@@ -84,7 +84,7 @@ def state_of(
 def _without_work(pipeline: Pipeline, zones: Sequence[ZoneFacts]) -> tuple[PipelineState, str]:
     """The state of a pipeline that has nothing to do."""
     for zone in zones:
-        if zone.held is not None and HOLD_RULES[zone.held.reason].ended_by == "growth":
+        if zone.held is not None and HOLD_RULES[zone.held.reason].state == "waiting":
             return "waiting", sentences.of_waiting(zone.partition, zone.held, pipeline)
     return "idle", sentences.of_idle(pipeline, zones[0].partition, zones[0].last)
 
@@ -93,7 +93,7 @@ def _why_a_person(zone: ZoneFacts) -> str | None:
     """Why a zone needs a person, as a sentence; None if it does not."""
     if zone.troubles:
         return sentences.of_trouble(zone.partition, zone.troubles[-1])
-    if zone.held is not None and HOLD_RULES[zone.held.reason].needs_a_person:
+    if zone.held is not None and HOLD_RULES[zone.held.reason].state == "needs-a-human":
         return sentences.of_held(zone.partition, zone.held)
     return None
 

@@ -16,7 +16,7 @@ from handlers.landing.held_batches import (
 )
 from handlers.landing.hold_records import read_held
 from handlers.landing.zone_troubles import alert_operators
-from handlers.operate.api import pausing
+from handlers.operate.api import differences, pausing
 from handlers.operate.api.problem_details import Answer
 from handlers.platform import record_store
 from handlers.platform.manifests import delete_manifest, find_line
@@ -31,7 +31,7 @@ from orchestrations.contracts.landing import (
 )
 from orchestrations.names import alert_id, landing_instance
 from tests.local.handlers.zone_on_storage import Zone
-from tests.unit.handlers.asking import ask
+from tests.unit.handlers.asking import ask, check_problem
 from tests.unit.handlers.durable_fake import TaskHub
 from tests.unit.orchestrations.examples import with_rules
 
@@ -264,3 +264,32 @@ async def test_a_hold_of_an_earlier_release_is_shown_and_released(zone: Zone) ->
     assert held is not None
     assert (held.count, held.reason) == (1, "shrunk")
     assert (await release(zone, TaskHub(), dataset.version)).status == 202
+
+
+async def test_two_versions_are_compared_on_request(zone: Zone, hub: TaskHub) -> None:
+    zone.land("a/1.png", b"one")
+    first = zone.close_batch()
+    zone.land("a/2.png", b"two")
+    compare(zone)
+    second = zone.freeze(later())
+
+    async def difference(version: str, **query: str) -> Answer:
+        return await ask(
+            differences.get_difference,
+            zone.clients,
+            hub,
+            zone.pipeline,
+            query=query,
+            name=zone.pipeline.name,
+            version=version,
+        )
+
+    landed = await difference(second.version)
+    assert (landed.status, landed.document["base"]) == (200, first.version)
+    assert landed.document["added"] == {"blobs": 1, "bytes": 3}
+    reverse = await difference(first.version, base=second.version)
+    assert reverse.document["removed"] == {"blobs": 1, "bytes": 3}
+    check_problem(await difference("0" * 16), 404, "not-found", "no manifest")
+    check_problem(await difference(second.version, base="0" * 16), 404, "not-found")
+    check_problem(await difference("../" + second.version), 404, "not-found")
+    check_problem(await difference(second.version, base="x"), 400, "invalid-request", "base")
