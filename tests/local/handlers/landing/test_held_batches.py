@@ -266,7 +266,7 @@ async def test_a_hold_of_an_earlier_release_is_shown_and_released(zone: Zone) ->
     assert (await release(zone, TaskHub(), dataset.version)).status == 202
 
 
-async def test_two_versions_are_compared_on_request(zone: Zone, hub: TaskHub) -> None:
+async def test_two_versions_are_compared_on_request(zone: Zone) -> None:
     zone.land("a/1.png", b"one")
     first = zone.close_batch()
     zone.land("a/2.png", b"two")
@@ -277,7 +277,7 @@ async def test_two_versions_are_compared_on_request(zone: Zone, hub: TaskHub) ->
         return await ask(
             differences.get_difference,
             zone.clients,
-            hub,
+            None,
             zone.pipeline,
             query=query,
             name=zone.pipeline.name,
