@@ -10,11 +10,13 @@ from handlers.landing.held_batches import is_released
 from handlers.landing.hold_records import hold_name, read_hold
 from handlers.landing.pauses import read_pause
 from handlers.platform.clients import Clients
-from handlers.platform.configuration.configurations import read_pipeline, resolve_configuration
+from handlers.platform.configuration.configurations import deployed_pipeline, read_pipeline
 from handlers.platform.durable.activity_adapter import activity
+from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.difference import Difference
 from orchestrations.contracts.landing import BatchComparison, CompareBatch
+from orchestrations.errors import InvalidPipeline
 from orchestrations.landing.checking import failed_checks, too_little
 from orchestrations.landing.holding import HOLD_RULES
 
@@ -40,14 +42,15 @@ def compare_batch(clients: Clients, request: CompareBatch) -> BatchComparison:
     )
     if trained is not None and trained.version == dataset.version:
         return comparison
-    if request.configuration is None:
-        pipeline = resolve_configuration(clients, request.pipeline).pipeline
-    else:
-        pipeline = read_pipeline(clients, request.pipeline, request.configuration)
-    difference = compare_versions(
-        clients, pipeline, None if trained is None else trained.version, dataset.version
-    )
-    checks, minimum = pipeline.checks, pipeline.settle.minimum_change
+    rules = None
+    if request.configuration is not None:
+        rules = read_pipeline(clients, request.pipeline, request.configuration)
+    base = None if trained is None else trained.version
+    pipeline = rules or _deployed(clients, request.pipeline)
+    source = None if pipeline is None else pipeline.source
+    difference = compare_versions(clients, request.pipeline, source, base, dataset.version)
+    checks = None if rules is None else rules.checks
+    minimum = None if rules is None else rules.settle.minimum_change
     return comparison.model_copy(
         update={
             "only_deletions": trained is not None and _only_deletions(trained, dataset, difference),
@@ -56,6 +59,14 @@ def compare_batch(clients: Clients, request: CompareBatch) -> BatchComparison:
             "waiting_since": None if minimum is None else _waiting_since(clients, request),
         }
     )
+
+
+def _deployed(clients: Clients, name: str) -> Pipeline | None:
+    """The deployed pipeline, which names the partitions; None if it was removed meanwhile."""
+    try:
+        return deployed_pipeline(clients, name)
+    except InvalidPipeline:
+        return None
 
 
 def _only_deletions(before: Dataset, after: Dataset, difference: Difference) -> bool:

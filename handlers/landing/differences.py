@@ -20,7 +20,7 @@ from typing import IO, NamedTuple, Self
 from handlers.platform import record_store
 from handlers.platform.clients import Clients
 from handlers.platform.manifests import manifest_folder, read_chunks
-from orchestrations.configuration.pipeline import Pipeline, Source
+from orchestrations.configuration.pipeline import Source
 from orchestrations.contracts.difference import Amount, Difference, Group, Groups, NamedBlob
 from orchestrations.contracts.manifest import path_of
 
@@ -40,12 +40,15 @@ _LINE = re.compile(
 
 
 def difference_of(
-    source: Source, base: tuple[str, Iterable[bytes]] | None, version: str, lines: Iterable[bytes]
+    source: Source | None,
+    base: tuple[str, Iterable[bytes]] | None,
+    version: str,
+    lines: Iterable[bytes],
 ) -> Difference:
     """Compare two manifests.
 
     Args:
-        source: of the pipeline; it names the partitions.
+        source: of the pipeline; it names the partitions. None: there are none.
         base: the earlier version and its encoded lines, in chunks of whole lines in order of path.
         version: the later version.
         lines: its encoded lines, in the same form.
@@ -57,23 +60,23 @@ def difference_of(
 
 
 def compare_versions(
-    clients: Clients, pipeline: Pipeline, base: str | None, version: str
+    clients: Clients, pipeline: str, source: Source | None, base: str | None, version: str
 ) -> Difference:
     """The difference between two dataset versions; it is kept beside the later one's manifest.
 
     Raises:
         azure.core.exceptions.ResourceNotFoundError: there is no manifest of one of them.
     """
-    folder = manifest_folder(pipeline.name, version)
+    folder = manifest_folder(pipeline, version)
     name = f"{folder}/{_KEPT}{base or 'nothing'}.json"
     document = record_store.read(clients.records, name)
     if document is not None:
         return Difference.from_dict(document)
     before = None
     if base is not None:
-        before = base, read_chunks(clients, manifest_folder(pipeline.name, base))
+        before = base, read_chunks(clients, manifest_folder(pipeline, base))
     lines = read_chunks(clients, folder)
-    difference = difference_of(pipeline.source, before, version, lines)
+    difference = difference_of(source, before, version, lines)
     record_store.create(clients.records, name, difference.to_dict())
     return difference
 
@@ -138,7 +141,7 @@ def _windows(
 class _Count:
     """The sums over all windows."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source | None) -> None:
         self._source = source
         self._blobs = Counter[str]()
         self._bytes = Counter[str]()
@@ -163,7 +166,7 @@ class _Count:
         self._files.close()
 
     def _partition_of(self, folder: str) -> str | None:
-        partition = self._source.partition_of(folder)
+        partition = None if self._source is None else self._source.partition_of(folder)
         return None if partition is None else partition.key
 
     def take(self, old: Sequence[bytes], new: Sequence[bytes]) -> None:

@@ -293,6 +293,11 @@ class Pipeline(Section):
     _of_earlier_releases = ignore_fields("minimum_scaling_efficiency")
 
     @property
+    def has_rules_for_data(self) -> bool:
+        """Whether a batch's content decides whether it is trained on."""
+        return self.checks is not None or self.settle.minimum_change is not None
+
+    @property
     def selects_partitions(self) -> bool:
         """Whether a dataset may be less than the whole zone."""
         return (

@@ -158,8 +158,9 @@ class CompareBatch(ActivityRequest[BatchComparison]):
     """Input of `compare_batch`."""
 
     pipeline: str
-    configuration: str | None = None
-    """Hash of the freeze's configuration; None in the histories of earlier releases."""
+    # Left out where it is not set, so that the histories of other pipelines do not change.
+    configuration: str | None = Field(default=None, exclude_if=lambda it: it is None)
+    """Hash of the freeze's configuration, if it has rules for data."""
     dataset: Dataset
 
 

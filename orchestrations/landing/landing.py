@@ -298,11 +298,10 @@ class _Batch:
         if dataset.blobs == 0:
             return self.result("empty")
         assert self.configuration is not None, "a dataset is frozen by a configuration"
+        rules = self.configuration.hash if self.configuration.pipeline.has_rules_for_data else None
         comparison = yield from call(
             self.context,
-            CompareBatch(
-                pipeline=self.pipeline, configuration=self.configuration.hash, dataset=dataset
-            ),
+            CompareBatch(pipeline=self.pipeline, configuration=rules, dataset=dataset),
         )
         self.data_changed_in_a_row = comparison.data_changed_in_a_row
         has_reason = self.request.reason is not None

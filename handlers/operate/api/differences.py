@@ -40,7 +40,9 @@ def get_difference(
             if parameters.base is None:
                 found = first_difference(clients, pipeline.name, version)
             else:
-                found = compare_versions(clients, pipeline, parameters.base, version)
+                found = compare_versions(
+                    clients, pipeline.name, pipeline.source, parameters.base, version
+                )
         except ResourceNotFoundError:
             found = None
     if found is None:

@@ -19,6 +19,7 @@ from handlers.landing.zone_troubles import alert_operators
 from handlers.operate.api import differences, pausing
 from handlers.operate.api.problem_details import Answer
 from handlers.platform import record_store
+from handlers.platform.configuration.configurations import resolve_configuration
 from handlers.platform.manifests import delete_manifest, find_line
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.difference import Difference
@@ -37,7 +38,11 @@ from tests.unit.orchestrations.examples import with_rules
 
 
 def compare(zone: Zone) -> BatchComparison:
-    request = CompareBatch(pipeline=zone.pipeline.name, dataset=zone.freeze(later()))
+    dataset = zone.freeze(later())
+    rules = None
+    if zone.pipeline.has_rules_for_data:
+        rules = resolve_configuration(zone.clients, zone.pipeline.name).hash
+    request = CompareBatch(pipeline=zone.pipeline.name, configuration=rules, dataset=dataset)
     return compare_batch(zone.clients, request)
 
 
