@@ -7,6 +7,7 @@ import { decoded, visible } from "/api/ui/texts.js";
 import { ActionsScreen } from "/api/ui/screens/actions.js";
 import { DataScreen } from "/api/ui/screens/data.js";
 import { DeadLetterScreen, DeadLettersScreen } from "/api/ui/screens/dead_letters.js";
+import { DifferenceScreen } from "/api/ui/screens/differences.js";
 import { ModelScreen, ModelsScreen } from "/api/ui/screens/models.js";
 import { NowScreen } from "/api/ui/screens/now.js";
 import { PipelineScreen, PipelinesScreen } from "/api/ui/screens/pipelines.js";
@@ -18,7 +19,7 @@ const SCREENS = [
   { name: "now", title: "Now", key: "n", list: NowScreen },
   { name: "runs", title: "Runs", key: "r", list: RunsScreen, one: RunScreen },
   { name: "pipelines", title: "Pipelines", key: "p", list: PipelinesScreen, one: PipelineScreen },
-  { name: "data", title: "Data", key: "b", list: DataScreen },
+  { name: "data", title: "Data", key: "b", list: DataScreen, one: DifferenceScreen },
   { name: "models", title: "Models", key: "m", list: ModelsScreen, one: ModelScreen },
   { name: "rollouts", title: "Rollouts", key: "o", list: RolloutsScreen, one: RolloutScreen },
   { name: "compute", title: "Compute", key: "c", list: QueuesScreen },

@@ -59,6 +59,8 @@ export function Table({ caption, columns, rows, empty }) {
 export const number = (value) =>
   Number.isInteger(value) ? value.toLocaleString("en") : Number(value.toPrecision(5)).toString();
 
+export const size = (bytes) => (bytes < 1e3 ? `${number(bytes)} B` : bytes < 1e6 ? `${number(Math.round(bytes / 1e3))} kB` : `${number(Math.round(bytes / 1e5) / 10)} MB`);
+
 export const money = (amount, currency) =>
   `${amount.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 })} ${currency}`;
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import chain, islice
 from typing import Any, get_args
 
@@ -31,7 +31,7 @@ from orchestrations.contracts.landing import (
     LastBatch,
     RecordBatch,
 )
-from orchestrations.contracts.outcomes import rule_of_batch, rule_of_trouble
+from orchestrations.contracts.outcomes import rule_of_batch, rule_of_hold, rule_of_trouble
 from orchestrations.names import REQUEST_PREFIX, landing_instance, partition_of_landing
 
 _FOLDER = "held/"
@@ -60,6 +60,22 @@ def read_holds(clients: Clients, pipeline: str) -> Iterator[tuple[str, HeldBatch
         held = read_hold(clients, name)
         if held is not None:
             yield name, held
+
+
+def zones_past_age(
+    clients: Clients, pipeline: Pipeline, *, now: datetime
+) -> Collection[str | None]:
+    """Zones or partitions whose batches have waited for more data for the maximum age."""
+    age = pipeline.settle.maximum_age_seconds
+    if age is None:
+        return ()
+    latest = now - timedelta(seconds=age)
+    return {
+        held.dataset.partition
+        for _, held in read_holds(clients, pipeline.name)
+        if rule_of_hold(held.reason).ended_by == "growth"
+        and (held.since or held.dataset.frozen_at) <= latest
+    }
 
 
 def read_held(clients: Clients, pipeline: str, dataset: Dataset) -> HeldBatch | None:

@@ -110,7 +110,9 @@ def leave_out(clients: Clients, pipeline: str, dataset: Dataset, paths: Sequence
     """
     left_out = frozenset(paths)
     found: set[str] = set()
-    kept = hash_link(None, Link(_without(read_chunks(clients, dataset), left_out, found)))
+    kept = hash_link(
+        None, Link(_without(read_chunks(clients, dataset.manifest_path), left_out, found))
+    )
     unknown = sorted(left_out - found)
     if unknown:
         raise FilesUnknown(
@@ -124,7 +126,9 @@ def leave_out(clients: Clients, pipeline: str, dataset: Dataset, paths: Sequence
     # The version also names the blocks, since every writer of this version writes the same lines.
     writer = ManifestWriter(clients.records, folder, version)
     if not writer.is_written:
-        writer.commit(writer.stage(_without(read_chunks(clients, dataset), left_out, found)))
+        writer.commit(
+            writer.stage(_without(read_chunks(clients, dataset.manifest_path), left_out, found))
+        )
     return dataset.model_copy(
         update={
             "version": version,

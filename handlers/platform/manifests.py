@@ -125,22 +125,23 @@ def has_manifest(clients: Clients, dataset: Dataset) -> bool:
 
 def delete_manifest(clients: Clients, pipeline: str, version: str) -> None:
     """Delete the files of a dataset version; the manifest first, so that no half of it is used."""
-    folder = manifest_folder(pipeline, version)
-    for name in (MANIFEST_FILE, "MLTable"):
+    folder = manifest_folder(pipeline, version) + "/"
+    others = clients.records.list_blob_names(name_starts_with=folder)
+    for name in (folder + MANIFEST_FILE, *others):
         with contextlib.suppress(ResourceNotFoundError):
-            clients.records.delete_blob(f"{folder}/{name}")
+            clients.records.delete_blob(name)
 
 
-def read_chunks(clients: Clients, dataset: Dataset) -> Iterator[bytes]:
-    """The encoded lines of a frozen manifest, in chunks of whole lines."""
-    return _chunks(_manifest_blob(clients, dataset))
+def read_chunks(clients: Clients, folder: str) -> Iterator[bytes]:
+    """The encoded lines of the frozen manifest in a folder, in chunks of whole lines."""
+    return _chunks(clients.records.get_blob_client(f"{folder}/{MANIFEST_FILE}"))
 
 
 def read_lines_of(
     clients: Clients, dataset: Dataset, paths: Collection[str]
 ) -> Iterator[ManifestLine]:
     """The lines of the given paths, in order of path; other lines are not parsed."""
-    for chunk in read_chunks(clients, dataset):
+    for chunk in read_chunks(clients, dataset.manifest_path):
         for line in chunk.splitlines():
             if path_of(line) in paths:
                 yield decode_line(line)

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
+from orchestrations.configuration.checks import Checks, MinimumChange
 from orchestrations.configuration.deploy import Deploy
 from orchestrations.configuration.partitions import Partition, PartitionPattern
 from orchestrations.configuration.section import ClusterName, Prefix, Section, ignore_fields
@@ -123,11 +124,22 @@ class Settle(Section):
     shorter than `quiet_seconds`."""
     without_marker: Literal["alert", "train"] = "alert"
     """The action when the maximum wait is over and `source.marker` is missing."""
+    # Left out where they are not set, so that the histories of other pipelines do not change.
+    minimum_change: MinimumChange | None = Field(default=None, exclude_if=lambda it: it is None)
+    """How much a batch must differ from the last trained one. A batch that differs less waits, and
+    is part of the next one. A request with a reason is not subject to it."""
+    maximum_age_seconds: float | None = Field(
+        default=None, gt=0, le=365 * 86_400, exclude_if=lambda it: it is None
+    )
+    """A batch that has waited for so long for `minimum_change` is trained on all the same. Without
+    it, it waits until enough has changed."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Settle:
         if self.maximum_wait_seconds < self.quiet_seconds:
             raise ValueError("maximum_wait_seconds is shorter than quiet_seconds")
+        if self.maximum_age_seconds is not None and self.minimum_change is None:
+            raise ValueError("maximum_age_seconds needs minimum_change")
         return self
 
 
@@ -259,6 +271,9 @@ class Pipeline(Section):
     source: Source
     settle: Settle
     dataset: DatasetSection
+    # Left out where it is not set, so that the histories of other pipelines do not change.
+    checks: Checks | None = Field(default=None, exclude_if=lambda it: it is None)
+    """Rules for a batch's data, checked before any compute is asked for."""
     compute: list[ComputeOption] = Field(min_length=1)
     queue: Name | None = Field(default=None, exclude_if=lambda it: it is None)
     """The queue in `queues.yml` where its runs wait for nodes. Without it they do not wait."""
@@ -276,6 +291,11 @@ class Pipeline(Section):
     """Without it, models are registered, but not deployed."""
 
     _of_earlier_releases = ignore_fields("minimum_scaling_efficiency")
+
+    @property
+    def has_rules_for_data(self) -> bool:
+        """Whether a batch's content decides whether it is trained on."""
+        return self.checks is not None or self.settle.minimum_change is not None
 
     @property
     def selects_partitions(self) -> bool:

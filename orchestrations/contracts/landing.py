@@ -25,7 +25,7 @@ BatchOutcome = Literal[
     "invalid-manifest",
     "not-deployed",
 ]
-HoldReason = Literal["shrunk", "data-changed", "paused"]
+HoldReason = Literal["shrunk", "data-changed", "check-failed", "little-change", "paused"]
 LandingAlert = Literal[
     "landing-overdue", "manifest-invalid", "batch-held", "landing-failed", "pipeline-not-deployed"
 ]
@@ -145,12 +145,22 @@ class BatchComparison(Contract):
     """Whether a person has released a batch with this content."""
     paused: str | None = None
     """A sentence: who paused the pipeline, since when and why; None when it is not paused."""
+    # Left out where they are not set, so that the histories of other pipelines do not change.
+    failed_checks: tuple[str, ...] = Field(default=(), exclude_if=lambda it: not it)
+    """A sentence for each rule of `checks` that the batch breaks."""
+    too_little: str | None = Field(default=None, exclude_if=lambda it: it is None)
+    """A sentence: how much has changed; None if that reaches `settle.minimum_change`."""
+    waiting_since: datetime | None = Field(default=None, exclude_if=lambda it: it is None)
+    """Since when batches of the zone have waited for `settle.minimum_change`."""
 
 
 class CompareBatch(ActivityRequest[BatchComparison]):
     """Input of `compare_batch`."""
 
     pipeline: str
+    # Left out where it is not set, so that the histories of other pipelines do not change.
+    configuration: str | None = Field(default=None, exclude_if=lambda it: it is None)
+    """Hash of the freeze's configuration, if it has rules for data."""
     dataset: Dataset
 
 

@@ -14,7 +14,9 @@ from orchestrations.contracts.notifications import NotificationKind
 from orchestrations.contracts.rollouts import RolloutOutcome, RolloutState
 from orchestrations.contracts.runs import RunState
 
-PipelineState = Literal["idle", "settling", "training", "retrying", "needs-a-human", "paused"]
+PipelineState = Literal[
+    "idle", "settling", "training", "retrying", "needs-a-human", "paused", "waiting"
+]
 BlobState = Literal[
     "unwatched",
     "filtered",
@@ -29,7 +31,7 @@ BlobState = Literal[
 Shown = PipelineState | BlobState | RunState | RolloutState | LandingPhase | LandingAlert
 Colour = Literal["good", "busy", "warn", "bad", "quiet"]
 Severity = Literal["information", "warning", "error"]
-HoldEnd = Literal["release", "resumption"]
+HoldEnd = Literal["release", "resumption", "growth"]
 
 
 def colour_of(name: Shown) -> Colour:  # noqa: PLR0911 - a table
@@ -121,19 +123,22 @@ class HoldRule:
     """What a reason of a hold means."""
 
     ended_by: HoldEnd
-    """What a person does to train on the batch."""
+    """What lets the batch, or the next one, be trained on: a person releases it, a person resumes
+    the pipeline, or more data lands. A release ends each of them."""
     alerts: bool
-    needs_a_person: bool
-    """Whether the pipeline's state is `needs-a-human`."""
+    state: Literal["needs-a-human", "waiting", "paused"]
+    """The state of the pipeline."""
 
 
 def rule_of_hold(reason: HoldReason) -> HoldRule:
     """What a reason of a hold means; `landing.decisions.decide` gives reason and sentence."""
     match reason:
-        case "shrunk" | "data-changed":
-            return HoldRule(ended_by="release", alerts=True, needs_a_person=True)
+        case "shrunk" | "data-changed" | "check-failed":
+            return HoldRule(ended_by="release", alerts=True, state="needs-a-human")
+        case "little-change":
+            return HoldRule(ended_by="growth", alerts=False, state="waiting")
         case "paused":
-            return HoldRule(ended_by="resumption", alerts=False, needs_a_person=False)
+            return HoldRule(ended_by="resumption", alerts=False, state="paused")
         case _:
             assert_never(reason)
 

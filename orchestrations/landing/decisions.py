@@ -55,6 +55,12 @@ def decide(
         return "train"
     if comparison.only_deletions and pipeline.source.deletions == "ignore" and not has_reason:
         return "ignore"
+    return _why_held(dataset, comparison, pipeline, has_reason=has_reason) or "train"
+
+
+def _why_held(
+    dataset: Dataset, comparison: BatchComparison, pipeline: Pipeline, *, has_reason: bool
+) -> Hold | None:
     if comparison.paused is not None:
         return Hold("paused", f"the pipeline is {comparison.paused}")
     changed = comparison.data_changed_in_a_row
@@ -75,7 +81,24 @@ def decide(
             f"more than dataset.maximum_shrink ({shrink:g}) allows; release the batch if it is "
             "meant so",
         )
-    return "train"
+    if comparison.failed_checks:
+        return Hold(
+            "check-failed",
+            f"{'; '.join(comparison.failed_checks)}: mend the data, or release the batch if it is "
+            "meant so",
+        )
+    little = None if has_reason else comparison.too_little
+    if little is None or _is_old(dataset, comparison, pipeline):
+        return None
+    return Hold("little-change", little)
+
+
+def _is_old(dataset: Dataset, comparison: BatchComparison, pipeline: Pipeline) -> bool:
+    """Whether batches have waited for `settle.minimum_change` for the maximum age."""
+    maximum, since = pipeline.settle.maximum_age_seconds, comparison.waiting_since
+    if maximum is None or since is None:
+        return False
+    return dataset.frozen_at - since >= timedelta(seconds=maximum)
 
 
 @dataclass(frozen=True, kw_only=True)

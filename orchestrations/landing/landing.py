@@ -71,8 +71,9 @@ def landing(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[st
     4. If the maximum wait is over without a marker, or without a finished freeze, or if the
        uploader's manifest is invalid: alert operators, train nothing, go to 9.
     5. Compare the batch with the last trained batch (`decisions.decide`). Deletions alone are
-       ignored. A batch that shrank too much, or whose data keeps changing while jobs train, is held
-       until a person releases it; one of a paused pipeline, until the pipeline is resumed.
+       ignored. A batch that shrank too much, that breaks a rule of `checks`, or whose data keeps
+       changing while jobs train, is held until a person releases it; one that differs too little,
+       until more has changed; one of a paused pipeline, until the pipeline is resumed.
     6. Claim the dataset version. The first batch that claims it trains on it. The same content
        starts another run only for a request with a new reason or other code, or after a cancelled
        run, never because it lands again.
@@ -266,8 +267,10 @@ class _Batch:
         if dataset.blobs == 0:
             return self.result("empty")
         assert self.configuration is not None, "a dataset is frozen by a configuration"
+        rules = self.configuration.hash if self.configuration.pipeline.has_rules_for_data else None
         comparison = yield from call(
-            self.context, CompareBatch(pipeline=self.pipeline, dataset=dataset)
+            self.context,
+            CompareBatch(pipeline=self.pipeline, configuration=rules, dataset=dataset),
         )
         self.data_changed_in_a_row = comparison.data_changed_in_a_row
         has_reason = self.request.reason is not None

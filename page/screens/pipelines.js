@@ -3,11 +3,12 @@
 import { html } from "/api/ui/vendor/preact-htm.js";
 import { useResource } from "/api/ui/api.js";
 import { Action, Badge, href, Loaded, Metrics, money, number, PipelineLink, RunLink, RunTable, Table } from "/api/ui/parts.js";
+import { differenceHref } from "/api/ui/screens/differences.js";
 import { ModelLink, modelHref } from "/api/ui/screens/models.js";
 import { Sentence, Time } from "/api/ui/times.js";
 
 // What needs a person comes first, what needs nobody last.
-const ORDER = ["needs-a-human", "retrying", "paused", "training", "settling", "idle"];
+const ORDER = ["needs-a-human", "retrying", "paused", "training", "settling", "waiting", "idle"];
 
 export function PipelinesScreen() {
   const pipelines = useResource("/api/pipelines");
@@ -75,7 +76,7 @@ function PipelineActions({ pipeline }) {
 }
 
 function Held({ pipeline, held }) {
-  return html`<span class="mono">${held.dataset_version}</span>, ${number(held.blobs)} blobs${held.batches > 1 && html`, ${number(held.batches)} batches since <${Time} at=${held.since} />`}: ${held.message}
+  return html`<a class="mono" href=${differenceHref(pipeline, held.dataset_version)}>${held.dataset_version}</a>, ${number(held.blobs)} blobs${held.batches > 1 && html`, ${number(held.batches)} batches since <${Time} at=${held.since} />`}: ${held.message}
     ${held.ended_by === "release" && html` <${Action} label="Release" needsReason title=${`Train on ${held.dataset_version}?`}
       path=${`/api/pipelines/${encodeURIComponent(pipeline)}/release`} body=${{ dataset_version: held.dataset_version }}
       explains="Exactly this content is trained on, or that of a batch that has replaced it in this minute. If the zone has changed since, it is compared again." />`}`;

@@ -2,7 +2,8 @@
 
 import { html, useEffect, useRef } from "/api/ui/vendor/preact-htm.js";
 import { useResource } from "/api/ui/api.js";
-import { Action, Badge, href, kindOf, Loaded, messageOf, money, number, PipelineLink, RunLink, RunTable } from "/api/ui/parts.js";
+import { Action, Badge, href, kindOf, Loaded, messageOf, money, number, PipelineLink, RunLink, RunTable, size } from "/api/ui/parts.js";
+import { differenceHref } from "/api/ui/screens/differences.js";
 import { ModelLink } from "/api/ui/screens/models.js";
 import { duration, exact, precise, Sentence, Time, useNow } from "/api/ui/times.js";
 
@@ -114,7 +115,7 @@ function Facts({ run }) {
   return html`<dl class="facts">
     <dt>Pipeline</dt><dd><${PipelineLink} name=${run.pipeline} /></dd>
     <dt>Attempt</dt><dd>${run.attempt}</dd>
-    <dt>Dataset</dt><dd><a class="mono" href=${href("runs", { data: run.dataset_version })}>${run.dataset_version}</a>${run.blobs !== null && ` · ${number(run.blobs)} blobs, ${size(run.bytes)}`}</dd>
+    <dt>Dataset</dt><dd><a class="mono" href=${href("runs", { data: run.dataset_version })}>${run.dataset_version}</a>${run.blobs !== null && ` · ${number(run.blobs)} blobs, ${size(run.bytes)}`} · <a href=${differenceHref(run.pipeline, run.dataset_version)}>what changed</a></dd>
     <dt>Compute</dt><dd>${run.compute ? `${run.compute.nodes} × ${run.compute.size}, ${run.compute.priority.replace("_", " ")}, cluster ${run.compute.cluster}` : "none yet"}</dd>
     <dt>Cost</dt><dd>${run.cost ? `${money(run.cost.amount, run.cost.currency)} in queue ${run.cost.queue}` : run.no_cost}</dd>
     <dt>Job</dt><dd>${run.job_url ? html`<a href=${run.job_url} rel="noreferrer">${run.job}</a>` : (run.job ?? "not submitted")}</dd>
@@ -125,7 +126,6 @@ function Facts({ run }) {
   </dl>`;
 }
 
-const size = (bytes) => (bytes < 1e3 ? `${number(bytes)} B` : bytes < 1e6 ? `${number(Math.round(bytes / 1e3))} kB` : `${number(Math.round(bytes / 1e5) / 10)} MB`);
 
 function MetricTable({ run }) {
   const all = Object.keys(run.all_metrics).length ? run.all_metrics : (run.metrics ?? {});

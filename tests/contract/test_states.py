@@ -77,7 +77,7 @@ def test_the_table_of_holds_is_the_codes() -> None:
         [
             [reason],
             ["batch-held"] if rule.alerts else [],
-            ["needs-a-human"] if rule.needs_a_person else ["paused"],
+            [rule.state],
             [rule.ended_by],
         ]
         for reason, rule in rules

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
+from orchestrations.configuration.pipeline import Pipeline
+from orchestrations.contracts.landing import RecordBatch
+from orchestrations.contracts.manifest import ManifestLine
 from orchestrations.names import (
     REQUEST_PREFIX,
     landing_instance,
@@ -87,13 +91,84 @@ def one_hold_has_one_alert(evidence: Evidence) -> Iterator[str]:
         holds[zone] += is_held and zone not in held
         (held.add if is_held else held.discard)(zone)
     released = sum(isinstance(each, Release) for each in evidence.world.story.items)
-    held_alerts = (
-        evidence.data_of(each) for each in evidence.alerts if each.subject == "batch-held"
-    )
-    alerts = Counter((each["landing"], each["reason"]) for each in held_alerts)
+    alerts = Counter((each["landing"], each["reason"]) for each in _held_alerts(evidence))
     for (zone, reason), count in alerts.items():
         if not zone.startswith(REQUEST_PREFIX) and count > holds[zone] + released:
             yield f"{zone} has {count} alerts of {reason}, and was held {holds[zone]} times"
+
+
+def data_is_trained_on_by_its_rules(evidence: Evidence) -> Iterator[str]:
+    """A batch that started a run keeps `checks`, and has changed enough or waited long enough."""
+    trained: dict[str | None, list[ManifestLine]] = {}
+    for batch, since in _batches_with_waits(evidence):
+        version, outcome = batch.dataset.version, batch.result.outcome
+        before, after = trained.get(batch.dataset.partition), evidence.manifest(version)
+        if outcome in ("started", "duplicate") and after:
+            trained[batch.dataset.partition] = after
+        request = evidence.requests.get(batch.result.run or "")
+        if outcome != "started" or request is None or request.reason or not (before and after):
+            continue
+        if evidence.records(f"released/{batch.result.pipeline}/{version}"):
+            continue
+        waited = (batch.dataset.frozen_at - since).total_seconds()
+        for broken in _broken_rules(request.pipeline, before, after, waited):
+            yield f"{batch.result.run} was started, and {broken}"
+
+
+def nothing_waits_longer_than_its_age(evidence: Evidence) -> Iterator[str]:
+    """A batch that has waited for more data for the maximum age is trained on."""
+    alerted = {each["landing"] for each in _held_alerts(evidence)}
+    for batch, since in _batches_with_waits(evidence):
+        request = evidence.requests.get(batch.result.run or "")
+        landing = landing_instance(batch.result.pipeline, batch.dataset.partition)
+        if batch.result.outcome != "started" or request is None or landing in alerted:
+            continue
+        age = request.pipeline.settle.maximum_age_seconds
+        if age is None or since == batch.dataset.frozen_at:
+            continue
+        releases = evidence.world.releases
+        deployed_at = next(it.at for it in releases if it.digest == request.configuration)
+        due = (max(since, deployed_at) - START).total_seconds() + age
+        due += 2 * evidence.world.story.reconcile_every
+        at = (batch.dataset.frozen_at - START).total_seconds()
+        if at - due > excused(evidence, due - age, max(at, due), SERVICES_OF_ALERTS):
+            yield f"{batch.batch} was frozen at {at:.0f} s, and had waited since {since}"
+
+
+def _batches_with_waits(evidence: Evidence) -> Iterator[tuple[RecordBatch, datetime]]:
+    """Each batch, and since when its zone had held batches."""
+    since: dict[str | None, datetime] = {}
+    for batch in evidence.batches:
+        zone, frozen_at = batch.dataset.partition, batch.dataset.frozen_at
+        yield batch, since.get(zone, frozen_at)
+        if batch.result.outcome == "held":
+            since.setdefault(zone, frozen_at)
+        else:
+            since.pop(zone, None)
+
+
+def _broken_rules(
+    pipeline: Pipeline, before: list[ManifestLine], after: list[ManifestLine], waited: float
+) -> Iterator[str]:
+    old, new = ({line.path: (line.size, line.md5) for line in each} for each in (before, after))
+    if old == new:
+        return
+    checks, settle = pipeline.checks, pipeline.settle
+    changed = sum(path in new and new[path] != content for path, content in old.items())
+    if checks is not None and changed > (checks.changed_at_most or 1.0) * len(old):
+        yield f"{changed} of {len(old)} files have changed"
+    duplicates = len(new) - len(set(new.values()))
+    if checks is not None and duplicates > (checks.duplicates_at_most or 1.0) * len(new):
+        yield f"{duplicates} of {len(new)} files are duplicates"
+    is_old = settle.maximum_age_seconds is not None and waited >= settle.maximum_age_seconds
+    differing = len([path for path in old.keys() | new.keys() if old.get(path) != new.get(path)])
+    needed = 0 if settle.minimum_change is None else settle.minimum_change.files or 0
+    if differing < needed and not is_old:  # a moved file differs at two paths
+        yield f"{differing} files differ, after {waited:.0f} s"
+
+
+def _held_alerts(evidence: Evidence) -> list[Any]:
+    return [evidence.data_of(each) for each in evidence.alerts if each.subject == "batch-held"]
 
 
 def _alerts(evidence: Evidence) -> list[tuple[float, str]]:
@@ -200,6 +275,8 @@ INVARIANTS_OF_LANDINGS = (
     failing_landings_are_shown,
     one_cause_has_one_alert,
     one_hold_has_one_alert,
+    data_is_trained_on_by_its_rules,
+    nothing_waits_longer_than_its_age,
     signals_lead_to_runs,
     requests_lead_to_runs,
 )

@@ -13,12 +13,12 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from handlers.landing import copies, dataset_claims, freezing, zone_troubles
+from handlers.landing import comparing, copies, dataset_claims, freezing, zone_troubles
 from handlers.notify import dead_letter_queue, delivery
 from handlers.operate import job_state_changed, redrive
 from handlers.operate.api import champion_changes
 from handlers.operate.api import pipelines as pipelines_of_api
-from handlers.operate.reconciliation import reconciliation, runs
+from handlers.operate.reconciliation import landings, reconciliation, runs
 from handlers.platform import activity_adapter, bulkheads, instances, run_records
 from handlers.platform.clients import Clients
 from handlers.platform.configuration import configurations
@@ -297,6 +297,15 @@ MUTATIONS: Mapping[str, Mutation] = {
     ),
     "failing landings are not shown": lambda: mock.patch.object(
         pipelines_of_api, "read_troubles", return_value={}
+    ),
+    "rules for data are not read": lambda: mock.patch.object(
+        comparing, "failed_checks", return_value=()
+    ),
+    "little changes are enough": lambda: mock.patch.object(
+        comparing, "too_little", return_value=None
+    ),
+    "the age of waiting batches is not looked at": lambda: mock.patch.object(
+        landings, "zones_past_age", return_value=()
     ),
     "each content that is held has an alert": lambda: mock.patch.object(
         landing._Batch,  # pyright: ignore[reportPrivateUsage]

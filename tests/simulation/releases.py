@@ -41,6 +41,8 @@ CHANGES: Mapping[ConfigurationChange, Mapping[str, Any]] = {
     "guards": {"deploy": {"guards": {"error_rate": 0.2, "minimum_requests": 5}}},
     # Long enough to see a model that fails later.
     "steps": {"deploy": {"steps": [{"traffic": 100, "bake_minutes": 60}]}},
+    "checks": {"checks": {"changed_at_most": 0.3, "duplicates_at_most": 0.4}},
+    "minimum change": {"settle": {"minimum_change": {"files": 3}, "maximum_age_seconds": 21_600}},
     # The first option is on another cluster; the second one needs more nodes of a known one.
     "compute": {
         "compute": [
@@ -55,7 +57,7 @@ CHANGES: Mapping[ConfigurationChange, Mapping[str, Any]] = {
     },
 }
 """Change → section → keys and their values, or the whole section if it is a list. A section that a
-pipeline lacks stays away."""
+pipeline lacks stays away, except `checks`."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ def write_release_without(source: Path, pipeline: str) -> Path:
 
 def _apply(document: dict[str, Any], change: Mapping[str, Any]) -> None:
     for section, values in change.items():
-        found = document.get(section)
+        found = document.setdefault(section, {}) if section == "checks" else document.get(section)
         if isinstance(values, list):
             document[section] = copy.deepcopy(values)
             continue

@@ -147,6 +147,8 @@ ConfigurationChange = Literal[
     "guards",
     "steps",
     "compute",
+    "checks",
+    "minimum change",
 ]
 """A change of a section of `pipeline.yml`; `releases` says what it is."""
 

@@ -50,6 +50,18 @@ UPLOAD = Upload(at=UPLOADED_AT, path="1.png", content="one")
 QUEUED_UPLOAD = Upload(at=UPLOADED_AT, path="day=2026-11-02/1.png", content="one")
 UPLOAD_AT_THE_END = Upload(at=6.9 * DAY, path="1.png", content="one")
 REFUSED: list[Item] = [UPLOAD, Refuse(at=UPLOADED_AT + 100, seconds=10 * HOUR, status=403)]
+# One of three files is overwritten: checks.changed_at_most allows fewer.
+MANY_CHANGED: list[Item] = [
+    *(Upload(at=UPLOADED_AT, path=f"{n}.png", content=f"{n}") for n in (1, 2, 3)),
+    Deploy(at=2 * HOUR, floor=0.5, changes=("checks",)),
+    Upload(at=5 * HOUR, path="1.png", content="other"),
+]
+# One file is added: settle.minimum_change wants three.
+FEW_ADDED: list[Item] = [
+    UPLOAD,
+    Deploy(at=2 * HOUR, floor=0.5, changes=("minimum change",)),
+    Upload(at=5 * HOUR, path="2.png", content="two"),
+]
 # Together their runs want more nodes than there are.
 TWO_BATCHES: list[Item] = [
     QUEUED_UPLOAD,
@@ -243,6 +255,12 @@ FOUND: dict[str, tuple[str, list[Item]]] = {
     ),
     "failing landings are told to nobody": ("failing_landings_are_told", REFUSED),
     "failing landings are not shown": ("failing_landings_are_shown", REFUSED),
+    "rules for data are not read": ("data_is_trained_on_by_its_rules", MANY_CHANGED),
+    "little changes are enough": ("data_is_trained_on_by_its_rules", FEW_ADDED),
+    "the age of waiting batches is not looked at": (
+        "nothing_waits_longer_than_its_age",
+        FEW_ADDED,
+    ),
     "each content that is held has an alert": (
         "one_hold_has_one_alert",
         [

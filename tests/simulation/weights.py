@@ -54,5 +54,7 @@ CHANGED: Mapping[ConfigurationChange, float] = {
     "guards": 0.2,
     "steps": 0.2,
     "compute": 0.2,
+    "checks": 0.15,
+    "minimum change": 0.15,
 }
 """Change of `pipeline.yml` → the chance that a release has it."""

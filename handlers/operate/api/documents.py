@@ -152,7 +152,8 @@ class HeldSummary(Document):
     blobs: int
     reason: HoldReason
     ended_by: HoldEnd
-    """What a person does to train on it: releases the batch, or resumes the pipeline."""
+    """What lets it, or the next one, be trained on: a person releases the batch or resumes the
+    pipeline, or more data lands."""
     message: str
     batches: int
     """How many batches were held for this reason, one after another."""

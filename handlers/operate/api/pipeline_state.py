@@ -73,6 +73,14 @@ def state_of(
     if newest is not None and state == "needs-a-human":
         error = newest.error
         return state, sentences.of_given_up(newest, remedy(error and error.type))
+    return _without_work(pipeline, zones)
+
+
+def _without_work(pipeline: Pipeline, zones: Sequence[ZoneFacts]) -> tuple[PipelineState, str]:
+    """The state of a pipeline that has nothing to do."""
+    for zone in zones:
+        if zone.held is not None and rule_of_hold(zone.held.reason).state == "waiting":
+            return "waiting", sentences.of_waiting(zone.partition, zone.held, pipeline)
     return "idle", sentences.of_idle(pipeline, zones[0].partition, zones[0].last)
 
 
@@ -80,7 +88,7 @@ def _why_a_person(zone: ZoneFacts) -> str | None:
     """Why a zone needs a person, as a sentence; None if it does not."""
     if zone.troubles:
         return sentences.of_trouble(zone.partition, zone.troubles[-1])
-    if zone.held is not None and rule_of_hold(zone.held.reason).needs_a_person:
+    if zone.held is not None and rule_of_hold(zone.held.reason).state == "needs-a-human":
         return sentences.of_held(zone.partition, zone.held)
     return None
 

@@ -52,6 +52,7 @@ ROUTES = (
     Route("POST", "pipelines/{name}/pause", "pausing.pause_pipeline"),
     Route("POST", "pipelines/{name}/resume", "pausing.resume_pipeline"),
     Route("POST", "pipelines/{name}/release", "pausing.release"),
+    Route("GET", "pipelines/{name}/data/{version}", "differences.get_difference"),
     Route("GET", "pipelines/{name}/models", "models.list_models", AZURE_ML),
     Route("GET", "pipelines/{name}/models/{version}", "models.get_model", AZURE_ML),
     Route("GET", "pipelines/{name}/models/{version}/blobs", "models.list_model_blobs", AZURE_ML),

@@ -95,6 +95,16 @@ def of_held(partition: str | None, held: HeldSummary) -> str:
     )
 
 
+def of_waiting(partition: str | None, held: HeldSummary, pipeline: Pipeline) -> str:
+    """Describe a batch that differs too little from the last trained one."""
+    where = "" if partition is None else f" of partition {partition}"
+    age = pipeline.settle.maximum_age_seconds
+    end = (
+        "" if age is None else f"; at {clock(held.since + timedelta(seconds=age))} it is trained on"
+    )
+    return f"the batch {held.dataset_version}{where} waits for more data: {held.message}{end}"
+
+
 def of_trouble(partition: str | None, trouble: Trouble | TroubleSummary) -> str:
     """Describe why nothing is trained from a zone."""
     where = "" if partition is None else f" in partition {partition}"

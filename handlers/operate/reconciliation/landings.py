@@ -22,7 +22,7 @@ from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrc
 from pydantic import ValidationError
 
 from handlers.landing.batch_contents import list_partitions, list_quarantined
-from handlers.landing.batch_records import LastListing, list_last_batches
+from handlers.landing.batch_records import LastListing, list_last_batches, zones_past_age
 from handlers.landing.blob_created import ensure_landing
 from handlers.landing.dataset_claims import list_claims_without_run
 from handlers.landing.event_records import list_all_newest_events, marker_written_at
@@ -95,8 +95,8 @@ def partitions_to_land(
     """Partitions (None: the whole zone) that need a landing.
 
     These are partitions with an event or marker after their last listing, partitions of which files
-    were put into quarantine since, partitions that were never listed, and partitions that were not
-    listed for a day.
+    were put into quarantine since, partitions that were never listed, partitions that were not
+    listed for a day, and partitions whose batch has waited for more data for the maximum age.
     """
     quarantined = records.quarantined.get(pipeline.name, {})
     events = records.newest_events.get(pipeline.name, {})
@@ -107,6 +107,7 @@ def partitions_to_land(
         folders = sorted(list_partitions(clients, pipeline))
         watched = [each.key for each in folders[-NEWEST_PARTITIONS:]]
         known = {each.key for each in folders} | events.keys() - {None}
+    past_age = zones_past_age(clients, pipeline, now=now)
     due: list[str | None] = []
     for partition in sorted(known, key=str):
         last = last_batches.get(partition)
@@ -115,6 +116,9 @@ def partitions_to_land(
             # A partition found by a listing has blobs.
             if partition is not None or event is not None or _has_blobs(clients, pipeline):
                 due.append(partition)
+            continue
+        if partition in past_age:
+            due.append(partition)
             continue
         refused_at = quarantined.get(partition)
         if refused_at is not None and not was_listed(refused_at, listed_from=last.listed_from):

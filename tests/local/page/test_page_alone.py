@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from handlers.landing.differences import difference_of
 from handlers.operate.api.actions import Action, ActionList
 from handlers.operate.api.alarms import AlarmList
 from handlers.operate.api.dead_letters import DeadLetterList
@@ -19,7 +20,9 @@ from handlers.operate.api.documents import (
     RunSummary,
     TimelineEntry,
 )
+from orchestrations.configuration.pipeline import Source
 from orchestrations.contracts.base import Failure
+from orchestrations.contracts.manifest import encode_line
 from orchestrations.contracts.outcomes import PipelineState
 from tests.local.operators.page_steps import PICTURES, fits, picture
 from tests.local.page.page_server import PageServer
@@ -283,3 +286,20 @@ async def test_a_page_asks_less_often_while_nothing_changes(server: PageServer, 
     for _ in range(11):
         await page.clock.run_for(1_000)
     await page.get_by_text("training", exact=True).wait_for()
+
+
+async def test_what_changed_in_the_data_is_a_picture(server: PageServer, page: Page) -> None:
+    def lines(*paths: str) -> list[bytes]:
+        md5 = f"{len(paths):032x}"
+        return [encode_line(path, 2048, md5, '"0x1"').encode() for path in sorted(paths)]
+
+    before, after = lines("cat/1.png"), lines("cat/1.png", "dog/2.png")
+    source = Source(container="landing")
+    document = difference_of(source, ("6d14107ab3046c71", before), "09f1c2aa51be7d3e", after)
+    server.documents["/api/pipelines/digits/data/09f1c2aa51be7d3e"] = document
+    await page.goto(f"{server.url}/api/ui#/data/09f1c2aa51be7d3e?pipeline=digits")
+    await page.get_by_role("img", name="changed 1, added 1").wait_for()
+    await page.get_by_role("row", name="dog 0 1 1").first.wait_for()
+    assert "1 files have the content of another one" in await page.content()
+    await fits(page)
+    await picture(page, "difference", PICTURES)

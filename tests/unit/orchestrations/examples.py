@@ -35,10 +35,9 @@ PIPELINE = Pipeline.model_validate(
 
 def with_rules(pipeline: Pipeline, **sections: dict[str, Any]) -> Pipeline:
     """The pipeline with changes in some of its sections."""
-    changed = {
-        name: getattr(pipeline, name).model_copy(update=values) for name, values in sections.items()
-    }
-    return pipeline.model_copy(update=changed)
+    document = pipeline.model_dump(mode="json")
+    changed = {name: {**document.get(name, {}), **values} for name, values in sections.items()}
+    return Pipeline.model_validate({**document, **changed})
 
 
 def deploy(folder: Path, pipeline: Pipeline, job: str = "type: command\n") -> None:

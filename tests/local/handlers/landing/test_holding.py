@@ -1,31 +1,31 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from azure.storage.blob import ContainerClient
-from hypothesis import given
-from hypothesis import strategies as st
 
 from handlers.landing.batch_records import read_held
+from handlers.landing.comparing import compare_batch
 from handlers.landing.holding import (
     SUPERSEDED_KEPT,
-    compare_batch,
     is_released,
-    is_subset,
     read_pause,
     release_held_batch,
     zones_to_resume,
 )
 from handlers.landing.zone_troubles import alert_operators
-from handlers.operate.api import pausing
+from handlers.operate.api import differences, pausing
 from handlers.operate.api.pausing import pause_pipeline, resume_pipeline
 from handlers.operate.api.requests import Answer
 from handlers.platform import record_store
-from handlers.platform.manifests import find_line
+from handlers.platform.configuration.configurations import resolve_configuration
+from handlers.platform.manifests import delete_manifest, find_line
 from orchestrations.contracts.datasets import Dataset
+from orchestrations.contracts.difference import Difference
 from orchestrations.contracts.landing import (
     AlertOperators,
     BatchComparison,
@@ -35,12 +35,17 @@ from orchestrations.contracts.landing import (
 )
 from orchestrations.names import alert_id, landing_instance
 from tests.local.handlers.zone_on_storage import Zone
-from tests.unit.handlers.asking import ask
+from tests.unit.handlers.asking import ask, check_problem
 from tests.unit.handlers.durable_fake import TaskHub
+from tests.unit.orchestrations.examples import with_rules
 
 
 def compare(zone: Zone) -> BatchComparison:
-    request = CompareBatch(pipeline=zone.pipeline.name, dataset=zone.freeze(later()))
+    dataset = zone.freeze(later())
+    rules = None
+    if zone.pipeline.has_rules_for_data:
+        rules = resolve_configuration(zone.clients, zone.pipeline.name).hash
+    request = CompareBatch(pipeline=zone.pipeline.name, configuration=rules, dataset=dataset)
     return compare_batch(zone.clients, request)
 
 
@@ -82,14 +87,40 @@ def test_what_a_trainer_refused_is_no_deletion(zone: Zone) -> None:
     assert zone.freeze().quarantined == 1
 
 
-texts = st.lists(st.text(max_size=3), unique=True).map(sorted)
+def test_a_batch_is_checked_against_the_last_trained_one(zone: Zone) -> None:
+    zone = with_zone_rules(
+        zone,
+        checks={"duplicates_at_most": 0.2, "bytes_of_a_file": {"at_least": 2}},
+        settle={"minimum_change": {"files": 2}, "maximum_age_seconds": 3600},
+    )
+    for number in range(4):
+        zone.land(f"{number}.png", b"file %d" % number)
+    first = compare(zone)
+    assert (first.failed_checks, first.too_little) == ((), None)
+    trained = zone.close_batch()
+    zone.land("copy.png", b"file 0")
+    assert compare(zone).too_little == (
+        "1 of 2 files have changed since the last training (settle.minimum_change)"
+    )
+    waiting = zone.hold(zone.close_batch(outcome="held"), "little-change")
+    assert compare(zone).waiting_since == waiting.frozen_at
+    zone.land("copy2.png", b"file 1")
+    zone.land("small.png", b"1")
+    dataset = zone.freeze(later())
+    comparison = compare(zone)
+    assert comparison.too_little is None
+    duplicates, size = comparison.failed_checks
+    assert "2 of 7 files twice" in duplicates
+    assert "small.png has 1 bytes, not at_least 2" in size
+    name = f"{dataset.manifest_path}/difference-from-{trained.version}.json"
+    kept = Difference.from_dict(record_store.read(zone.clients.records, name))
+    assert (kept.added.blobs, kept.duplicates_of_base.blobs) == (3, 2)
+    delete_manifest(zone.clients, zone.pipeline.name, dataset.version)
+    assert not list(zone.clients.records.list_blob_names(name_starts_with=dataset.manifest_path))
 
 
-@given(large=texts, keep=st.data())
-def test_a_part_of_a_sequence_is_a_subset_of_it(large: list[str], keep: st.DataObject) -> None:
-    small = sorted(keep.draw(st.sets(st.sampled_from(large)))) if large else []
-    assert is_subset(small, large)
-    assert is_subset([*small, "zzzz"], large) is False
+def with_zone_rules(zone: Zone, **sections: dict[str, Any]) -> Zone:
+    return replace(zone, pipeline=with_rules(zone.pipeline, **sections))
 
 
 def hold(zone: Zone, reason: HoldReason = "paused") -> Dataset:
@@ -332,3 +363,32 @@ async def test_who_paused_and_resumed_is_kept(zone: Zone) -> None:
         ("pause", "ada", "wrong upload"),
         ("resume", "bob", "no reason was given"),
     ]
+
+
+async def test_two_versions_are_compared_on_request(zone: Zone) -> None:
+    zone.land("a/1.png", b"one")
+    first = zone.close_batch()
+    zone.land("a/2.png", b"two")
+    compare(zone)
+    second = zone.freeze(later())
+
+    async def difference(version: str, **query: str) -> Answer:
+        return await ask(
+            differences.get_difference,
+            zone.clients,
+            None,
+            zone.pipeline,
+            query=query,
+            name=zone.pipeline.name,
+            version=version,
+        )
+
+    landed = await difference(second.version)
+    assert (landed.status, landed.document["base"]) == (200, first.version)
+    assert landed.document["added"] == {"blobs": 1, "bytes": 3}
+    reverse = await difference(first.version, base=second.version)
+    assert reverse.document["removed"] == {"blobs": 1, "bytes": 3}
+    check_problem(await difference("0" * 16), 404, "not-found", "no manifest")
+    check_problem(await difference(second.version, base="0" * 16), 404, "not-found")
+    check_problem(await difference("../" + second.version), 404, "not-found")
+    check_problem(await difference(second.version, base="x"), 400, "invalid-request", "base")

@@ -70,7 +70,7 @@ def upload(zone: Zone, name: str) -> bool:
 
 
 def paths_of(zone: Zone, dataset: Dataset) -> set[str]:
-    chunks = read_chunks(zone.clients, dataset)
+    chunks = read_chunks(zone.clients, dataset.manifest_path)
     return {decode_line(line).path for chunk in chunks for line in chunk.splitlines()}
 
 

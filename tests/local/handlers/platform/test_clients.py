@@ -27,7 +27,7 @@ def test_reading_an_empty_manifest_gives_its_connection_back(zone: Zone) -> None
     dataset = zone.freeze()
     before = connections(zone)
     for _ in range(3):
-        assert not list(read_chunks(zone.clients, dataset))
+        assert not list(read_chunks(zone.clients, dataset.manifest_path))
     assert connections(zone) == before
 
 

@@ -31,7 +31,7 @@ LINES = [ManifestLine(path=path, size=100, md5="0" * 32, etag=path) for path in 
 
 
 def lines_of(world: World, dataset: Dataset) -> list[ManifestLine]:
-    chunks = read_chunks(world.clients, dataset)
+    chunks = read_chunks(world.clients, dataset.manifest_path)
     return [decode_line(line) for chunk in chunks for line in chunk.splitlines()]
 
 

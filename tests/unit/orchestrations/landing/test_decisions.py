@@ -218,3 +218,25 @@ def test_uploads_stay_duplicates_also_after_a_release_of_other_code() -> None:
     zone.driver.run()
     assert zone.outcomes == ["started", "duplicate"]
     assert "with a reason" in (zone.batches[1].result.reason or "")
+
+
+def test_a_batch_that_breaks_a_rule_is_held_with_its_numbers() -> None:
+    broken = comparison(failed_checks=("files_at_least is 5", "two"), too_little="1 of 2 files")
+    decision = decide(DATASET, broken, PIPELINE, has_reason=True)
+    assert isinstance(decision, Hold)
+    assert decision.reason == "check-failed"
+    assert decision.message.startswith("files_at_least is 5; two: ")
+
+
+def test_a_batch_that_differs_too_little_waits_for_the_next_one_or_for_its_age() -> None:
+    little = {"too_little": "1 of 2 files"}
+    assert decide(DATASET, comparison(**little), PIPELINE) == Hold("little-change", "1 of 2 files")
+    assert decide(DATASET, comparison(**little), PIPELINE, has_reason=True) == "train"
+    aged = with_rules(
+        PIPELINE, settle={"minimum_change": {"files": 2}, "maximum_age_seconds": 3600}
+    )
+    for seconds, decided in ((3599, Hold("little-change", "1 of 2 files")), (3600, "train")):
+        since = DATASET.frozen_at - timedelta(seconds=seconds)
+        assert decide(DATASET, comparison(waiting_since=since, **little), aged) == decided
+        forever = comparison(waiting_since=since, **little)
+        assert decide(DATASET, forever, PIPELINE) == Hold("little-change", "1 of 2 files")

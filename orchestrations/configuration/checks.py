@@ -1,0 +1,70 @@
+"""Sections of `pipeline.yml` about a batch's data: `checks` and `settle.minimum_change`."""
+
+from __future__ import annotations
+
+from pydantic import Field, model_validator
+
+from orchestrations.configuration.section import Section
+
+
+class Bounds(Section):
+    """The least and the greatest value; one of them may be missing."""
+
+    at_least: float | None = Field(default=None, ge=0)
+    """The least value."""
+    at_most: float | None = Field(default=None, ge=0)
+    """The greatest value. Not less than `at_least`."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Bounds:
+        if self.at_least is None and self.at_most is None:
+            raise ValueError("neither at_least nor at_most is set")
+        if None not in (self.at_least, self.at_most) and self.at_most < self.at_least:  # pyright: ignore[reportOperatorIssue] - neither is None
+            raise ValueError("at_most is less than at_least")
+        return self
+
+    def excludes(self, value: float) -> str | None:
+        """The bound that a value breaks, as `at_least 5`; None if it breaks none."""
+        if self.at_least is not None and value < self.at_least:
+            return f"at_least {self.at_least:g}"
+        if self.at_most is not None and value > self.at_most:
+            return f"at_most {self.at_most:g}"
+        return None
+
+
+class Checks(Section):
+    """Rules for a batch's manifest. A batch that breaks one is held, and no compute is asked for.
+
+    They cost nothing: they need the manifests of the batch and of the last trained batch only.
+    """
+
+    files_at_least: int | None = Field(default=None, ge=1)
+    """The least number of files."""
+    files_at_most: int | None = Field(default=None, ge=1)
+    """The greatest number of files."""
+    bytes_of_a_file: Bounds | None = None
+    """The size of every file, in bytes."""
+    share_of_each_label: Bounds | None = None
+    """The share of the files that each label has, from 0 to 1. A file's label is the name of its
+    folder. A label that the last trained batch had, and that is gone, has the share 0."""
+    duplicates_at_most: float | None = Field(default=None, ge=0, le=1)
+    """The greatest share of files whose content another file of the batch has, by MD5 and size."""
+    changed_at_most: float | None = Field(default=None, ge=0, le=1)
+    """The greatest share of the last trained batch's files that have other content now."""
+
+
+class MinimumChange(Section):
+    """How much a batch must differ from the last trained one. One that is reached is enough."""
+
+    files: int | None = Field(default=None, ge=1)
+    """A number of files that were added, removed, moved or changed."""
+    bytes: int | None = Field(default=None, ge=1)
+    """The bytes of the files that were added or changed."""
+    share: float | None = Field(default=None, gt=0, le=1)
+    """The share of the last trained batch's files that these files are."""
+
+    @model_validator(mode="after")
+    def _is_set(self) -> MinimumChange:
+        if self.files is None and self.bytes is None and self.share is None:
+            raise ValueError("none of files, bytes and share is set")
+        return self
