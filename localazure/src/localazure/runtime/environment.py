@@ -211,17 +211,31 @@ class Environment:
         digest = hmac.digest(self.keys.storage.encode(), account.encode(), hashlib.sha512)
         return base64.b64encode(digest).decode()
 
-    def storage_connection_string(self, account: str = STORAGE_ACCOUNT) -> str:
-        """Return a connection string of an account, for the storage SDKs."""
+    def storage_connection_string(
+        self, account: str = STORAGE_ACCOUNT, *, direct: bool = False
+    ) -> str:
+        """Return a connection string for the storage SDKs.
+
+        Args:
+            account: an account of `storage.json`, or that of all emulators.
+            direct: whether to bypass the proxy and use Azurite: without events, roles and limits of
+                the account's kind.
+        """
         ports = self.ports
+        blob, queue, table = (
+            (ports.azurite_blob, ports.azurite_queue, ports.azurite_table)
+            if direct
+            else (ports.blob, ports.queue, ports.table)
+        )
         return (
             f"DefaultEndpointsProtocol=http;AccountName={account};"
             f"AccountKey={self.storage_key(account)};"
-            f"BlobEndpoint=http://{LOOPBACK}:{ports.blob}/{account};"
-            f"QueueEndpoint=http://{LOOPBACK}:{ports.queue}/{account};"
-            f"TableEndpoint=http://{LOOPBACK}:{ports.table}/{account};"
+            f"BlobEndpoint=http://{LOOPBACK}:{blob}/{account};"
+            f"QueueEndpoint=http://{LOOPBACK}:{queue}/{account};"
+            f"TableEndpoint=http://{LOOPBACK}:{table}/{account};"
         )
 
+    @property
     def blob_endpoint(
         self, account: str, *, is_identity: bool = False, direct: bool = False
     ) -> Endpoint:
