@@ -235,7 +235,6 @@ class Environment:
             f"TableEndpoint=http://{LOOPBACK}:{table}/{account};"
         )
 
-    @property
     def blob_endpoint(
         self, account: str, *, is_identity: bool = False, direct: bool = False
     ) -> Endpoint:
