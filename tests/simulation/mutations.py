@@ -22,6 +22,8 @@ from handlers.operate.reconciliation import landings, reconciliation, runs
 from handlers.platform import activity_adapter, bulkheads, instances, run_records
 from handlers.platform.clients import Clients
 from handlers.platform.configuration import configurations
+from handlers.platform.message_outbox import send_in_background
+from handlers.platform.service_bus import OPS_ALERTS
 from handlers.platform.settings import Settings
 from handlers.rollout import observing
 from handlers.rollout.requests import Redirection
@@ -205,6 +207,11 @@ def _same_id(text: str) -> str:
     return text.partition(":")[2]
 
 
+def _send_without_alerts(clients: Clients, place: Any, *messages: Any) -> None:
+    if place != OPS_ALERTS:
+        send_in_background(clients, place, *messages)
+
+
 MUTATIONS: Mapping[str, Mutation] = {
     "failed requests are not counted": lambda: mock.patch.multiple(
         observing, FAILED_STATUSES=frozenset(), SERVER_ERROR=999
@@ -271,7 +278,9 @@ MUTATIONS: Mapping[str, Mutation] = {
         Room, "is_affordable", return_value=True
     ),
     "why a run waits is not said": lambda: mock.patch.object(Reasons, "of", return_value=""),
-    "operators are not alerted to long waits": lambda: mock.patch.object(admission, "_alert"),
+    "operators are not alerted to long waits": lambda: mock.patch.object(
+        admission, "send_in_background", _send_without_alerts
+    ),
     "cancellations are not seen": _body("get_job", _without_cancellation),
     "verdicts are alerted as errors": lambda: mock.patch.object(
         delivery, "severity_of", return_value="error"

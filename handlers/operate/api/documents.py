@@ -17,7 +17,7 @@ from orchestrations.contracts.landing import (
     LandingPhase,
     OpenedBy,
 )
-from orchestrations.contracts.outcomes import HoldEnd, PipelineState
+from orchestrations.contracts.outcomes import BlobState, HoldEnd, PipelineState
 from orchestrations.contracts.rollouts import EndpointEffect
 from orchestrations.contracts.runs import RunState, RunStatus
 from orchestrations.contracts.training import UsedCompute
@@ -382,7 +382,7 @@ class Explanation(Document):
     blob: str
     pipeline: str | None
     partition: str | None
-    state: str
+    state: BlobState
     reason: str
     events: list[ExplainedEvent]
     batch: str | None = None

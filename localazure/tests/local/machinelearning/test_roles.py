@@ -12,12 +12,12 @@ from azure.ai.ml.entities import Data, IdentityConfiguration, ManagedIdentityCon
 from azure.core.exceptions import HttpResponseError
 
 from harness.local_workspace import Local, fault
-from harness.role_table import TABLE, Grant, RoleTable
+from harness.role_table import Grant, RoleTable
 from localazure.machinelearning.addresses import workspace_id
 from localazure.runtime.identity import APP, client_id_of
 
 SCIENTIST, OPERATOR = "AzureML Data Scientist", "AzureML Compute Operator"
-(QUOTA_READER,) = [each["role"] for each in TABLE["customRoles"]]
+QUOTA_READER = "Landfall quota reader"
 
 
 def register_data(local: Local, name: str) -> None:

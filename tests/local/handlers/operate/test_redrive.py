@@ -68,6 +68,14 @@ def requests(namespace: Namespace) -> list[RunRequest]:
     return [parse_retry(str(each)) for each in namespace.take(RETRIES)]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def empty_queues(world: World) -> None:
+    """Take what tests of other files left in the namespace that they share."""
+    for dead in (True, False):
+        world.namespace.take_present(REJECTED_RUNS, dead=dead)
+    world.namespace.take_present(RETRIES)
+
+
 @pytest.fixture
 def manifest(world: World) -> None:
     world.clients.records.upload_blob(
