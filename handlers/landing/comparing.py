@@ -52,6 +52,7 @@ def compare_batch(clients: Clients, request: CompareBatch) -> BatchComparison:
     return comparison.model_copy(
         update={
             "only_deletions": trained is not None and _only_deletions(trained, dataset, difference),
+            "difference": None if trained is None else str(difference),
             "failed_checks": () if checks is None else failed_checks(checks, difference),
             "too_little": None if minimum is None else too_little(minimum, difference),
             "waiting_since": None if minimum is None else _waiting_since(clients, request),

@@ -81,6 +81,11 @@ class Difference(Contract):
     examples: dict[str, tuple[str, ...]]
     """`added`, `removed` and `changed` → the first paths of each; moved blobs included."""
 
+    def __str__(self) -> str:
+        kinds = ("added", "removed", "changed", "moved")
+        counts = ", ".join(f"{getattr(self, kind).blobs} {kind}" for kind in kinds)
+        return f"{counts}, of {self.before.blobs} files in {self.base}"
+
     @property
     def differing(self) -> Amount:
         """The blobs that differ: added, removed, changed and moved; bytes of new content only."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
@@ -150,12 +150,17 @@ class BatchComparison(Contract):
     """A sentence for each rule of `checks` that the batch breaks."""
     too_little: str | None = Field(default=None, exclude_if=lambda it: it is None)
     """A sentence: how much has changed; None if that reaches `settle.minimum_change`."""
+    difference: str | None = Field(default=None, exclude_if=lambda it: it is None)
+    """A sentence: what differs from the last trained batch."""
     waiting_since: datetime | None = Field(default=None, exclude_if=lambda it: it is None)
     """Since when batches of the zone have waited for `settle.minimum_change`."""
 
 
 class CompareBatch(ActivityRequest[BatchComparison]):
     """Input of `compare_batch`."""
+
+    # Two manifests of ten million lines take minutes.
+    LIMIT_SECONDS: ClassVar[float] = 480.0
 
     pipeline: str
     # Left out where it is not set, so that the histories of other pipelines do not change.

@@ -12,6 +12,7 @@ from orchestrations.contracts.base import Done
 from orchestrations.contracts.datasets import Configuration, Dataset
 from orchestrations.contracts.landing import (
     AlertOperators,
+    BatchComparison,
     BatchOutcome,
     BatchTrace,
     ClaimDataset,
@@ -278,7 +279,7 @@ class _Batch:
         if decision == "ignore":
             return self.result("only-deletions", dataset=dataset)
         if isinstance(decision, Hold):
-            yield from self.hold(dataset, decision, comparison.last_trained_blobs)
+            yield from self.hold(dataset, decision, comparison)
             return self.result("held", dataset=dataset)
         return (yield from self.claim(dataset, self.configuration))
 
@@ -303,7 +304,7 @@ class _Batch:
         return False
 
     def hold(
-        self, dataset: Dataset, decision: Hold, last_trained_blobs: int | None
+        self, dataset: Dataset, decision: Hold, comparison: BatchComparison
     ) -> Generator[Any, Any, None]:
         """Hold the batch for a person; alert operators, if its reason says so."""
         yield from call(
@@ -322,7 +323,8 @@ class _Batch:
                 "reason": decision.reason,
                 "message": decision.message,
                 "blobs": dataset.blobs + dataset.quarantined,
-                "last_trained_blobs": last_trained_blobs,
+                "last_trained_blobs": comparison.last_trained_blobs,
+                **({"difference": comparison.difference} if comparison.difference else {}),
             }
             yield from self.alert("batch-held", decision.reason, details=details)
 

@@ -102,6 +102,9 @@ def test_a_batch_is_checked_against_the_last_trained_one(zone: Zone) -> None:
     assert compare(zone).too_little == (
         "1 of 2 files have changed since the last training (settle.minimum_change)"
     )
+    assert compare(zone).difference == (
+        f"1 added, 0 removed, 0 changed, 0 moved, of 4 files in {trained.version}"
+    )
     waiting = zone.hold(zone.close_batch(outcome="held"), "little-change")
     assert compare(zone).waiting_since == waiting.frozen_at
     zone.land("copy2.png", b"file 1")
