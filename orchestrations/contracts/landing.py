@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
@@ -158,9 +158,6 @@ class BatchComparison(Contract):
 
 class CompareBatch(ActivityRequest[BatchComparison]):
     """Input of `compare_batch`."""
-
-    # Two manifests of ten million lines take minutes.
-    LIMIT_SECONDS: ClassVar[float] = 480.0
 
     pipeline: str
     # Left out where it is not set, so that the histories of other pipelines do not change.
