@@ -7,22 +7,20 @@ temporary file when they are long: about 25 bytes for each blob.
 
 from __future__ import annotations
 
-import json
-import re
 import struct
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from tempfile import SpooledTemporaryFile
-from typing import IO, NamedTuple, Self
+from typing import IO, Self
 
 from handlers.platform import record_store
 from handlers.platform.clients import Clients
 from handlers.platform.manifests import manifest_folder, read_chunks
 from orchestrations.configuration.pipeline import Source
 from orchestrations.contracts.difference import Amount, Difference, Group, Groups, NamedBlob
-from orchestrations.contracts.manifest import path_of
+from orchestrations.contracts.manifest import EncodedLine, parse_lines, path_of, text_of
 
 GROUPS_LISTED = 1000
 GROUPS_COUNTED = 100_000
@@ -33,10 +31,6 @@ _BUCKET_BYTES_IN_MEMORY = 256 * 1024
 _RECORD = struct.Struct(">16sQB")
 # What happened to a path with a content.
 _KINDS = ("kept", "removed", "added", "changed_from", "changed")
-_LINE = re.compile(
-    rb'\{"path": ("[^"\\]*(?:\\.[^"\\]*)*"), "size": (\d+), "md5": (?:null|"([^"\\]*)"), '
-    rb'"etag": ("[^"\\]*(?:\\.[^"\\]*)*")'
-)
 
 
 def difference_of(
@@ -89,33 +83,6 @@ def first_difference(clients: Clients, pipeline: str, version: str) -> Differenc
     )
     document = record_store.read(clients.records, kept[0].name) if kept else None
     return None if document is None else Difference.from_dict(document)
-
-
-class _Line(NamedTuple):
-    """What a difference needs of a manifest's line, as it is encoded there."""
-
-    path: bytes
-    size: bytes
-    md5: bytes
-    """Empty if the blob has none."""
-    etag: bytes
-
-    def has_content_of(self, other: _Line) -> bool:
-        """Whether two blobs have the same content; the ETag stands for a missing MD5."""
-        if self.md5 and other.md5:
-            return self[1:3] == other[1:3]
-        return self[1:] == other[1:]
-
-
-def _parse(lines: Sequence[bytes]) -> list[_Line]:
-    """Read all lines at once: ten million one by one would take minutes."""
-    found = list(map(_Line._make, _LINE.findall(b"\n".join(lines))))
-    assert len(found) == len(lines), "a line was not written by `encode_line`"
-    return found
-
-
-def _text(quoted: bytes) -> str:
-    return json.loads(quoted) if b"\\" in quoted else quoted[1:-1].decode()
 
 
 def _windows(
@@ -172,9 +139,9 @@ class _Count:
     def take(self, old: Sequence[bytes], new: Sequence[bytes]) -> None:
         """Add a window."""
         common = set(old).intersection(new)
-        before = {it.path: it for it in _parse([line for line in old if line not in common])}
-        kinds: dict[str, list[_Line]] = {kind: [] for kind in _KINDS}
-        parsed = _parse(new)
+        before = {it.path: it for it in parse_lines([line for line in old if line not in common])}
+        kinds: dict[str, list[EncodedLine]] = {kind: [] for kind in _KINDS}
+        parsed = parse_lines(new)
         for line, after in zip(new, parsed, strict=True):
             if line in common:
                 kinds["kept"].append(after)
@@ -192,36 +159,35 @@ class _Count:
             self._add(kind, lines)
         self._see(parsed)
 
-    def _see(self, lines: Sequence[_Line]) -> None:
+    def _see(self, lines: Sequence[EncodedLine]) -> None:
         """Add lines of the later version to what is counted of it alone."""
-        sizes = [int(it.size) for it in lines]
+        if not lines:
+            return
+        sizes = [it.size for it in lines]
         self._without_md5 += sum(not it.md5 for it in lines)
         self._sizes.update(map(int.bit_length, sizes))
-        named = sorted({min(sizes, default=0), max(sizes, default=0)} if sizes else ())
-        for size in named:
-            blob = NamedBlob(path=_text(lines[sizes.index(size)].path), bytes=size)
-            if self._smallest is None or size < self._smallest.bytes:
-                self._smallest = blob
-            if self._largest is None or size > self._largest.bytes:
-                self._largest = blob
+        if self._smallest is None or min(sizes) < self._smallest.bytes:
+            self._smallest = _named(lines[sizes.index(min(sizes))])
+        if self._largest is None or max(sizes) > self._largest.bytes:
+            self._largest = _named(lines[sizes.index(max(sizes))])
 
-    def _add(self, kind: str, lines: Sequence[_Line]) -> None:
+    def _add(self, kind: str, lines: Sequence[EncodedLine]) -> None:
         self._blobs[kind] += len(lines)
-        self._bytes[kind] += sum(int(it.size) for it in lines)
+        self._bytes[kind] += sum(it.size for it in lines)
         number = _KINDS.index(kind)
         hashed = [it for it in lines if it.md5]
         md5s = bytes.fromhex(b"".join(it.md5 for it in hashed).decode())
         for begin, it in zip(range(0, len(md5s), 16), hashed, strict=True):
-            record = _RECORD.pack(md5s[begin : begin + 16], int(it.size), number)
+            record = _RECORD.pack(md5s[begin : begin + 16], it.size, number)
             self._buckets[md5s[begin] % _BUCKETS].write(record)
         if kind == "changed_from":
             return
         for folder, blobs in Counter(it.path.rpartition(b"/")[0] for it in lines).items():
-            path = _text(folder + b'/"') if folder else ""
+            path = text_of(folder + b'/"') if folder else ""
             for grouping in (self._folders, self._labels, self._partitions):
                 grouping.add(kind, path, blobs)
         if kind != "kept" and len(self._examples[kind]) < EXAMPLES:
-            self._examples[kind] += [_text(it.path) for it in lines[:EXAMPLES]]
+            self._examples[kind] += [text_of(it.path) for it in lines[:EXAMPLES]]
 
     def result(self, version: str, base: str | None) -> Difference:
         """The difference; the contents are counted first."""
@@ -264,6 +230,10 @@ class _Count:
             return sum(sums[kind] for kind in kinds) - (sums[without] if without else 0)
 
         return Amount(blobs=total(self._blobs), bytes=total(self._bytes))
+
+
+def _named(line: EncodedLine) -> NamedBlob:
+    return NamedBlob(path=text_of(line.path), bytes=line.size)
 
 
 def _shared(records: bytes) -> Iterator[tuple[int, Sequence[int]]]:
