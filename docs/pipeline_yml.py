@@ -136,6 +136,8 @@ def _sections(place: str, kind: str, field: Schema) -> Iterator[tuple[str, str, 
         yield place, f" of kind `{const}`" if const else kind, model
     if "items" in field:
         yield from _sections(f"{place}[]", kind, field["items"])
+    for each in field.get("patternProperties", {}).values():
+        yield from _sections(f"{place}.<name>", kind, each)
     for each in field.get("anyOf") or field.get("oneOf", ()):
         yield from _sections(place, kind, each)
 
@@ -159,7 +161,8 @@ def _type(schema: Schema) -> str:
     if "const" in schema:
         return _shown(schema["const"])
     if "items" in schema:
-        return f"list of {_type(schema['items'])}s"
+        items = schema["items"]
+        return "list of values" if "anyOf" in items else f"list of {_type(items)}s"
     return TYPES[schema["type"]]
 
 
@@ -181,7 +184,7 @@ def _shown(value: Any) -> str:
         case None:
             return "none"
         case dict():
-            return "as below"
+            return "as below" if value else "none"
         case str():
             return f"`{value}`" if value else '`""`'
         case _:

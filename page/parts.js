@@ -59,6 +59,8 @@ export function Table({ caption, columns, rows, empty }) {
 export const number = (value) =>
   Number.isInteger(value) ? value.toLocaleString("en") : Number(value.toPrecision(5)).toString();
 
+export const assignments = (values) => Object.entries(values).map(([name, value]) => `${name} = ${value}`).join(", ");
+
 export const size = (bytes) => (bytes < 1e3 ? `${number(bytes)} B` : bytes < 1e6 ? `${number(Math.round(bytes / 1e3))} kB` : `${number(Math.round(bytes / 1e5) / 10)} MB`);
 
 export const money = (amount, currency) =>
@@ -98,16 +100,27 @@ export function RunResult({ run }) {
 
 // An action: a button that asks who and why before it acts, and shows what it did.
 // `disabled`: false, or the sentence why it cannot be done now.
-export function Action({ label, title, explains, path, body, needsReason, danger, disabled }) {
+// `fields` are declared as the parameters of a pipeline are; those that a person changes are sent in the body, as `group`.
+export function Action({ label, title, explains, path, body, fields = {}, group, needsReason, danger, disabled }) {
   const [isOpen, setOpen] = useState(false);
   return html`<button class=${danger ? "danger" : ""} disabled=${Boolean(disabled)} title=${disabled || null} onClick=${() => setOpen(true)}>${label}</button>
-    ${isOpen && html`<${ActionDialog} ...${{ label, title, explains, path, body, needsReason, danger }} onClose=${() => setOpen(false)} />`}`;
+    ${isOpen && html`<${ActionDialog} ...${{ label, title, explains, path, body, fields, group, needsReason, danger }} onClose=${() => setOpen(false)} />`}`;
 }
 
-function ActionDialog({ label, title, explains, path, body, needsReason, danger, onClose }) {
+// The value of a field: a choice where there are few, else a number or a text.
+function Field({ name, field, onChange }) {
+  const choices = field.type === "boolean" ? [true, false] : field.values;
+  if (choices) return html`<select name=${name} onChange=${(event) => onChange(choices[event.target.selectedIndex])}>${choices.map((each) => html`<option selected=${each === field.default}>${String(each)}</option>`)}</select>`;
+  const isNumber = field.type !== "text";
+  return html`<input name=${name} required type=${isNumber ? "number" : "text"} min=${field.minimum} max=${field.maximum} step=${field.type === "integer" ? 1 : "any"}
+    maxlength=${isNumber ? null : 100} value=${field.default} onInput=${(event) => onChange(isNumber ? event.target.valueAsNumber : event.target.value)} />`;
+}
+
+function ActionDialog({ label, title, explains, path, body, fields, group, needsReason, danger, onClose }) {
   const dialog = useRef(null);
   const [by, setBy] = useState(localStorage.getItem("landfall.by") ?? "");
   const [reason, setReason] = useState("");
+  const [values, setValues] = useState({});
   const [done, setDone] = useState(null);
   const [error, setError] = useState(null);
   const [isBusy, setBusy] = useState(false);
@@ -121,7 +134,7 @@ function ActionDialog({ label, title, explains, path, body, needsReason, danger,
     setBusy(true);
     localStorage.setItem("landfall.by", by);
     try {
-      setDone(await post(path, { ...body, by, ...(reason ? { reason } : {}) }));
+      setDone(await post(path, { ...body, ...(group && { [group]: values }), by, ...(reason ? { reason } : {}) }));
       setError(null);
     } catch (problem) {
       setError(problem);
@@ -138,6 +151,7 @@ function ActionDialog({ label, title, explains, path, body, needsReason, danger,
             <menu><button type="button" autofocus onClick=${() => dialog.current.close()}>Close</button></menu>`
         : html`<label>Who are you?<input name="by" required maxlength="200" autocomplete="name" value=${by} onInput=${(event) => setBy(event.target.value)} /></label>
             <label>Why?${needsReason ? "" : " (for the record)"}<input name="reason" required=${needsReason} maxlength="500" value=${reason} onInput=${(event) => setReason(event.target.value)} /></label>
+            ${Object.entries(fields).map(([name, field]) => html`<label>${name}<${Field} ...${{ name, field }} onChange=${(value) => setValues({ ...values, [name]: value })} /></label>`)}
             ${error && html`<p class="note bad" role="alert">${error.message}</p>`}
             <menu>
               <button type="button" onClick=${() => dialog.current.close()}>Do nothing</button>

@@ -114,6 +114,7 @@ def _last_round(clients: Clients, claimed: ClaimedRun) -> LastRound:
         state=None if record is None else record.status.state,
         next_attempt_at=None if record is None else record.next_attempt_at,
         configuration=redrive.job if redrive and redrive.job else request.configuration,
+        parameters=request.parameters,
     )
 
 

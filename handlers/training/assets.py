@@ -196,6 +196,10 @@ def _describe_model(
     }
     if request.reason is not None:
         lineage["landfall.reason"] = request.reason
+    lineage |= {
+        f"landfall.parameter.{name}": json.dumps(value)
+        for name, value in request.parameters.items()
+    }
     optional = {
         tags.ROUND: None if request.round == 1 else str(request.round),
         tags.CHAMPION: request.champion,

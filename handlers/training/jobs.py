@@ -129,6 +129,7 @@ class Bindings:
             "data": {"type": "uri_folder", "path": f"azureml://datastores/{data}"},
             "champion": champion,
             **({"initial_model": champion} if pipeline.model.warm_start else {}),
+            **request.request.parameters,
         }
 
     def _outputs(self, *, is_sweep: bool) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from orchestrations.configuration.checks import Checks, MinimumChange
 from orchestrations.configuration.deploy import Deploy
+from orchestrations.configuration.parameters import PARAMETERS_LIMIT, Parameter, ParameterName
 from orchestrations.configuration.partitions import Partition, PartitionPattern
 from orchestrations.configuration.section import ClusterName, Prefix, Section, ignore_fields
 
@@ -286,6 +287,10 @@ class Pipeline(Section):
     alarms: Alarms = Field(default=Alarms(), exclude_if=lambda value: value == Alarms())
     job: str = "job.yml"
     """Azure ML CLI v2 command, sweep or pipeline job, relative to the pipeline's folder."""
+    parameters: dict[ParameterName, Parameter] = Field(
+        default={}, max_length=PARAMETERS_LIMIT, exclude_if=lambda it: not it
+    )
+    """Values that a request for a run can set, by name."""
     # Left out where it is not set, so that the histories of other pipelines do not change.
     deploy: Deploy | None = Field(default=None, exclude_if=lambda value: value is None)
     """Without it, models are registered, but not deployed."""

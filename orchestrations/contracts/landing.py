@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
+from orchestrations.configuration.parameters import Value
 from orchestrations.configuration.pipeline import Pipeline, Settle
 from orchestrations.configuration.section import ignore_fields
 from orchestrations.contracts.base import ActivityRequest, Contract, Done, Traceparent
@@ -61,6 +62,8 @@ class LandingRequest(Contract):
         exclude_if=lambda it: it is None,
     )
     """Why training was requested, such as a monitor's signal; the model's lineage keeps it."""
+    parameters: dict[str, Value] = Field(default={}, exclude_if=lambda it: not it)
+    """The values that the request set, of those that `parameters` in pipeline.yml declares."""
     opened_at: datetime | None = None
     """Set when the landing continues as new before the batch has settled."""
     trace: BatchTrace | None = Field(default=None, exclude_if=lambda it: it is None)

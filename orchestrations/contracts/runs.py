@@ -14,6 +14,7 @@ from typing import Literal, get_args
 
 from pydantic import Field
 
+from orchestrations.configuration.parameters import Value
 from orchestrations.configuration.pipeline import ComputeOption, Limits, Pipeline, Retry
 from orchestrations.configuration.section import ignore_fields
 from orchestrations.contracts.base import ActivityRequest, Contract, Done, Failure, Traceparent
@@ -160,6 +161,8 @@ class RunRequest(Contract):
         exclude_if=lambda it: it is None,
     )
     """Why it was requested, such as a monitor's signal; None: data landed."""
+    parameters: dict[str, Value] = Field(default={}, exclude_if=lambda it: not it)
+    """The value of each parameter that the pipeline declares."""
     redrive: Redrive | None = None
     """A person's changes; `pipeline` and `dataset` already include them."""
     traceparent: Traceparent = None

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from orchestrations.configuration.parameters import Value
 from orchestrations.configuration.pipeline import ComputeOption, Pipeline
 from orchestrations.configuration.section import ignore_fields
 from orchestrations.contracts.base import (
@@ -159,6 +160,7 @@ class RegisterModel(ActivityRequest[Model]):
     configuration: str | None = None
     reason: str | None = Field(default=None, exclude_if=lambda it: it is None)
     """Why the run was requested; None: data landed."""
+    parameters: dict[str, Value] = Field(default={}, exclude_if=lambda it: not it)
     redrive: Redrive | None = None
     traceparent: Traceparent = None
     """The run's span."""
@@ -228,6 +230,8 @@ class RunRecord(Contract):
     champion: str | None = None
     """Model version that the run's model is compared with."""
     diagnosis: JobDiagnosis | None = None
+    parameters: dict[str, Value] | None = Field(default=None, exclude_if=lambda it: it is None)
+    """The value of each parameter that the pipeline declares."""
     cost: RunCost | None = Field(default=None, exclude_if=lambda it: it is None)
     """The cost of its job's nodes, if the run was in a queue."""
     superseded_by: str | None = None

@@ -5,6 +5,7 @@ on again if
 
 - a request has a new reason: the signal of a monitor, or a request over the API that gives one;
 - a request finds another configuration than the last round's (`pipeline.yml`, `job.yml` or code);
+- a request has other parameters than the last round;
 - a request or a person's release finds that the last round was cancelled.
 
 Everything else is a duplicate: uploads of the same content, and requests that change nothing. A
@@ -13,10 +14,12 @@ request is the same one, and gets the same round, however often its landing is s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal
 
+from orchestrations.configuration.parameters import Value
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.landing import BatchComparison, ClaimDataset, HoldReason
@@ -112,6 +115,7 @@ class LastRound:
     configuration: str | None
     """The one whose `job.yml` the last attempt used."""
     next_attempt_at: datetime | None = None
+    parameters: Mapping[str, Value] = field(default_factory=dict[str, Value])
 
     def is_under_way(self, now: datetime) -> bool:
         """Whether an attempt runs, or is about to."""
@@ -135,11 +139,13 @@ def why_no_further_round(asked: ClaimDataset, last: LastRound) -> str | None:
     if asked.opened_by != "request":
         return f"{trained}: {how}"
     known = None not in (asked.request.configuration, last.configuration)
-    if known and asked.request.configuration != last.configuration:
+    has_other_files = known and asked.request.configuration != last.configuration
+    if has_other_files or asked.request.parameters != last.parameters:
         return None
     if asked.request.reason is None:
         return (
-            f"{trained}, and neither pipeline.yml nor job.yml nor its code has changed since: {how}"
+            f"{trained}, and neither pipeline.yml nor job.yml nor its code has changed since, and "
+            f"the parameters are the same: {how}"
         )
     if last.is_under_way(asked.request.dataset.frozen_at):
         return (

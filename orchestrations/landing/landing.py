@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from azure.durable_functions import DurableOrchestrationContext
 
+from orchestrations.configuration.parameters import problem_with, with_defaults
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.datasets import Configuration, Dataset
 from orchestrations.contracts.landing import (
@@ -274,7 +275,7 @@ class _Batch:
             CompareBatch(pipeline=self.pipeline, configuration=rules, dataset=dataset),
         )
         self.data_changed_in_a_row = comparison.data_changed_in_a_row
-        has_reason = self.request.reason is not None
+        has_reason = self.request.reason is not None or bool(self.request.parameters)
         decision = decide(dataset, comparison, self.configuration.pipeline, has_reason=has_reason)
         if decision == "ignore":
             return self.result("only-deletions", dataset=dataset)
@@ -331,7 +332,15 @@ class _Batch:
     def claim(
         self, dataset: Dataset, configuration: Configuration
     ) -> Generator[Any, Any, LandingResult]:
-        """Step 6, with the configuration in force at the freeze."""
+        """Step 6, with the configuration in force at the freeze.
+
+        Raises:
+            InvalidPipeline: it does not take the request's parameters any more.
+        """
+        declared, given = configuration.pipeline.parameters, self.request.parameters
+        problem = problem_with(declared, given)
+        if problem is not None:
+            raise InvalidPipeline(f"the request's parameter {problem[0]}: {problem[1]}")
         request = RunRequest(
             pipeline=configuration.pipeline,
             dataset=dataset,
@@ -339,6 +348,7 @@ class _Batch:
             receiver=self.request.receiver,
             configuration=configuration.hash,
             reason=self.request.reason,
+            parameters=with_defaults(declared, given),
             traceparent=self.traceparent,
         )
         claim = yield from call(

@@ -78,6 +78,7 @@ class RunProgress:
             steps=(RunStep(state=self.status.state, began_at=self.status.since),),
             blobs=request.dataset.blobs,
             bytes=request.dataset.bytes,
+            parameters=request.parameters or None,
             traceparent=request.traceparent,
         )
         """This generation's part of the run's record; the parts of all generations are merged."""

@@ -68,7 +68,8 @@ const Costs = ({ of }) =>
 
 function PipelineActions({ pipeline }) {
   const path = `/api/pipelines/${encodeURIComponent(pipeline.name)}`;
-  return html`<p class="actions">${pipeline.paused
+  return html`<p class="actions"><${Action} label="Train" needsReason title=${`Train ${pipeline.name}?`} path=${`${path}/train`} fields=${pipeline.parameters} group="parameters"
+      explains="What is in the zone now is frozen and trained on, also if it was trained on before." /> ${pipeline.paused
     ? html`<${Action} label="Resume" title=${`Resume ${pipeline.name}?`} path=${`${path}/resume`}
         explains="Zones with held batches are listed again and trained on." />`
     : html`<${Action} label="Pause" needsReason title=${`Pause ${pipeline.name}?`} path=${`${path}/pause`}

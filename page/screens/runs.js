@@ -2,7 +2,7 @@
 
 import { html, useEffect, useRef } from "/api/ui/vendor/preact-htm.js";
 import { useResource } from "/api/ui/api.js";
-import { Action, Badge, href, kindOf, Loaded, messageOf, money, number, PipelineLink, RunLink, RunTable, size } from "/api/ui/parts.js";
+import { Action, assignments, Badge, href, kindOf, Loaded, messageOf, money, number, PipelineLink, RunLink, RunTable, size } from "/api/ui/parts.js";
 import { differenceHref } from "/api/ui/screens/differences.js";
 import { ModelLink } from "/api/ui/screens/models.js";
 import { duration, exact, precise, Sentence, Time, useNow } from "/api/ui/times.js";
@@ -103,6 +103,7 @@ function Log({ lines }) {
 function Facts({ run }) {
   const { links } = run;
   const optional = [
+    ["Parameters", assignments(run.parameters)],
     ["Previous attempt", links.previous_attempt && html`<${RunLink} id=${links.previous_attempt} />`],
     ["Next attempt", links.next_attempt ? html`<${RunLink} id=${links.next_attempt} />` : run.state === "retrying" && run.next_attempt_at && html`<${Time} at=${run.next_attempt_at} />`],
     ["Redriven as", links.redriven_as && html`<${RunLink} id=${links.redriven_as} />`],

@@ -69,7 +69,7 @@ def test_the_pipelines_that_we_ship_are_valid_and_their_jobs_load() -> None:
     }
     trained = {"champion", "data", "manifest"}
     assert {name: (set(job.inputs), set(job.outputs)) for name, job in jobs.items()} == {
-        "digits": (trained | {"initial_model"}, {"checkpoints", "results"}),
+        "digits": (trained | {"initial_model", "seed"}, {"checkpoints", "results"}),
         "digits-live": (trained, {"checkpoints", "results"}),
         "digits-steps": (trained, {"results"}),
         "digits-sweep": (trained, {"checkpoints", "results"}),

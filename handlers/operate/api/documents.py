@@ -9,6 +9,7 @@ from pydantic import Field, RootModel
 
 from handlers.operate.api.queues import CostState
 from handlers.operate.api.requests import Accepted, Document
+from orchestrations.configuration.parameters import Parameter, Value
 from orchestrations.configuration.section import ignore_fields
 from orchestrations.contracts.landing import (
     BatchOutcome,
@@ -94,6 +95,8 @@ class RunDetail(RunSummary):
     remedy: str | None
     """The remedy for the error."""
     links: RunLinks
+    parameters: dict[str, Value]
+    """The value of each parameter that the pipeline declares."""
     trace_id: str | None
     """The id of its trace in your store of spans; null if the run is not traced."""
 
@@ -226,6 +229,8 @@ class PipelineDetail(PipelineSummary):
     container: str
     prefix: str
     marker: str | None
+    parameters: dict[str, Parameter]
+    """Values that a request for a run can set."""
     zones: list[ZoneState]
     champion: Champion | None
     champion_problem: str | None
@@ -294,6 +299,8 @@ class ModelDetail(ModelSummary):
     """The record with all results of the job."""
     reason: str | None
     """Why its run was requested, such as a monitor's signal; null if landed data started it."""
+    parameters: dict[str, Value]
+    """Those of its run."""
     configuration: str | None
     redriven_from: str | None
     rolls_back_to: str | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -49,6 +50,7 @@ VERSIONS_SEARCHED = 20
 """How many of the newest versions are searched for a blob."""
 SEARCHES_AT_ONCE = 8
 _METRICS = "metrics."
+_PARAMETER = "landfall.parameter."
 
 
 class ModelFilter(Parameters):
@@ -246,6 +248,11 @@ class _Versions:
             code=properties.get("landfall.code") or None,
             results=properties.get("landfall.results"),
             reason=properties.get("landfall.reason"),
+            parameters={
+                name.removeprefix(_PARAMETER): json.loads(value)
+                for name, value in sorted(properties.items())
+                if name.startswith(_PARAMETER)
+            },
             configuration=tags_of(model).get(tags.CONFIGURATION),
             redriven_from=tags_of(model).get(tags.REDRIVEN_FROM),
             rolls_back_to=None if previous is None else str(previous.version),

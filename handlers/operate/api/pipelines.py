@@ -133,6 +133,7 @@ async def get_pipeline(
         container=pipeline.source.container,
         prefix=pipeline.source.prefix,
         marker=pipeline.source.marker,
+        parameters=pipeline.parameters,
         zones=[each.document for each in facts],
         champion=champion,
         champion_problem=problem,

@@ -39,6 +39,7 @@ class Route:
 ROUTES = (
     # With the signature, a function key would only be a second secret to distribute.
     Route("POST", "pipelines/{name}/runs", "run_requests.start_run", signed=True),
+    Route("POST", "pipelines/{name}/train", "run_requests.train_pipeline"),
     Route("GET", "runs", "runs.list_runs"),
     Route("GET", "runs/{run}", "runs.get_run"),
     Route("POST", "runs/{run}/cancel", "run_requests.cancel_run"),

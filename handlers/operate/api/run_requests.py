@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import uuid
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -21,12 +23,13 @@ from handlers.operate.api.requests import (
     parse_body,
 )
 from handlers.operate.api.runs import INSTANCE_ID, unknown_run
-from handlers.platform.bulkheads import CANCELLATIONS, PART_SECONDS
+from handlers.platform.bulkheads import CANCELLATIONS, PART_SECONDS, STORAGE
 from handlers.platform.clients import Clients
 from handlers.platform.instances import exists, is_live, run_status, start_once, wake_up
 from handlers.platform.run_records import request_cancel
 from handlers.platform.settings import Settings
 from handlers.platform.spans import below
+from orchestrations.configuration.parameters import PARAMETERS_LIMIT, Value, problem_with
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.landing import BatchTrace, LandingRequest
 from orchestrations.contracts.runs import START_REASON_LIMIT_CHARACTERS, CancelRequest
@@ -49,6 +52,8 @@ class StartRun(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     receiver: str | None = None
+    parameters: dict[str, Value] = Field(default={}, max_length=PARAMETERS_LIMIT)
+    """Values of parameters that the pipeline declares; the others have their defaults."""
     reason: str | None = Field(default=None, min_length=1, max_length=START_REASON_LIMIT_CHARACTERS)
     idempotency_key: str | None = Field(
         default=None, min_length=1, max_length=IDEMPOTENCY_KEY_LIMIT_CHARACTERS
@@ -63,6 +68,14 @@ class StartRun(BaseModel):
                 "pipeline.yml, and give the webhook's name as receiver"
             )
         return body  # pyright: ignore[reportUnknownVariableType] - not validated yet
+
+
+class TrainPipeline(Asked):
+    """Body of POST /api/pipelines/{name}/train."""
+
+    reason: str = Field(min_length=1, max_length=START_REASON_LIMIT_CHARACTERS)
+    parameters: dict[str, Value] = Field(default={}, max_length=PARAMETERS_LIMIT)
+    """Values of parameters that the pipeline declares; the others have their defaults."""
 
 
 class CancelRun(Asked):
@@ -119,16 +132,59 @@ async def start_run(
         raise invalid_request(
             f"pipeline {name} has no such receiver; its webhooks are: {known}", where="receiver"
         )
-    trace = _trace(settings, fields.get(HEADER))
-    request = LandingRequest(
+    request = _request(
+        pipeline,
+        asked.parameters,
+        receiver=asked.receiver,
+        reason=asked.reason,
+        trace=_trace(settings, fields.get(HEADER)),
+    )
+    return await _start(starter, request, key)
+
+
+async def train_pipeline(
+    clients: Clients,
+    starter: DurableOrchestrationClient,
+    pipeline: Pipeline,
+    asked: TrainPipeline,
+) -> Accepted:
+    """Train on the current content of the zone, also if it was trained on before.
+
+    For people: the signed request of other systems is `POST /api/pipelines/{name}/runs`. What runs
+    on the same content answers it; when that has ended, there is a new run.
+    """
+    trace = _trace(clients.settings, None)
+    request = _request(pipeline, asked.parameters, reason=asked.reason, trace=trace)
+    accepted = await _start(starter, request, uuid.uuid4().hex)
+    values = ", ".join(f"{name}={json.dumps(value)}" for name, value in asked.parameters.items())
+    outcome = f"{accepted.id}{f' with {values}' if values else ''}"
+    on = f"pipeline {pipeline.name}"
+    await STORAGE.ask(keep_action, clients, "train", on, asked, outcome=outcome)
+    return accepted
+
+
+def _request(pipeline: Pipeline, parameters: Mapping[str, Value], **fields: Any) -> LandingRequest:
+    """A request for a landing.
+
+    Raises:
+        Problem: 400, the pipeline does not take the parameters.
+    """
+    problem = problem_with(pipeline.parameters, parameters)
+    if problem is not None:
+        raise invalid_request(problem[1], where=f"parameters.{problem[0]}")
+    return LandingRequest(
         pipeline=pipeline.name,
         opened_by="request",
         settled=True,
-        receiver=asked.receiver,
-        reason=asked.reason,
-        trace=trace,
+        parameters=dict(parameters),
+        **fields,
     )
-    instance = request_instance(name, key)
+
+
+async def _start(
+    starter: DurableOrchestrationClient, request: LandingRequest, key: str
+) -> Accepted:
+    instance, trace = request_instance(request.pipeline, key), request.trace
     with below(trace and trace.parent):
         started = await start_once(starter, landing.__name__, instance, request.to_dict())
     logger.info("%s: %s", instance, "started" if started else "was started before")

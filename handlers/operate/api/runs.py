@@ -246,6 +246,7 @@ def _detail(clients: Clients, record: RunRecord) -> RunDetail:
                 redriven_as=None if redriven is None else redriven.following,
                 superseded_by=record.superseded_by,
             ),
+            "parameters": record.parameters or {},
             "trace_id": None if context is None else context.trace_id,
         }
     )

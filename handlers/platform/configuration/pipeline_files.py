@@ -36,6 +36,7 @@ COMMAND, SWEEP, PIPELINE = "command", "sweep", "pipeline"
 RESULTS = "results"
 OUTPUTS = frozenset({RESULTS, "checkpoints"})
 """The outputs that Landfall binds."""
+BOUND_INPUTS = frozenset({"manifest", "data", "champion", "initial_model"})
 _REFERENCE = re.compile(
     r"\$\{\{\s*parent\.(?P<kind>inputs|outputs|jobs)\.(?P<name>[A-Za-z0-9_-]+)"
     r"(?:\.outputs\.(?P<output>[A-Za-z0-9_-]+))?\s*\}\}"
@@ -83,7 +84,12 @@ def parse_pipeline(file: Path, text: str, *, records_container: str) -> Pipeline
         )
     job_file = file.parent / pipeline.job
     job_text = read_text(job_file, invalid=InvalidPipeline)
-    check_job_file(job_file, job_text, nodes={option.nodes for option in pipeline.compute})
+    nodes = {option.nodes for option in pipeline.compute}
+    document = check_job_file(job_file, job_text, nodes=nodes)
+    for name in pipeline.parameters:
+        problem = _problem_of_parameter(name, document, job_text)
+        if problem is not None:
+            raise InvalidPipeline(parsed.problem(("parameters", name), problem))
     deploy = pipeline.deploy
     for key in ("deployment", "smoke_request") if deploy is not None else ():
         name = getattr(deploy, key, None)
@@ -247,8 +253,24 @@ def parse_job_file(file: Path, text: str, *, invalid: type[PermanentError]) -> L
     return LocatedYaml.parse(file, text, shape=shape, invalid=invalid)
 
 
-def check_job_file(file: Path, text: str, *, nodes: AbstractSet[int]) -> None:
+def _problem_of_parameter(name: str, document: Mapping[str, Any], job_text: str) -> str | None:
+    """Why a job file cannot take a parameter; None if it can."""
+    if name in BOUND_INPUTS:
+        return f"is an input that Landfall sets, as are {', '.join(sorted(BOUND_INPUTS))}"
+    if isinstance(_mapping(document.get("inputs")).get(name), dict):
+        return "is an input of job.yml with a path: a parameter is a value"
+    scope = "parent." if job_type(document) == PIPELINE else ""
+    reference = f"{scope}inputs.{name}"
+    if re.search(rf"\$\{{\{{\s*{re.escape(reference)}\s*\}}\}}", job_text) is None:
+        return f"is not used: nothing in job.yml reads ${{{{{reference}}}}}"
+    return None
+
+
+def check_job_file(file: Path, text: str, *, nodes: AbstractSet[int]) -> Mapping[str, Any]:
     """Check the text of a pipeline's job file; `nodes` are those of its compute options.
+
+    Returns:
+        The parsed file.
 
     Raises:
         InvalidPipeline: names file, line, key and the remedy.
@@ -260,6 +282,7 @@ def check_job_file(file: Path, text: str, *, nodes: AbstractSet[int]) -> None:
     ]
     if problems:
         raise InvalidPipeline("\n".join(problems))
+    return parsed.document
 
 
 def job_type(document: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from landfall_cli.output import assignments
 from landfall_cli.session import By, Reason, Session, Yes, command
 
 app = typer.Typer(
@@ -72,6 +73,7 @@ def get_model(session: Session, pipeline: Pipeline, version: Version) -> None:
                 f"{output.ago(dataset['frozen_at'])}",
                 "job": model["job"],
                 "asked for because": model["reason"],
+                "parameters": assignments(model["parameters"]),
                 "rolls back to": model["rolls_back_to"],
             }
         )

@@ -175,6 +175,11 @@ def cost(run: Mapping[str, Any]) -> str | None:
     )
 
 
+def assignments(values: Mapping[str, Any]) -> str | None:
+    """The parameters of a run or model, in one line; None if there are none."""
+    return ", ".join(f"{name}={value}" for name, value in values.items()) or None
+
+
 def costs(of: Sequence[Mapping[str, Any]], currency: str | None) -> str | None:
     """The costs of each month, in one line; None if there are none."""
     shown = [

@@ -1,7 +1,8 @@
-"""landfall pipelines list|get|pause|resume|release."""
+"""landfall pipelines list|get|train|pause|resume|release."""
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any
 
 import typer
@@ -71,6 +72,41 @@ def get_pipeline(session: Session, name: Name) -> None:
         )
 
     session.output.show(session.api.get(f"/api/pipelines/{name}"), people)
+
+
+@command(app)
+def train(
+    session: Session,
+    name: Name,
+    *,
+    reason: Reason,
+    parameter: Annotated[
+        list[str] | None, typer.Option("--set", help="NAME=VALUE of a declared parameter.")
+    ] = None,
+    by: By = None,
+    yes: Yes = False,
+) -> None:
+    """Train on the data that is there, also if it was trained on before."""
+    session.act(
+        f"Train {name}?",
+        f"/api/pipelines/{name}/train",
+        lambda done: f"requested: follow it with landfall runs watch {done['id']}",
+        parameters=dict(_assignment(each) for each in parameter or ()),
+        reason=reason,
+        by=by,
+        yes=yes,
+    )
+
+
+def _assignment(text: str) -> tuple[str, Any]:
+    """Name and value of `NAME=VALUE`; a value that is no JSON is text."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--set")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
 
 
 @command(app)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from landfall_cli.output import Output, cost, duration, exact, result, state
+from landfall_cli.output import Output, assignments, cost, duration, exact, result, state
 from landfall_cli.session import After, By, Exit, OptionalReason, Reason, Session, Yes, command
 
 app = typer.Typer(no_args_is_help=True, help="Runs: each one attempt at one dataset version.")
@@ -179,6 +179,7 @@ def show_run(output: Output, run: Mapping[str, Any]) -> None:
             "compute": None
             if compute is None
             else f"{compute['nodes']} x {compute['size']} ({compute['cluster']})",
+            "parameters": assignments(run["parameters"]),
             "cost": cost(run) or run.get("no_cost"),
             "job": run["job_url"] or run["job"],
             "previous": run["links"]["previous_attempt"],

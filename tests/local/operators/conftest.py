@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -44,6 +45,8 @@ WITHOUT_QUOTA = (*DISCARDED, *FAILING[1:], FUZZED)
 """Copies of `no-quota`, because in one pipeline newer data would supersede the older runs."""
 # A pipeline whose zone waits for its marker.
 WAITING = "marked"
+AGAIN = "again"
+"""A pipeline with a parameter, whose data is trained on again."""
 # Long enough for a run to fail on a busy machine.
 LIMIT_SECONDS = 180
 # A pipeline whose job runs until a test cancels it.
@@ -122,6 +125,22 @@ async def two_batches(scene: Scene) -> None:
     await scene.landed(2)
 
 
+def add_seed(pipeline: Path) -> None:
+    """Declare a parameter; the job's program ignores it."""
+    text = "parameters: {seed: {type: integer, default: 0, minimum: 0}}\n"
+    with (pipeline / "pipeline.yml").open("a", encoding="utf-8") as file:
+        file.write(text)
+    job = pipeline / "job.yml"
+    command = "SEED=${{inputs.seed}} python train.py"
+    job.write_text(job.read_text("utf-8").replace("python train.py", command), "utf-8")
+
+
+async def train_once(scene: Scene) -> None:
+    """Train a model."""
+    await scene.land("1", accuracy=0.7)
+    await scene.landed()
+
+
 async def hold(scene: Scene) -> None:
     """Train on a batch, then land one that is held."""
     await scene.land("1", "2", "3", "4", accuracy=0.7)
@@ -158,6 +177,8 @@ async def laptop(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Lap
     for name in (*WITHOUT_QUOTA, HELD_BY_PAUSE):
         copy_pipeline(options.app, "no-quota", name)
     copy_pipeline(options.app, IN_QUEUE, IN_QUEUE_TOO)
+    copy_pipeline(options.app, "batches", AGAIN)
+    add_seed(options.app / "pipelines" / AGAIN)
     # Each pipeline has its own cluster, so that no run waits for another's nodes.
     for file in options.app.glob("pipelines/*/pipeline.yml"):
         text = file.read_text("utf-8")
@@ -171,6 +192,7 @@ async def laptop(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Lap
         await asyncio.gather(
             *(SITUATIONS[name].play(scene(name)) for name in PLAYED),
             two_batches(scene("batches")),
+            train_once(scene(AGAIN)),
             hold(scene(HELD)),
             hold_by_pause(scene(HELD_BY_PAUSE)),
             *(wait_in_queue(scene(name)) for name in (IN_QUEUE, IN_QUEUE_TOO)),

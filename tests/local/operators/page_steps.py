@@ -21,12 +21,16 @@ PICTURES = (
 IMAGES = PICTURES and APP_FOLDER / "docs" / "images"
 
 
-async def act(page: Page, action: str, why: str, button: Locator | None = None) -> Locator:
-    """Press a button, enter name and reason; return the dialog with the API's answer."""
+async def act(
+    page: Page, action: str, why: str, button: Locator | None = None, **fields: str
+) -> Locator:
+    """Press a button, enter name, reason and fields; return the dialog with the API's answer."""
     await (button or page.get_by_role("button", name=action, exact=True)).click()
     dialog = page.get_by_role("dialog")
     await dialog.get_by_label("Who are you?").fill("ada")
     await dialog.get_by_label("Why?").fill(why)
+    for name, value in fields.items():
+        await dialog.get_by_label(name).fill(value)
     await dialog.get_by_role("button", name=action).click()
     await dialog.get_by_text("Done. The API answered:").wait_for()
     return dialog

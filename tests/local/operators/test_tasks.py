@@ -1,4 +1,4 @@
-"""The ten tasks of docs/operators.md, each with the command line only and with the page only.
+"""The tasks of docs/operators.md, each with the command line only and with the page only.
 
 For the command line, the commands are read from that script. On the page, the tests click and type
 as the script says. The API shows the result.
@@ -17,6 +17,7 @@ import pytest
 from demo.waiting import API_POLL_SECONDS, eventually
 from tests.local.operators.command_steps import COMMANDS, SCRIPT, commands, do, run
 from tests.local.operators.conftest import (
+    AGAIN,
     BUSY,
     DISCARDED,
     HELD,
@@ -59,6 +60,7 @@ TASKS = {
     8: "Why does this run wait, and why does nothing happen in this pipeline?",
     9: "What did it cost?",
     10: "Is everything in order, and who did what?",
+    11: "Train on the same data again",
 }
 
 
@@ -397,3 +399,35 @@ async def test_10_page_is_everything_in_order_and_who_did_what(laptop: Laptop, p
     done = row(page, "drill of the page")
     await done.get_by_role("cell", name="ada", exact=True).wait_for()
     await picture(page, "actions", PICTURES)
+
+
+async def trained_again(laptop: Laptop, requested: str, seed: int) -> None:
+    """Wait for the run of a request: it has the seed, and so has the model that it registers."""
+
+    def has_succeeded(found: Any) -> bool:
+        return found.get("state") == "succeeded"
+
+    landing = await laptop.until(f"/api/runs/{requested}", lambda found: found["run"])
+    assert landing["outcome"] in (None, "started")
+    run = await laptop.until(f"/api/runs/{landing['run']}", has_succeeded)
+    assert run["parameters"] == {"seed": seed}
+    _, model, _ = await laptop.get(f"/api/pipelines/{AGAIN}/models/{run['model']['version']}")
+    assert model["parameters"] == {"seed": seed}
+
+
+async def test_11_command_train_on_the_same_data_again(laptop: Laptop) -> None:
+    (line,) = commands(11)
+    await run(laptop, line.replace("seed=8", "seed=-1"), 2, PIPELINE=AGAIN)
+    requested = await run(laptop, line, PIPELINE=AGAIN)
+    await trained_again(laptop, requested["id"], 8)
+
+
+async def test_11_page_train_on_the_same_data_again(laptop: Laptop, page: Page) -> None:
+    await go(page, "Pipelines")
+    await page.get_by_role("link", name=AGAIN, exact=True).click()
+    dialog = await act(page, "Train", "another seed", seed="9")
+    requested = await answered(dialog)
+    await close(dialog)
+    await trained_again(laptop, requested["id"], 9)
+    await page.get_by_role("table", name="Runs").get_by_role("link").first.click()
+    await page.get_by_text("seed = 9").wait_for()

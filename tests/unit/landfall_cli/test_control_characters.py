@@ -26,6 +26,7 @@ RUN: dict[str, Any] = {
     "model": None,
     "metrics": None,
     "compute": None,
+    "parameters": {},
     "dataset_version": "aa",
     "blobs": 1,
     "job": "digits-aa-1",

@@ -66,6 +66,12 @@ def test_type_and_path_are_landfalls_and_all_other_keys_stand(kind: str) -> None
         assert ("path" not in bound[key]) == is_default
 
 
+def test_parameters_are_inputs() -> None:
+    request = run_request().model_copy(update={"parameters": {"seed": 8}})
+    assert merged(request, inputs={"seed": 0})["inputs.seed"] == 8
+    assert merged(request, "pipeline", inputs={"seed": 0})["inputs.seed"] == 8
+
+
 def test_without_a_champion_the_input_is_a_literal_whatever_its_mode() -> None:
     inputs = {"champion": {"type": "custom_model", "mode": "download"}}
     assert merged(run_request(), inputs=inputs)["inputs.champion"] == "none"

@@ -35,7 +35,7 @@ from orchestrations.contracts.landing import (
     SettlingZone,
 )
 from orchestrations.contracts.manifest import ManifestLine
-from orchestrations.contracts.runs import RunState
+from orchestrations.contracts.runs import RunRequest, RunState
 from orchestrations.contracts.training import RunInput
 from orchestrations.errors import DataChanged, InvalidManifest, InvalidPipeline
 from orchestrations.landing.decisions import LastRound, why_no_further_round
@@ -71,8 +71,8 @@ class Zone:
     newest_event: datetime | None = None
     claims: dict[str, DatasetClaim] = field(default_factory=dict)
     """By the name of the round."""
-    claimed_with: dict[str, str | None] = field(default_factory=dict)
-    """Round → the configuration that it was claimed with."""
+    claimed_with: dict[str, RunRequest] = field(default_factory=dict)
+    """Round → the request that it was claimed with."""
     run_states: dict[str, RunState] = field(default_factory=dict)
     """Run → the state that its record has."""
     batches: list[RecordBatch] = field(default_factory=list)
@@ -227,17 +227,19 @@ class Zone:
                 return last
             number += 1
         if last is not None:
+            first = self.claimed_with[training_name(version, number - 1)]
             known = LastRound(
                 run=last.run,
                 state=self.run_states.get(last.run),
-                configuration=self.claimed_with[training_name(version, number - 1)],
+                configuration=first.configuration,
+                parameters=first.parameters,
             )
             why = why_no_further_round(request, known)
             if why is not None:
                 return last.model_copy(update={"why_not": why})
         run = request.request.model_copy(update={"round": number}).run
         self.claims[name] = DatasetClaim(run=run, batch=request.batch, round=number)
-        self.claimed_with[name] = request.request.configuration
+        self.claimed_with[name] = request.request
         return self.claims[name]
 
     def dataset(self, frozen_at: datetime) -> Dataset:

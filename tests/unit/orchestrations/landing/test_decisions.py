@@ -137,6 +137,18 @@ def test_other_files_or_code_are_trained_at_once(state: RunState) -> None:
     assert why(asked(files=OTHER), state) == ""
 
 
+def test_a_request_with_other_parameters_than_the_last_round_trains_again() -> None:
+    request = asked()
+    request = request.model_copy(
+        update={"request": request.request.model_copy(update={"parameters": {"seed": 1}})}
+    )
+    for seed, is_trained in ((1, False), (2, True)):
+        last = LastRound(
+            run="r-1", state="succeeded", configuration=SAME, parameters={"seed": seed}
+        )
+        assert (why_no_further_round(request, last) is None) == is_trained
+
+
 def test_what_was_trained_before_configurations_were_recorded_is_not_taken_for_changed() -> None:
     assert "has changed since" in why(asked(), files=None)
     assert "has changed since" in why(asked(files=None))

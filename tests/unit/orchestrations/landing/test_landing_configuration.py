@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from orchestrations.configuration.parameters import Parameter
 from orchestrations.contracts.landing import LandingRequest, LandingResult
 from orchestrations.names import landing_instance
 from tests.unit.orchestrations.driver import START
@@ -82,6 +83,29 @@ def test_the_landing_of_a_pipeline_that_is_removed_ends_and_tells(at: float) -> 
     assert alert.kind == "pipeline-not-deployed"
     assert alert.details["message"] == "pipelines/digits/pipeline.yml is not deployed"
     assert len(zone.trained) == (0 if at == 5.0 else 1)
+
+
+def test_a_request_whose_parameters_were_removed_meanwhile_ends_and_tells() -> None:
+    declared = {"seed": Parameter(type="integer", default=0)}
+    zone = Zone(pipeline=UNMARKED.model_copy(update={"parameters": declared}))
+    put_at(zone, 0.0)
+    for number, given in enumerate(({}, {"seed": 8}, {"seed": 8}, {"sed": 8})):
+        request = LandingRequest(
+            pipeline="digits", opened_by="request", settled=True, parameters=given
+        )
+        zone.driver.at(
+            1000.0 * (number + 1),
+            lambda key=f"request-{number}", request=request: zone.driver.start(
+                "landing", key, request.to_dict()
+            ),
+        )
+    zone.driver.run()
+    outcomes = [
+        LandingResult.from_dict(zone.driver.instances[f"request-{number}"].output).outcome
+        for number in range(4)
+    ]
+    assert outcomes == ["duplicate", "started", "duplicate", "not-deployed"]
+    assert "parameter sed" in zone.alerts[-1].details["message"]
 
 
 def test_the_input_of_the_release_before_is_read() -> None:

@@ -14,9 +14,11 @@ import pytest
 
 from handlers.notify.webhooks import parse_secrets, sign
 from handlers.operate.api import run_requests
+from handlers.operate.api.actions import list_actions
 from handlers.operate.api.requests import Answer
 from handlers.platform.bulkheads import Bulkhead
 from handlers.platform.settings import Settings
+from orchestrations.configuration.parameters import Parameter
 from orchestrations.configuration.pipeline import Webhook
 from orchestrations.contracts.landing import LandingRequest
 from orchestrations.contracts.runs import CancelRequest
@@ -139,9 +141,47 @@ async def test_a_malformed_body_is_400_and_names_the_place(body: bytes, where: s
     assert hub.started == []
 
 
+WITH_A_SEED = PIPELINE.model_copy(
+    update={"parameters": {"seed": Parameter(type="integer", default=0, minimum=0)}}
+)
+
+
+async def test_a_person_trains_again_with_parameters_that_the_pipeline_takes(
+    world: World,
+) -> None:
+    hub = TaskHub()
+
+    async def train(**body: Any) -> Answer:
+        document = json.dumps({"by": "ada", **body}).encode()
+        return await ask(
+            run_requests.train_pipeline,
+            world.clients,
+            hub,
+            WITH_A_SEED,
+            name="digits",
+            body=document,
+        )
+
+    refused = await train(reason="again", parameters={"seed": -1})
+    check_problem(refused, 400, "invalid-request", "less than 0")
+    assert refused.document["where"] == "parameters.seed"
+    check_problem(await train(), 400, "invalid-request", "reason")
+    assert hub.started == []
+    for _ in range(2):  # each request is one of its own
+        accepted = await train(reason="again", parameters={"seed": 8})
+        assert accepted.status == 202
+        given = LandingRequest.from_dict(hub.documents[accepted.document["id"]]["input"])
+        assert (given.parameters, given.reason, given.settled) == ({"seed": 8}, "again", True)
+    assert len(hub.started) == 2
+    (action, *_) = (await ask(list_actions, world.clients)).document["actions"]
+    assert (action["action"], action["by"]) == ("train", "ada")
+    assert action["outcome"].endswith("with seed=8")
+
+
 @pytest.mark.parametrize(
     ("body", "words"),
     [
+        (b'{"parameters": {"seed": 1}}', "no such parameter"),
         (b'{"receiver": "caler"}', "no such receiver; its webhooks are: caller, watch"),
         (b'{"callback_url": "https://a.example"}', "callback_url was removed: .* as receiver"),
     ],

@@ -59,7 +59,7 @@ def test_the_hash_is_of_the_code_too(world: World, pipelines: Path) -> None:
     program.mkdir()
     (program / "train.py").write_text("print(1)")
     job = pipelines / "digits" / "job.yml"
-    job.write_text("type: command\ncode: ../../program\n", "utf-8")
+    job.write_text("code: ../../program\ncommand: train ${{inputs.seed}}\n", "utf-8")
     first = resolve_configuration(world.clients, DIGITS).hash
     assert resolve_configuration(world.clients, DIGITS).hash == first
     (program / "train.py").write_text("print(2)")

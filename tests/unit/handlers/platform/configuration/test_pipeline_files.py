@@ -103,6 +103,22 @@ def write(folder: Path, name: str, text: str = GOOD) -> None:
             "minimum_scaling_efficiency: 0.8\ngate:",
             r":10: minimum_scaling_efficiency: was removed: delete it, and put the options of",
         ),
+        # Parameters that job.yml cannot take.
+        (
+            "gate:",
+            "parameters: {seed: {type: integer, default: 0}}\ngate:",
+            r":10: parameters\.seed: is not used: nothing in job\.yml reads \$\{\{inputs\.seed\}\}",
+        ),
+        (
+            "gate:",
+            "parameters: {data: {type: text, default: a}}\ngate:",
+            r":10: parameters\.data: is an input that Landfall sets",
+        ),
+        (
+            "gate:",
+            "parameters: {seed: {type: integer, default: -1, minimum: 0}}\ngate:",
+            r":10: parameters\.seed: Value error, the default -1 is less than 0",
+        ),
         # Keys that contradict each other.
         (
             "maximum_wait_seconds: 100",
