@@ -38,7 +38,7 @@ def draw_causes(chance: random.Random, moment: Moment, last: float) -> Iterator[
     if chance.random() < DRAWN["requests for known data"]:
         at = chance.uniform(2 * DAY, last)
         yield from chance.choice([[CancelRun(at=moment())], [Deploy(at=at - 60.0, floor=0.7)], []])
-        yield RequestRun(at=round(at, 3), key="request-again")
+        yield RequestRun(at=round(at, 3), key="request-again", seed=chance.choice([0, 0, 1]))
     if chance.random() < DRAWN["nodes that are taken"]:
         for _ in range(chance.choice([1, 1, 3])):
             seconds = chance.choice([60.0, 600.0, 2 * HOUR])

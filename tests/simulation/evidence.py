@@ -58,7 +58,8 @@ def training_of(model: Any) -> str:
     )
 
 
-def _given(instance: HubInstance) -> Any:
+def input_of(instance: HubInstance) -> Any:
+    """What an instance was started with."""
     given: Any = json.loads(instance.execution.input_json or "null")
     return json.loads(given) if isinstance(given, str) else given
 
@@ -78,12 +79,12 @@ class Rollout:
     @property
     def pipeline(self) -> Pipeline:
         """As configured when the run began, or when people started the rollout."""
-        return RolloutInput.from_dict(_given(self.instance)).request.pipeline
+        return RolloutInput.from_dict(input_of(self.instance)).request.pipeline
 
     @property
     def at_once(self) -> bool:
         """Whether it gives the model all traffic in one step, unwatched."""
-        return RolloutInput.from_dict(_given(self.instance)).request.at_once
+        return RolloutInput.from_dict(input_of(self.instance)).request.at_once
 
     @property
     def began(self) -> float:
@@ -160,7 +161,7 @@ class Evidence:
     def requests(self) -> dict[str, RunRequest]:
         """Run → what it was started with."""
         return {
-            name: RunInput.from_dict(_given(run.instance)).request
+            name: RunInput.from_dict(input_of(run.instance)).request
             for name, run in self.runs.items()
         }
 

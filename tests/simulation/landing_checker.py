@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from orchestrations.configuration.pipeline import Pipeline
-from orchestrations.contracts.landing import RecordBatch
+from orchestrations.contracts.landing import LandingRequest, RecordBatch
 from orchestrations.contracts.manifest import ManifestLine
 from orchestrations.names import (
     REQUEST_PREFIX,
@@ -16,7 +16,7 @@ from orchestrations.names import (
     pipeline_of_landing,
     request_instance,
 )
-from tests.simulation.evidence import Evidence
+from tests.simulation.evidence import Evidence, input_of
 from tests.simulation.excuses import away, excused
 from tests.simulation.fakes.event_grid import signal_text
 from tests.simulation.scheduler import START
@@ -252,11 +252,18 @@ def signals_lead_to_runs(evidence: Evidence) -> Iterator[str]:
 def requests_lead_to_runs(evidence: Evidence) -> Iterator[str]:
     """A request for known data is answered by its run only if that run did the same."""
     for instance in evidence.landings:
-        if not instance.id.startswith(REQUEST_PREFIX) or _outcome(instance) != "duplicate":
+        is_answered = _outcome(instance) in ("started", "duplicate")
+        if not instance.id.startswith(REQUEST_PREFIX) or not is_answered:
             continue
         run = evidence.runs.get(instance.output["run"])
         if run is None:
             continue  # every_claim_has_its_run
+        given = LandingRequest.from_dict(input_of(instance)).parameters
+        has = evidence.requests[run.id].parameters
+        if has | given != has:
+            yield f"{instance.id} asked for {given}, and has {run.id} with {has}"
+        if _outcome(instance) == "started":
+            continue
         asked_at = instance.created_at
         if run.state == "cancelled" and run.instance.last_updated_at < asked_at:
             yield f"{instance.id} asked for the content of {run.id}, which was cancelled"

@@ -327,6 +327,9 @@ MUTATIONS: Mapping[str, Mutation] = {
     "requests with new code are duplicates": _asked_otherwise(
         lambda asked, last: (asked, replace(last, configuration=None))
     ),
+    "requests with other parameters are duplicates": _asked_otherwise(
+        lambda asked, last: (asked, replace(last, parameters=asked.request.parameters))
+    ),
     "the content of cancelled runs is a duplicate": _asked_otherwise(
         lambda asked, last: (asked, replace(last, state="failed"))
     ),

@@ -110,7 +110,8 @@ class People:
 
     async def _request_run(self, item: RequestRun) -> None:
         world = self._world
-        body = json.dumps({"receiver": "caller"}).encode()
+        parameters = {"seed": item.seed} if "seed" in world.pipeline.parameters else {}
+        body = json.dumps({"receiver": "caller", "parameters": parameters}).encode()
         # The library that verifies it reads the wall clock.
         now = datetime.now(UTC)
         headers = sign(parse_secrets(SECRET, setting=""), message_id=item.key, at=now, body=body)

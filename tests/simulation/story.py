@@ -85,6 +85,8 @@ class RequestRun(Act):
     """Start a run over the HTTP API, as another system does."""
 
     key: str
+    seed: int = 0
+    """Given as a parameter where the pipeline has it."""
 
 
 class CancelRun(Act):

@@ -277,6 +277,10 @@ FOUND: dict[str, tuple[str, list[Item]]] = {
         "requests_lead_to_runs",
         [UPLOAD, Deploy(at=DAY - HOUR, floor=0.7), RequestRun(at=DAY, key="again")],
     ),
+    "requests with other parameters are duplicates": (
+        "requests_lead_to_runs",
+        [UPLOAD, RequestRun(at=DAY, key="again", seed=1)],
+    ),
     "the content of cancelled runs is a duplicate": (
         "requests_lead_to_runs",
         [

@@ -17,6 +17,7 @@ COMMANDS = dict(
 )
 # Commands that ask for confirmation.
 ACTIONS = {
+    "train",
     "pause",
     "resume",
     "release",

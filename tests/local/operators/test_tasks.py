@@ -404,12 +404,11 @@ async def test_10_page_is_everything_in_order_and_who_did_what(laptop: Laptop, p
 async def trained_again(laptop: Laptop, requested: str, seed: int) -> None:
     """Wait for the run of a request: it has the seed, and so has the model that it registers."""
 
-    def has_succeeded(found: Any) -> bool:
-        return found.get("state") == "succeeded"
-
-    landing = await laptop.until(f"/api/runs/{requested}", lambda found: found["run"])
+    landing = await laptop.until(f"/api/runs/{requested}", lambda found: found["run"] and found)
     assert landing["outcome"] in (None, "started")
-    run = await laptop.until(f"/api/runs/{landing['run']}", has_succeeded)
+    run = await laptop.until(
+        f"/api/runs/{landing['run']}", lambda found: found.get("model") and found
+    )
     assert run["parameters"] == {"seed": seed}
     _, model, _ = await laptop.get(f"/api/pipelines/{AGAIN}/models/{run['model']['version']}")
     assert model["parameters"] == {"seed": seed}
