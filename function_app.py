@@ -24,6 +24,7 @@ from handlers.platform.clients import Clients
 from handlers.platform.configuration.pipeline_files import load_pipelines
 from handlers.platform.settings import Settings
 from orchestrations.errors import OfAnotherRelease
+from orchestrations.landing.forgetting import forgetting
 from orchestrations.landing.freezing import freezing
 from orchestrations.landing.landing import landing
 from orchestrations.rollout.rollout import rollout
@@ -42,7 +43,7 @@ pipelines = load_pipelines(settings.pipelines_folder, records_container=settings
 
 app = df.DFApp(http_auth_level=func.AuthLevel.FUNCTION)
 
-for orchestrator in (landing, freezing, retraining, rollout):
+for orchestrator in (landing, freezing, forgetting, retraining, rollout):
     app.orchestration_trigger(context_name="context")(orchestrator)
 
 for function in activity_functions(clients):

@@ -18,13 +18,18 @@ import json
 import logging
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from azure.core import MatchConditions
-from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
+from azure.core.exceptions import (
+    HttpResponseError,
+    ResourceExistsError,
+    ResourceModifiedError,
+    ResourceNotFoundError,
+)
 
 from handlers.notify.outbox import publish_alert, trouble
 from handlers.platform import record_store
@@ -185,16 +190,55 @@ def read_log(
                     yield entry
 
 
+def list_logs(records: ContainerClient, pipelines: Iterable[str]) -> list[str]:
+    """The names of the logs of some pipelines, and of events that could not be parsed."""
+    folders = [f"{_LOG}/{each}/" for each in (*pipelines, UNREADABLE)]
+    return [name for each in folders for name in records.list_blob_names(name_starts_with=each)]
+
+
+def erase_from_log(records: ContainerClient, name: str, blobs: Collection[str]) -> None:
+    """Remove the entries about blobs, by their full names, from a log.
+
+    Entries that are appended meanwhile are kept. If the process dies in between, later entries of
+    that hour are lost, which are informational.
+    """
+    log = records.get_blob_client(name)
+    while True:
+        try:
+            download = log.download_blob()
+            lines = download.readall().splitlines(keepends=True)
+            kept = [line for line in lines if not _is_about(line, blobs)]
+            if len(kept) == len(lines):
+                return
+            log.create_append_blob(**record_store.unchanged(download.properties.etag))
+        except ResourceNotFoundError:  # retention has removed it
+            return
+        except ResourceModifiedError:
+            continue
+        for block in _joined(kept):
+            log.append_block(block)
+        return
+
+
+def _is_about(line: bytes, blobs: Collection[str]) -> bool:
+    subject = json.loads(line)["blob"]
+    # An event that could not be parsed has its subject: /blobServices/…/containers/<c>/blobs/<b>
+    return subject in blobs or subject.partition("/blobs/")[2] in blobs
+
+
 def _hour(pipeline: str, at: datetime) -> str:
     return f"{_LOG}/{pipeline}/{at.astimezone(UTC):%Y-%m-%dT%H}"
 
 
 def _blocks(entries: Sequence[Entry]) -> Iterator[bytes]:
+    # All fields are strings; `asdict` would copy each and take three times as long.
+    return _joined(json.dumps(vars(entry)).encode() + b"\n" for entry in entries)
+
+
+def _joined(lines: Iterable[bytes]) -> Iterator[bytes]:
     block: list[bytes] = []
     size = 0
-    for entry in entries:
-        # All fields are strings; `asdict` would copy each and take three times as long.
-        line = json.dumps(vars(entry)).encode() + b"\n"
+    for line in lines:
         if block and size + len(line) > BLOCK_LIMIT_BYTES:
             yield b"".join(block)
             block, size = [], 0

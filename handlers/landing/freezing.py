@@ -19,6 +19,7 @@ from handlers.landing.batch_contents import (
     read_quarantine,
 )
 from handlers.landing.copies import copies_folder
+from handlers.landing.forgetting import check_none_forgotten_since, read_contents
 from handlers.landing.manifest_parts import (
     Collected,
     Link,
@@ -138,15 +139,18 @@ def _begin(
         lines = [listing.collected.to_lines()]
         progress = hash_link(None, Link(lines))
         newest = listing.collected.newest
-        step = _write(
-            clients,
-            request,
-            configuration.pipeline,
-            progress,
-            Link(lines),
-            newest,
-            listing.quarantined,
-        )
+        try:
+            step = _write(
+                clients,
+                request,
+                configuration.pipeline,
+                progress,
+                Link(lines),
+                newest,
+                listing.quarantined,
+            )
+        except DataChanged:
+            return FreezeStart(configuration=configuration, is_overtaken=True)
         return FreezeStart(configuration=configuration, dataset=step.dataset)
     folder = parts_folder(request.pipeline, request.freeze)
     plan: _Plan = {
@@ -214,6 +218,7 @@ def commit_manifest(clients: Clients, request: CommitManifest) -> CommitStep:
     A manifest of one link is hashed and written in one call.
 
     Raises:
+        DataChanged: blobs were forgotten after the freeze began.
         TransientError: a part is missing.
     """
     pipeline = read_pipeline(clients, request.pipeline, request.configuration)
@@ -251,7 +256,11 @@ def _write(
     newest: datetime | None,
     quarantined: int,
 ) -> CommitStep:
-    """Write the next hashed link; after the last one, commit the manifest."""
+    """Write the next hashed link; after the last one, commit the manifest.
+
+    Raises:
+        DataChanged: blobs were forgotten after the freeze began.
+    """
     version = progress.link[:VERSION_HEX_DIGITS]
     folder = manifest_folder(pipeline.name, version)
     writer = ManifestWriter(clients.records, folder, request.freeze)
@@ -260,6 +269,7 @@ def _write(
         if not link.is_last:
             update = {"blocks": blocks, "after": link.last_path}
             return CommitStep(progress=progress.model_copy(update=update))
+        check_none_forgotten_since(clients, request.frozen_at)
         writer.commit(blocks)
     is_copied = pipeline.dataset.freeze == "copy"
     return CommitStep(
@@ -305,6 +315,7 @@ class _Listing:
         self._records = clients.records
         self._source = pipeline.source
         self._left_out = read_quarantine(clients, pipeline.name)
+        self._forgotten = read_contents(clients)
         self._pages = 0
         self._blobs = 0
         self.collected = Collected()
@@ -324,7 +335,8 @@ class _Listing:
             path = blob.name.removeprefix(source.prefix)
             if not is_data(blob, source, path):
                 continue
-            if (path, blob.etag or blob.md5) in self._left_out:
+            is_forgotten = (blob.md5 or blob.etag, blob.size) in self._forgotten
+            if is_forgotten or (path, blob.etag or blob.md5) in self._left_out:
                 self.quarantined += 1
             else:
                 self.collected.add(path, blob)

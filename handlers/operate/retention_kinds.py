@@ -39,6 +39,7 @@ KEPT: tuple[str, ...] = (
     "configurations/",
     "copy-retention/",
     "dataset-claims/",
+    "forgotten/",
     "frozen/",
     "held/",
     "last-batches/",

@@ -25,6 +25,7 @@ from orchestrations.configuration.pipeline import Retry
 from orchestrations.contracts import (
     capacity,
     datasets,
+    forgetting,
     landing,
     notifications,
     rollouts,
@@ -43,18 +44,16 @@ FAULT_MARK = "landfall-failure: "
 
 
 def _declared() -> Iterator[type[ActivityRequest[Any]]]:
-    modules = (
+    for module in (
         capacity,
         datasets,
-        training,
+        forgetting,
         landing,
-        training,
         notifications,
         rollouts,
-        training,
         runs,
-    )
-    for module in modules:
+        training,
+    ):
         for each in vars(module).values():
             is_request = isinstance(each, type) and issubclass(each, ActivityRequest)
             # pydantic also adds the class ActivityRequest[Job] to the module.

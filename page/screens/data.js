@@ -2,9 +2,9 @@
 
 import { html, useState } from "/api/ui/vendor/preact-htm.js";
 import { useResource } from "/api/ui/api.js";
-import { Badge, href, Loaded, PipelineLink, RunLink, Table } from "/api/ui/parts.js";
+import { Action, Badge, href, Loaded, number, PipelineLink, RunLink, Table } from "/api/ui/parts.js";
 import { ModelLink } from "/api/ui/screens/models.js";
-import { exact, Sentence } from "/api/ui/times.js";
+import { exact, Sentence, Time } from "/api/ui/times.js";
 
 export function DataScreen({ filters }) {
   // A model's list of blobs knows the path below its pipeline's prefix.
@@ -23,6 +23,7 @@ export function DataScreen({ filters }) {
       <button class="primary">Search</button>
     </form>
     ${known ? html`<${Loaded} of=${found}>${(data) => html`<${Found} data=${data} />`}</>` : html`<p class="note">Type a blob's path, such as <span class="mono">landing/digits/7/0001.png</span>: its events, its batch, its run, and the models that saw it.</p>`}
+    ${filters.forgotten ? html`<${ForgottenRequest} id=${filters.forgotten} />` : !known && html`<${ForgottenRequests} />`}
   `;
 }
 
@@ -37,6 +38,8 @@ function Found({ data }) {
       <dt>Run</dt><dd>${data.run ? html`<${RunLink} id=${data.run} />` : "–"}</dd>
       <dt>Model</dt><dd>${data.model ? html`<${ModelLink} pipeline=${data.pipeline} version=${data.model.version} />` : "none registered from that run"}</dd>
     </dl>
+    ${data.pipeline && html`<p class="actions"><${Action} label="Forget" danger needsReason title=${`Forget ${data.blob}?`} path="/api/forgotten" body=${{ blobs: [data.blob] }}
+      explains="Its content is left out of every later dataset, also if it is uploaded again. This cannot be undone. Delete the blob yourself." /></p>`}
     <h2>Models that saw it</h2>
     ${data.models === null || data.models === undefined
       ? html`<p class="note bad">Azure ML cannot be asked now.</p>`
@@ -54,4 +57,36 @@ function Found({ data }) {
       event.reason,
     ])} />
   `;
+}
+
+const RequestLink = ({ id }) => html`<a class="mono" href=${href("data", { forgotten: id })}>${id}</a>`;
+
+function ForgottenRequests() {
+  const found = useResource("/api/forgotten");
+  return html`<h2>Forgotten</h2><${Loaded} of=${found}>${(data) => html`<${Table} caption="Requests to forget blobs" empty="Nobody asked to forget a blob." columns=${["Request", "Blobs", "By", "Why", "Done"]} rows=${data.requests.map((each) => [
+    html`<${RequestLink} id=${each.id} />`,
+    number(each.asked_blobs),
+    each.by,
+    each.reason,
+    each.done_at ? html`<${Time} at=${each.done_at} />` : "not yet",
+  ])} />`}</>`;
+}
+
+function ForgottenRequest({ id }) {
+  const found = useResource(`/api/forgotten/${encodeURIComponent(id)}`);
+  return html`<${Loaded} of=${found}>${(data) => html`
+    <h2>Forgotten: <span class="mono">${data.id}</span></h2>
+    <p class="note">${number(data.asked_blobs)} blobs with ${number(data.contents)} contents, by ${data.by}: ${data.reason}. ${data.done_at ? html`Done <${Time} at=${data.done_at} />.` : "The manifests are being searched."}</p>
+    <${Table} caption="Models that were trained on them" empty="No model was trained on them." columns=${["Model", "In service", "Dataset", "Blobs"]} rows=${data.models.map((each) => [
+      html`<${ModelLink} pipeline=${each.pipeline} version=${each.version} />`,
+      each.in_service ? "yes" : "no",
+      html`<span class="mono">${each.dataset_version}</span>`,
+      number(each.blobs),
+    ])} />
+    <${Table} caption="Dataset versions that have them" empty="No dataset version has them." columns=${["Pipeline", "Dataset", "Blobs", "Copies deleted"]} rows=${data.versions.map((each) => [
+      html`<${PipelineLink} name=${each.pipeline} />`,
+      html`<span class="mono">${each.version}</span>`,
+      number(each.blobs),
+      number(each.copies_deleted),
+    ])} />`}</>`;
 }

@@ -19,6 +19,7 @@ from handlers.platform import service_bus
 from handlers.platform.configuration.pipeline_files import load_pipelines
 from handlers.platform.settings import APP_FOLDER, Settings
 from localazure.servicebus.configuration import load
+from orchestrations.landing.forgetting import forgetting
 from orchestrations.landing.freezing import freezing
 from orchestrations.landing.landing import RETRAINING, landing
 from orchestrations.platform import activities
@@ -157,7 +158,7 @@ def test_who_has_the_durable_client() -> None:
 
 def test_orchestrators_are_registered_by_the_names_that_they_are_started_by() -> None:
     assert registered_as("orchestrationTrigger") == ORCHESTRATORS
-    started = {each.__name__ for each in (landing, freezing, retraining, rollout)}
+    started = {each.__name__ for each in (landing, freezing, forgetting, retraining, rollout)}
     assert started == ORCHESTRATORS
     assert retraining.__name__ == RETRAINING
 

@@ -15,6 +15,7 @@ from handlers.landing.batch_contents import is_directory_stub, read_quarantine
 from handlers.landing.batch_records import BATCHES_SEARCHED, BatchSearch, last_batch, read_held
 from handlers.landing.blob_events import normal_etag, parse_blob_address, watching, why_unsafe
 from handlers.landing.dataset_claims import claimed_dataset
+from handlers.landing.forgetting import content_of, read_contents
 from handlers.landing.zone_troubles import read_troubles
 from handlers.operate.api import sentences
 from handlers.operate.api.documents import (
@@ -122,7 +123,7 @@ class _Inquiry:
         self._zone = partition.key if is_batch and partition is not None else None
         self._batches = BatchSearch(clients, pipeline, self._zone)
 
-    def answer(self) -> dict[str, Any]:
+    def answer(self) -> dict[str, Any]:  # noqa: PLR0911 - one return for each state
         """The state, its reason, and the batch that they follow from."""
         reason = self._why_filtered()
         if reason is not None:
@@ -131,6 +132,9 @@ class _Inquiry:
             return self._missing()
         if self._pipeline.source.is_marker(self.path):
             return self._marker()
+        forgotten = read_contents(self._clients).get(content_of(self._properties))
+        if forgotten is not None:
+            return _answer("left-out", f"its content was forgotten by request {forgotten}")
         etag = normal_etag(self._properties.etag)
         refused = read_quarantine(self._clients, self._pipeline.name).get((self.path, etag))
         batch = self._batch()

@@ -22,6 +22,7 @@ from landfall_cli.connection import (
     find_connection,
 )
 from landfall_cli.doctor import doctor
+from landfall_cli.forgotten import forget, forgotten
 from landfall_cli.output import state
 from landfall_cli.queue import queue
 from landfall_cli.session import After, Session, command
@@ -41,6 +42,8 @@ app.add_typer(dead_letters.app, name="dead-letters")
 command(app)(check)
 command(app)(doctor)
 command(app)(queue)
+command(app)(forget)
+command(app)(forgotten)
 
 
 @app.callback()

@@ -18,6 +18,7 @@ COMMANDS = dict(
 # Commands that ask for confirmation.
 ACTIONS = {
     "train",
+    "forget",
     "pause",
     "resume",
     "release",

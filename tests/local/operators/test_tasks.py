@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,7 @@ from tests.local.operators.page_steps import (
     close,
     fits,
     go,
+    open_screen,
     picture,
     row,
 )
@@ -61,6 +63,7 @@ TASKS = {
     9: "What did it cost?",
     10: "Is everything in order, and who did what?",
     11: "Train on the same data again",
+    12: "Forget a person's files",
 }
 
 
@@ -430,3 +433,35 @@ async def test_11_page_train_on_the_same_data_again(laptop: Laptop, page: Page) 
     await trained_again(laptop, requested["id"], 9)
     await page.get_by_role("table", name="Runs").get_by_role("link").first.click()
     await page.get_by_text("seed = 9").wait_for()
+
+
+async def test_12_command_forget_a_persons_files(laptop: Laptop, tmp_path: Path) -> None:
+    forget, forgotten = commands(12)
+    file = tmp_path / "blobs.txt"
+    file.write_text("landing/nobody/1\n")
+    await run(laptop, forget, 2, FILE=str(file))
+    file.write_text("landing/batches/2\n")
+    asked = await run(laptop, forget, FILE=str(file))
+    await laptop.until(asked["status_url"], lambda found: found["done_at"])
+    found = await run(laptop, forgotten, REQUEST=asked["id"])
+    assert (found["asked_blobs"], found["contents"]) == (1, 1)
+    assert {(each["version"], each["blobs"]) for each in found["models"]} == {("1", 1), ("2", 1)}
+    assert [each["in_service"] for each in found["models"]] == [True, False]
+    _, explained, _ = await laptop.get("/api/explain?blob=landing/batches/2")
+    assert asked["id"] in explained["reason"]
+
+
+async def test_12_page_forget_a_persons_files(laptop: Laptop, page: Page) -> None:
+    await go(page, "Data")
+    await page.get_by_label("What became of the blob").fill("landing/batches/2")
+    await page.keyboard.press("Enter")
+    dialog = await act(page, "Forget", "a person asked")
+    asked = await answered(dialog)
+    await close(dialog)
+    await laptop.until(asked["status_url"], lambda found: found["done_at"])
+    await open_screen(page, "data")
+    await page.get_by_role("link", name=asked["id"]).click()
+    models = page.get_by_role("table", name="Models that were trained on them")
+    await models.get_by_role("link", name="version 2", exact=True).wait_for()
+    assert await fits(page)
+    await picture(page, "forgotten", PICTURES)
