@@ -423,9 +423,13 @@ class BlobClient:
         self._client.account.delete(self._container, self._name)
 
     @remote("create append blob")
-    def create_append_blob(self, *, match_condition: MatchConditions) -> None:
-        assert match_condition is MatchConditions.IfMissing
-        self._require_none()
+    def create_append_blob(
+        self, *, match_condition: MatchConditions, etag: str | None = None
+    ) -> None:
+        if match_condition is MatchConditions.IfMissing:
+            self._require_none()
+        elif self._get().etag != etag:
+            raise _error(ResourceModifiedError, 412, "ConditionNotMet")
         self._write(b"")
 
     @remote("append")

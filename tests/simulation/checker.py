@@ -319,12 +319,16 @@ def _is_overdue(evidence: Evidence, pipeline: Pipeline, blob: str, snapshot: Sna
 
 
 def every_event_is_decided(evidence: Evidence) -> Iterator[str]:
-    """An event that reached its queue is in the event log, if a pipeline watched its zone."""
+    """An event that reached its queue is in the event log, if a pipeline watched its zone.
+
+    Unless it is about a blob whose name was erased there.
+    """
     removals = [each for each in evidence.world.story.items if isinstance(each, RemovePipeline)]
     missing = {
         event
         for event, at in evidence.world.topics.delivered.items()
         if event not in evidence.decided_events
+        and evidence.world.topics.blobs[event] not in evidence.world.acts.forgotten
         and not any(
             each.at - EVENT_DELAY_SECONDS < at < each.at + each.seconds for each in removals
         )

@@ -11,6 +11,7 @@ from tests.simulation.story import (
     CancelRun,
     Deploy,
     DriftSignal,
+    Forget,
     Item,
     OpenPage,
     Outage,
@@ -39,6 +40,8 @@ def draw_causes(chance: random.Random, moment: Moment, last: float) -> Iterator[
         at = chance.uniform(2 * DAY, last)
         yield from chance.choice([[CancelRun(at=moment())], [Deploy(at=at - 60.0, floor=0.7)], []])
         yield RequestRun(at=round(at, 3), key="request-again", seed=chance.choice([0, 0, 1]))
+    if chance.random() < DRAWN["blobs that are forgotten"]:
+        yield Forget(at=moment())
     if chance.random() < DRAWN["nodes that are taken"]:
         for _ in range(chance.choice([1, 1, 3])):
             seconds = chance.choice([60.0, 600.0, 2 * HOUR])

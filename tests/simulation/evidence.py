@@ -58,6 +58,10 @@ def training_of(model: Any) -> str:
     )
 
 
+def _content(blob: Blob) -> tuple[str | None, int]:
+    return blob.md5.hex(), len(blob.content)
+
+
 def input_of(instance: HubInstance) -> Any:
     """What an instance was started with."""
     given: Any = json.loads(instance.execution.input_json or "null")
@@ -265,6 +269,16 @@ class Evidence:
             for entry in entries
         }
 
+    @cached_property
+    def forgotten(self) -> dict[tuple[str | None, int], float]:
+        """MD5 and size of each forgotten content → second at which it was kept as forgotten."""
+        container = self.world.account.container(RECORDS_CONTAINER)
+        kept = container.blobs.get("forgotten/contents.json")
+        if kept is None:
+            return {}
+        at = (kept.last_modified - START).total_seconds()
+        return {(md5, size): at for md5, size, _ in json.loads(kept.content)}
+
     def releases(self, since: datetime, until: datetime) -> list[Release]:
         """The releases in force between two moments."""
         all_of_them = self.world.releases
@@ -311,7 +325,8 @@ class Evidence:
             partition = source.partition_of(path) if source.batch == "partition" else None
             key = None if partition is None else partition.key
             is_ours = source.takes(path) and key == request.dataset.partition
-            if is_ours and (path, blob.etag) not in self.quarantine:
+            is_left_out = (path, blob.etag) in self.quarantine or _content(blob) in self.forgotten
+            if is_ours and not is_left_out:
                 found.add(path)
         return found
 
@@ -341,4 +356,5 @@ class Evidence:
         if pipeline.dataset.freeze == "copy":
             lines = [replace(line, file=copy_name(line)) for line in lines]
         left = [line for line in lines if (line.path, line.etag) not in self.quarantine]
-        return {version_of(lines), version_of(left)}
+        kept = [line for line in left if (line.md5, line.size) not in self.forgotten]
+        return {version_of(lines), version_of(left), version_of(kept)}

@@ -106,13 +106,31 @@ def data_is_trained_on_by_its_rules(evidence: Evidence) -> Iterator[str]:
         if outcome in ("started", "duplicate") and after:
             trained[batch.dataset.partition] = after
         request = evidence.requests.get(batch.result.run or "")
-        if outcome != "started" or request is None or request.reason or not (before and after):
+        if outcome != "started" or request is None or not (before and after):
+            continue
+        if request.reason or any(request.parameters.values()):
             continue
         if evidence.records(f"released/{batch.result.pipeline}/{version}"):
             continue
         waited = (batch.dataset.frozen_at - since).total_seconds()
         for broken in _broken_rules(request.pipeline, before, after, waited):
             yield f"{batch.result.run} was started, and {broken}"
+
+
+def forgotten_contents_are_found_and_trained_on_no_more(evidence: Evidence) -> Iterator[str]:
+    """No manifest that was frozen later has one; the request lists all that have one."""
+    listed = {
+        name.split("/")[-1] for name in evidence.records("forgotten/") if "/versions/" in name
+    }
+    for version, lines in evidence.manifests.items():
+        has = {(line.md5, line.size) for line in lines} & evidence.forgotten.keys()
+        if has and f"{version}.json" not in listed:
+            yield f"{version} has {has}, and is not among the versions that have forgotten contents"
+    for batch in evidence.batches:
+        at = (batch.dataset.frozen_at - START).total_seconds()
+        for line in evidence.manifest(batch.dataset.version):
+            if evidence.forgotten.get((line.md5, line.size), at) < at:
+                yield f"{batch.batch} was frozen at {at:.0f} s with the forgotten {line.path}"
 
 
 def nothing_waits_longer_than_its_age(evidence: Evidence) -> Iterator[str]:
@@ -283,6 +301,7 @@ INVARIANTS_OF_LANDINGS = (
     one_cause_has_one_alert,
     one_hold_has_one_alert,
     data_is_trained_on_by_its_rules,
+    forgotten_contents_are_found_and_trained_on_no_more,
     nothing_waits_longer_than_its_age,
     signals_lead_to_runs,
     requests_lead_to_runs,

@@ -307,6 +307,12 @@ MUTATIONS: Mapping[str, Mutation] = {
     "failing landings are not shown": lambda: mock.patch.object(
         pipelines_of_api, "read_troubles", return_value={}
     ),
+    "forgotten contents are frozen again": lambda: mock.patch.object(
+        freezing, "read_contents", return_value={}
+    ),
+    "a freeze does not see what is forgotten meanwhile": lambda: mock.patch.object(
+        freezing, "check_none_forgotten_since"
+    ),
     "rules for data are not read": lambda: mock.patch.object(
         comparing, "failed_checks", return_value=()
     ),

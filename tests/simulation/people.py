@@ -32,6 +32,7 @@ from tests.simulation.story import (
     Act,
     CancelRun,
     Change,
+    Forget,
     OpenPage,
     Redrive,
     RedriveChanged,
@@ -75,6 +76,8 @@ class People:
         self._world = world
         self.redrives = 0
         """Redrives of all dead letters; each allows every run one more attempt."""
+        self.forgotten: set[str] = set()
+        """The names of the blobs that were to be forgotten."""
         self.cancelled: dict[str, float] = {}
         """Run → the second at which its cancellation was accepted."""
         self.changed: dict[str, Change] = {}
@@ -118,6 +121,16 @@ class People:
         answer = await self._post("start_run", body, headers=headers, name=world.pipeline.name)
         # 404: the pipeline is not deployed now.
         assert answer.status in (202, 404), answer
+
+    async def _forget(self, _: Forget) -> None:
+        world = self._world
+        blobs = sorted(world.zone[-1].blobs) if world.zone else []
+        if blobs:
+            self.forgotten.add(blobs[0])
+            body = {"by": "ada", "reason": "a person asked", "blobs": [f"landing/{blobs[0]}"]}
+            answer = await self._post("forget", json.dumps(body).encode())
+            # 400: the pipeline is not deployed now.
+            assert answer.status in (202, 400), answer
 
     def _newest(self, orchestrator: str) -> HubInstance | None:
         live = [
@@ -318,6 +331,7 @@ AT_THE_API: Mapping[type[Act], Callable[[Any, Any], None]] = {
     PromoteModel: _asking(People._promote_model),
     RollBackModel: _asking(People._roll_back_model),
     RequestRun: _asking(People._request_run),
+    Forget: _asking(People._forget),
     CancelRun: _asking(People._cancel_run),
     Redrive: _asking(People._redrive),
     RedriveChanged: _asking(People._redrive_changed),

@@ -89,6 +89,10 @@ class RequestRun(Act):
     """Given as a parameter where the pipeline has it."""
 
 
+class Forget(Act):
+    """Forget the first blob of the zone, over the HTTP API."""
+
+
 class CancelRun(Act):
     """Cancel the newest run over the HTTP API, if it has not ended."""
 

@@ -23,6 +23,7 @@ from tests.simulation.story import (
     Delete,
     Deploy,
     DriftSignal,
+    Forget,
     Item,
     JobEnd,
     JobFate,
@@ -277,6 +278,15 @@ FOUND: dict[str, tuple[str, list[Item]]] = {
         "requests_lead_to_runs",
         [UPLOAD, Deploy(at=DAY - HOUR, floor=0.7), RequestRun(at=DAY, key="again")],
     ),
+    "forgotten contents are frozen again": (
+        "forgotten_contents_are_found_and_trained_on_no_more",
+        [UPLOAD, Forget(at=DAY), Upload(at=2 * DAY, path="2.png", content="one")],
+    ),
+    "a freeze does not see what is forgotten meanwhile": (
+        "forgotten_contents_are_found_and_trained_on_no_more",
+        # The zone is quiet at 1,300 s, and its freeze takes some seconds.
+        [UPLOAD, Upload(at=UPLOADED_AT, path="2.png", content="two"), Forget(at=1_302.4)],
+    ),
     "requests with other parameters are duplicates": (
         "requests_lead_to_runs",
         [UPLOAD, RequestRun(at=DAY, key="again", seed=1)],
@@ -318,6 +328,7 @@ FOUND: dict[str, tuple[str, list[Item]]] = {
 # Invariant → the zone whose stories it is about.
 ZONES: dict[str, Zone] = {
     "data_that_is_copied_never_changes": "copied",
+    "forgotten_contents_are_found_and_trained_on_no_more": "copied",
     **{each.__name__: "online" for each in INVARIANTS_OF_ROLLOUTS},
     **{each.__name__: "queued" for each in INVARIANTS_OF_CAPACITY},
 }

@@ -23,6 +23,7 @@ DRAWN: Mapping[str, float] = {
     "pipelines that are removed": 0.05,
     "drift signals": 0.15,
     "requests for known data": 0.1,
+    "blobs that are forgotten": 0.1,
     "a bus that hangs beside people": 0.15,
     # In weeks with an endpoint:
     "models that break": 0.7,

@@ -14,6 +14,7 @@ from handlers.platform.settings import Settings
 from handlers.training.admission import RECORD as ADMISSION_RECORD
 from localazure.functions.durable.engine.instance import Status
 from orchestrations.configuration.pipeline import Pipeline
+from orchestrations.landing.forgetting import forgetting
 from orchestrations.landing.freezing import freezing
 from orchestrations.landing.landing import landing
 from orchestrations.platform.activities import ACTIVITIES
@@ -103,7 +104,7 @@ class World:
         self.hub = hub = TaskHub(
             scheduler,
             orchestrators={
-                each.__name__: each for each in (landing, freezing, retraining, rollout)
+                each.__name__: each for each in (landing, freezing, forgetting, retraining, rollout)
             },
             activities=tuple(ACTIVITIES),
             latency=network.latency,

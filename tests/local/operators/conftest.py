@@ -47,6 +47,8 @@ WITHOUT_QUOTA = (*DISCARDED, *FAILING[1:], FUZZED)
 WAITING = "marked"
 AGAIN = "again"
 """A pipeline with a parameter, whose data is trained on again."""
+PERSONAL = "personal"
+"""A pipeline with a model that was trained on a file `person`, which tests forget."""
 # Long enough for a run to fail on a busy machine.
 LIMIT_SECONDS = 180
 # A pipeline whose job runs until a test cancels it.
@@ -141,6 +143,12 @@ async def train_once(scene: Scene) -> None:
     await scene.landed()
 
 
+async def train_on_a_person(scene: Scene) -> None:
+    """Train a model on a file whose content no other file has."""
+    await scene.blobs.get_container_client("landing").upload_blob("personal/person", "ada")
+    await train_once(scene)
+
+
 async def hold(scene: Scene) -> None:
     """Train on a batch, then land one that is held."""
     await scene.land("1", "2", "3", "4", accuracy=0.7)
@@ -177,7 +185,8 @@ async def laptop(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Lap
     for name in (*WITHOUT_QUOTA, HELD_BY_PAUSE):
         copy_pipeline(options.app, "no-quota", name)
     copy_pipeline(options.app, IN_QUEUE, IN_QUEUE_TOO)
-    copy_pipeline(options.app, "batches", AGAIN)
+    for name in (AGAIN, PERSONAL):
+        copy_pipeline(options.app, "batches", name)
     add_seed(options.app / "pipelines" / AGAIN)
     # Each pipeline has its own cluster, so that no run waits for another's nodes.
     for file in options.app.glob("pipelines/*/pipeline.yml"):
@@ -193,6 +202,7 @@ async def laptop(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Lap
             *(SITUATIONS[name].play(scene(name)) for name in PLAYED),
             two_batches(scene("batches")),
             train_once(scene(AGAIN)),
+            train_on_a_person(scene(PERSONAL)),
             hold(scene(HELD)),
             hold_by_pause(scene(HELD_BY_PAUSE)),
             *(wait_in_queue(scene(name)) for name in (IN_QUEUE, IN_QUEUE_TOO)),

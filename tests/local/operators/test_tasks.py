@@ -26,6 +26,7 @@ from tests.local.operators.conftest import (
     IN_QUEUE,
     IN_QUEUE_TOO,
     LIMIT_SECONDS,
+    PERSONAL,
     WAITING,
     Laptop,
 )
@@ -440,20 +441,21 @@ async def test_12_command_forget_a_persons_files(laptop: Laptop, tmp_path: Path)
     file = tmp_path / "blobs.txt"
     file.write_text("landing/nobody/1\n")
     await run(laptop, forget, 2, FILE=str(file))
-    file.write_text("landing/batches/2\n")
+    file.write_text(f"landing/{PERSONAL}/person\n")
     asked = await run(laptop, forget, FILE=str(file))
     await laptop.until(asked["status_url"], lambda found: found["done_at"])
     found = await run(laptop, forgotten, REQUEST=asked["id"])
     assert (found["asked_blobs"], found["contents"]) == (1, 1)
-    assert {(each["version"], each["blobs"]) for each in found["models"]} == {("1", 1), ("2", 1)}
-    assert [each["in_service"] for each in found["models"]] == [True, False]
-    _, explained, _ = await laptop.get("/api/explain?blob=landing/batches/2")
+    (model,) = found["models"]
+    assert (model["name"], model["version"], model["in_service"]) == (PERSONAL, "1", True)
+    assert [each["blobs"] for each in found["versions"]] == [1]
+    _, explained, _ = await laptop.get(f"/api/explain?blob=landing/{PERSONAL}/person")
     assert asked["id"] in explained["reason"]
 
 
 async def test_12_page_forget_a_persons_files(laptop: Laptop, page: Page) -> None:
     await go(page, "Data")
-    await page.get_by_label("What became of the blob").fill("landing/batches/2")
+    await page.get_by_label("What became of the blob").fill(f"landing/{PERSONAL}/person")
     await page.keyboard.press("Enter")
     dialog = await act(page, "Forget", "a person asked")
     asked = await answered(dialog)
@@ -462,6 +464,6 @@ async def test_12_page_forget_a_persons_files(laptop: Laptop, page: Page) -> Non
     await open_screen(page, "data")
     await page.get_by_role("link", name=asked["id"]).click()
     models = page.get_by_role("table", name="Models that were trained on them")
-    await models.get_by_role("link", name="version 2", exact=True).wait_for()
+    await models.get_by_role("link", name="version 1", exact=True).wait_for()
     assert await fits(page)
     await picture(page, "forgotten", PICTURES)

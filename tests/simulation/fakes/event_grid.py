@@ -48,6 +48,8 @@ class SystemTopics:
         """How many events of Azure ML on the queue are of no job of the workspace's."""
         self.delivered: dict[str, float] = {}
         """Ids of the blob events that reached their queue."""
+        self.blobs: dict[str, str] = {}
+        """Id of a blob event → the blob's name."""
         self._of_blobs = 0
 
     def blob_changed(self, container: str, name: str, blob: Blob | None) -> None:
@@ -56,6 +58,7 @@ class SystemTopics:
         number = self._of_blobs
         if number in self._lost:
             return
+        self.blobs[f"event-{number}"] = name
         event = {
             "id": f"event-{number}",
             "topic": TOPIC,
