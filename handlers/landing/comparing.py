@@ -51,7 +51,8 @@ def compare_batch(clients: Clients, request: CompareBatch) -> BatchComparison:
     minimum = None if rules is None else rules.settle.minimum_change
     return comparison.model_copy(
         update={
-            "only_deletions": trained is not None and _only_deletions(trained, dataset, difference),
+            "only_deletions": trained is not None
+            and is_only_deletions(trained, dataset, difference),
             "difference": None if trained is None else str(difference),
             "failed_checks": () if checks is None else failed_checks(checks, difference),
             "too_little": None if minimum is None else too_little(minimum, difference),
@@ -68,7 +69,7 @@ def _deployed(clients: Clients, name: str) -> Pipeline | None:
         return None
 
 
-def _only_deletions(before: Dataset, after: Dataset, difference: Difference) -> bool:
+def is_only_deletions(before: Dataset, after: Dataset, difference: Difference) -> bool:
     """Whether `after` differs from `before` only by deleted blobs.
 
     Newly quarantined files are not deletions: the rest of their batch has not been trained on yet.

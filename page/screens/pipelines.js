@@ -4,6 +4,7 @@ import { html } from "/api/ui/vendor/preact-htm.js";
 import { useResource } from "/api/ui/api.js";
 import { Action, Badge, href, Loaded, Metrics, money, number, PipelineLink, RunLink, RunTable, Table } from "/api/ui/parts.js";
 import { differenceHref } from "/api/ui/screens/differences.js";
+import { WhatIf } from "/api/ui/screens/what_if.js";
 import { ModelLink, modelHref } from "/api/ui/screens/models.js";
 import { Sentence, Time } from "/api/ui/times.js";
 
@@ -28,7 +29,11 @@ export function PipelinesScreen() {
 
 const byNeed = (pipelines) => [...pipelines].sort((a, b) => ORDER.indexOf(a.state) - ORDER.indexOf(b.state));
 
-export function PipelineScreen({ id }) {
+export function PipelineScreen({ id, filters }) {
+  return filters.what_if ? html`<${WhatIf} id=${id} />` : html`<${Pipeline} id=${id} />`;
+}
+
+function Pipeline({ id }) {
   const pipeline = useResource(`/api/pipelines/${encodeURIComponent(id)}`);
   const runs = useResource(`/api/runs?pipeline=${encodeURIComponent(id)}&limit=10`);
   return html`<${Loaded} of=${pipeline}>${(data) => html`
@@ -69,7 +74,7 @@ const Costs = ({ of }) =>
 function PipelineActions({ pipeline }) {
   const path = `/api/pipelines/${encodeURIComponent(pipeline.name)}`;
   return html`<p class="actions"><${Action} label="Train" needsReason title=${`Train ${pipeline.name}?`} path=${`${path}/train`} fields=${pipeline.parameters} group="parameters"
-      explains="What is in the zone now is frozen and trained on, also if it was trained on before." /> ${pipeline.paused
+      explains="What is in the zone now is frozen and trained on, also if it was trained on before." /> <a class="button" href=${href(`pipelines/${pipeline.name}`, { what_if: "1" })}>What if …</a> ${pipeline.paused
     ? html`<${Action} label="Resume" title=${`Resume ${pipeline.name}?`} path=${`${path}/resume`}
         explains="Zones with held batches are listed again and trained on." />`
     : html`<${Action} label="Pause" needsReason title=${`Pause ${pipeline.name}?`} path=${`${path}/pause`}

@@ -62,7 +62,7 @@ TRIGGERS = {
     "ui": as_http("ui", "GET", "ui/{*file}"),
 }
 WITHOUT_DURABLE_CLIENT = {"deliver_notification", "raise_alarms", "ui"}
-ORCHESTRATORS = {"freezing", "landing", "retraining", "rollout"}
+ORCHESTRATORS = {"forgetting", "freezing", "landing", "retraining", "rollout"}
 
 # The app twice, without and with a setting: its module reads the settings when it is imported.
 _PROGRAM = """

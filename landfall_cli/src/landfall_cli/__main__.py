@@ -26,6 +26,7 @@ from landfall_cli.forgotten import forget, forgotten
 from landfall_cli.output import state
 from landfall_cli.queue import queue
 from landfall_cli.session import After, Session, command
+from landfall_cli.what_if import what_if
 
 app = typer.Typer(
     name="landfall",
@@ -44,6 +45,7 @@ command(app)(doctor)
 command(app)(queue)
 command(app)(forget)
 command(app)(forgotten)
+command(app, "what-if")(what_if)
 
 
 @app.callback()

@@ -14,6 +14,7 @@ from string import Template
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from demo.waiting import API_POLL_SECONDS, eventually
 from tests.local.operators.command_steps import COMMANDS, SCRIPT, commands, do, run
@@ -42,6 +43,7 @@ from tests.local.operators.page_steps import (
     picture,
     row,
 )
+from tests.replay.situations import pipeline_document
 
 if TYPE_CHECKING:
     from playwright.async_api import Page
@@ -65,6 +67,7 @@ TASKS = {
     10: "Is everything in order, and who did what?",
     11: "Train on the same data again",
     12: "Forget a person's files",
+    13: "What would another rule have done?",
 }
 
 
@@ -467,3 +470,38 @@ async def test_12_page_forget_a_persons_files(laptop: Laptop, page: Page) -> Non
     await models.get_by_role("link", name="version 1", exact=True).wait_for()
     assert await fits(page)
     await picture(page, "forgotten", PICTURES)
+
+
+def file_of_batches(floor: float) -> str:
+    """`pipeline.yml` of the pipeline `batches`, with another gate."""
+    document = pipeline_document("batches")
+    document["gate"]["floor"] = floor
+    return yaml.safe_dump(document)
+
+
+async def test_13_command_what_would_another_rule_have_done(laptop: Laptop, tmp_path: Path) -> None:
+    (line,) = commands(13)
+    file = tmp_path / "pipeline.yml"
+    for floor, exits, models in (
+        (0.5, 0, ["promoted", "promoted"]),
+        (0.8, 1, ["not-promoted", "unknown"]),
+    ):
+        file.write_text(file_of_batches(floor))
+        found = await run(laptop, line, exits, FILE=str(file), PIPELINE="batches")
+        assert [each["what_if_model"] for each in found["batches"]] == models
+        assert [each["recorded_model"] for each in found["batches"]] == ["promoted"] * 2
+        assert found["what_if"]["node_hours"] == pytest.approx(found["recorded"]["node_hours"])
+    file.write_text("gate: {floor: high}")
+    await run(laptop, line, 2, FILE=str(file), PIPELINE="batches")
+
+
+async def test_13_page_what_would_another_rule_have_done(page: Page) -> None:
+    await go(page, "Pipelines")
+    await page.get_by_role("link", name="batches", exact=True).click()
+    await page.get_by_role("link", name="What if …").click()
+    await page.get_by_label("A changed pipeline.yml").fill(file_of_batches(0.8))
+    await page.get_by_role("button", name="Decide").click()
+    await page.get_by_text("2 of 2 batches would have become something else").wait_for()
+    await page.get_by_role("img", name="recorded above, what if below; 2 differ").wait_for()
+    assert await fits(page)
+    await picture(page, "what-if", PICTURES)

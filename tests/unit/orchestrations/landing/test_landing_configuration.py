@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orchestrations.configuration.parameters import Parameter
+from orchestrations.configuration.parameters import Parameter, Value
 from orchestrations.contracts.landing import LandingRequest, LandingResult
 from orchestrations.names import landing_instance
 from tests.unit.orchestrations.driver import START
@@ -89,7 +89,8 @@ def test_a_request_whose_parameters_were_removed_meanwhile_ends_and_tells() -> N
     declared = {"seed": Parameter(type="integer", default=0)}
     zone = Zone(pipeline=UNMARKED.model_copy(update={"parameters": declared}))
     put_at(zone, 0.0)
-    for number, given in enumerate(({}, {"seed": 8}, {"seed": 8}, {"sed": 8})):
+    requests: list[dict[str, Value]] = [{}, {"seed": 8}, {"seed": 8}, {"sed": 8}]
+    for number, given in enumerate(requests):
         request = LandingRequest(
             pipeline="digits", opened_by="request", settled=True, parameters=given
         )
@@ -105,7 +106,7 @@ def test_a_request_whose_parameters_were_removed_meanwhile_ends_and_tells() -> N
         for number in range(4)
     ]
     assert outcomes == ["duplicate", "started", "duplicate", "not-deployed"]
-    assert "parameter sed" in zone.alerts[-1].details["message"]
+    assert "parameter sed" in str(zone.alerts[-1].details["message"])
 
 
 def test_the_input_of_the_release_before_is_read() -> None:
