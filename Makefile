@@ -85,6 +85,15 @@ gpu:
 # The wheels and the source distributions, in build/dist.
 dist: setup
 	@set -e; for folder in $(DISTRIBUTIONS); do $(BIN)/python -m build $$folder --outdir build/dist; done
+	@$(MAKE) --no-print-directory build/dist/landfall.cdx.json
+
+# What the deployed app consists of (CycloneDX), read from an environment with its requirements.txt alone.
+build/dist/landfall.cdx.json: requirements.txt constraints.txt
+	@mkdir -p build/dist
+	@for name in app sbom; do $(PYTHON) -m venv --clear build/$$name; done
+	@build/app/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@build/sbom/bin/python -m pip install --quiet --disable-pip-version-check cyclonedx-bom==7.5.0
+	@build/sbom/bin/cyclonedx-py environment build/app/bin/python --output-reproducible -o $@
 
 # Writes docs/pipeline-yml.md from the schema of pipeline.yml.
 docs: setup

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.deployment.package import ROOT
 
-GITHUB = (".github/workflows/check.yml", ".github/workflows/deploy.yml")
+GITHUB = tuple(f".github/workflows/{name}.yml" for name in ("check", "deploy", "release"))
 AZURE_DEVOPS = (".azuredevops/deploy.yml",)
 STEPS = (
     "make check",
