@@ -21,24 +21,15 @@ from benchmarks.harness import Bench, Result, Skipped, machine, to_document, to_
 # on demand, since some import torch and others must not.
 BENCHMARKS = {
     "durable": "benchmarks.durable",
-    "durable-profile": "benchmarks.durable_profile",
-    "durable-recovery": "benchmarks.durable_recovery",
-    "durable-scale": "benchmarks.durable_scale",
     "servicebus": "benchmarks.servicebus",
     "storage": "benchmarks.storage",
     "landing": "benchmarks.landing",
     "landing-large": "benchmarks.landing:measure_large",
-    "landing-real": "benchmarks.landing_real",
-    "landing-submit": "benchmarks.landing_submit",
-    "runs-index": "benchmarks.runs_index",
-    "page": "benchmarks.page",
     "trainers": "benchmarks.training",
-    "scaling": "benchmarks.scaling",
-    "shards": "benchmarks.shards",
     "import": "benchmarks.app_import",
 }
 # They take half an hour or more, so they run only if they are named.
-ON_REQUEST = frozenset({"landing-large", "landing-real"})
+ON_REQUEST = frozenset({"landing-large"})
 PACKAGES = ("azure-functions", "azure-functions-durable", "aiohttp", "azure-servicebus", "torch")
 
 

@@ -14,10 +14,9 @@ from pathlib import Path
 
 from azure.storage.blob import ContainerClient
 
+from benchmarks.child_process import REPOSITORY, draw_environment, running
 from benchmarks.harness import Bench, Sample
-from benchmarks.host_process import REPOSITORY
 from benchmarks.list_blobs_server import serving
-from benchmarks.part_process import draw_environment, running
 
 FREEZE_TURN = "benchmarks.landing_turn"
 EVENTS_TURN = "benchmarks.landing_events_turn"

@@ -10,8 +10,8 @@ import time
 from collections.abc import Sequence
 from typing import Self
 
+from benchmarks.child_process import REPOSITORY
 from benchmarks.harness import ProcessFailed
-from benchmarks.host_process import REPOSITORY
 from localazure.processes.ports import free_ports
 
 RANKS = 2
@@ -22,23 +22,21 @@ class Ranks:
 
     Args:
         arguments: of Python.
-        ranks: how many are started as Azure ML starts them; or 1, a launcher that starts them.
     """
 
-    def __init__(self, arguments: Sequence[str], ranks: int = RANKS) -> None:
+    def __init__(self, arguments: Sequence[str]) -> None:
         port = str(free_ports(1)[0])
         self.began = time.monotonic()
         self.processes = [
             subprocess.Popen(
                 [sys.executable, *arguments],
                 cwd=REPOSITORY,
-                env={**os.environ, "OMP_NUM_THREADS": "1"}
-                | ({} if ranks == 1 else _variables(rank, ranks, port)),
+                env={**os.environ, "OMP_NUM_THREADS": "1", **_variables(rank, port)},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
             )
-            for rank in range(ranks)
+            for rank in range(RANKS)
         ]
         self.said = ""
 
@@ -74,12 +72,12 @@ class Ranks:
             process.stdout.close()
 
 
-def _variables(rank: int, ranks: int, port: str) -> dict[str, str]:
+def _variables(rank: int, port: str) -> dict[str, str]:
     return {
         "RANK": str(rank),
-        "WORLD_SIZE": str(ranks),
+        "WORLD_SIZE": str(RANKS),
         "LOCAL_RANK": str(rank),
-        "LOCAL_WORLD_SIZE": str(ranks),
+        "LOCAL_WORLD_SIZE": str(RANKS),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": port,
     }

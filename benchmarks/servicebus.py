@@ -10,9 +10,9 @@ from pathlib import Path
 
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceiver
 
+from benchmarks.child_process import draw_environment, running
 from benchmarks.floors import commits_per_second
 from benchmarks.harness import Bench
-from benchmarks.part_process import draw_environment, running
 
 QUEUE = "benchmark"
 # The premium tier: the standard one serves 1,000 messages a second, sent or received.

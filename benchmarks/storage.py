@@ -18,8 +18,8 @@ from pathlib import Path
 
 from azure.storage.blob import ContainerClient
 
+from benchmarks.child_process import draw_environment, running, running_command
 from benchmarks.harness import Bench
-from benchmarks.part_process import draw_environment, running, running_command
 from localazure.runtime.environment import LOOPBACK, Environment
 from localazure.storage.azurite_installation import find_entry, find_node
 

@@ -1,4 +1,4 @@
-"""The trainer against a bare DDP loop, and what starts, checkpoints and kills cost."""
+"""The trainer against a bare DDP loop, and what starts and checkpoints cost."""
 
 from __future__ import annotations
 
@@ -13,23 +13,16 @@ import uuid
 from functools import partial
 from pathlib import Path
 
-import psutil
-
+from benchmarks.child_process import REPOSITORY
 from benchmarks.harness import Bench, ProcessFailed, Sample
-from benchmarks.host_process import REPOSITORY
 from benchmarks.ranks import RANKS, Ranks
 
 SHARES = (64, 32)  # images of a rank, of whose steps the loop itself takes more and more
 TRAIN_IMAGES = 1433  # of 1,797 digits, less those held out
 NEVER = 1_000_000
 EVERY = 400  # steps, some seconds of so small a model: more often than anyone saves
-KILLED_EVERY = 20  # the interval of the runs that are killed
-KILLED_EPOCHS = 12
 SAVES = 5
 STEP_LINE = re.compile(r"^step (\d+)/")
-CHECKPOINT_LINE = re.compile(r"^checkpoint step (\d+)")
-RESUMED_LINE = re.compile(r"^resumed from step (\d+)")
-TORCHRUN = ("-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}")
 
 
 def measure(bench: Bench) -> None:
@@ -41,9 +34,6 @@ def measure(bench: Bench) -> None:
     * first step s: from the start of both processes to the log line of step 1.
     * checkpoint stall ms: how long training waits for one of ResNet-50 with momentum, 204 MB, the
       median of 5 saves of both ranks; and until it is committed.
-    * after kill -9 s: rank 1 is killed; torchrun starts both again, or the benchmark does
-      when rank 0 has ended. From the kill to the first step beyond the checkpoint. Each run goes on
-      to its end, and fails the benchmark if its weights differ in a bit from the undisturbed run's.
     """
     with tempfile.TemporaryDirectory() as name:
         data = make_dataset(Path(name) / "data")
@@ -64,12 +54,6 @@ def measure(bench: Bench) -> None:
         }
         bench.compare(launches, rounds)
         bench.compare({"trainers.train": partial(_checkpoint, work)}, rounds)
-        undisturbed = _undisturbed(data, work)
-        kills = {
-            "torchrun restarts": partial(_kill, data, work, undisturbed),
-            "started anew": partial(_kill_and_start_anew, data, work, undisturbed),
-        }
-        bench.compare(kills, bench.rounds(10, 1))
 
 
 def make_dataset(folder: Path, limit: int | None = None) -> Path:
@@ -158,69 +142,3 @@ def _checkpoint(work: Path) -> Sample:
         "checkpoint committed ms": 1000 * statistics.median(found["committed_seconds"]),
         "checkpoint MB": found["megabytes"],
     }
-
-
-def _to_be_killed(data: Path, folder: Path) -> list[str]:
-    return _trainer(data, folder, KILLED_EPOCHS, checkpoint_every=KILLED_EVERY, log_every=1)
-
-
-def _weights(folder: Path) -> bytes:
-    return (folder / "results" / "model" / "model.safetensors").read_bytes()
-
-
-def _undisturbed(data: Path, work: Path) -> bytes:
-    folder = work / "undisturbed"
-    with Ranks(_to_be_killed(data, folder)) as ranks:
-        ranks.finish()
-    return _weights(folder)
-
-
-def _kill(data: Path, work: Path, undisturbed: bytes) -> Sample:
-    folder = work / uuid.uuid4().hex
-    arguments = [*TORCHRUN, "--max-restarts=1", *_to_be_killed(data, folder)]
-    with Ranks(arguments, ranks=1) as torchrun:
-        last_step = _read_until_second_checkpoint(torchrun)
-        workers = psutil.Process(torchrun.processes[0].pid).children()
-        killed = time.monotonic()
-        next(worker for worker in workers if worker.environ().get("RANK") == "1").kill()
-        sample = _resumption(torchrun, killed, last_step)
-        torchrun.finish()
-    _check_same(folder, undisturbed)
-    return sample
-
-
-def _kill_and_start_anew(data: Path, work: Path, undisturbed: bytes) -> Sample:
-    folder = work / uuid.uuid4().hex
-    arguments = _to_be_killed(data, folder)
-    with Ranks(arguments) as ranks:
-        last_step = _read_until_second_checkpoint(ranks)
-        killed = time.monotonic()
-        ranks.processes[1].kill()
-        ranks.processes[0].communicate()  # a full pipe would block it
-        noticed_seconds = time.monotonic() - killed
-    with Ranks(arguments) as ranks:
-        sample = _resumption(ranks, killed, last_step)
-        ranks.finish()
-    _check_same(folder, undisturbed)
-    return {**sample, "rank 0 ends after kill -9, s": noticed_seconds}
-
-
-def _read_until_second_checkpoint(ranks: Ranks) -> int:
-    """Return the last step that was logged by then."""
-    while int(ranks.read_until(CHECKPOINT_LINE)[1]) < 2 * KILLED_EVERY:
-        pass
-    return int(re.findall(STEP_LINE.pattern, ranks.said, re.MULTILINE)[-1])
-
-
-def _resumption(ranks: Ranks, killed: float, last_step: int) -> Sample:
-    resumed = int(ranks.read_until(RESUMED_LINE)[1])
-    ranks.read_until(STEP_LINE)
-    return {
-        "first step after kill -9, s": time.monotonic() - killed,
-        "steps lost": max(0, last_step - resumed),
-    }
-
-
-def _check_same(folder: Path, undisturbed: bytes) -> None:
-    if _weights(folder) != undisturbed:
-        raise ProcessFailed("the killed run's weights differ from the undisturbed run's")

@@ -1,7 +1,7 @@
 """How the benchmark talks to a peer's process: one JSON document a line, on stdin and stdout.
 
 The peer says `{"ready": true}`; then each line `{"measure": NAME, "count": N}` is answered with
-`{"result": ...}`, or `{"skipped": REASON}`. The end of stdin ends it.
+`{"result": ...}`. The end of stdin ends it.
 """
 
 from __future__ import annotations
@@ -13,10 +13,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
-
-
-class NotOffered(Exception):
-    """The engine lacks the measured feature; the message says what it has instead."""
 
 
 class Peer(ABC):
@@ -35,11 +31,7 @@ class Peer(ABC):
         """Wait for the end of what was started; returns its result."""
 
     def trigger(self) -> Any:
-        """Start `first_step` from outside of the engine, as `start` does.
-
-        Raises:
-            NotOffered: nothing from outside starts workflows.
-        """
+        """Start `first_step` from outside of the engine, as `start` does."""
         return self.start("first_step")
 
     def chains(self, count: int) -> float:
@@ -73,10 +65,7 @@ def serve(peer: Peer) -> None:
     print(json.dumps({"ready": True}), file=channel, flush=True)
     for line in sys.stdin:
         request = json.loads(line)
-        try:
-            answer = {"result": getattr(peer, request["measure"])(request["count"])}
-        except NotOffered as reason:
-            answer = {"skipped": str(reason)}
+        answer = {"result": getattr(peer, request["measure"])(request["count"])}
         print(json.dumps(answer), file=channel, flush=True)
 
 
