@@ -32,7 +32,7 @@ from localazure.sqlite.database import migrate
 from localazure.sqlite.query import querying
 
 LOCK_MS = 1000
-MAX_DELIVERY_COUNT = 3
+MAX_DELIVERY_COUNT = 2
 
 
 def make_queue(
