@@ -120,8 +120,8 @@ crash: setup
 
 # Kills the Service Bus part under load. ROUNDS=10 for fewer, SEED=7 to draw the same ones again.
 crash-servicebus: setup
-	@cd localazure/tests && $(abspath $(BIN))/python -W ignore -m servicebus_crash \
-	    $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEED),--seed $(SEED))
+	@ROUNDS=$(or $(ROUNDS),100) SEED=$(or $(SEED),$(shell od -An -N2 -tu2 /dev/urandom | tr -d ' ')) \
+	    $(BIN)/python -m pytest -q -s --timeout 0 localazure/tests/local/servicebus/test_crash.py
 
 # Garbage, half-open connections, slow senders and huge headers on every port of the local cloud,
 # a minute each. SECONDS=5 for less.

@@ -21,7 +21,6 @@ from benchmarks.harness import Bench, Result, Skipped, machine, to_document, to_
 # on demand, since some import torch and others must not.
 BENCHMARKS = {
     "durable": "benchmarks.durable",
-    "servicebus": "benchmarks.servicebus",
     "storage": "benchmarks.storage",
     "landing": "benchmarks.landing",
     "landing-large": "benchmarks.landing:measure_large",
@@ -30,7 +29,7 @@ BENCHMARKS = {
 }
 # They take half an hour or more, so they run only if they are named.
 ON_REQUEST = frozenset({"landing-large"})
-PACKAGES = ("azure-functions", "azure-functions-durable", "aiohttp", "azure-servicebus", "torch")
+PACKAGES = ("azure-functions", "azure-functions-durable", "aiohttp", "torch")
 
 
 def main() -> int:
