@@ -18,18 +18,17 @@ from collections.abc import Callable
 from benchmarks.harness import Bench, Result, Skipped, machine, to_document, to_stderr, to_text
 
 # Name to module, and function if it is not `measure`, in the order of the run. Modules are loaded
-# on demand, since some import torch and others must not.
+# on demand.
 BENCHMARKS = {
     "durable": "benchmarks.durable",
     "storage": "benchmarks.storage",
     "landing": "benchmarks.landing",
     "landing-large": "benchmarks.landing:measure_large",
-    "trainers": "benchmarks.training",
     "import": "benchmarks.app_import",
 }
 # They take half an hour or more, so they run only if they are named.
 ON_REQUEST = frozenset({"landing-large"})
-PACKAGES = ("azure-functions", "azure-functions-durable", "aiohttp", "torch")
+PACKAGES = ("azure-functions", "azure-functions-durable", "aiohttp")
 
 
 def main() -> int:
