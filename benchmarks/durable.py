@@ -6,7 +6,7 @@ import contextlib
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from benchmarks.peer_process import PeerProcess
 
 STEPS_OF_A_CHAIN = 6
 IN_FLIGHT = 200
-IN_SEQUENCE = 30  # chains, and events
+IN_SEQUENCE = 30
 WIDTH = 200  # of a fan-out, in steps
 COMMITS = 1000
 
@@ -53,9 +53,6 @@ def measure(bench: Bench) -> None:
       on the machine disturb least. With DBOS it includes the client.
     * chain p50, p95 ms: chains in sequence, from the start until the client knows the end.
     * fan-out steps/s: one orchestration with 200 steps at once.
-    * event p50 ms: from a trigger outside of the engine to the first line of the first step. Ours
-      is an Event Grid delivery to a function that starts the orchestration, DBOS's a request to a
-      web server in its process, Restate's a request to its ingress.
     * commits/s: the floor, one-row transactions on bare SQLite, `synchronous=FULL`.
     * ready s, idle RSS, idle CPU: of the whole process tree, before any work.
     """
@@ -65,7 +62,7 @@ def measure(bench: Bench) -> None:
         engines = _enter_all(bench, stack, folder / "running")
         rounds = bench.rounds(5, 1)
         floor = {"SQLite floor": lambda: {"commits/s": _commits_per_second(folder / "floor")}}
-        for one in (_throughput, _latency, _fan_out, _events):
+        for one in (_throughput, _latency, _fan_out):
             for engine in engines:  # warm-up: loads code, creates files
                 one(engine)
             contenders = {engine.name: partial(one, engine) for engine in engines}
@@ -111,22 +108,12 @@ def _throughput(engine: EngineProcess) -> Sample:
 
 
 def _latency(engine: EngineProcess) -> Sample:
-    return _percentiles("chain", engine.ask("serial", IN_SEQUENCE))
+    milliseconds = engine.ask("serial", IN_SEQUENCE)
+    return {f"chain p{each} ms": percentile(milliseconds, each) for each in (50, 95)}
 
 
 def _fan_out(engine: EngineProcess) -> Sample:
     return {"fan-out steps/s": WIDTH / engine.ask("fan_out", WIDTH)}
-
-
-def _events(engine: EngineProcess) -> Sample:
-    return _percentiles("event to first step", engine.ask("events", IN_SEQUENCE))
-
-
-def _percentiles(what: str, milliseconds: Sequence[float]) -> Sample:
-    return {
-        f"{what} p50 ms": percentile(milliseconds, 50),
-        f"{what} p95 ms": percentile(milliseconds, 95),
-    }
 
 
 def _idle_usage(process: psutil.Process, seconds: float) -> Sample:

@@ -7,7 +7,6 @@ import contextlib
 import json
 import sys
 import time
-import uuid
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Self
@@ -22,7 +21,6 @@ COMMAND = ("-m", "localazure", "start", str(Path(__file__).parent / "apps" / "ch
 START_TIMEOUT_SECONDS = 60.0
 # Concurrent requests that start orchestrations: a burst without a flood of sockets.
 CONNECTIONS = 16
-POLL_SECONDS = 0.001
 LIST_POLL_SECONDS = 0.005
 # Polls for the end of all chains cost the host time. So polling starts after this fraction of the
 # shortest time that the same number of chains has taken.
@@ -64,12 +62,11 @@ class HostProcess:
         self._stack.close()
 
     def ask(self, measure: str, count: int) -> Any:
-        """Seconds of `chains` and `fan_out`, milliseconds of each of `serial` and `events`."""
+        """Seconds of `chains` and `fan_out`, milliseconds of each of `serial`."""
         measures = {
             "chains": self._chains,
             "serial": self._serial,
             "fan_out": self._fan_out,
-            "events": self._events,
         }
         return self._runner.run(measures[measure](count))
 
@@ -86,16 +83,6 @@ class HostProcess:
     async def _start(self, name: str) -> None:
         async with self._session.post(f"/durabletask/orchestrators/{name}") as response:
             response.raise_for_status()
-
-    async def _result(self, instance: str) -> Any:
-        while True:
-            async with self._session.get(f"/durabletask/instances/{instance}") as response:
-                status = await response.json() if response.status != HTTPStatus.NOT_FOUND else {}
-            if status.get("runtimeStatus") == "Completed":
-                return status["output"]
-            if status.get("runtimeStatus") == "Failed":
-                raise ProcessFailed(f"{instance}: {status['output']}")
-            await asyncio.sleep(POLL_SECONDS)
 
     async def _is_idle(self) -> bool:
         query = {"runtimeStatus": "Pending,Running", "top": "1"}
@@ -128,32 +115,6 @@ class HostProcess:
                 raise ProcessFailed(f"{orchestrator}: {response.status} {await response.text()}")
             await response.read()
         return time.monotonic() - began
-
-    async def _events(self, count: int) -> list[float]:
-        milliseconds: list[float] = []
-        for _ in range(count):
-            instance = uuid.uuid4().hex
-            event = {
-                "id": instance,
-                "topic": "/benchmark",
-                "subject": "/benchmark",
-                "eventType": "Benchmark",
-                "eventTime": "2026-01-01T00:00:00Z",
-                "data": {},
-                "dataVersion": "1",
-                "metadataVersion": "1",
-            }
-            began_ns = time.monotonic_ns()
-            async with self._session.post(
-                "/runtime/webhooks/EventGrid",
-                params={"functionName": "on_event"},
-                json=[event],
-                headers={"aeg-event-type": "Notification"},
-            ) as response:
-                response.raise_for_status()
-            first_step_ns = int(await self._result(instance))
-            milliseconds.append((first_step_ns - began_ns) / 1e6)
-        return milliseconds
 
 
 async def _connect(url: str) -> aiohttp.ClientSession:

@@ -64,7 +64,7 @@ class PeerProcess:
         self._stack.close()
 
     def ask(self, measure: str, count: int) -> Any:
-        """Seconds of `chains` and `fan_out`, milliseconds of each of `serial` and `events`."""
+        """Seconds of `chains` and `fan_out`, milliseconds of each of `serial`."""
         with contextlib.suppress(BrokenPipeError):  # it ended; its log has the reason
             self.process.stdin.write(json.dumps({"measure": measure, "count": count}) + "\n")
             self.process.stdin.flush()

@@ -18,8 +18,7 @@ from typing import Any
 class Peer(ABC):
     """An engine that is measured, by how its workflows start and end.
 
-    They are `chain`, six steps that do nothing, `fan_out` and `first_step`, which returns when its
-    step began (CLOCK_MONOTONIC, ns).
+    They are `chain`, six steps that do nothing, and `fan_out`.
     """
 
     @abstractmethod
@@ -29,10 +28,6 @@ class Peer(ABC):
     @abstractmethod
     def end(self, started: Any) -> Any:
         """Wait for the end of what was started; returns its result."""
-
-    def trigger(self) -> Any:
-        """Start `first_step` from outside of the engine, as `start` does."""
-        return self.start("first_step")
 
     def chains(self, count: int) -> float:
         """Seconds from the first start to the end of `count` chains, all in flight at once."""
@@ -48,14 +43,6 @@ class Peer(ABC):
     def fan_out(self, width: int) -> float:
         """Seconds of one workflow with `width` steps at once."""
         return milliseconds(lambda: self.end(self.start("fan_out", width))) / 1000
-
-    def events(self, count: int) -> list[float]:
-        """Milliseconds from an outside trigger to the first step of the workflow it starts."""
-        milliseconds: list[float] = []
-        for _ in range(count):
-            began_ns = time.monotonic_ns()
-            milliseconds.append((int(self.end(self.trigger())) - began_ns) / 1e6)
-        return milliseconds
 
 
 def serve(peer: Peer) -> None:
