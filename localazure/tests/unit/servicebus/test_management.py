@@ -33,6 +33,7 @@ class Manager:
 
 
 ARGUMENT_ERROR = (400, "com.microsoft:argument-error")
+NOT_FOUND = (404, "com.microsoft:message-not-found")
 
 
 @pytest.mark.parametrize(
@@ -43,6 +44,13 @@ ARGUMENT_ERROR = (400, "com.microsoft:argument-error")
         ("peek-message", {}, ARGUMENT_ERROR),
         ("renew-lock", {"lock-tokens": "x"}, ARGUMENT_ERROR),
         ("schedule-message", {"messages": [{"message": b"junk"}]}, ARGUMENT_ERROR),
+        ("cancel-scheduled-message", {"sequence-numbers": [7]}, NOT_FOUND),
+        ("receive-by-sequence-number", {"sequence-numbers": [7]}, NOT_FOUND),
+        (
+            "update-disposition",
+            {"disposition-status": "completed", "lock-tokens": [uuid.uuid4()]},
+            (410, "com.microsoft:message-lock-lost"),
+        ),
         ("update-disposition", {"disposition-status": "lost", "lock-tokens": []}, ARGUMENT_ERROR),
     ],
 )

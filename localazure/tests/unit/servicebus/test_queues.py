@@ -24,6 +24,7 @@ from localazure.servicebus.queues import (
     Action,
     Entry,
     Event,
+    MessageNotFoundError,
     MessageQueue,
     MessageState,
     Transition,
@@ -187,6 +188,8 @@ class QueueMachine(RuleBasedStateMachine):
         number = data.draw(st.sampled_from(self._scheduled()))
         self._apply(self.queue, self.queue.cancel(number))
         del self.model[number]
+        with pytest.raises(MessageNotFoundError):
+            self.queue.cancel(number)
 
     @rule(elapsed_ms=st.integers(1, 1500))
     def time_passes(self, elapsed_ms: int) -> None:
