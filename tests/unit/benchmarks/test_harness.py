@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import json
-import statistics
 from functools import partial
 
 import pytest
@@ -16,7 +14,6 @@ from benchmarks.harness import (
     number,
     percentile,
     table,
-    to_document,
     to_text,
 )
 
@@ -103,7 +100,7 @@ def test_numbers_as_they_are_read() -> None:
     ]
 
 
-def test_results_as_text_and_as_json() -> None:
+def test_results_as_text() -> None:
     said: list[str] = []
     one = bench(said)
     one.compare({"ours": lambda: {"ms": 2.0}, "theirs": lambda: {"ms": 4.0}}, 1)
@@ -112,8 +109,3 @@ def test_results_as_text_and_as_json() -> None:
     assert "2 cores" in text
     assert "| ms | theirs | 4.00 | 4.00 | 4.00 | 0.50 |" in text
     assert text.endswith("- a remark")
-    document = json.loads(json.dumps(to_document(FACTS, [one.result])))
-    assert document["machine"]["cores"] == 2
-    line = document["results"][0]["lines"][1]
-    assert (line["contender"], line["values"], line["ratio"]) == ("theirs", [4.0], 0.5)
-    assert line["spread"]["median"] == statistics.median(line["values"])
