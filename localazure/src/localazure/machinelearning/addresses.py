@@ -30,6 +30,7 @@ _DATASTORE = re.compile(r"^azureml://datastores/(?P<name>[^/]+)/paths/(?P<path>.
 _JOB_OUTPUT = re.compile(
     r"^azureml://jobs/(?P<job>[^/]+)/outputs/(?P<output>[^/]+)(?:/paths/?(?P<path>.*))?$"
 )
+_WASBS = re.compile(r"^wasbs?://(?P<container>[^@/]+)@(?P<host>[^/]+)/(?P<path>.*)$")
 _SHORT_COMPUTE = re.compile(r"^azureml:(?P<name>[A-Za-z][A-Za-z0-9-]*)$")
 _SHORT_ASSET = re.compile(r"^azureml:(?P<name>[^:/@]+):(?P<version>[^:/@]+)$")
 _VERSIONED = re.compile(r"^/(?P<kind>[A-Za-z]+)/(?P<name>[^/]+)/versions/(?P<version>[^/]+)$")
@@ -76,7 +77,7 @@ class BlobPath:
 
 @dataclass(frozen=True)
 class WebUrl:
-    """A URL of the web; it may be in a local account that the workspace has."""
+    """A public file, or a folder of a public container, outside the local storage accounts."""
 
     url: str
 
@@ -150,13 +151,17 @@ def parse_uri(uri: str, *, asset_kind: str = "data") -> Address:
         return DatastorePath(match["name"], _safe_path(match["path"], uri))
     if match := _JOB_OUTPUT.match(short):
         return JobOutputPath(match["job"], match["output"], _safe_path(match["path"] or "", uri))
+    if match := _WASBS.match(uri):
+        path = f"{match['container']}/{match['path']}"
+        return _parse_web_url(f"https://{match['host']}/{path}")
     if uri.startswith(("http://", "https://")):
         return _parse_web_url(uri)
     if uri.startswith(("azureml:", "/subscriptions/")) and not uri.startswith("azureml://"):
         return parse_asset(uri, kind=asset_kind)
     raise invalid(
         f"{uri!r} is not a URI that the local workspace can read; use azureml:name:version, "
-        "azureml://datastores/…/paths/…, azureml://jobs/…/outputs/…/paths/… or an http(s) URL"
+        "azureml://datastores/…/paths/…, azureml://jobs/…/outputs/…/paths/…, "
+        "an http(s) URL or wasbs://container@account.blob.core.windows.net/…"
     )
 
 

@@ -45,6 +45,10 @@ WORKSPACE = (
             "https://other.blob.core.windows.net/c/a.csv",
             WebUrl("https://other.blob.core.windows.net/c/a.csv"),
         ),
+        (
+            "wasbs://c@other.blob.core.windows.net/a/",
+            WebUrl("https://other.blob.core.windows.net/c/a/"),
+        ),
     ],
 )
 def test_uris(uri: str, address: Address) -> None:
@@ -59,8 +63,7 @@ def test_uris(uri: str, address: Address) -> None:
         "http://127.0.0.1:10000/devstoreaccount1/c/%2e%2e/x",
         "http://127.0.0.1:10000/devstoreaccount1/",
         "azureml:digits@latest",
-        "https://a.blob.core.windows.net/c/../x",
-        "wasbs://c@a.blob.core.windows.net/x",
+        "wasbs://c@a.blob.core.windows.net/../x",
         "./local",
         "",
     ],

@@ -1,16 +1,19 @@
 """Plans the processes of one attempt: command lines and environments. Pure.
 
 PyTorch ranks are started directly, as Azure ML does, each with the variables that torch's `env://`
-rendezvous reads; an MPI job is one `mpirun`. All nodes are this machine.
+rendezvous reads; each TensorFlow task has its TF_CONFIG; an MPI job is one `mpirun`. All nodes
+are this machine.
 
 https://learn.microsoft.com/azure/machine-learning/how-to-train-distributed-gpu
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from localazure.machinelearning.client_settings import app_settings
 from localazure.machinelearning.jobs.folder import JobFolder
@@ -48,8 +51,8 @@ class Machine:
     cpu_count: int
     loopback_interface: str
     is_root: bool
-    free_port: int
-    """The TCP port of the rendezvous."""
+    free_ports: tuple[int, ...]
+    """TCP ports: the first is for the rendezvous; TensorFlow uses one per task."""
     mpirun: str | None
     """The path of Open MPI's launcher; None if it is not installed."""
 
@@ -105,6 +108,9 @@ def plan_processes(
         case Distribution.PYTORCH:
             nodes = [rank // spec.processes_per_node for rank in ranks]
             variables = [_pytorch_variables(spec, rank) for rank in ranks]
+        case Distribution.TENSORFLOW:
+            nodes = [rank % spec.node_count for rank in ranks]
+            variables = [_tensorflow_variables(spec, machine, rank) for rank in ranks]
     return [process(rank, rank_log(rank), variables[rank], node=nodes[rank]) for rank in ranks]
 
 
@@ -118,7 +124,7 @@ def input_path(spec: JobSpec, folder: JobFolder, name: str) -> Path:
     """The path of a data input: a folder, or the file in it if the source was one blob."""
     entry = spec.inputs[name]
     path = folder.input(name)
-    file_name = Path(entry.source.path).name if entry.source is not None else ""
+    file_name = Path(urlsplit(entry.url).path if entry.source is None else entry.source.path).name
     if file_name:
         single = path / file_name
         if single.is_file() and [*path.iterdir()] == [single]:
@@ -151,7 +157,7 @@ def log_names(distribution: Distribution, world_size: int) -> list[str]:
     match distribution:
         case Distribution.NONE:
             return [SINGLE_LOG]
-        case Distribution.PYTORCH:
+        case Distribution.PYTORCH | Distribution.TENSORFLOW:
             return [rank_log(rank) for rank in range(world_size)]
         case Distribution.MPI:
             return [SINGLE_LOG, *(rank_log(rank) for rank in range(world_size))]
@@ -196,9 +202,9 @@ def _shared_environment(
         **spec.environment_variables,
         FOLDER_VARIABLE: str(folder.root),
         "AZ_BATCHAI_MPI_MASTER_NODE": LOOPBACK,
-        "AZ_BATCH_MASTER_NODE": f"{LOOPBACK}:{machine.free_port}",
+        "AZ_BATCH_MASTER_NODE": f"{LOOPBACK}:{machine.free_ports[0]}",
         "MASTER_ADDR": LOOPBACK,
-        "MASTER_PORT": str(machine.free_port),
+        "MASTER_PORT": str(machine.free_ports[0]),
     }
 
 
@@ -219,6 +225,18 @@ def _pytorch_variables(spec: JobSpec, rank: int) -> dict[str, str]:
         "LOCAL_WORLD_SIZE": str(spec.processes_per_node),
         "NODE_RANK": str(node),
     }
+
+
+def _tensorflow_variables(spec: JobSpec, machine: Machine, rank: int) -> dict[str, str]:
+    """The variables of a worker or a parameter server.
+
+    https://www.tensorflow.org/guide/distributed_training#setting_up_the_tf_config_environment_variable
+    """
+    addresses: dict[str, list[str]] = {}
+    for task, port in zip(spec.tasks, machine.free_ports, strict=True):
+        addresses.setdefault(task, []).append(f"{LOOPBACK}:{port}")
+    task = {"type": spec.tasks[rank], "index": spec.tasks[:rank].count(spec.tasks[rank])}
+    return {"TF_CONFIG": json.dumps({"cluster": addresses, "task": task, "environment": "cloud"})}
 
 
 def _mpirun(spec: JobSpec, machine: Machine) -> tuple[str, ...]:

@@ -98,6 +98,7 @@ def resolve_job(query: Query, name: str, properties: dict[str, Any], *, attempt:
         distribution=distribution_of(properties),
         node_count=node_count(properties),
         processes_per_node=read_count(distribution, "processCountPerInstance") or 1,
+        tasks=tensorflow_tasks(properties),
         timeout_seconds=timeout and read_seconds("limits.timeout", timeout),
         environment_variables=properties.get("environmentVariables") or {},
     )
@@ -123,8 +124,25 @@ def distribution_of(properties: dict[str, Any]) -> Distribution:
         return Distribution.NONE
     kind = document.get("distributionType")
     if not kind or kind not in [*Distribution]:
-        raise invalid(f"distribution {kind!r} is not covered; use PyTorch or Mpi")
+        raise invalid(f"distribution {kind!r} is not covered; use PyTorch, Mpi or TensorFlow")
     return Distribution(kind)
+
+
+def tensorflow_tasks(properties: dict[str, Any]) -> tuple[str, ...]:
+    """The tasks of a TensorFlow job by rank: first workers, then parameter servers.
+
+    The default is one worker per node.
+    https://learn.microsoft.com/azure/machine-learning/reference-yaml-job-command#distribution-configurations
+
+    Raises:
+        ArmError: 400, a number is wrong.
+    """
+    if distribution_of(properties) is not Distribution.TENSORFLOW:
+        return ()
+    document = properties["distribution"]
+    workers = read_count(document, "workerCount") or node_count(properties)
+    servers = read_count(document, "parameterServerCount", least=0) or 0
+    return ("worker",) * workers + ("ps",) * servers
 
 
 def node_count(properties: dict[str, Any]) -> int:
@@ -140,8 +158,15 @@ def locate(query: Query, address: Address) -> BlobPath:
         ArmError: 404, a referenced asset, datastore or job does not exist; 400, the URL is not in
             a local storage account.
     """
+    path = _locate(query, address)
+    if isinstance(path, WebUrl):
+        raise invalid(f"{path.url!r} is not in a local storage account")
+    return path
+
+
+def _locate(query: Query, address: Address) -> BlobPath | WebUrl:
     visited: set[Address] = set()
-    while not isinstance(address, BlobPath):
+    while not isinstance(address, BlobPath | WebUrl):
         if address in visited:
             raise invalid(f"{address} refers to itself")
         visited.add(address)
@@ -155,15 +180,10 @@ def locate(query: Query, address: Address) -> BlobPath:
                 address = _root_of(query, datastore).child(path)
             case JobOutputPath(job, output, path):
                 address = _output_of(query, job, output).child(path)
-            case WebUrl(url):
-                datastores = list_resources(query, "datastores")
-                blob = local_blob(url, {each.properties["accountName"] for each in datastores})
-                if blob is None:
-                    raise invalid(
-                        f"{url!r} is not in a local storage account: upload it, or let the job "
-                        "download it (mode direct)"
-                    )
-                address = blob
+    if isinstance(address, WebUrl):
+        datastores = list_resources(query, "datastores")
+        accounts = {each.properties["accountName"] for each in datastores}
+        return local_blob(address.url, accounts) or address
     return address
 
 
@@ -205,12 +225,11 @@ def _resolve_input(query: Query, key: str, entry: dict[str, Any]) -> InputSpec:
     if mode not in _INPUT_MODES:
         raise invalid(f"input {key!r}: mode {mode!r} is not covered; use ro_mount or download")
     asset_kind = "models" if kind in _MODEL_TYPES else "data"
-    address = parse_uri(entry["uri"], asset_kind=asset_kind)
-    if _INPUT_MODES[mode] is InputMode.LITERAL and isinstance(address, WebUrl):
-        return InputSpec(mode=InputMode.LITERAL, literal=entry["uri"])
-    source = locate(query, address)
+    source = _locate(query, parse_uri(entry["uri"], asset_kind=asset_kind))
     if _INPUT_MODES[mode] is InputMode.LITERAL:
         return InputSpec(mode=InputMode.LITERAL, literal=entry["uri"])
+    if isinstance(source, WebUrl):
+        return InputSpec(mode=_INPUT_MODES[mode], url=source.url)
     return InputSpec(mode=_INPUT_MODES[mode], source=source)
 
 

@@ -153,6 +153,11 @@ class Runner:
         for name, entry in self._spec.inputs.items():
             if entry.mode is not InputMode.LITERAL:
                 _remove(self._folder.input(name))
+            if entry.url:
+                # Imported here: it loads the SDK, and few jobs have an input on the web.
+                from localazure.machinelearning.data.public_inputs import fetch_public  # noqa: PLC0415
+
+                fetch_public(entry.url, self._folder.input(name))
             if entry.source is not None:
                 _materialize(cache, name, entry.source, self._folder.input(name), entry.mode)
         for name, sync in zip(self._spec.outputs, self._outputs, strict=True):
@@ -162,7 +167,9 @@ class Runner:
     async def _run_processes(self) -> Result:
         store = tracking_store(self._environment)
         ensure_run(store, self._spec.experiment, self._spec.name, now=time.time())
-        plan = plan_processes(self._spec, self._folder, self._environment, this_machine())
+        plan = plan_processes(
+            self._spec, self._folder, self._environment, this_machine(len(self._spec.tasks) or 1)
+        )
         self._group.start(plan)
         report(JobStatus.RUNNING)
         syncing = asyncio.create_task(self._sync_while_running())
@@ -311,8 +318,8 @@ def _materialize(
         raise SourceNotFoundError(f"input {name!r}: {error}") from error
 
 
-def this_machine() -> Machine:
-    """The properties of this machine that a launch uses."""
+def this_machine(ports: int) -> Machine:
+    """The properties of this machine that a launch uses, with this number of free ports."""
     python_folder = Path(sys.executable).parent
     path = f"{python_folder}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     return Machine(
@@ -321,7 +328,7 @@ def this_machine() -> Machine:
         cpu_count=os.cpu_count() or 1,
         loopback_interface="lo" if sys.platform == "linux" else "lo0",
         is_root=os.geteuid() == 0,
-        free_port=free_ports(1)[0],
+        free_ports=tuple(free_ports(ports)),
         mpirun=shutil.which("mpirun", path=path),
     )
 

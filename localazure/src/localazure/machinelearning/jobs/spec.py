@@ -21,6 +21,7 @@ class Distribution(StrEnum):
     NONE = ""
     PYTORCH = "PyTorch"
     MPI = "Mpi"
+    TENSORFLOW = "TensorFlow"
 
 
 class InputMode(StrEnum):
@@ -36,11 +37,12 @@ class InputMode(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class InputSpec:
-    """One input: a `literal`, or the blobs at `source`."""
+    """One input: a `literal`, the blobs at `source`, or public files at `url`."""
 
     mode: InputMode
     literal: str = ""
     source: BlobPath | None = None
+    url: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +72,8 @@ class JobSpec:
     distribution: Distribution = Distribution.NONE
     node_count: int = 1
     processes_per_node: int = 1
+    tasks: tuple[str, ...] = ()
+    """`worker` or `ps` by rank; empty unless it is a TensorFlow job."""
     timeout_seconds: float | None = None
     environment_variables: dict[str, str] = field(default_factory=dict[str, str])
     principal: str | None = None
@@ -83,7 +87,7 @@ class JobSpec:
     @property
     def world_size(self) -> int:
         """The number of processes on all nodes."""
-        return self.node_count * self.processes_per_node
+        return len(self.tasks) or self.node_count * self.processes_per_node
 
     def save(self, job_folder: Path) -> None:
         """Write the spec to the job's folder, atomically."""
@@ -110,6 +114,7 @@ class JobSpec:
                 for name, entry in document["outputs"].items()
             },
             "distribution": Distribution(document["distribution"]),
+            "tasks": tuple(document["tasks"]),
         }
         return cls(**{**document, **parsed})
 

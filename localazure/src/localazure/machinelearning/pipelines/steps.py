@@ -248,7 +248,7 @@ def _command(node: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
             **(spec.get("environment_variables") or {}),
             **(node.get("environment_variables") or {}),
         },
-        "distribution": _arm_distribution(node.get("distribution") or spec.get("distribution")),
+        "distribution": arm_distribution(node.get("distribution") or spec.get("distribution")),
         "resources": {"instanceCount": resources.get("instance_count") or 1},
         "limits": {"jobLimitsType": "Command", "timeout": limits.get("timeout")},
     }
@@ -261,7 +261,7 @@ def _arm_id(identifier: str | None) -> str | None:
     return identifier.removeprefix("azureml:")
 
 
-def _arm_distribution(document: dict[str, Any] | None) -> dict[str, Any] | None:
+def arm_distribution(document: dict[str, Any] | None) -> dict[str, Any] | None:
     """The `distribution` of a command job in ARM's form, from that of a step or a component."""
     if not document:
         return None
@@ -269,6 +269,8 @@ def _arm_distribution(document: dict[str, Any] | None) -> dict[str, Any] | None:
     return {
         "distributionType": _DISTRIBUTIONS.get(kind.lower(), kind),
         "processCountPerInstance": document.get("process_count_per_instance") or 1,
+        "workerCount": document.get("worker_count"),
+        "parameterServerCount": document.get("parameter_server_count"),
     }
 
 

@@ -182,12 +182,9 @@ def find_source(query: Query, name: str, properties: dict[str, Any]) -> Source:
     """Resolve the locations of a deployment's code and model.
 
     Raises:
-        ArmError: a field is missing, a reference does not exist, or there is no scoring script.
+        ArmError: a field is missing, a reference does not exist, or the model is not covered.
     """
-    source = resolve_source(query, name, {**properties, "model": model_of(properties)})
-    if source.code is None:
-        raise invalid(f"deployment {name!r} has no code_configuration: name a scoring script")
-    return source
+    return resolve_source(query, name, {**properties, "model": model_of(properties)})
 
 
 def _start(

@@ -32,6 +32,7 @@ from localazure.machinelearning.jobs.resolution import (
     distribution_of,
     node_count,
     output_uri,
+    tensorflow_tasks,
 )
 from localazure.machinelearning.jobs.spec import artifacts_of
 from localazure.machinelearning.jobs.store import (
@@ -180,7 +181,8 @@ def _run(workspace: Workspace, resource: Resource, job: JobRow) -> dict[str, Any
 def _log_urls(workspace: Workspace, resource: Resource) -> dict[str, str]:
     properties = resource.properties
     per_node = (properties.get("distribution") or {}).get("processCountPerInstance") or 1
-    names = log_names(distribution_of(properties), node_count(properties) * per_node)
+    ranks = len(tensorflow_tasks(properties)) or node_count(properties) * per_node
+    names = log_names(distribution_of(properties), ranks)
     root = workspace.configuration.datastores[ARTIFACT_DATASTORE]
     folder = artifacts_of(resource.name, root).child("user_logs")
     return {f"user_logs/{name}": _readable_url(workspace, folder.child(name)) for name in names}

@@ -28,6 +28,8 @@ DEPLOYMENT_PROPERTY: Final = "azureml.deploymentname"
 APPEND_ROW: Final = "AppendRow"
 SUMMARY_ONLY: Final = "SummaryOnly"
 
+# A path, not an import: only jobs of MLflow models need mlflow.
+MLFLOW_BATCH_SCRIPT = Path(__file__).parent / "scripts" / "mlflow_batch.py"
 _FILE_NAME = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9._ -]{0,254}$")
 _INPUT_TYPES = {"UriFile": "uri_file", "UriFolder": "uri_folder"}
 
@@ -102,8 +104,9 @@ def component_spec(
         "type": "command",
         "is_deterministic": False,
         "command": _command(source, settings),
-        "code": code,
-        "environment": properties.get("environmentId"),
+        "code": code if source.code is not None else None,
+        # An MLflow model comes with its own environment.
+        "environment": properties.get("environmentId") or "azureml:mlflow-model:1",
         "environment_variables": dict(settings.environment_variables),
         "resources": {"instance_count": settings.instance_count},
         "inputs": {
@@ -116,10 +119,11 @@ def component_spec(
 
 def _command(source: Source, settings: BatchSettings) -> str:
     """The command that runs the driver on the input, with a scoring script's environment."""
+    script = MLFLOW_BATCH_SCRIPT if source.code is None else Path(source.scoring_script)
     rows = Path("${{outputs.score}}", settings.output_file_name)
     driver = minibatches.shell_command(
         minibatches.Settings(
-            entry_script=Path(source.scoring_script),
+            entry_script=script,
             data=Path("${{inputs.data}}"),
             mini_batch_size=settings.mini_batch_size,
             workers=settings.instance_count * settings.max_concurrency_per_instance,

@@ -39,6 +39,7 @@ class PolicyKind(StrEnum):
 
     BANDIT = "Bandit"
     MEDIAN = "MedianStopping"
+    TRUNCATION = "TruncationSelection"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +51,7 @@ class Policy:
     delay_evaluation: int = 0
     slack_factor: float = 0.0
     slack_amount: float = 0.0
+    truncation_percentage: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,9 +84,12 @@ def parse_policy(document: dict[str, Any] | None) -> Policy | None:
         delay_evaluation=document.get("delayEvaluation") or 0,
         slack_factor=document.get("slackFactor") or 0.0,
         slack_amount=document.get("slackAmount") or 0.0,
+        truncation_percentage=document.get("truncationPercentage") or 0,
     )
     if kind is PolicyKind.BANDIT and bool(policy.slack_factor) == bool(policy.slack_amount):
         raise invalid("earlyTermination: a bandit policy has slack_factor or slack_amount")
+    if kind is PolicyKind.TRUNCATION and not 1 <= policy.truncation_percentage <= 99:  # noqa: PLR2004 - as documented
+        raise invalid("earlyTermination.truncationPercentage must be from 1 to 99")
     return policy
 
 
@@ -122,6 +127,12 @@ def _is_ended(
         case PolicyKind.MEDIAN:
             averages = [fmean(reached) for reached in values.values()]
             return goal.is_worse(best[name], median(averages))
+        case PolicyKind.TRUNCATION:
+            count = len(best) * policy.truncation_percentage // 100
+            worst_first = sorted(best, key=lambda each: best[each])
+            if goal is Goal.MINIMIZE:
+                worst_first.reverse()
+            return name in worst_first[:count]
 
 
 def _slack(policy: Policy, goal: Goal, best: float) -> float:

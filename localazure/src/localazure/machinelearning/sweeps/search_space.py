@@ -1,7 +1,7 @@
 """Search spaces, and the draws of trials from them. Pure.
 
 Each draw depends only on the seed and the trial's number, so that a restart repeats it. All
-distributions are sampled through their inverse.
+distributions are sampled through their inverse, so that a Sobol sequence works for them, too.
 
 https://learn.microsoft.com/azure/machine-learning/reference-yaml-job-sweep
 """
@@ -81,6 +81,30 @@ def draw_random(space: Sequence[Parameter], number: int, seed: str) -> dict[str,
     """The values of a trial; each parameter is drawn independently."""
     source = random.Random(f"{seed}:{number}")  # noqa: S311 - no secret depends on it
     return {parameter.name: parameter.at(source.random()) for parameter in space}
+
+
+def draw_sobol(space: Sequence[Parameter], number: int, seed: int) -> dict[str, Any]:
+    """The values of a trial: a point of a scrambled Sobol sequence.
+
+    Raises:
+        ArmError: 400, SciPy is not installed.
+    """
+    try:
+        from scipy.stats import qmc  # noqa: PLC0415 - SciPy is optional, and slow to import
+    except ImportError as error:
+        raise invalid(
+            "sampling rule 'sobol' needs SciPy here: `pip install localazure[sobol]`, or use rule "
+            "'random'"
+        ) from error
+    # SciPy's stubs and SciPy before 1.15 have different names for the seed.
+    sequence = cast("Any", qmc).Sobol(d=len(space), scramble=True, seed=seed)
+    if number:
+        sequence.fast_forward(number)
+    point: list[float] = sequence.random(1)[0].tolist()
+    return {
+        parameter.name: parameter.at(quantile)
+        for parameter, quantile in zip(space, point, strict=True)
+    }
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from localazure.machinelearning.sweeps.search_space import (
     Parameter,
     draw_grid,
     draw_random,
+    draw_sobol,
     grid_size,
     parse_search_space,
 )
@@ -54,7 +55,7 @@ class Sweep:
 
     space: tuple[Parameter, ...]
     sampler: str
-    """`grid` or `random`."""
+    """`grid`, `random` or `sobol`."""
     seed: int | None
     goal: Goal
     metric: str
@@ -70,9 +71,14 @@ class Sweep:
             name: the sweep's name; also the default seed, so that a restart repeats the draws.
             number: the trial's number, from 0.
         """
-        if self.sampler == "grid":
-            return draw_grid(self.space, number)
-        return draw_random(self.space, number, name if self.seed is None else str(self.seed))
+        match self.sampler:
+            case "grid":
+                return draw_grid(self.space, number)
+            case "sobol":
+                return draw_sobol(self.space, number, self.seed or 0)
+            case _:
+                seed = name if self.seed is None else str(self.seed)
+                return draw_random(self.space, number, seed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +119,8 @@ def parse_sweep(name: str, properties: dict[str, Any]) -> Sweep:
     total = _trials(limits, "maxTotalTrials") or DEFAULT_TOTAL_TRIALS
     if sampler == "grid":
         total = min(total, grid_size(space))
+    elif str(algorithm.get("rule") or "").lower() == "sobol":
+        sampler = "sobol"
     seed = algorithm.get("seed")
     if seed is not None and not isinstance(seed, int):
         raise invalid(f"samplingAlgorithm.seed is {seed!r}; it must be a whole number")

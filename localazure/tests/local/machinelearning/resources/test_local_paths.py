@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -11,6 +14,8 @@ from azure.ai.ml import Input, Output
 from azure.ai.ml.entities import Data, Model
 
 from harness.local_workspace import Local
+
+COPY = "cp -r ${{inputs.given}} ${{outputs.copy}}/"
 
 
 @pytest.fixture
@@ -84,6 +89,25 @@ def test_a_model_comes_from_this_machine_or_from_a_job(
     assert made.version == "2"
     local.ml.models.download(name, "1", download_path=str(tmp_path / "down"))
     assert [each.name for each in (tmp_path / "down").rglob("MLmodel")] == ["MLmodel"]
+
+
+def test_a_public_file_is_the_input_of_a_job(local: Local, folder: Path) -> None:
+    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        run(
+            local,
+            "public-file",
+            COPY,
+            inputs={"given": Input(type="uri_file", path=f"{url}/7/a.txt")},
+            outputs={"copy": Output()},
+        )
+        absent = Input(type="uri_file", path=f"{url}/absent.txt")
+        local.submit("public-absent", COPY, inputs={"given": absent}, outputs={"copy": Output()})
+        local.wait_for("public-absent", "Failed")
+        server.shutdown()
+    assert local.read_blob("azureml-blobstore", "azureml/public-file/copy/a.txt") == b"seven"
 
 
 def test_logs_and_outputs_are_downloaded_and_metadata_changes(local: Local, tmp_path: Path) -> None:

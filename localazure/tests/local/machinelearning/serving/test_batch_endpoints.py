@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
 
-from harness.local_workspace import Local
+from harness.local_workspace import Local, write_mlflow_model
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -184,6 +184,27 @@ def test_a_request_overrides_its_deployment(endpoint: Endpoint) -> None:
     assert sorted(rows.splitlines()) == ["0.txt 21", "1.txt 24"]
     with pytest.raises(ResourceExistsError):
         endpoint.score(endpoint.data(1), job_name="scoring-of-heaps")
+
+
+def test_an_mlflow_model_needs_no_scoring_script(endpoint: Endpoint, tmp_path: Path) -> None:
+    folder, table = tmp_path / "doubling", tmp_path / "table"
+    write_mlflow_model(folder)
+    endpoint.ml.models.create_or_update(
+        Model(name="doubling", version="1", path=str(folder), type="mlflow_model")
+    )
+    begin, _, rest = DEPLOYMENT.partition("code_configuration")
+    (endpoint.folder / "bare.yml").write_text(begin + rest.partition("score.py\n")[2])
+    # One process: each imports MLflow.
+    endpoint.deploy("doubling", {"model": "azureml:doubling:1", **ONE_PROCESS}, "bare.yml")
+    table.mkdir()
+    (table / "a.csv").write_text("x\n1\n2\n")
+    job = endpoint.score(
+        Input(type="uri_folder", path=str(table)),
+        deployment_name="doubling",
+        params_override=[{"error_threshold": 0}],
+    )
+    endpoint.local.wait_for(job, "Completed")
+    assert endpoint.output(job)["rows.txt"] == "['a.csv', 2]\n['a.csv', 4]\n"
 
 
 def test_too_many_failures_fail_the_job_and_its_step(endpoint: Endpoint) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ MACHINE = Machine(
     cpu_count=8,
     loopback_interface="lo",
     is_root=False,
-    free_port=4711,
+    free_ports=(4711, 4712, 4713),
     mpirun="/usr/bin/mpirun",
 )
 SPEC = JobSpec(
@@ -100,6 +101,25 @@ def test_ranks_are_numbered_through_the_nodes(tmp_path: Path) -> None:
     assert {process.environment["OMP_NUM_THREADS"] for process in ranks} == {"1"}
     logs = [process.log.name for process in ranks]
     assert logs == log_names(Distribution.PYTORCH, 6)
+
+
+def test_tensorflow_tasks_have_one_cluster_and_each_its_place_in_it(tmp_path: Path) -> None:
+    tasks = ("worker", "worker", "ps")
+    ranks = plan(tmp_path, distribution=Distribution.TENSORFLOW, node_count=2, tasks=tasks)
+    configs = [json.loads(process.environment["TF_CONFIG"]) for process in ranks]
+    for config in configs:
+        assert config["cluster"] == {
+            "worker": ["127.0.0.1:4711", "127.0.0.1:4712"],
+            "ps": ["127.0.0.1:4713"],
+        }
+    assert [config["task"] for config in configs] == [
+        {"type": "worker", "index": 0},
+        {"type": "worker", "index": 1},
+        {"type": "ps", "index": 0},
+    ]
+    assert [process.node for process in ranks] == [0, 1, 0]
+    logs = [process.log.name for process in ranks]
+    assert logs == log_names(Distribution.TENSORFLOW, 3)
 
 
 def test_mpi_is_one_mpirun(tmp_path: Path) -> None:

@@ -63,6 +63,15 @@ def test_median_compares_the_best_with_the_running_averages() -> None:
     assert not ends(policy, Goal.MAXIMIZE, trials)
 
 
+def test_truncation_ends_a_part_of_the_worst_and_only_those() -> None:
+    policy = Policy(kind=PolicyKind.TRUNCATION, truncation_percentage=50)
+    trials = {str(number): running(float(number)) for number in range(4)}
+    assert ends(policy, Goal.MAXIMIZE, trials) == {"0", "1"}
+    trials["0"], trials["1"] = ended(0.0), ended(1.0)
+    assert not ends(policy, Goal.MAXIMIZE, trials), "the same two are the worst"
+    assert ends(policy, Goal.MINIMIZE, trials) == {"2", "3"}
+
+
 def test_nothing_ends_before_the_delay() -> None:
     policy = Policy(kind=PolicyKind.BANDIT, slack_amount=0.1, delay_evaluation=3)
     worse = {"a": running(1, 1, 1), "b": running(0, 0)}
@@ -90,7 +99,7 @@ def test_a_policy_is_read_as_the_sdk_writes_it() -> None:
     [
         ({"policyType": "Lottery"}, "known are"),
         ({"policyType": "Bandit"}, "slack_factor or slack_amount"),
-        ({"policyType": "TruncationSelection"}, "known are Bandit, MedianStopping"),
+        ({"policyType": "TruncationSelection", "truncationPercentage": 100}, "from 1 to 99"),
     ],
 )
 def test_a_policy_that_is_wrong_is_refused(document: dict[str, Any], why: str) -> None:

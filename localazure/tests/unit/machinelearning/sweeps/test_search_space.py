@@ -12,6 +12,7 @@ from localazure.machinelearning.sweeps.search_space import (
     DISTRIBUTIONS,
     draw_grid,
     draw_random,
+    draw_sobol,
     grid_size,
     parse_search_space,
 )
@@ -45,6 +46,14 @@ def test_every_draw_is_in_the_space_and_repeats_itself(number: int, seed: str) -
     assert_within(values)
     assert draw_random(space, number, seed) == values
     assert draw_random(space, number + 1, seed)["noise"] != values["noise"]
+
+
+def test_a_sobol_sequence_fills_the_space_evenly_and_repeats_itself() -> None:
+    space = parse_search_space({"x": ["uniform", [0, 8]], "y": ["randint", [2]]})
+    points = [draw_sobol(space, number, 7) for number in range(8)]
+    assert sorted(int(point["x"]) for point in points) == list(range(8)), "one in each eighth"
+    assert sum(point["y"] for point in points) == 4
+    assert draw_sobol(space, 5, 7) == points[5]
 
 
 def test_a_grid_has_each_combination_once() -> None:
@@ -101,7 +110,8 @@ def test_every_trial_of_an_accepted_distribution_has_a_finite_value(
         space = parse_search_space({"x": entry})
     except ArmError:
         return
-    assert math.isfinite(draw_random(space, trial, "seed")["x"])
+    for values in (draw_random(space, trial, "seed"), draw_sobol(space, trial % 100, 7)):
+        assert math.isfinite(values["x"])
 
 
 def test_an_empty_space_is_refused() -> None:
