@@ -1,4 +1,4 @@
-# make demo | test | test-fast | up | check | check-infra | bench | crash | crash-servicebus | hostile | simulate | gpu | dist | docs | package | conformance | conformance-clients | conformance-data | conformance-storage. Each does its set-up.
+# make demo | test | test-fast | up | check | check-infra | bench | crash | crash-servicebus | hostile | simulate | gpu | dist | docs | package | conformance | conformance-clients | conformance-data | conformance-storage | examples. Each does its set-up.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -11,7 +11,7 @@ AZURITE := localazure/src/localazure/storage/azurite/package-lock.json
 # Container images often set it: every process would compile all that it imports, and start twice as slowly.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help python-version setup demo test test-fast up check check-infra format bench crash crash-servicebus hostile simulate gpu dist docs package conformance conformance-clients conformance-data conformance-storage constraints clean
+.PHONY: help python-version setup demo test test-fast up check check-infra format bench crash crash-servicebus hostile simulate gpu dist docs package conformance conformance-clients conformance-data conformance-storage examples constraints clean
 .DEFAULT_GOAL := help
 
 help:
@@ -98,7 +98,7 @@ package: setup
 conformance: setup
 	@cd localazure/tests && $(abspath $(BIN))/python -m conformance $(if $(WRITE),--write)
 
-# Node's SDKs and, with SERVICEBUS_TESTS=FOLDER, Microsoft's own tests of azure-servicebus.
+# Node's SDKs, qpid-proton and, with SERVICEBUS_TESTS=FOLDER, Microsoft's own tests of azure-servicebus.
 conformance-clients: setup
 	@cd localazure/tests && $(abspath $(BIN))/python -m conformance.clients \
 	    $(if $(SERVICEBUS_TESTS),--servicebus-tests $(abspath $(SERVICEBUS_TESTS)))
@@ -113,6 +113,11 @@ conformance-data: setup
 conformance-storage: setup
 	@cd localazure/tests && $(abspath $(BIN))/python -m conformance.storage \
 	    $(if $(AZURITE_SOURCE),--source $(abspath $(AZURITE_SOURCE))) $(if $(ONLY),--only '$(ONLY)') $(SUITES)
+
+# Azure's own examples, from a clone: make examples SOURCES=../azureml-examples COMMIT=… ONLY=basics WRITE=1.
+examples: setup
+	@cd localazure/tests && $(abspath $(BIN))/python -W ignore -m published_examples $(abspath $(SOURCES)) \
+	    $(foreach folder,$(ONLY),--only $(folder)) $(if $(COMMIT),--commit $(COMMIT)) $(if $(WRITE),--write)
 
 # Kills the Functions host again and again. KILLS=50 for fewer, SEED=7 to draw the same ones again.
 crash: setup

@@ -1,10 +1,11 @@
 """Runs independent clients against the local services: `make conformance-clients`.
 
-SDKs for Node, whose AMQP is another one than Python's, are installed from npm in the user's cache.
-Microsoft's tests of azure-servicebus are in its source distribution on PyPI (`pip download
---no-binary :all: --no-deps azure-servicebus`); SERVICEBUS_TESTS names the folder `tests` in it.
+SDKs for Node (from npm) and qpid-proton (from PyPI, needs a C compiler) are installed in the user's
+cache; this repository contains none of them. Microsoft's tests of azure-servicebus are in its
+source distribution on PyPI (`pip download --no-binary :all: --no-deps azure-servicebus`);
+SERVICEBUS_TESTS names the folder `tests` in it.
 
-In localazure/tests: `python -m conformance.clients [--servicebus-tests FOLDER]`.
+In localazure/tests: `python -m conformance.clients [--servicebus-tests FOLDER] [NAME ...]`.
 """
 
 from __future__ import annotations
@@ -17,15 +18,17 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import venv
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from harness.part_process import running_parts
-from localazure.runtime.environment import Environment
+from localazure.runtime.environment import SERVICE_BUS_KEY_NAME, Environment
 from localazure.storage.azurite_installation import cache_folder, find_node
 
 FOLDER: Final = Path(__file__).parent
+PROTON: Final = "python-qpid-proton==0.40.0"
 MICROSOFT: Final = (
     *("test_queues.py", "test_topic.py", "test_subscriptions.py", "test_sb_client.py"),
     *("async_tests/test_queues_async.py", "async_tests/test_topic_async.py"),
@@ -37,7 +40,7 @@ TEST_SECONDS: Final = 900
 
 _QUEUES: Final = (
     *("fields", "batch", "abandon", "dead", "defer", "schedule", "renew", "delete"),
-    *("events", "blob-events"),
+    *("events", "blob-events", "proton"),
 )
 _ONLY_A: Final = {"FilterType": "Correlation", "CorrelationFilter": {"Label": "a"}}
 _RULES: Final = [{"Name": "a", "Properties": _ONLY_A}]
@@ -107,6 +110,21 @@ def node(environment: Environment) -> int:
     return _run(command, folder, variables)
 
 
+def proton(environment: Environment) -> int:
+    """Run qpid-proton, an AMQP client without knowledge of Azure."""
+    folder = cache_folder(os.environ) / "conformance-proton"
+    python = folder / "bin" / "python"
+    if not python.exists():
+        venv.create(folder, with_pip=True)
+    pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    if _run([python, *pip, PROTON], folder):
+        return 1
+    script = FOLDER / "proton_client.py"
+    host = f"127.0.0.1:{environment.ports.service_bus}"
+    arguments = [host, SERVICE_BUS_KEY_NAME, environment.keys.service_bus]
+    return _run([python, script, *arguments], folder)
+
+
 def microsoft(tests: Path) -> int:
     """Run Microsoft's tests of azure-servicebus."""
     path = os.pathsep.join([str(FOLDER.parents[1]), str(tests), str(tests / "async_tests")])
@@ -131,15 +149,20 @@ def _run(
     ).returncode
 
 
+CLIENTS: Final = {"node": node, "proton": proton}
+
+
 def main() -> int:
     """Return 1 if a client fails."""
     parser = argparse.ArgumentParser(prog="python -m conformance.clients", description=__doc__)
     parser.add_argument("--servicebus-tests", type=Path, metavar="FOLDER")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(CLIENTS)}")
     parsed = parser.parse_args()
     bad: list[str] = []
     with _services() as environment:
-        if node(environment):
-            bad.append("Node's SDKs")
+        for name, run in CLIENTS.items():
+            if (not parsed.names or name in parsed.names) and run(environment):
+                bad.append(name)
     if parsed.servicebus_tests is not None and microsoft(parsed.servicebus_tests.resolve()):
         bad.append("Microsoft's tests")
     print(f"not as expected: {', '.join(bad)}" if bad else "all as expected")

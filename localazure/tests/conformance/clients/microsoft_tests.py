@@ -22,6 +22,7 @@ import azure.servicebus
 import azure.servicebus.aio
 import pytest
 
+from conformance.clients.not_covered import reason_of
 from conformance.devtools_testutils import (
     Given,
     Test,
@@ -32,20 +33,6 @@ from conformance.devtools_testutils import (
 )
 from harness.part_process import PartProcess
 from localazure.runtime.environment import SERVICE_BUS_KEY_NAME, Environment
-
-_WEB_SOCKETS: Final = "AMQP over WebSockets"
-_TLS: Final = "certificates: the clients of the tests are set to plain AMQP here"
-_NOT_COVERED: Final[dict[str, str]] = {
-    "over_websocket": _WEB_SOCKETS,
-    "queue_send_large_message_receive": _WEB_SOCKETS,
-    "queue_send_timeout": _WEB_SOCKETS,
-    "queue_send_twice": _WEB_SOCKETS,
-    "with_ssl_context": _TLS,
-    "custom_endpoint_connection_verify": _TLS,
-    "queue_operation_negative": "the test fails in itself: it replaces a method of the SDK's "
-    "own, which has an argument more in this version",
-}
-"""Part of a test's name → the missing feature of the broker."""
 
 NAMESPACE: Final = "127.0.0.1"
 _folder = tempfile.TemporaryDirectory(prefix="localazure-conformance-")
@@ -189,9 +176,9 @@ _install()
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip the tests that the broker does not support, with a reason."""
     for item in items:
-        for part, reason in _NOT_COVERED.items():
-            if part in item.nodeid:
-                item.add_marker(pytest.mark.skip(reason=reason))
+        reason = reason_of(item.nodeid)
+        if reason is not None:
+            item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.fixture(scope="session", autouse=True)
