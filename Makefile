@@ -73,9 +73,9 @@ $(PEERS)/installed: benchmarks/peers/requirements.txt benchmarks/peers/package.j
 	  && (cd $(PEERS) && npm install --silent --no-audit --no-fund >&2) \
 	  && touch $@ || echo "not all peers are installed: those that are missing are skipped" >&2
 
-# NAME="durable storage" for some, QUICK=1 to see that they work, JSON=1 for a document.
+# NAME="durable storage" for some, QUICK=1 to see that they work.
 bench: setup $(PEERS)/installed
-	@$(BIN)/python -m benchmarks $(if $(JSON),--json) $(if $(QUICK),--quick) $(NAME)
+	@$(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(NAME)
 
 # What only a GPU can show: needs torch and no set-up of ours. JSON=FILE for a document.
 GPU_PYTHON = $(shell $(PYTHON) -c 'import torch' 2>/dev/null && echo $(PYTHON) || echo $(BIN)/python)
@@ -134,8 +134,8 @@ crash: setup
 
 # Kills the Service Bus part under load. ROUNDS=10 for fewer, SEED=7 to draw the same ones again.
 crash-servicebus: setup
-	@cd localazure/tests && $(abspath $(BIN))/python -W ignore -m servicebus_crash \
-	    $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEED),--seed $(SEED))
+	@ROUNDS=$(or $(ROUNDS),100) SEED=$(or $(SEED),$(shell od -An -N2 -tu2 /dev/urandom | tr -d ' ')) \
+	    $(BIN)/python -m pytest -q -s --timeout 0 localazure/tests/local/servicebus/test_crash.py
 
 # Garbage, half-open connections, slow senders and huge headers on every port of the local cloud,
 # a minute each. SECONDS=5 for less.

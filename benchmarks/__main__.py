@@ -1,4 +1,4 @@
-"""python -m benchmarks [--json] [--quick] [NAME ...]: run benchmarks, print tables with ratios.
+"""python -m benchmarks [--quick] [NAME ...]: run benchmarks, print tables with ratios.
 
 Without names, all benchmarks run but the longest (`ON_REQUEST`). Progress goes to stderr, the
 result to stdout. Exit status 1 if a benchmark failed; a skipped benchmark is noted with its reason
@@ -10,43 +10,30 @@ from __future__ import annotations
 import argparse
 import importlib
 import inspect
-import json
 import sys
 import traceback
 from collections.abc import Callable
 
-from benchmarks.harness import Bench, Result, Skipped, machine, to_document, to_stderr, to_text
+from benchmarks.harness import Bench, Result, Skipped, machine, to_stderr, to_text
 
 # Name to module, and function if it is not `measure`, in the order of the run. Modules are loaded
-# on demand, since some import torch and others must not.
+# on demand.
 BENCHMARKS = {
     "durable": "benchmarks.durable",
-    "durable-profile": "benchmarks.durable_profile",
-    "durable-recovery": "benchmarks.durable_recovery",
-    "durable-scale": "benchmarks.durable_scale",
-    "servicebus": "benchmarks.servicebus",
     "storage": "benchmarks.storage",
     "landing": "benchmarks.landing",
     "landing-large": "benchmarks.landing:measure_large",
-    "landing-real": "benchmarks.landing_real",
-    "landing-submit": "benchmarks.landing_submit",
-    "runs-index": "benchmarks.runs_index",
-    "page": "benchmarks.page",
-    "trainers": "benchmarks.training",
-    "scaling": "benchmarks.scaling",
-    "shards": "benchmarks.shards",
     "import": "benchmarks.app_import",
 }
 # They take half an hour or more, so they run only if they are named.
-ON_REQUEST = frozenset({"landing-large", "landing-real"})
-PACKAGES = ("azure-functions", "azure-functions-durable", "aiohttp", "azure-servicebus", "torch")
+ON_REQUEST = frozenset({"landing-large"})
+PACKAGES = ("azure-functions", "azure-functions-durable", "aiohttp")
 
 
 def main() -> int:
     """Run the command line above."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", metavar="NAME", nargs="*", help=f"of {', '.join(BENCHMARKS)}")
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
     parser.add_argument("--quick", action="store_true", help="few turns: shows that it works")
     parser.add_argument("--list", action="store_true", help="say what each one measures, and end")
     arguments = parser.parse_args()
@@ -74,10 +61,7 @@ def main() -> int:
             bench.note(f"failed: {type(error).__name__}: {error}")
             failed = True
         results.append(bench.result)
-    if arguments.json:
-        print(json.dumps(to_document(facts, results), indent=2))
-    else:
-        print(to_text(facts, results))
+    print(to_text(facts, results))
     return int(failed)
 
 

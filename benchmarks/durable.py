@@ -3,56 +3,40 @@
 from __future__ import annotations
 
 import contextlib
+import sqlite3
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from benchmarks.floors import commits_per_second
+import psutil
+
 from benchmarks.harness import Bench, Sample, Skipped, percentile
 from benchmarks.host_process import HostProcess
 from benchmarks.peer_process import PeerProcess
-from benchmarks.usage import cpu_seconds, idle_usage
 
 STEPS_OF_A_CHAIN = 6
 IN_FLIGHT = 200
-
-
-@dataclass(frozen=True, kw_only=True)
-class Load:
-    """The work of an engine in one turn."""
-
-    chains: int = IN_FLIGHT
-    """Chains in flight at once."""
-    serial: int = 30
-    """Chains, and events, in sequence."""
-    width: int = 200
-    """Steps of a fan-out."""
+IN_SEQUENCE = 30
+WIDTH = 200  # of a fan-out, in steps
+COMMITS = 1000
 
 
 @dataclass(frozen=True)
 class Peer:
-    """Another engine: its name, its module in `benchmarks.peers`, and its load."""
+    """Another engine: its name and its module in `benchmarks.peers`."""
 
     name: str
     module: str
-    load: Load = Load()
 
     def process(self, folder: Path) -> PeerProcess:
         """Create the engine's process, which is not entered yet, with its state in `folder`."""
         return PeerProcess(self.name, self.module, folder)
 
 
-PEERS = (
-    Peer("DBOS, SQLite WAL", "dbos_peer"),
-    Peer("durabletask, in memory", "durabletask_peer"),
-    Peer("Restate", "restate_peer"),
-    Peer("Dagster, SQLite", "dagster_peer", Load(chains=8, serial=5, width=40)),
-)
-
-
+PEERS = (Peer("DBOS, SQLite WAL", "dbos_peer"), Peer("Restate", "restate_peer"))
 EngineProcess = HostProcess | PeerProcess
 
 
@@ -62,17 +46,13 @@ def measure(bench: Bench) -> None:
     All engines run at once and take turns; the others idle. Ours is `python -m localazure start
     benchmarks/apps/chains`, driven over HTTP: a start responds at the end of the orchestration, or
     the list of instances is polled for the end of many chains.
-    DBOS and Dagster are driven in their own process, durabletask over gRPC, Restate over HTTP.
-    Dagster is two orders of magnitude slower and gets a smaller load: see `PEERS`.
+    DBOS is driven in its own process, Restate over HTTP.
 
     * chains/s: 200 chains of 6 no-op steps in flight.
     * CPU ms a chain: CPU of the engine's processes in such a burst, the metric that other programs
-      on the machine disturb least. With DBOS and durabletask it includes the client.
+      on the machine disturb least. With DBOS it includes the client.
     * chain p50, p95 ms: chains in sequence, from the start until the client knows the end.
     * fan-out steps/s: one orchestration with 200 steps at once.
-    * event p50 ms: from a trigger outside of the engine to the first line of the first step. Ours
-      is an Event Grid delivery to a function that starts the orchestration, DBOS's a request to a
-      web server in its process, Restate's a request to its ingress, durabletask's a client call.
     * commits/s: the floor, one-row transactions on bare SQLite, `synchronous=FULL`.
     * ready s, idle RSS, idle CPU: of the whole process tree, before any work.
     """
@@ -81,12 +61,11 @@ def measure(bench: Bench) -> None:
         _start_up(bench, folder / "start-up")
         engines = _enter_all(bench, stack, folder / "running")
         rounds = bench.rounds(5, 1)
-        floor = {"SQLite floor": lambda: {"commits/s": commits_per_second(folder / "floor")}}
-        for one in (_throughput, _latency, _fan_out, _events):
-            for engine, load in engines:  # warm-up: loads code, creates files
-                with contextlib.suppress(Skipped):
-                    one(engine, load)
-            contenders = {engine.name: partial(one, engine, load) for engine, load in engines}
+        floor = {"SQLite floor": lambda: {"commits/s": _commits_per_second(folder / "floor")}}
+        for one in (_throughput, _latency, _fan_out):
+            for engine in engines:  # warm-up: loads code, creates files
+                one(engine)
+            contenders = {engine.name: partial(one, engine) for engine in engines}
             bench.compare(contenders | floor if one is _throughput else contenders, rounds)
     for line in bench.result.lines:
         if line.metric == "chains/s" and line.contender == HostProcess.name:
@@ -94,18 +73,15 @@ def measure(bench: Bench) -> None:
             bench.note(f"{line.spread.median:.0f} chains/s are {steps:.0f} steps/s")
 
 
-def _enter_all(
-    bench: Bench, stack: contextlib.ExitStack, folder: Path
-) -> list[tuple[EngineProcess, Load]]:
-    host = stack.enter_context(HostProcess(folder / "ours"))
-    engines: list[tuple[EngineProcess, Load]] = [(host, Load())]
+def _enter_all(bench: Bench, stack: contextlib.ExitStack, folder: Path) -> list[EngineProcess]:
+    engines: list[EngineProcess] = [stack.enter_context(HostProcess(folder / "ours"))]
     for peer in PEERS:
         try:
             process = stack.enter_context(peer.process(folder / peer.module))
         except Skipped as reason:
             bench.note(f"{peer.name} skipped: {reason}")
         else:
-            engines.append((process, peer.load))
+            engines.append(process)
     return engines
 
 
@@ -117,34 +93,71 @@ def _start_up(bench: Bench, folder: Path) -> None:
     def start(enter: Callable[[Path], contextlib.AbstractContextManager[EngineProcess]]) -> Sample:
         with enter(folder / str(next(turns))) as engine:
             time.sleep(idle_seconds)  # lets background work of the start finish
-            return {"ready s": engine.ready_seconds, **idle_usage(engine.process, idle_seconds)}
+            return {"ready s": engine.ready_seconds, **_idle_usage(engine.process, idle_seconds)}
 
     contenders = {HostProcess.name: partial(start, HostProcess)}
     contenders |= {peer.name: partial(start, peer.process) for peer in PEERS}
     bench.compare(contenders, bench.rounds(3, 1))
 
 
-def _throughput(engine: EngineProcess, load: Load) -> Sample:
-    before = cpu_seconds(engine.process)
-    seconds = engine.chains(load.chains)
-    used_seconds = cpu_seconds(engine.process) - before
-    return {"chains/s": load.chains / seconds, "CPU ms a chain": 1000 * used_seconds / load.chains}
+def _throughput(engine: EngineProcess) -> Sample:
+    before = _cpu_seconds(engine.process)
+    seconds = engine.ask("chains", IN_FLIGHT)
+    used_seconds = _cpu_seconds(engine.process) - before
+    return {"chains/s": IN_FLIGHT / seconds, "CPU ms a chain": 1000 * used_seconds / IN_FLIGHT}
 
 
-def _latency(engine: EngineProcess, load: Load) -> Sample:
-    return _percentiles("chain", engine.serial(load.serial))
+def _latency(engine: EngineProcess) -> Sample:
+    milliseconds = engine.ask("serial", IN_SEQUENCE)
+    return {f"chain p{each} ms": percentile(milliseconds, each) for each in (50, 95)}
 
 
-def _fan_out(engine: EngineProcess, load: Load) -> Sample:
-    return {"fan-out steps/s": load.width / engine.fan_out(load.width)}
+def _fan_out(engine: EngineProcess) -> Sample:
+    return {"fan-out steps/s": WIDTH / engine.ask("fan_out", WIDTH)}
 
 
-def _events(engine: EngineProcess, load: Load) -> Sample:
-    return _percentiles("event to first step", engine.events(load.serial))
+def _idle_usage(process: psutil.Process, seconds: float) -> Sample:
+    """Measure an idle process and its descendants for some seconds.
+
+    Returns:
+        The resident set, to which shared pages count for each process, and the CPU time, of which
+        100 % is one core.
+    """
+    before = _cpu_seconds(process)
+    began = time.monotonic()
+    time.sleep(seconds)
+    used = _cpu_seconds(process) - before
+    rss_bytes = sum(each.memory_info().rss for each in _tree(process))
+    cpu_percent = 100 * used / (time.monotonic() - began)
+    return {"idle RSS MiB": rss_bytes / 2**20, "idle CPU %": cpu_percent}
 
 
-def _percentiles(what: str, milliseconds: Sequence[float]) -> Sample:
-    return {
-        f"{what} p50 ms": percentile(milliseconds, 50),
-        f"{what} p95 ms": percentile(milliseconds, 95),
-    }
+def _cpu_seconds(process: psutil.Process) -> float:
+    """CPU time of a process and all its living descendants since they started."""
+    times = [each.cpu_times() for each in _tree(process)]
+    return sum(each.user + each.system for each in times)
+
+
+def _tree(process: psutil.Process) -> list[psutil.Process]:
+    return [process, *process.children(recursive=True)]
+
+
+def _commits_per_second(folder: Path) -> float:
+    """Measure one-row transactions in sequence; return their number per second.
+
+    A bare SQLite file in WAL mode with `synchronous=FULL`: each commit is an fdatasync.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    connection = sqlite3.connect(folder / "floor.db", isolation_level=None)
+    try:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("CREATE TABLE IF NOT EXISTS rows (value TEXT)")
+        began = time.perf_counter()
+        for number in range(COMMITS):
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("INSERT INTO rows VALUES (?)", (f"row {number} of the floor",))
+            connection.execute("COMMIT")
+        return COMMITS / (time.perf_counter() - began)
+    finally:
+        connection.close()

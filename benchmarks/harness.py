@@ -12,7 +12,7 @@ import platform
 import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 Sample = Mapping[str, float]
@@ -48,7 +48,6 @@ class Line:
     Attributes:
         metric: the metric's name, with its unit.
         contender: the contender's name.
-        values: the value of each turn.
         spread: the spread of the values.
         ratio: median over the rounds of the first contender's value ÷ this one's; None for the
             first contender, and if all values are zero.
@@ -56,7 +55,6 @@ class Line:
 
     metric: str
     contender: str
-    values: list[float]
     spread: Spread
     ratio: float | None
 
@@ -132,7 +130,7 @@ def table(samples: Mapping[str, Sequence[Sample]]) -> list[Line]:
             values = [turn[metric] for turn in turns]
             ratio = None if first is None else median_ratio(first, values)
             first = first or values
-            lines.append(Line(metric, contender, values, Spread.of(values), ratio))
+            lines.append(Line(metric, contender, Spread.of(values), ratio))
     return lines
 
 
@@ -170,11 +168,6 @@ def machine(packages: Sequence[str]) -> dict[str, Any]:
         "python": platform.python_version(),
         "packages": versions,
     }
-
-
-def to_document(facts: Mapping[str, Any], results: Sequence[Result]) -> dict[str, Any]:
-    """Return all results as one JSON document."""
-    return {"machine": dict(facts), "results": [asdict(result) for result in results]}
 
 
 def to_text(facts: Mapping[str, Any], results: Sequence[Result]) -> str:

@@ -10,11 +10,13 @@ import itertools
 import json
 import resource
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 from xml.etree import ElementTree as ET
@@ -27,7 +29,7 @@ from handlers.platform.clients import Clients
 from handlers.platform.settings import Settings
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.landing.freezing import LANES_AT_ONCE, freeze, freezing
-from tests.unit.orchestrations.examples import PIPELINE, with_rules
+from tests.unit.orchestrations.examples import PIPELINE, deploy, with_rules
 
 ZONE_KEY = "bG9jYWw="
 _STARTED = time.process_time()  # after the imports
@@ -35,17 +37,19 @@ _STARTED = time.process_time()  # after the imports
 
 def freeze_zone(zone: str, records: str, container: str) -> dict[str, float]:
     """Freeze the zone by the real orchestrator and activities; the records are at Azurite."""
-    pipeline = with_rules(PIPELINE, source={"prefix": "train/"})
-    clients = Clients(Settings({}))
-    vars(clients).update(
-        blobs=BlobServiceClient(zone, AzureNamedKeyCredential("local", ZONE_KEY)),
-        records=ContainerClient.from_connection_string(records, container),
-    )
-    driver = _Driver(clients)
-    began = time.monotonic()
-    dataset = driver.run(freeze(driver, pipeline))  # pyright: ignore[reportArgumentType] - the driver is as much of a context as `freeze` uses
-    assert isinstance(dataset, Dataset)
-    seconds = time.monotonic() - began
+    with tempfile.TemporaryDirectory() as pipelines:
+        deploy(Path(pipelines), with_rules(PIPELINE, source={"prefix": "train/"}))
+        clients = Clients(Settings({"PIPELINES_FOLDER": pipelines}))
+        vars(clients).update(
+            blobs=BlobServiceClient(zone, AzureNamedKeyCredential("local", ZONE_KEY)),
+            records=ContainerClient.from_connection_string(records, container),
+        )
+        driver = _Driver(clients)
+        began = time.monotonic()
+        context: Any = driver  # as much of one as `freeze` uses
+        dataset, _ = driver.run(freeze(context, PIPELINE.name))
+        assert isinstance(dataset, Dataset)
+        seconds = time.monotonic() - began
     return {
         **_cost(dataset.blobs),
         "seconds": seconds,
@@ -101,6 +105,21 @@ def _pages(zone: str) -> Iterator[bytes]:
 
 
 @dataclass
+class _Task:
+    """A task of the SDK."""
+
+    future: Future[Any]
+
+    @property
+    def is_completed(self) -> bool:
+        return self.future.done()
+
+    @property
+    def result(self) -> Any:
+        return self.future.exception() or self.future.result()
+
+
+@dataclass
 class _Driver:
     """The parts of a durable context that `freeze` uses; activities run in four threads."""
 
@@ -117,20 +136,19 @@ class _Driver:
         }
         self._pool = ThreadPoolExecutor(LANES_AT_ONCE)
 
-    def call_activity_with_retry(self, name: str, _: Any, given: Any) -> Callable[[], Any]:
-        return lambda: self._call(name, given)
+    def call_activity(self, name: str, given: Any) -> _Task:
+        return _Task(self._pool.submit(self._call, name, given))
 
-    def call_sub_orchestrator(self, name: str, given: Any, _: str) -> Callable[[], Any]:
+    def call_sub_orchestrator(self, name: str, given: Any, _: str) -> _Task:
         assert name == freezing.__name__
         self.inputs.append(given)
-
-        def generations() -> Any:
-            outcome = None
-            while self.inputs:
-                outcome = self.run(freezing(self))  # pyright: ignore[reportArgumentType]
-            return outcome
-
-        return generations
+        future: Future[Any] = Future()
+        outcome = None
+        while self.inputs:  # a generation each
+            context: Any = self
+            outcome = self.run(freezing(context))
+        future.set_result(outcome)
+        return _Task(future)
 
     def continue_as_new(self, given: Any) -> None:
         self.inputs.append(given)
@@ -138,18 +156,20 @@ class _Driver:
     def get_input(self) -> Any:
         return self.inputs.pop()
 
-    def task_all(self, tasks: Sequence[Callable[[], Any]]) -> Callable[[], list[Any]]:
-        return lambda: [each.result() for each in [self._pool.submit(task) for task in tasks]]
+    def task_any(self, tasks: list[_Task]) -> list[_Task]:
+        return tasks
 
     def run(self, generator: Any) -> Any:
         """Run a generator to its end; returns what it returns."""
         answer = None
         while True:
             try:
-                task = generator.send(answer)
+                task: _Task | list[_Task] = generator.send(answer)
             except StopIteration as end:
                 return end.value
-            answer = task()
+            tasks = [task] if isinstance(task, _Task) else task
+            wait([each.future for each in tasks], return_when=FIRST_COMPLETED)
+            answer = task.result if isinstance(task, _Task) else None
 
     def _call(self, name: str, given: Any) -> Any:
         began = time.monotonic()

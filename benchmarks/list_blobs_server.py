@@ -33,7 +33,7 @@ _BLOB = (
     "<Cache-Control /><Content-Disposition /><BlobType>BlockBlob</BlobType>"
     "<AccessTier>Premium</AccessTier><AccessTierInferred>true</AccessTierInferred>"
     "<LeaseStatus>unlocked</LeaseStatus><LeaseState>available</LeaseState>"
-    "<ServerEncrypted>true</ServerEncrypted></Properties>%s<OrMetadata /></Blob>"
+    "<ServerEncrypted>true</ServerEncrypted></Properties><Metadata /><OrMetadata /></Blob>"
 )
 
 
@@ -56,8 +56,6 @@ class ListedZone:
     name: Callable[[int], str]
     """Returns the name of the blob with a number, from 0."""
     page_blobs: int = PAGE_BLOBS
-    metadata: Callable[[str], Mapping[str, str]] | None = None
-    """Returns the metadata of the blob with a name."""
     knows_start_from: bool = True
     """Whether startFrom has an effect; Azurite ignores it."""
 
@@ -76,7 +74,7 @@ class ListedZone:
                 entries.append(f"<BlobPrefix><Name>{escape(common)}</Name></BlobPrefix>")
                 index = self._first_from(common + _LAST)
             else:
-                entries.append(self._blob(name, index))
+                entries.append(_BLOB % (escape(name), index, index % 100_000))
                 index += 1
         marker = f"<NextMarker>{index}</NextMarker>" if index < end else "<NextMarker />"
         return (
@@ -89,15 +87,6 @@ class ListedZone:
     def _first_from(self, name: str) -> int:
         """Return the number of the first blob whose name is not less than `name`."""
         return bisect_left(range(self.blobs), name, key=self.name)
-
-    def _blob(self, name: str, number: int) -> str:
-        metadata = "<Metadata />"
-        if self.metadata is not None:
-            fields = "".join(
-                f"<{key}>{escape(value)}</{key}>" for key, value in self.metadata(name).items()
-            )
-            metadata = f"<Metadata>{fields}</Metadata>"
-        return _BLOB % (escape(name), number, number % 100_000, metadata)
 
 
 class ListBlobsServer(ThreadingHTTPServer):
@@ -135,15 +124,10 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def serving(blobs: int, module: str = __name__) -> Generator[str]:
-    """A server of so many images in a process of its own; gives the account's URL.
-
-    Args:
-        blobs: how many.
-        module: another module than this one, whose main serves another zone.
-    """
+def serving(blobs: int) -> Generator[str]:
+    """A server of so many images in a process of its own; gives the account's URL."""
     process = subprocess.Popen(
-        [sys.executable, "-m", module, str(blobs)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", __name__, str(blobs)], stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     try:
@@ -153,14 +137,9 @@ def serving(blobs: int, module: str = __name__) -> Generator[str]:
         process.wait()
 
 
-def serve(zone: ListedZone) -> None:
-    """Print the account's URL, and serve until the process is ended."""
-    server = ListBlobsServer(zone)
+if __name__ == "__main__":
+    asked_blobs = int(sys.argv[1])
+    server = ListBlobsServer(ListedZone(asked_blobs, image_names(asked_blobs)))
     sys.stdout.write(json.dumps(server.url) + "\n")
     sys.stdout.flush()
     server.serve_forever()
-
-
-if __name__ == "__main__":
-    asked_blobs = int(sys.argv[1])
-    serve(ListedZone(asked_blobs, image_names(asked_blobs)))

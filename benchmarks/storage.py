@@ -8,7 +8,6 @@ import json
 import os
 import tempfile
 import time
-import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,33 +17,12 @@ from pathlib import Path
 
 from azure.storage.blob import ContainerClient
 
+from benchmarks.child_process import draw_environment, running, running_command
 from benchmarks.harness import Bench
-from benchmarks.part_process import draw_environment, running, running_command
 from localazure.runtime.environment import LOOPBACK, Environment
 from localazure.storage.azurite_installation import find_entry, find_node
 
 CONTAINER = "benchmark"
-EVENTS_APP = Path(__file__).parent / "apps" / "blob_events"
-EVENTS_PREFIX = "events/"
-POLL_SECONDS = 0.005
-SUBSCRIPTIONS = {
-    "eventSubscriptions": [
-        {
-            "name": "counted",
-            "topic": "storage",
-            "properties": {
-                "destination": {
-                    "endpointType": "AzureFunction",
-                    "properties": {"resourceId": "/sites/benchmark/functions/on_blob"},
-                },
-                "filter": {
-                    "subjectBeginsWith": f"/blobServices/default/containers/{CONTAINER}/blobs/"
-                    f"{EVENTS_PREFIX}"
-                },
-            },
-        }
-    ]
-}
 SMALL = b"x" * 4096
 LARGE = "large"
 MIB = 2**20
@@ -57,8 +35,8 @@ TURNS = 3
 def measure(bench: Bench) -> None:
     """Blobs through the proxy and past it, through the SDK: `make bench NAME=storage`.
 
-    Storage, Event Grid and the Functions host are processes. Through the proxy each put is also an
-    event that is read from Azurite's journal and delivered to Event Grid. "Azurite" is the one
+    Storage and Event Grid are processes. Through the proxy each put is also an event that is read
+    from Azurite's journal and delivered to Event Grid. "Azurite" is the one
     behind the proxy, which the files of `storage/azurite/` change; "Azurite as released" is another
     process without them.
 
@@ -67,13 +45,10 @@ def measure(bench: Bench) -> None:
 
     * puts of 4 KB a second, serial and from 8 threads.
     * MiB/s of one 128 MiB blob up and down, 4 connections.
-    * events/s: from the first of such puts, by 8 threads, until a function has had the event of the
-      last one.
     """
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         (folder / "storage.json").write_text(json.dumps({"containers": [CONTAINER]}))
-        (folder / "event-grid.json").write_text(json.dumps(SUBSCRIPTIONS))
         pairs = [_started(stack, folder, number) for number in range(bench.rounds(PROCESSES, 1))]
         puts, content = bench.rounds(300, 20), os.urandom(bench.rounds(128, 8) * MIB)
         turns = (
@@ -82,23 +57,15 @@ def measure(bench: Bench) -> None:
         )
         for turn, rounds in turns:
             contenders = {
-                name: partial(turn, itertools.cycle(each[name] for _, each in pairs))
-                for name in pairs[0][1]
+                name: partial(turn, itertools.cycle(each[name] for each in pairs))
+                for name in pairs[0]
             }
             bench.compare(contenders, rounds)
-        environment, clients = pairs[0]
-        functions = ("functions", environment.ports.functions)
-        stack.enter_context(running(environment, [functions]))
-        count_url = f"{environment.functions_url}/api/count"
-        delivery = partial(_delivered, clients["proxy"], count_url, puts)
-        bench.compare({"put to function": delivery}, bench.rounds(5, 1))
 
 
-def _started(
-    stack: contextlib.ExitStack, folder: Path, number: int
-) -> tuple[Environment, dict[str, ContainerClient]]:
+def _started(stack: contextlib.ExitStack, folder: Path, number: int) -> dict[str, ContainerClient]:
     """Start a process of each side; a client for each contender."""
-    changed = draw_environment(folder / f"changed-{number}", folder, EVENTS_APP)
+    changed = draw_environment(folder / f"changed-{number}", folder)
     parts = [("storage", changed.ports.blob), ("eventgrid", changed.ports.event_grid)]
     stack.enter_context(running(changed, parts))
     released = draw_environment(folder / f"released-{number}", folder)
@@ -113,7 +80,7 @@ def _started(
         for name, connection in access.items()
     }
     clients["Azurite as released"].create_container()
-    return changed, clients
+    return clients
 
 
 def _released_azurite(environment: Environment) -> AbstractContextManager[None]:
@@ -162,24 +129,6 @@ def _download(containers: Iterator[ContainerClient], *, content: bytes) -> dict[
             raise RuntimeError(f"{LARGE} came back changed")
 
     return {"download MiB/s": len(content) / MIB / _seconds(download)}
-
-
-def _delivered(container: ContainerClient, count_url: str, puts: int) -> dict[str, float]:
-    def count() -> int:
-        with urllib.request.urlopen(count_url) as answer:  # noqa: S310 - of this machine
-            return int(answer.read())
-
-    def put(number: int) -> None:
-        container.upload_blob(f"{EVENTS_PREFIX}{folder}/{number}", SMALL)
-
-    def deliver() -> None:
-        with ThreadPoolExecutor(THREADS) as pool:
-            list(pool.map(put, range(puts)))
-        while count() < before + puts:
-            time.sleep(POLL_SECONDS)
-
-    folder, before = uuid.uuid4().hex, count()
-    return {"events/s": puts / _seconds(deliver)}
 
 
 def _seconds(call: Callable[[], None]) -> float:

@@ -1,7 +1,7 @@
 """How the benchmark talks to a peer's process: one JSON document a line, on stdin and stdout.
 
 The peer says `{"ready": true}`; then each line `{"measure": NAME, "count": N}` is answered with
-`{"result": ...}`, or `{"skipped": REASON}`. The end of stdin ends it.
+`{"result": ...}`. The end of stdin ends it.
 """
 
 from __future__ import annotations
@@ -15,15 +15,10 @@ from collections.abc import Callable
 from typing import Any
 
 
-class NotOffered(Exception):
-    """The engine lacks the measured feature; the message says what it has instead."""
-
-
 class Peer(ABC):
     """An engine that is measured, by how its workflows start and end.
 
-    They are `chain`, six steps that do nothing, `fan_out` and `first_step`, which returns when its
-    step began (CLOCK_MONOTONIC, ns).
+    They are `chain`, six steps that do nothing, and `fan_out`.
     """
 
     @abstractmethod
@@ -33,14 +28,6 @@ class Peer(ABC):
     @abstractmethod
     def end(self, started: Any) -> Any:
         """Wait for the end of what was started; returns its result."""
-
-    def trigger(self) -> Any:
-        """Start `first_step` from outside of the engine, as `start` does.
-
-        Raises:
-            NotOffered: nothing from outside starts workflows.
-        """
-        return self.start("first_step")
 
     def chains(self, count: int) -> float:
         """Seconds from the first start to the end of `count` chains, all in flight at once."""
@@ -57,14 +44,6 @@ class Peer(ABC):
         """Seconds of one workflow with `width` steps at once."""
         return milliseconds(lambda: self.end(self.start("fan_out", width))) / 1000
 
-    def events(self, count: int) -> list[float]:
-        """Milliseconds from an outside trigger to the first step of the workflow it starts."""
-        milliseconds: list[float] = []
-        for _ in range(count):
-            began_ns = time.monotonic_ns()
-            milliseconds.append((int(self.end(self.trigger())) - began_ns) / 1e6)
-        return milliseconds
-
 
 def serve(peer: Peer) -> None:
     """Answer until stdin ends. What else is printed goes to stderr."""
@@ -73,10 +52,7 @@ def serve(peer: Peer) -> None:
     print(json.dumps({"ready": True}), file=channel, flush=True)
     for line in sys.stdin:
         request = json.loads(line)
-        try:
-            answer = {"result": getattr(peer, request["measure"])(request["count"])}
-        except NotOffered as reason:
-            answer = {"skipped": str(reason)}
+        answer = {"result": getattr(peer, request["measure"])(request["count"])}
         print(json.dumps(answer), file=channel, flush=True)
 
 

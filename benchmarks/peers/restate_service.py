@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
 
 import hypercorn
 import restate
@@ -19,10 +18,6 @@ service = restate.Service("bench")
 
 async def _step(value: int) -> int:
     return value + 1
-
-
-async def _clock() -> int:
-    return time.monotonic_ns()
 
 
 @service.handler()
@@ -39,12 +34,6 @@ async def fan_out(context: restate.Context, width: int) -> int:
     """Steps all at once."""
     steps = [context.run_typed("step", _step, value=number) for number in range(width)]
     return len(await restate.gather(*steps))
-
-
-@service.handler()
-async def first_step(context: restate.Context, _: int) -> int:
-    """A step that returns its start time."""
-    return await context.run_typed("clock", _clock)
 
 
 def main() -> None:

@@ -95,7 +95,7 @@ class Load(ABC):
     """Parts that must run, too. They are not broken."""
     writers = 3
     pause_seconds = 0.01
-    """Of each writer, between two writes."""
+    """Of each writer, after an acknowledged write."""
     enough = 20
     """Writes before and after each fault."""
 
@@ -287,13 +287,13 @@ class Functions(Load):
 
 
 class MachineLearning(Load):
-    """A sweep, whose trial is scheduled, and its metrics read; and a job that takes seconds."""
+    """A sweep, whose trial is scheduled, and its metrics read; and a job that runs for 1.5 s."""
 
     part = "machinelearning"
     failing = ("a pass over the jobs failed", "writing the state of job")
     others = ("storage",)
     writers = 1
-    pause_seconds = 0.5
+    pause_seconds = 1.5  # a job is several processes: more would only wait for one another
     enough = 1
 
     def configure(self, folder: Path) -> None:
@@ -329,7 +329,7 @@ class MachineLearning(Load):
             await asyncio.sleep(float(answer.headers["Retry-After"]))
 
     async def write(self, name: str) -> None:
-        trial = {"command": "sleep 1", "environmentId": ENVIRONMENT.removeprefix("azureml:")}
+        trial = {"command": "sleep 0.2", "environmentId": ENVIRONMENT.removeprefix("azureml:")}
         await self._ask(
             "PUT",
             f"jobs/{name}",
@@ -342,7 +342,7 @@ class MachineLearning(Load):
                 "limits": {"jobLimitsType": "Sweep", "maxTotalTrials": 1},
             },
         )
-        job = {**trial, "command": "sleep 3", "computeId": "serverless"}
+        job = {**trial, "command": "sleep 1.5", "computeId": "serverless"}
         await self._ask("PUT", f"jobs/{name}-job", {"jobType": "Command", **job})
 
     async def _statuses(self) -> dict[str, str]:

@@ -13,9 +13,9 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
+from harness.local_workspace import Local, azure_ml_settings, local_workspace
 from harness.waiting import until
 from harness.wheel import Installed
-from published_examples.__main__ import ENDED, workspace
 
 PACKAGES: Final = ("azureml-fsspec==1.4.0", "mltable==1.7.0", "azure-ai-ml", "pandas")
 # Dependencies whose pinned versions in this repository do not suit these packages.
@@ -29,35 +29,37 @@ FILES: Final = {
 }
 
 
+def run(local: Local, python: Path) -> str:
+    """Run the job in that interpreter, and print its log; returns its status."""
+    from azure.ai.ml.entities import Data  # noqa: PLC0415 - asks for the cloud's metadata
+
+    store: Any = local.ml.datastores.get("workspaceblobstore")
+    container = local.blobs.get_container_client(store.container_name)
+    container.create_container()
+    for name, content in FILES.items():
+        container.upload_blob(f"table/{name}", content)
+    path = "azureml://datastores/workspaceblobstore/paths/table/"
+    local.ml.data.create_or_update(Data(name="table", version="1", type="mltable", path=path))
+    local.submit("data-access", f"{python} -W ignore {JOB}")
+    ended = {"Completed", "Failed"}
+    status = until(
+        lambda: found if (found := local.status("data-access")) in ended else None,
+        what="the end of the job",
+        seconds=300,
+    )
+    print(local.log("data-access"), f"the job is {status}", sep="\n")
+    return status
+
+
 def main() -> int:
     """Return 1 if the job fails."""
-    with tempfile.TemporaryDirectory() as scratch, workspace() as (ml, blobs):
+    with tempfile.TemporaryDirectory() as scratch:
         installed = Installed(Path(scratch) / "venv")
         installed.install(*PACKAGES, without_pins=WITHOUT_PINS)
-        from azure.ai.ml import command  # noqa: PLC0415 - asks for the cloud's metadata
-        from azure.ai.ml.entities import Data  # noqa: PLC0415
-
-        store: Any = ml.datastores.get("workspaceblobstore")
-        container = blobs.get_container_client(store.container_name)
-        container.create_container()
-        for name, content in FILES.items():
-            container.upload_blob(f"table/{name}", content)
-        path = "azureml://datastores/workspaceblobstore/paths/table/"
-        ml.data.create_or_update(Data(name="table", version="1", type="mltable", path=path))
-        text = f"{installed.python} -W ignore {JOB}"
-        job = ml.jobs.create_or_update(
-            command(name="data-access", command=text, environment="azureml:any:1")
-        )
-        status = until(
-            lambda: found if (found := ml.jobs.get(job.name).status) in ENDED else None,
-            what="the end of the job",
-            seconds=300,
-        )
-        log = blobs.get_blob_client(
-            "azureml", f"ExperimentRun/dcid.{job.name}/user_logs/std_log.txt"
-        )
-        print(log.download_blob().readall().decode(), f"the job is {status!s}", sep="\n")
-    return int(status != "Completed")
+        state = Path(scratch) / "state"
+        state.mkdir()
+        with local_workspace(state) as local, azure_ml_settings(local.environment):
+            return int(run(local, installed.python) != "Completed")
 
 
 if __name__ == "__main__":

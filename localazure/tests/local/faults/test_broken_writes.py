@@ -52,6 +52,7 @@ for path in Path(folder).rglob("*.db"):
 
 DISK_BYTES = 16_000_000
 REFUSED = 10
+REFUSED_PAUSE_SECONDS = 0.1
 LIMIT_SECONDS = 150.0
 """Of one wait. On a quiet machine the longest one takes some seconds."""
 
@@ -83,9 +84,10 @@ class Running:
             except Exception as error:  # noqa: BLE001 - refused in whatever way
                 self.refused += 1
                 self.errors.append(error)
+                await asyncio.sleep(REFUSED_PAUSE_SECONDS)
             else:
                 self.acknowledged.add(name)
-            await asyncio.sleep(self.load.pause_seconds)
+                await asyncio.sleep(self.load.pause_seconds)
 
     @contextlib.asynccontextmanager
     async def under_load(self) -> AsyncGenerator[None]:

@@ -48,9 +48,12 @@ def test_a_deferred_message_is_received_by_its_number_only(handlers: Handlers) -
     assert body(deferred) == b"later"
     assert deferred.lock_token is not None
     assert deferred.raw_amqp_message.delivery_annotations == {LOCK_TOKEN: deferred.lock_token}
-    receiver.complete_message(deferred)
     with pytest.raises(MessageNotFoundError):
         receiver.receive_deferred_messages(number)
+    assert receiver.renew_message_lock(deferred) > datetime.now(UTC)
+    receiver.dead_letter_message(deferred, reason="settled by request")
+    (dead,) = receive_all(handlers.dead_letters("plain"), 1)
+    assert (body(dead), dead.dead_letter_reason) == (b"later", "settled by request")
 
 
 @pytest.mark.parametrize("queue", ["plain", "forwarding"])

@@ -18,7 +18,7 @@ from localazure.servicebus.amqp.encoding import encode
 from localazure.servicebus.configuration import NamespaceConfiguration
 from localazure.servicebus.entities import Namespace
 from localazure.servicebus.filters import MessageFacts
-from localazure.servicebus.queues import Event, LockLostError
+from localazure.servicebus.queues import Event
 from localazure.sqlite.database import Database
 
 
@@ -72,22 +72,6 @@ async def test_a_decision_that_cannot_be_written_leaves_the_message(
         with pytest.raises(sqlite3.OperationalError):
             await world.broker.settle(world.entity("q").active, token, Event.COMPLETE)
     assert world.receive("q").bodies == [b"1"]
-
-
-async def test_locks_end_with_the_broker_and_counts_do_not(world: World) -> None:
-    await world.broker.send(world.entity("q"), [message("1")])
-    receiver = world.receive("q", credit=1)
-    await world.pass_time(1000, lambda: len(world.entity("q").active.queue) == 1)
-    receiver.credit = 1
-    world.broker.pump(world.entity("q").active)
-    token, payload = receiver.got[-1]
-    assert amqp_message.parse(payload).header.delivery_count == 1
-    await world.restart()
-    assert token is not None
-    with pytest.raises(LockLostError):
-        await world.broker.settle(world.entity("q").active, token, Event.COMPLETE)
-    (again,) = world.receive("q").got
-    assert amqp_message.parse(again[1]).header.delivery_count == 1
 
 
 async def test_messages_that_expire_while_the_broker_is_down_are_found_at_its_start(
@@ -176,19 +160,6 @@ async def test_messages_of_an_earlier_version_are_forwarded_if_their_queue_does_
     dead = world.receive("t/subscriptions/a", kind=SubQueueKind.DEAD_LETTER)
     assert dead.bodies == [b"t/subscriptions/a 1"]
     await world.stop()
-
-
-async def test_scheduled_messages_get_their_place_when_due(world: World) -> None:
-    topic = world.entity("t")
-    due_ms = world.now_ms + 100
-    (number,) = await world.broker.send(topic, [message("later", due_ms=due_ms)])
-    await world.restart()
-    receiver = world.receive("t/subscriptions/a")
-    assert receiver.bodies == []
-    assert world.entity("t").active.queue.is_scheduled(number)
-    await world.pass_time(100, lambda: bool(receiver.got))
-    assert receiver.bodies == [b"later"]
-    assert amqp_message.parse(receiver.got[0][1]).annotations["x-opt-enqueued-time"] == due_ms
 
 
 async def test_deleted_messages_are_gone_before_they_are_delivered(world: World) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from harness.amqp_peer import MAX_SIZE, Peer
 from localazure.servicebus.amqp import frames
 from localazure.servicebus.amqp import performatives as p
-from localazure.servicebus.amqp.connection import IDLE_TIMEOUT_MS, Closed, Opened
+from localazure.servicebus.amqp.connection import IDLE_TIMEOUT_MS, Closed
 from localazure.servicebus.amqp.session import (
     FIRST_OUTGOING_ID,
     INCOMING_WINDOW,
@@ -49,21 +49,6 @@ def test_a_wrong_protocol_header_is_answered_with_the_right_one() -> None:
     assert peer.reads() == [frames.SASL_HEADER]
     assert peer.connection.is_closed
     assert peer.receives(b"anything") == []
-
-
-def test_open_begin_and_close_are_answered() -> None:
-    peer = Peer()
-    peer.receives(frames.AMQP_HEADER)
-    (event,) = peer.sends(p.Open("peer"))
-    assert isinstance(event, Opened)
-    peer.sends(p.Begin(None, next_outgoing_id=0, incoming_window=1, outgoing_window=1))
-    header, opened, begun = peer.reads()
-    assert header == frames.AMQP_HEADER
-    assert opened.idle_timeout_ms == IDLE_TIMEOUT_MS
-    assert begun.remote_channel == 0
-    assert peer.sends(p.Close()) == [Closed(None)]
-    assert peer.reads() == [p.Close()]
-    assert peer.connection.is_closed
 
 
 @pytest.mark.parametrize(

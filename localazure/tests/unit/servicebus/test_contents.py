@@ -79,11 +79,6 @@ def test_the_bare_message_passes_byte_for_byte() -> None:
     assert isinstance(received.annotations["x-opt-enqueued-time"], Timestamp)
 
 
-def test_a_dead_letter_has_its_source() -> None:
-    payload = contents.render(stored(BARE + BODY, dead_letter_source="q"))
-    assert amqp_message.parse(payload).annotations["x-opt-deadletter-source"] == "q"
-
-
 @pytest.mark.parametrize(
     "bare",
     [BODY, p.Properties(subject="s").encode() + BODY, p.Properties(message_id="").encode() + BODY],
@@ -100,26 +95,6 @@ def test_a_message_without_an_id_gets_one(bare: bytes) -> None:
 def test_a_message_with_an_id_is_not_changed() -> None:
     message = contents.parse(BARE + BODY)
     assert contents.with_message_id(message) is message
-
-
-def test_a_message_without_application_properties_gets_them() -> None:
-    bare = p.Properties(message_id="m").encode() + BODY
-    changed = amqp_message.with_application_properties(bare, {"k": "v"})
-    assert changed == p.Properties(message_id="m").encode() + section(0x74, {"k": "v"}) + BODY
-
-
-def test_a_batch_holds_messages_in_its_data_sections() -> None:
-    inner = [BARE + section(0x75, body) for body in (b"1", b"2")]
-    batch = b"".join(section(0x75, item) for item in inner)
-    found = contents.parse_transfer(contents.BATCH_MESSAGE_FORMAT, batch)
-    assert [item.bare for item in found] == inner
-    assert len(contents.parse_transfer(0, batch)) == 1
-
-
-def test_the_scheduled_time_stays_in_the_annotations() -> None:
-    annotations = {Symbol("x-opt-scheduled-enqueue-time"): Timestamp(99)}
-    message = contents.parse(section(0x72, annotations) + BODY)
-    assert (message.due_ms, message.annotations) == (99, annotations)
 
 
 def test_a_lifetime_beyond_the_headers_range_comes_from_the_two_times() -> None:

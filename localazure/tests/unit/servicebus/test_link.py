@@ -16,7 +16,7 @@ from localazure.servicebus.amqp.link import (
     Disposed,
     MessageReceived,
 )
-from localazure.servicebus.amqp.session import FIRST_OUTGOING_ID, LinkAttached, LinkDetached
+from localazure.servicebus.amqp.session import FIRST_OUTGOING_ID, LinkAttached
 
 
 @pytest.fixture
@@ -25,17 +25,6 @@ def peer() -> Peer:
     opened = Peer()
     opened.opens()
     return opened
-
-
-def test_a_message_is_received_and_settled_and_uses_credit(peer: Peer) -> None:
-    link = peer.attaches(receives=False)
-    attached, flow = peer.reads()
-    assert (attached.max_message_size, attached.role) == (MAX_SIZE, p.RECEIVER)
-    assert flow.link_credit == LINK_CREDIT
-    (event,) = peer.sends(p.Transfer(0, 7, b"tag", 0), payload=b"message")
-    assert event == MessageReceived(link, 7, is_settled=False, message_format=0, payload=b"message")
-    link.settle_incoming(event, p.Accepted())
-    assert peer.reads() == [p.Disposition(p.RECEIVER, 7, settled=True, state=p.Accepted())]
 
 
 def test_credit_is_renewed_when_half_is_used_and_answered(peer: Peer) -> None:
@@ -154,17 +143,6 @@ def test_outcomes_are_reported_and_confirmed(peer: Peer) -> None:
     assert peer.reads() == []  # it was settled already
     everything = p.Disposition(p.RECEIVER, 0, 2**32 - 1, state=p.Accepted())
     assert peer.sends(everything) == []
-
-
-def test_a_refused_link_has_no_ends_and_is_detached(peer: Peer) -> None:
-    (event,) = peer.sends(p.Attach("l", 0, role=True, source=p.Source("x"), target=p.Target("y")))
-    error = p.Error("amqp:not-found", "no such entity", {})
-    event.link.refuse(error)
-    attached, detached = peer.reads()
-    assert (attached.source, attached.target) == (None, None)
-    assert (detached.closed, detached.error) == (True, error)
-    assert peer.sends(p.Detach(0, closed=True)) == [LinkDetached(event.link)]
-    assert peer.reads() == []
 
 
 def attach_and_transfer() -> bytes:

@@ -1,4 +1,4 @@
-"""The rules of a queue: separately, and in any order with restarts against a simple model."""
+"""The rules of a queue, in any order and with restarts, against a simple model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from localazure.servicebus.queues import (
     Action,
     Entry,
     Event,
-    LockLostError,
     MessageNotFoundError,
     MessageQueue,
     MessageState,
@@ -34,7 +33,7 @@ from localazure.sqlite.database import migrate
 from localazure.sqlite.query import querying
 
 LOCK_MS = 1000
-MAX_DELIVERY_COUNT = 3
+MAX_DELIVERY_COUNT = 2
 
 
 def make_queue(
@@ -48,34 +47,6 @@ def make_queue(
     )
 
 
-def test_a_lock_expires_and_can_be_renewed() -> None:
-    queue = make_queue()
-    queue.add(Entry(1))
-    lock = queue.lock_next(0)
-    assert lock is not None
-    assert lock.until_ms == LOCK_MS
-    assert queue.renew(lock.token, 900) == 900 + LOCK_MS
-    assert queue.advance(LOCK_MS) == []
-    assert queue.holds(lock.token, 1899)
-    with pytest.raises(LockLostError):
-        queue.settle(lock.token, Event.COMPLETE, 1900)
-    with pytest.raises(LockLostError):
-        queue.renew(lock.token, 1900)
-    (transition,) = queue.advance(1900)
-    assert transition.after == Entry(1, delivery_count=1)
-
-
-def test_the_last_delivery_dead_letters() -> None:
-    queue = make_queue()
-    queue.add(Entry(1, delivery_count=MAX_DELIVERY_COUNT - 1, expires_ms=10**9))
-    lock = queue.lock_next(0)
-    assert lock is not None
-    transition = queue.settle(lock.token, Event.ABANDON, 0)
-    assert transition.action is Action.DEAD_LETTER
-    assert transition.properties["DeadLetterReason"] == "MaxDeliveryCountExceeded"
-    assert transition.after.expires_ms is None
-
-
 @pytest.mark.parametrize(
     ("dead_letters_expired", "action"), [(True, Action.DEAD_LETTER), (False, Action.REMOVE)]
 )
@@ -87,29 +58,6 @@ def test_an_expired_message_is_not_delivered(dead_letters_expired: bool, action:
     assert not queue.has_deferred(2, 10)
     assert {item.action for item in queue.advance(10)} == {action}
     assert len(queue) == 0
-
-
-def test_a_locked_message_expires_when_its_lock_ends() -> None:
-    queue = make_queue()
-    queue.add(Entry(1, expires_ms=10))
-    lock = queue.lock_next(0)
-    assert lock is not None
-    assert queue.advance(10) == []
-    queue.add(queue.settle(lock.token, Event.RELEASE, 20).after)
-    (transition,) = queue.advance(20)
-    assert transition.properties["DeadLetterReason"] == "TTLExpiredException"
-
-
-def test_a_scheduled_message_waits_and_is_due() -> None:
-    queue = make_queue()
-    queue.add(Entry(1, MessageState.SCHEDULED, due_ms=50))
-    assert queue.next_due_ms() == 50
-    assert queue.lock_next(60) is None
-    assert queue.advance(49) == []
-    (transition,) = queue.advance(50)
-    assert transition.action is Action.ROUTE
-    with pytest.raises(MessageNotFoundError):
-        queue.cancel(1)
 
 
 @dataclass
@@ -240,6 +188,8 @@ class QueueMachine(RuleBasedStateMachine):
         number = data.draw(st.sampled_from(self._scheduled()))
         self._apply(self.queue, self.queue.cancel(number))
         del self.model[number]
+        with pytest.raises(MessageNotFoundError):
+            self.queue.cancel(number)
 
     @rule(elapsed_ms=st.integers(1, 1500))
     def time_passes(self, elapsed_ms: int) -> None:
@@ -248,7 +198,7 @@ class QueueMachine(RuleBasedStateMachine):
             pending = [queue.advance(self.now_ms)]
             while pending[-1]:  # a returned message may have expired meanwhile
                 for transition in pending[-1]:
-                    self._apply(queue, transition)
+                    self._apply(queue, transition, reason="TTLExpiredException")
                 pending.append(queue.advance(self.now_ms))
         self._model_time()
 
@@ -268,8 +218,17 @@ class QueueMachine(RuleBasedStateMachine):
         assert found == {number: (item.state, item.count) for number, item in self.model.items()}
         assert len(self.queue) + len(self.dead) == len(self.model)
 
-    def _apply(self, queue: MessageQueue, transition: Transition) -> None:
-        """Apply a transition as the broker does, without a delay."""
+    def _apply(
+        self, queue: MessageQueue, transition: Transition, reason: str | None = None
+    ) -> None:
+        """Apply a transition as the broker does, without a delay.
+
+        A dead letter that is not the receiver's own has this reason, or has failed too often.
+        """
+        if transition.action is Action.DEAD_LETTER:
+            if transition.after.delivery_count > transition.before.delivery_count:
+                reason = "MaxDeliveryCountExceeded"
+            assert transition.properties.get("DeadLetterReason") == reason
         if transition.action is Action.ROUTE:
             destination = store.Destination(self.entity, None)
             (enqueued,) = store.move(

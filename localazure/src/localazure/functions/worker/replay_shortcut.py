@@ -1,8 +1,8 @@
 """Replays orchestrators faster by bypassing the SDK's constructors, with the same results.
 
 Every episode replays an orchestrator from its beginning, as on Azure, so that nondeterministic code
-is found. The SDK also parses the whole history each time (timestamps take most of the time, see
-docs/benchmarks.md), and creates a class for each executor. Here
+is found. The SDK also parses the whole history each time (timestamps take most of the time), and
+creates a class for each executor. Here
 
 * an event object is created once while its history is in memory, and the standard library parses
 its timestamp, whose format is the engine's;

@@ -231,26 +231,6 @@ def test_a_step_that_cannot_run_fails_the_pipeline_with_its_reason(local: Local)
         local.ml.jobs.stream("cannot-run")
 
 
-def test_a_parallel_step_is_refused_with_what_to_use_instead(local: Local, tmp_path: Path) -> None:
-    (tmp_path / "score.py").write_text("def run(mini_batch): return mini_batch")
-    score = {
-        "type": "parallel",
-        "inputs": {
-            "files": {"type": "uri_folder", "path": "azureml://datastores/landing/paths/i/"}
-        },
-        "input_data": "${{inputs.files}}",
-        "mini_batch_size": "2",
-        "task": {
-            "type": "run_function",
-            "code": str(tmp_path),
-            "entry_script": "score.py",
-            "environment": ENVIRONMENT,
-        },
-    }
-    with pytest.raises(HttpResponseError, match=r"'score': type 'parallel' .* a batch endpoint"):
-        submit(local, "with-parallel", {"score": score})
-
-
 def test_schedules_are_refused_with_what_to_use_instead(local: Local) -> None:
     submit(local, "unscheduled", {"only": step("true")})
     job: Any = local.ml.jobs.get("unscheduled")
@@ -264,11 +244,6 @@ def test_schedules_are_refused_with_what_to_use_instead(local: Local) -> None:
     ):
         with pytest.raises(HttpResponseError, match=r"schedules are not covered.*timer trigger"):
             request()
-
-
-def test_a_component_that_does_not_exist_is_refused(local: Local) -> None:
-    with pytest.raises(HttpResponseError, match="absent:1"):
-        submit(local, "refused-pipeline", {"a": {"component": "azureml:absent:1"}})
 
 
 def test_a_pipeline_continues_after_the_workspace_was_killed(local: Local, tmp_path: Path) -> None:

@@ -43,10 +43,7 @@ def run(mini_batch):
     for name, value in values.items():
         (copies / name).write_text(value)
     scored = [[name, int(value) * weight] for name, value in values.items()]
-    if os.environ.get("FRAME"):
-        import pandas as pd
-        return pd.DataFrame(scored)
-    return scored
+    return [os.environ["ROW"].format(*each) for each in scored] if "ROW" in os.environ else scored
 """
 
 DEPLOYMENT = """
@@ -168,8 +165,7 @@ def test_the_default_deployment_scores_a_folder(endpoint: Endpoint) -> None:
 
 
 def test_a_request_overrides_its_deployment(endpoint: Endpoint) -> None:
-    # One process: each imports pandas.
-    settings = {"settings.environment_variables": {"FRAME": "1"}, **ONE_PROCESS}
+    settings = {"settings.environment_variables": {"ROW": "{} {}"}, **ONE_PROCESS}
     endpoint.deploy("framed", settings)
     endpoint.ml.data.create_or_update(
         Data(name="heaps", version="1", path=endpoint.data(7, 8).path, type="uri_folder")

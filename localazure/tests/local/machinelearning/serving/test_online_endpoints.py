@@ -129,7 +129,9 @@ class Endpoint:
     def metrics(self, name: str, condition: str) -> dict[str, float]:
         """Value of the metric's split dimension → the sum over all minutes."""
         now = datetime.now(UTC)
-        first, last = (f"{each:%Y-%m-%dT%H:%M:%SZ}" for each in (now - timedelta(minutes=10), now))
+        # A minute is in the span if it begins before its end: also the one that began this second.
+        ends = (now - timedelta(minutes=10), now + timedelta(minutes=1))
+        first, last = (f"{each:%Y-%m-%dT%H:%M:%SZ}" for each in ends)
         query = {
             "api-version": "2023-10-01",
             "metricnames": name,

@@ -64,17 +64,3 @@ def test_mlflow_of_a_trial_is_what_the_sweep_reads(local: Local) -> None:
     local.wait_for("tracked", "Completed")
     assert 0.5 <= float(local.ml.jobs.get("tracked").properties["score"]) <= 0.6
     assert NO_REGISTRY in local.log("tracked_0")
-
-
-def test_a_bandit_ends_a_trial_that_falls_behind(local: Local, tmp_path: Path) -> None:
-    ended = tmp_path / "ended"
-    text = (
-        f"trap 'touch {ended}; exit 0' TERM; log ${{{{search_space.lr}}}}; "
-        f"until [ ${{{{search_space.lr}}}} = 0.3 -a -e {ended} ]; do sleep 0.05; done"
-    )
-    policy = {"type": "bandit", "slack_amount": 0.05, "evaluation_interval": 1}
-    space = {"lr": {"type": "choice", "values": [0.1, 0.3]}}
-    submit(local, "bandit", text, early_termination=policy, search_space=space)
-    local.wait_for("bandit", "Completed")
-    assert local.children("bandit") == {"bandit_0": "Canceled", "bandit_1": "Completed"}
-    assert local.ml.jobs.get("bandit").properties["best_child_run_id"] == "bandit_1"

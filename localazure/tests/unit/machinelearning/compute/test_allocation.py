@@ -110,16 +110,6 @@ def test_jobs_of_a_deleted_cluster_are_orphaned() -> None:
     assert allocate([], (), [job("a")], 0).orphaned == (job("a"),)
 
 
-def test_a_preempted_node_is_removed_with_its_attempt() -> None:
-    nodes = (
-        Node(cluster="cpu", number=0, state=NodeState.RUNNING, since=0, job="a"),
-        Node(cluster="cpu", number=1, state=NodeState.PREEMPTED, since=1, job="a"),
-    )
-    assert allocate([cluster()], nodes, [], 5).nodes == nodes
-    left = release(nodes, "a", 6)
-    assert left == (Node(cluster="cpu", number=0, state=NodeState.IDLE, since=6),)
-
-
 class Scheduling(RuleBasedStateMachine):
     """Jobs start and end, clusters change, nodes are lost, time passes: the rules always hold."""
 

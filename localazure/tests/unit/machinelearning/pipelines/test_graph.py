@@ -92,12 +92,6 @@ def test_with_continue_on_step_failure_the_other_steps_continue() -> None:
     assert after(ended, goes_on=True).status is JobStatus.FAILED
 
 
-def test_a_cancelled_pipeline_waits_for_its_steps() -> None:
-    cancelled = JobStatus.CANCEL_REQUESTED
-    assert after({"pack": JobStatus.RUNNING}, cancelled) == PipelineStep(cancel=("pack",))
-    assert after({"pack": JobStatus.CANCELED}, cancelled).status is JobStatus.CANCELED
-
-
 @given(data=st.data(), continue_on_failure=st.booleans())
 def test_every_pipeline_ends_and_runs_no_step_twice(
     data: st.DataObject,

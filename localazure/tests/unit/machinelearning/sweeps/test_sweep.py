@@ -61,13 +61,6 @@ def test_a_sweep_ends_with_its_last_trial(last: JobStatus, status: JobStatus) ->
     assert next_step(SWEEP, JobStatus.RUNNING, trials) == SweepStep(status=status)
 
 
-def test_a_cancelled_sweep_waits_for_its_trials() -> None:
-    trials = [trial(0, JobStatus.COMPLETED), trial(1, JobStatus.RUNNING)]
-    assert next_step(SWEEP, JobStatus.CANCEL_REQUESTED, trials) == SweepStep(cancel=("s_1",))
-    trials[1] = trial(1, JobStatus.CANCELED)
-    assert next_step(SWEEP, JobStatus.CANCEL_REQUESTED, trials).status is JobStatus.CANCELED
-
-
 def test_the_best_trial_has_the_best_value_that_any_completed_one_logged() -> None:
     trials = [
         trial(0, JobStatus.COMPLETED, 0.5, 0.9, 0.1),

@@ -13,6 +13,8 @@ import os
 from pathlib import Path
 from typing import Any, cast
 
+# mlflow.pyfunc needs pandas, and mlflow-skinny does not require it.
+import pandas as pd  # noqa: F401 # pyright: ignore[reportUnusedImport]
 from mlflow.pyfunc import PyFuncModel, load_model
 from mlflow.pyfunc.scoring_server import infer_and_parse_data, predictions_to_json
 
