@@ -17,7 +17,6 @@ from localazure.processes.interruption import end_on_signals
 from localazure.processes.lifetime import LAST_SECONDS, ends_soon_after
 from localazure.processes.state_folder import keeping_private
 from localazure.runtime.environment import (
-    COLD_START_SECONDS,
     LEASE_SECONDS,
     LOOPBACK,
     PLAN,
@@ -47,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
     if getattr(parsed, "log_megabytes", 1) < 1:
         sys.stderr.write("localazure: --log-megabytes must be 1 or more\n")
         return 2
-    for name in (PLAN, COLD_START_SECONDS, LEASE_SECONDS, RUN_ACTIVITIES_TWICE):
+    for name in (PLAN, LEASE_SECONDS, RUN_ACTIVITIES_TWICE):
         if (value := getattr(parsed, name, None)) is not None:
             os.environ[name] = str(value)  # for the host, in this or another process
     try:
@@ -174,15 +173,6 @@ def _add_strictness(command: argparse.ArgumentParser) -> None:
         metavar="S",
         help="how long one of several hosts keeps its partitions and activities when it does not "
         f"answer (the same as the app setting {LEASE_SECONDS}; default: 30, as Azure's)",
-    )
-    command.add_argument(
-        "--cold-start-seconds",
-        dest=COLD_START_SECONDS,
-        type=float,
-        metavar="S",
-        help="with --plan flex or consumption: the first invocations after 20 idle minutes, and at "
-        f"first, wait for so long (the same as the app setting {COLD_START_SECONDS}; default: they "
-        "do not)",
     )
     command.add_argument(
         "--run-activities-twice",

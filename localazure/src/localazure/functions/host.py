@@ -32,7 +32,6 @@ from localazure.functions.http.throttle import PARSER_LIMIT_BYTES, HttpThrottle,
 from localazure.functions.triggers.http.trigger import max_request_bytes
 from localazure.functions.triggers.registry import BY_HAND, Surroundings, Triggers
 from localazure.functions.triggers.timer.one_host import MIGRATIONS, DatabaseInTurn
-from localazure.functions.worker.cold_start import ColdStart
 from localazure.functions.worker.invocation import Invoker
 from localazure.runtime.environment import LOOPBACK
 from localazure.runtime.http_server import listening, runner_of
@@ -96,7 +95,6 @@ class Host:
             chance=random.Random(),  # noqa: S311 - jitter is not a secret
             threads=int(threads) if threads.isdecimal() and int(threads) else None,
             on_timeout=self._recycle,
-            cold_start=ColdStart.of(plan, settings),
         )
         self.on_recycle: Callable[[], None] | None = None
         """Called when the process must be restarted because a function exceeded functionTimeout."""

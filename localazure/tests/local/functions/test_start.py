@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import sys
-import textwrap
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -231,58 +230,6 @@ async def test_web_frameworks(run_text: Any, web_app: str) -> None:
     async with app as (_, client), client.get("/some/where") as response:
         assert response.status == 203
         assert await response.text() == "/some/where"
-
-
-async def test_the_programming_model_v1(tmp_path: Path, running_app: Any) -> None:
-    app = tmp_path / "app"
-    app.mkdir()
-    (app / "host.json").write_text('{"version": "2.0"}')
-
-    def write(name: str, bindings: str, script: str) -> None:
-        (app / name).mkdir()
-        (app / name / "function.json").write_text(f'{{"bindings": [{bindings}]}}')
-        (app / name / "__init__.py").write_text(textwrap.dedent(script))
-
-    write(
-        "Start",
-        """
-        {"name": "req", "type": "httpTrigger", "direction": "in", "authLevel": "anonymous",
-         "route": "start/{name}", "methods": ["post"]},
-        {"name": "$return", "type": "http", "direction": "out"},
-        {"name": "starter", "type": "durableClient", "direction": "in"}
-        """,
-        """
-        import azure.durable_functions as df
-        import azure.functions as func
-
-        async def main(req: func.HttpRequest, starter: str) -> func.HttpResponse:
-            client = df.DurableOrchestrationClient(starter)
-            instance = await client.start_new("Sequence", None, req.route_params["name"])
-            return await client.wait_for_completion_or_create_check_status_response(req, instance)
-        """,
-    )
-    write(
-        "Sequence",
-        '{"name": "context", "type": "orchestrationTrigger", "direction": "in"}',
-        """
-        import azure.durable_functions as df
-
-        def orchestrate(context: df.DurableOrchestrationContext):
-            return (yield context.call_activity("Greet", context.get_input()))
-
-        main = df.Orchestrator.create(orchestrate)
-        """,
-    )
-    write(
-        "Greet",
-        '{"name": "name", "type": "activityTrigger", "direction": "in"}',
-        """
-        def main(name: str) -> str:
-            return f"Hello, {name}!"
-        """,
-    )
-    async with running_app(app) as (_, client), client.post("/api/start/Ann") as response:
-        assert await response.text() == "Hello, Ann!"
 
 
 async def test_a_folder_that_is_no_app_is_left_as_it_is(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Programming model v2: a script with one FunctionApp, whose decorators define the functions.
+"""The programming model v2: a script with one FunctionApp, whose decorators define the functions.
 
 Source: https://github.com/Azure/azure-functions-python-worker (loader.index_function_app)
 """

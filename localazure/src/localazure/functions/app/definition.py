@@ -1,4 +1,4 @@
-"""The unchecked definition of a function in either programming model."""
+"""The unchecked definition of a function."""
 
 from __future__ import annotations
 
@@ -15,14 +15,10 @@ class Definition:
     name: str
     directory: Path
     """The value of `context.function_directory`."""
-    call: Callable[..., Any] | None
-    """None if the function could not be imported; `fault` says why."""
+    call: Callable[..., Any]
     bindings: tuple[Mapping[str, Any], ...]
     """The bindings in the form of function.json."""
     trigger: str
     """Name of the trigger's binding."""
     retry: Mapping[str, Any]
     """The settings of `@app.retry`; empty without a policy."""
-    is_disabled: bool = False
-    fault: str | None = None
-    """The reason why the function cannot run."""

@@ -1,4 +1,4 @@
-"""Loads an app folder as the Python worker does, in either programming model."""
+"""Loads an app folder as the Python worker does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from localazure.functions.app import decorated_app, function_json, orchestrator_code
+from localazure.functions.app import decorated_app, orchestrator_code
 from localazure.functions.app.binding_kinds import (
     ALIASES,
     DURABLE_TRIGGERS,
@@ -96,7 +96,7 @@ def _places(module: Any) -> list[str]:
 
 def _names_of_apps(modules: Mapping[str, Any]) -> list[str]:
     """Modules that each app imports again: its script, and extensions, which hold global state."""
-    roots = (Path(DEFAULT_SCRIPT).stem, function_json.PACKAGE, "azurefunctions")
+    roots = (Path(DEFAULT_SCRIPT).stem, "azurefunctions")
     return [name for name in modules if name.partition(".")[0] in roots]
 
 
@@ -105,7 +105,7 @@ def load(
 ) -> list[LoadedFunction]:
     """Import the app (see `importable`) and check each of its functions.
 
-    As on Azure, if the worker refuses one function of the model v2, no function of the app runs:
+    As on Azure, if the worker refuses one function, no function of the app runs:
     the worker then indexes nothing. A function that only the host refuses (for a missing setting
     or an unknown kind of binding) is loaded with its `faults`, and the others run.
 
@@ -119,16 +119,17 @@ def load(
         all of these functions.
     """
     script = app / (settings.get(_SCRIPT_SETTING) or DEFAULT_SCRIPT)
-    if script.is_file():
-        functions = check_all(decorated_app.read(script), settings)
-    else:
-        functions = [_check_alone(one, settings) for one in function_json.read(app)]
+    if not script.is_file():
+        raise AppLoadError(
+            f"no {script.name} in {app}: this host runs apps of the Python programming model v2"
+        )
+    functions = check_all(decorated_app.read(script), settings)
     selected = {name.lower() for name in only}
     return [one for one in functions if not selected or one.name.lower() in selected]
 
 
 def check_all(definitions: list[Definition], settings: Mapping[str, str]) -> list[LoadedFunction]:
-    """Check the functions of an app of the model v2.
+    """Check the functions of an app.
 
     Raises:
         AppLoadError: some functions do not match their bindings; names all of these functions.
@@ -145,31 +146,7 @@ def check_all(definitions: list[Definition], settings: Mapping[str, str]) -> lis
     return functions
 
 
-def _check_alone(definition: Definition, settings: Mapping[str, str]) -> LoadedFunction:
-    try:
-        if definition.fault is None:
-            return _check(definition, settings)
-        fault = definition.fault
-    except SignatureError as error:
-        fault = str(error)
-    kinds = {str(binding["name"]): str(binding["type"]) for binding in definition.bindings}
-    kind = kinds.get(definition.trigger, "no trigger")
-    return LoadedFunction(
-        name=definition.name,
-        directory=definition.directory,
-        call=_cannot_run,
-        trigger=Binding(definition.trigger, kind),
-        is_disabled=definition.is_disabled or is_disabled(definition.name, settings),
-        faults=(fault,),
-    )
-
-
-def _cannot_run(**_: object) -> None:
-    raise AssertionError("a function in error was called")
-
-
 def _check(definition: Definition, settings: Mapping[str, str]) -> LoadedFunction:
-    assert definition.call is not None
     faults: list[str] = []
     bindings = [_read_binding(one, settings, faults) for one in definition.bindings]
     signature = check(definition.call, bindings)
@@ -199,7 +176,7 @@ def _check(definition: Definition, settings: Mapping[str, str]) -> LoadedFunctio
         bindings=tuple(bindings),
         signature=signature,
         retry_policy=retry_policy,
-        is_disabled=definition.is_disabled or is_disabled(definition.name, settings),
+        is_disabled=is_disabled(definition.name, settings),
         faults=tuple(faults),
     )
 

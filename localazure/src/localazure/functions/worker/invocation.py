@@ -34,7 +34,6 @@ from localazure.functions.app.signature import RETURN, Binding
 from localazure.functions.app.user_traceback import users_traceback
 from localazure.functions.errors import FunctionExitError, FunctionTimeoutError, NotJsonError
 from localazure.functions.http.web_extension import NATIVE
-from localazure.functions.worker.cold_start import ColdStart
 from localazure.functions.worker.context import (
     InvocationContext,
     Output,
@@ -96,7 +95,6 @@ class Invoker:
         chance: random.Random,
         threads: int | None = None,
         on_timeout: Callable[[], None] = lambda: None,
-        cold_start: ColdStart | None = None,
     ) -> None:
         """Create an invoker and its thread pool.
 
@@ -108,7 +106,6 @@ class Invoker:
             chance: randomizes the jitter of retries.
             threads: the number of threads for synchronous functions, orchestrators and entities.
             on_timeout: called when an invocation exceeds the limit.
-            cold_start: delays invocations; None for no delay.
         """
         self._timeout = timeout
         self._client_binding = client_binding
@@ -117,7 +114,6 @@ class Invoker:
         self._chance = chance
         self._threads = WorkerPool("function", threads or _DEFAULT_THREADS)
         self._on_timeout = on_timeout
-        self._cold_start = cold_start
         self.in_flight = 0
         """The number of running invocations, except those of durable triggers."""
         self._running: Counter[str] = Counter()
@@ -148,8 +144,6 @@ class Invoker:
             _LOG.log(level, "Executing '%s'", function.name)
         started = time.monotonic()
         try:
-            if self._cold_start is not None:
-                await self._cold_start.begin()
             outcome = await self._run(function, data, correlation, retry)
         except BaseException as error:
             # The engine reports the failure of an orchestrator once. An activity's result that is
@@ -170,8 +164,6 @@ class Invoker:
             return outcome
         finally:
             logs.invocation.reset(token)
-            if self._cold_start is not None:
-                self._cold_start.end()
             self._count(function, -1)
 
     async def invoke_with_retries(
