@@ -1,4 +1,4 @@
-"""`make hostile` with one part and the kind of traffic that leaves the most garbage."""
+"""One part and the kind of traffic that leaves the most garbage."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 
 from harness.part_process import PartProcess
-from hostile.traffic import Sent, Target, attack, huge_headers
+from harness.hostile_traffic import Sent, Target, attack, huge_headers
 from localazure.runtime.environment import Environment
 
 CONNECTIONS = 600
