@@ -267,32 +267,10 @@ async def _faults(parsed: argparse.Namespace) -> int:
     elif parsed.moderate is not None:
         set_plan(parsed.state, moderate(parsed.moderate))
     elif parsed.plan is not None:
-        set_plan(parsed.state, read_plan(parsed.plan, _names_in(parsed.state)))
+        set_plan(parsed.state, read_plan(parsed.plan))
     plan = find_plan(parsed.state)
     print("no faults" if plan is None else plan.model_dump_json(by_alias=True, indent=2))
     return 0
-
-
-def _names_in(state: Path) -> dict[str, list[str]]:
-    """The names that operations of a state folder's parts can have; empty without a folder."""
-    # Imported here, because `up` runs the parts in other processes.
-    from localazure.eventgrid import configuration as event_grid  # noqa: PLC0415
-    from localazure.eventgrid.store import names_of_subscriptions  # noqa: PLC0415
-    from localazure.servicebus import configuration as service_bus  # noqa: PLC0415
-
-    try:
-        environment = Environment.load(state)
-    except FileNotFoundError:
-        return {}
-    entities = [path for path, _ in service_bus.load(environment.service_bus_config).entities()]
-    events = event_grid.load(environment)
-    added = names_of_subscriptions(state / "eventgrid" / "events.db")
-    return {
-        "send": entities,
-        "settle": entities,
-        "publish": list(events.topics_by_name),
-        "deliver": [*(one.name for one in events.event_subscriptions), *added],
-    }
 
 
 async def _fetch(_parsed: argparse.Namespace) -> int:

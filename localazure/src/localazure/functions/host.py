@@ -28,7 +28,7 @@ from localazure.functions.configuration.plan import Plan
 from localazure.functions.configuration.several_hosts import sharing_of
 from localazure.functions.http.authorization import KeyRing
 from localazure.functions.http.cors import CorsPolicy
-from localazure.functions.http.throttle import PARSER_LIMIT_BYTES, HttpThrottle, refuse_oversized
+from localazure.functions.http.sizes import PARSER_LIMIT_BYTES, refuse_oversized
 from localazure.functions.triggers.http.trigger import max_request_bytes
 from localazure.functions.triggers.registry import BY_HAND, Surroundings, Triggers
 from localazure.functions.triggers.timer.one_host import MIGRATIONS, DatabaseInTurn
@@ -238,18 +238,9 @@ class Host:
         return self._durable.extension.client_binding()
 
     def _web_application(self) -> web.Application:
-        throttle = HttpThrottle(
-            max_outstanding=self._extensions.http.max_outstanding_requests,
-            max_concurrent=self._extensions.http.max_concurrent_requests,
-        )
         application = web.Application(
             client_max_size=self._max_request_bytes,
-            middlewares=[
-                refuse_oversized,
-                self._gate,
-                self._cors.answer_preflight,
-                throttle.middleware,
-            ],
+            middlewares=[refuse_oversized, self._gate, self._cors.answer_preflight],
         )
         application.on_response_prepare.append(self._add_headers)
         application.on_response_prepare.append(self._cors.add_headers)

@@ -124,7 +124,6 @@ def hello(req: func.HttpRequest) -> str: ...
     [
         ("", {}, "No job functions found"),
         (RETRIED, {}, "the retry policy of 'hello' has no effect"),
-        ("", {f"{JOB_HOST}extensions__eventHubs__a": "1"}, "extensions.eventHubs has no effect"),
         (SILENCING + WRONG_TIMER, {}, "The 'tick' function is in error"),
         (POLLING, {"LOCALAZURE_PLAN": "flex", **STORAGE}, "has no blob triggers that poll"),
     ],

@@ -14,7 +14,6 @@ from localazure.runtime.roles import RoleAssignments
 from localazure.storage.authorization import Gate
 from localazure.storage.configuration import StorageConfiguration
 from localazure.storage.refusal import Refusal
-from localazure.storage.targets import Targets
 from localazure.storage_client.endpoint import Service
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
@@ -29,7 +28,6 @@ def gate(tmp_path: Path) -> Gate:
         lambda _account: STORAGE_KEY,
         ISSUER,
         RoleAssignments(tmp_path / "roles.json", tmp_path / "scopes.json"),
-        Targets(StorageConfiguration().accounts),
         lambda: NOW,
     )
 
