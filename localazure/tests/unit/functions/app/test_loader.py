@@ -66,30 +66,6 @@ def test_functions_of_every_kind(tmp_path: Path) -> None:
     assert set(by_name["start"].signature.inputs) == {"req", "client"}
 
 
-def test_only_some_of_them(tmp_path: Path) -> None:
-    body = """
-    @app.route()
-    def one(req: func.HttpRequest) -> str: ...
-
-    @app.route()
-    def two(req: func.HttpRequest) -> str: ...
-    """
-    (function,) = load_text(tmp_path, body, only=("TWO",))
-    assert function.name == "two"
-
-
-def test_an_asgi_app_is_a_function_like_any_other(tmp_path: Path) -> None:
-    (function,) = load_text(
-        tmp_path,
-        """
-        del app
-        async def asgi(scope, receive, send): ...
-        web = func.AsgiFunctionApp(asgi)
-        """,
-    )
-    assert function.trigger.settings["route"] == "/{*route}"
-
-
 @pytest.mark.parametrize(
     ("signature", "message"),
     [
@@ -169,20 +145,6 @@ def test_what_only_the_host_refuses_leaves_the_other_functions_alone(tmp_path: P
 )
 def test_apps_that_cannot_be_indexed(tmp_path: Path, body: str, message: str) -> None:
     assert message in fault(tmp_path, body)
-
-
-def test_one_app_under_two_names_is_one_app(tmp_path: Path) -> None:
-    assert load_text(tmp_path, "alias = app") == []
-
-
-def test_an_import_that_fails_shows_the_users_traceback_only(tmp_path: Path) -> None:
-    (tmp_path / "broken.py").write_text("def f():\n    import no_such_module\n\nf()\n")
-    text = fault(tmp_path, "import broken")
-    assert "function_app.py" in text
-    assert 'broken.py", line 4' in text
-    assert text.endswith("ModuleNotFoundError: No module named 'no_such_module'")
-    assert "importlib" not in text
-    assert "localazure" not in text
 
 
 def test_an_empty_folder_is_no_app(tmp_path: Path) -> None:

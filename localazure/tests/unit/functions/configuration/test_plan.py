@@ -28,12 +28,6 @@ def test_timeouts_on_consumption() -> None:
             plan.function_timeout(refused, is_default=False)
 
 
-@pytest.mark.parametrize("plan", [Plan.FLEX, Plan.PREMIUM, Plan.DEDICATED])
-def test_timeouts_elsewhere(plan: Plan) -> None:
-    assert plan.function_timeout(None, is_default=False) is None
-    assert plan.function_timeout(timedelta(hours=2), is_default=False) == timedelta(hours=2)
-
-
 def test_time_zones(caplog: pytest.LogCaptureFixture) -> None:
     settings = {"WEBSITE_TIME_ZONE": "Europe/Berlin"}
     ignoring = {plan for plan in Plan if plan.time_zone(settings) is UTC}

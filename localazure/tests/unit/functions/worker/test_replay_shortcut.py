@@ -288,12 +288,3 @@ def test_functions_not_made_by_the_sdk_are_called_unchanged() -> None:
     assert replay_shortcut.wrap(own) is own
     assert replay_shortcut.wrap(decorated) is decorated
     assert replay_shortcut.wrap(HANDLE) is not HANDLE
-
-
-def test_a_body_is_serialized_when_it_is_read() -> None:
-    run = execution("i", [1])
-    trigger = OrchestratorTrigger(
-        execution=run, past=[], arrived=episode.begin(run, AT, started=False, messages=[])
-    )
-    assert str(TriggerContext(trigger)) == trigger.body
-    assert json.loads(trigger.body)["instanceId"] == "i"

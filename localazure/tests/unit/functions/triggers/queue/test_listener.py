@@ -148,14 +148,6 @@ async def test_the_way_of_a_message(
     assert bench.journal == steps
 
 
-async def test_it_is_not_deleted_when_the_poison_queue_does_not_take_it(bench: Bench) -> None:
-    bench.queue.waiting = [message(3)]
-    bench.poison.fault = HttpResponseError("ServerBusy")
-    async with bench.listening(fail):
-        await bench.until("put")
-    assert bench.journal == [("put", "q-poison", "text")]
-
-
 async def test_long_work_keeps_its_message_hidden(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,9 +200,9 @@ def test_delays_grow_to_the_longest_and_stay(seed: int, longest_seconds: float) 
     assert all(later <= 3 * sooner for sooner, later in itertools.pairwise(delays))
 
 
-def test_a_found_message_resets_the_delay() -> None:
-    delay = PollingDelay(60, random.Random(1))
-    first = [delay.missed() for _ in range(5)]
-    assert first[-1] > 5 * SHORTEST_SECONDS
-    delay.found()
-    assert delay.missed() == SHORTEST_SECONDS
+async def test_it_is_not_deleted_when_the_poison_queue_does_not_take_it(bench: Bench) -> None:
+    bench.queue.waiting = [message(3)]
+    bench.poison.fault = HttpResponseError("ServerBusy")
+    async with bench.listening(fail):
+        await bench.until("put")
+    assert bench.journal == [("put", "q-poison", "text")]
