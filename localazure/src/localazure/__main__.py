@@ -25,7 +25,7 @@ from localazure.runtime.environment import (
     has_app,
 )
 from localazure.storage.azurite_installation import ensure_azurite
-from localazure.supervision.function_report import report_functions
+from localazure.supervision.function_report import errors_of_functions
 from localazure.supervision.supervisor import (
     DEFAULT_LOG_MEGABYTES,
     DEFAULT_PORT_BASE,
@@ -230,13 +230,11 @@ def _notify(line: str) -> None:
 
 async def _show_functions(environment: Environment) -> None:
     try:
-        report = await asyncio.to_thread(report_functions, environment)
+        errors = await asyncio.to_thread(errors_of_functions, environment)
     except (OSError, HTTPException) as error:  # it may be restarting
         _notify(f"the Functions host did not report which functions are in error: {error}")
         return
-    for name, url in report.pages.items():
-        print(f"  page of '{name}': {url}")
-    for name, text in report.errors.items():
+    for name, text in errors.items():
         _notify(f"The '{name}' function is in error: {text}")
 
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import aiohttp
 
-from localazure.functions.bindings.storage_table import StorageTable
 from localazure.functions.configuration import connections
 from localazure.functions.configuration.storage_connection import find_endpoint
 from localazure.storage_client.client import StorageClient
@@ -53,10 +52,6 @@ class StorageClients:
         from localazure.storage_client.queue import StorageQueue
 
         return StorageQueue(await self._client(connection, Service.QUEUE, self._open_queues), name)
-
-    async def table(self, connection: str, name: str) -> StorageTable:
-        """A table of a connection."""
-        return StorageTable(await self._client(connection, Service.TABLE, self._open), name)
 
     async def close(self) -> None:
         """Close every client."""

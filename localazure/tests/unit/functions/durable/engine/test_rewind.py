@@ -54,3 +54,9 @@ def test_a_sub_orchestration_is_rewound_itself() -> None:
     failure = history.sub_orchestration_failed(AT, 0, reason="no", details="")
     rewound = rewind([created, failure, END])
     assert (rewound.events, rewound.open_steps) == ([created], [created])
+
+
+def test_open_steps_are_those_without_an_end() -> None:
+    timer, fired_timer = history.timer_created(AT, 2, AT), history.timer_created(AT, 3, AT)
+    events = [scheduled(0), done(0), scheduled(1), timer, fired_timer, fired(3), END]
+    assert rewind(events).open_steps == [scheduled(1), timer]
