@@ -19,7 +19,6 @@ from localazure.processes.state_folder import keeping_private
 from localazure.runtime.environment import (
     LEASE_SECONDS,
     LOOPBACK,
-    PLAN,
     RUN_ACTIVITIES_TWICE,
     Environment,
     has_app,
@@ -46,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
     if getattr(parsed, "log_megabytes", 1) < 1:
         sys.stderr.write("localazure: --log-megabytes must be 1 or more\n")
         return 2
-    for name in (PLAN, LEASE_SECONDS, RUN_ACTIVITIES_TWICE):
+    for name in (LEASE_SECONDS, RUN_ACTIVITIES_TWICE):
         if (value := getattr(parsed, name, None)) is not None:
             os.environ[name] = str(value)  # for the host, in this or another process
     try:
@@ -151,13 +150,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_strictness(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--plan",
-        dest=PLAN,
-        choices=["flex", "consumption", "premium", "dedicated"],
-        help="the hosting plan whose limits the Functions host follows (the same as the app "
-        f"setting {PLAN}; default: those that all plans have)",
-    )
     command.add_argument(
         "--hosts",
         type=int,

@@ -34,10 +34,6 @@ FUNCTIONS_QUERY: Final = Limit(4096)
 """Characters."""
 FUNCTIONS_HEADERS: Final = Limit(32 * 1024)
 """Bytes."""
-CONSUMPTION_DEFAULT_TIMEOUT: Final = Limit(5)
-"""Minutes."""
-CONSUMPTION_TIMEOUT: Final = Limit(10)
-"""Minutes."""
 
 # Service Bus
 SERVICE_BUS_MESSAGE: Final = Limit(256 * 1024)

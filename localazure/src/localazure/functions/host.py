@@ -24,7 +24,6 @@ from localazure.functions.bindings.storage_clients import StorageClients
 from localazure.functions.bindings.storage_outputs import StorageOutputs
 from localazure.functions.configuration.app_settings import time_zone
 from localazure.functions.configuration.host_json import HostOptions
-from localazure.functions.configuration.plan import Plan
 from localazure.functions.configuration.several_hosts import sharing_of
 from localazure.functions.http.authorization import KeyRing
 from localazure.functions.http.cors import CorsPolicy
@@ -66,11 +65,6 @@ class Host:
             AppLoadError: a setting of the whole app is invalid, or this host does not support the
             app's version of the Durable Functions SDK.
         """
-        plan = Plan.of(settings)
-        timeout = options.function_timeout
-        if plan is not None:
-            is_default = "function_timeout" not in options.model_fields_set
-            timeout = plan.function_timeout(timeout, is_default=is_default)
         self.functions = functions
         self._extensions = options.extensions
         self._settings = settings
@@ -88,7 +82,7 @@ class Host:
         self._durable: DurableFunctions | None = None
         threads = settings.get("PYTHON_THREADPOOL_THREAD_COUNT", "")
         self.invoker = Invoker(
-            timeout=timeout,
+            timeout=options.function_timeout,
             client_binding=self._client_binding,
             fetch_input=InputBindings(self._storage).fetch,
             send_output=self._outputs.send,
@@ -112,8 +106,7 @@ class Host:
                     settings=settings,
                     storage=self._storage,
                     database=self._database,
-                    zone=time_zone(settings) if plan is None else plan.time_zone(settings),
-                    plan=plan,
+                    zone=time_zone(settings),
                 ),
             )
             if any(_uses_durable(function) for function in self._triggers.functions):

@@ -105,11 +105,6 @@ WRONG_TIMER = """
 @app.timer_trigger(arg_name="timer", schedule="61 * * * * *")
 def tick(timer: func.TimerRequest) -> None: ...
 """
-POLLING = """
-@app.blob_trigger(arg_name="blob", path="in/{name}", connection="AzureWebJobsStorage")
-def polls(blob: func.InputStream) -> None: ...
-"""
-STORAGE = {"AzureWebJobsStorage": "UseDevelopmentStorage=true"}
 # logging.config.dictConfig disables every existing logger that it does not configure.
 SILENCING = "import logging\nlogging.getLogger('localazure.functions').disabled = True\n"
 RETRIED = """
@@ -125,7 +120,6 @@ def hello(req: func.HttpRequest) -> str: ...
         ("", {}, "No job functions found"),
         (RETRIED, {}, "the retry policy of 'hello' has no effect"),
         (SILENCING + WRONG_TIMER, {}, "The 'tick' function is in error"),
-        (POLLING, {"LOCALAZURE_PLAN": "flex", **STORAGE}, "has no blob triggers that poll"),
     ],
 )
 async def test_warnings_do_not_keep_an_app_from_running(
@@ -144,11 +138,6 @@ async def test_warnings_do_not_keep_an_app_from_running(
     [
         ("import sys\nsys.exit('no licence')", {}, r"(?s)function_app\.py.*SystemExit: no licence"),
         ("", {"WEBSITE_TIME_ZONE": "Mars/Olympus"}, "WEBSITE_TIME_ZONE is 'Mars/Olympus'"),
-        (
-            "",
-            {"LOCALAZURE_PLAN": "consumption", f"{JOB_HOST}functionTimeout": "00:10:01"},
-            "on the Consumption plan a function runs for 0:10:00",
-        ),
         (RETRIED, {"only": ["helo", "hello", "nix"]}, "no function named helo, nix"),
     ],
 )
