@@ -26,7 +26,6 @@ from localazure.runtime.environment import (
 from localazure.storage.azurite_installation import ensure_azurite
 from localazure.supervision.function_report import errors_of_functions
 from localazure.supervision.supervisor import (
-    DEFAULT_LOG_MEGABYTES,
     DEFAULT_PORT_BASE,
     Options,
     find_config,
@@ -41,9 +40,6 @@ def main(arguments: list[str] | None = None) -> int:
     parsed.arguments = arguments
     if getattr(parsed, "hosts", 1) < 1:
         sys.stderr.write("localazure: --hosts must be 1 or more\n")
-        return 2
-    if getattr(parsed, "log_megabytes", 1) < 1:
-        sys.stderr.write("localazure: --log-megabytes must be 1 or more\n")
         return 2
     for name in (LEASE_SECONDS, RUN_ACTIVITIES_TWICE):
         if (value := getattr(parsed, name, None)) is not None:
@@ -83,14 +79,6 @@ def _parser() -> argparse.ArgumentParser:
         "APP/.localazure/config)",
     )
     up.add_argument("--app-settings", type=Path, help="(default: DIR/app-settings.json)")
-    up.add_argument(
-        "--log-megabytes",
-        type=int,
-        default=DEFAULT_LOG_MEGABYTES,
-        metavar="N",
-        help="the size from which on a part's log is begun anew; the one before is kept as "
-        "PART.log.1 (default: %(default)s)",
-    )
     _add_strictness(up)
     up.set_defaults(run=_up)
 
@@ -190,7 +178,6 @@ def _options(parsed: argparse.Namespace) -> Options:
         config=config,
         app_settings=parsed.app_settings or config / "app-settings.json",
         hosts=parsed.hosts,
-        log_bytes=parsed.log_megabytes * 2**20,
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -86,7 +85,6 @@ class Host:
             client_binding=self._client_binding,
             fetch_input=InputBindings(self._storage).fetch,
             send_output=self._outputs.send,
-            chance=random.Random(),  # noqa: S311 - jitter is not a secret
             threads=int(threads) if threads.isdecimal() and int(threads) else None,
             on_timeout=self._recycle,
         )

@@ -111,18 +111,6 @@ async def test_a_suspended_instance_stays_suspended_over_a_restart(tmp_path: Pat
         assert (await hub.until("one")).output == ['"x"', 42]
 
 
-async def test_restart(hub: RunningHub) -> None:
-    await hub.run("simple", instance_id="one")
-    answer = await hub.client.restart("one")
-    assert (await hub.until(answer["id"])).output == 2
-    assert answer["id"] != "one"
-    same = await hub.client.restart("one", restart_with_new_instance_id=False)
-    assert same["id"] == "one"
-    assert (await hub.until("one")).output == 2
-    with pytest.raises(Exception, match="No instance"):
-        await hub.client.restart("nobody")
-
-
 async def test_queries_and_purges_are_done_in_pages(
     hub: RunningHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,3 +233,15 @@ async def test_failed_instance_as_http_error_when_asked(hub: RunningHub) -> None
     for query, code in (("", 200), ("?returnInternalServerErrorOnFailure=true", 500)):
         async with hub.http.get(f"{hub.base_url}/durabletask/instances/f{query}") as answer:
             assert answer.status == code
+
+
+async def test_restart(hub: RunningHub) -> None:
+    await hub.run("simple", instance_id="one")
+    answer = await hub.client.restart("one")
+    assert (await hub.until(answer["id"])).output == 2
+    assert answer["id"] != "one"
+    same = await hub.client.restart("one", restart_with_new_instance_id=False)
+    assert same["id"] == "one"
+    assert (await hub.until("one")).output == 2
+    with pytest.raises(Exception, match="No instance"):
+        await hub.client.restart("nobody")

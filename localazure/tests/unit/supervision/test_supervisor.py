@@ -127,24 +127,6 @@ async def test_a_log_that_is_too_large_is_begun_anew_and_its_tail_is_still_shown
     assert said == []
 
 
-async def test_a_log_that_cannot_be_rotated_is_told_and_stays(
-    tmp_path: Path, said: list[str]
-) -> None:
-    part = DyingPart(tmp_path, [])
-    log = part.log_path
-    log.write_text("x" * 100)
-    log.with_name(f"{log.name}.1").mkdir()  # in the place of the old log
-
-    async def sleep(_: float) -> None:
-        raise asyncio.CancelledError
-
-    with pytest.raises(asyncio.CancelledError):
-        await supervisor.keep_logs_small([part], 50, said.append, sleep)
-    assert said[0].startswith("the log of storage could not be rotated")
-    assert log.read_text() == "x" * 100
-    assert not log.with_name(f"{log.name}.tmp").exists()
-
-
 async def test_a_state_folder_has_one_owner(tmp_path: Path, said: list[str]) -> None:
     async with lock_state(tmp_path, said.append):
         assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"

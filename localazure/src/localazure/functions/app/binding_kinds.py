@@ -49,7 +49,3 @@ OUTPUTS: Final = frozenset({HTTP, SERVICE_BUS, EVENT_GRID, BLOB, QUEUE, TWILIO_S
 
 ALIASES: Final = {"orchestrationClient": DURABLE_CLIENT}
 """Old names that the real host still accepts."""
-
-# Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-error-pages#retries
-RETRIED_BY_POLICY: Final = frozenset({TIMER_TRIGGER})
-"""The triggers whose functions are retried by their retry policies."""

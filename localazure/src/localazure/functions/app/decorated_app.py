@@ -69,5 +69,5 @@ def _define(function: Function, app: Path) -> Definition:
         call=function.get_user_function(),
         bindings=tuple(json.loads(raw) for raw in function.get_raw_bindings()),
         trigger=str(getattr(function.get_trigger(), "name", "")),
-        retry=function.get_settings_dict("retry_policy") or {},
+        has_retry_policy=bool(function.get_settings_dict("retry_policy")),
     )

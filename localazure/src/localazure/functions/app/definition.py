@@ -20,5 +20,4 @@ class Definition:
     """The bindings in the form of function.json."""
     trigger: str
     """Name of the trigger's binding."""
-    retry: Mapping[str, Any]
-    """The settings of `@app.retry`; empty without a policy."""
+    has_retry_policy: bool

@@ -21,7 +21,6 @@ from localazure.functions.app.binding_kinds import (
     TRIGGERS,
 )
 from localazure.functions.app.definition import Definition
-from localazure.functions.app.retry_policy import RetryPolicy
 from localazure.functions.app.signature import RETURN, Binding, Signature, SignatureError, check
 from localazure.functions.configuration.app_settings import is_disabled, resolve_references
 from localazure.functions.errors import AppLoadError
@@ -42,7 +41,8 @@ class LoadedFunction:
     bindings: tuple[Binding, ...] = ()
     """All bindings, including the trigger."""
     signature: Signature = field(default_factory=Signature)
-    retry_policy: RetryPolicy | None = None
+    has_retry_policy: bool = False
+    """Whether the function has a retry policy, which has no effect here."""
     is_disabled: bool = False
     faults: tuple[str, ...] = ()
     """The reasons why this function cannot run, one sentence each; the rest of the app can."""
@@ -161,12 +161,6 @@ def _check(definition: Definition, settings: Mapping[str, str]) -> LoadedFunctio
     faults += [fault for one in bindings if (fault := _uncovered(one, trigger))]
     if trigger.kind == ORCHESTRATION_TRIGGER:
         faults += orchestrator_code.faults(definition.call)
-    retry_policy = None
-    if definition.retry:
-        try:
-            retry_policy = RetryPolicy.parse(definition.retry)
-        except ValueError as error:
-            faults.append(str(error))
     return LoadedFunction(
         name=definition.name,
         directory=definition.directory,
@@ -175,7 +169,7 @@ def _check(definition: Definition, settings: Mapping[str, str]) -> LoadedFunctio
         trigger=trigger,
         bindings=tuple(bindings),
         signature=signature,
-        retry_policy=retry_policy,
+        has_retry_policy=definition.has_retry_policy,
         is_disabled=is_disabled(definition.name, settings),
         faults=tuple(faults),
     )

@@ -16,7 +16,6 @@ import asyncio
 import functools
 import logging
 import os
-import random
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
@@ -37,7 +36,6 @@ from localazure.functions.http.web_extension import NATIVE
 from localazure.functions.worker.context import (
     InvocationContext,
     Output,
-    RetryContext,
     TraceContext,
 )
 from localazure.functions.worker.thread_pool import WorkerPool
@@ -92,7 +90,6 @@ class Invoker:
         client_binding: Callable[[], str],
         fetch_input: FetchInput,
         send_output: SendOutput,
-        chance: random.Random,
         threads: int | None = None,
         on_timeout: Callable[[], None] = lambda: None,
     ) -> None:
@@ -103,7 +100,6 @@ class Invoker:
             client_binding: returns the JSON of durableClient inputs.
             fetch_input: fetches the value of any other input.
             send_output: sends the value of an output binding other than http.
-            chance: randomizes the jitter of retries.
             threads: the number of threads for synchronous functions, orchestrators and entities.
             on_timeout: called when an invocation exceeds the limit.
         """
@@ -111,7 +107,6 @@ class Invoker:
         self._client_binding = client_binding
         self._fetch_input = fetch_input
         self._send_output = send_output
-        self._chance = chance
         self._threads = WorkerPool("function", threads or _DEFAULT_THREADS)
         self._on_timeout = on_timeout
         self.in_flight = 0
@@ -120,9 +115,7 @@ class Invoker:
         self._idle = asyncio.Event()
         self._idle.set()
 
-    async def invoke(
-        self, function: LoadedFunction, data: TriggerData, retry: RetryContext | None = None
-    ) -> Outcome:
+    async def invoke(self, function: LoadedFunction, data: TriggerData) -> Outcome:
         """Run a function once.
 
         Raises:
@@ -144,7 +137,7 @@ class Invoker:
             _LOG.log(level, "Executing '%s'", function.name)
         started = time.monotonic()
         try:
-            outcome = await self._run(function, data, correlation, retry)
+            outcome = await self._run(function, data, correlation)
         except BaseException as error:
             # The engine reports the failure of an orchestrator once. An activity's result that is
             # not JSON fails the orchestrator with the same text.
@@ -165,28 +158,6 @@ class Invoker:
         finally:
             logs.invocation.reset(token)
             self._count(function, -1)
-
-    async def invoke_with_retries(
-        self,
-        function: LoadedFunction,
-        data: TriggerData,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> Outcome:
-        """Run a function, and retry failures by its retry policy; raise the last failure."""
-        policy = function.retry_policy
-        retry = 0
-        context = RetryContext(0, policy.max_retry_count if policy else 0)
-        while True:
-            try:
-                return await self.invoke(function, data, context)
-            except Exception as error:
-                retry += 1
-                delay = policy.delay_before(retry, self._chance) if policy else None
-                if policy is None or delay is None:
-                    raise
-                context = RetryContext(retry, policy.max_retry_count, error)
-                _LOG.warning("'%s' failed; retry %d in %s", function.name, retry, delay)
-                await sleep(delay.total_seconds())
 
     async def drain(self, seconds: float) -> bool:
         """Wait until no invocation runs, up to a time limit; return whether none runs."""
@@ -222,7 +193,6 @@ class Invoker:
         function: LoadedFunction,
         data: TriggerData,
         correlation: logs.Correlation,
-        retry: RetryContext | None,
     ) -> Outcome:
         arguments = await self._decode_inputs(function, data)
         outputs = {name: Output() for name in function.signature.outputs}
@@ -233,7 +203,6 @@ class Invoker:
                 correlation=correlation,
                 function_directory=str(function.directory),
                 trace_context=data.trace,
-                retry_context=retry or RetryContext(),
             )
         result = await self._call(function, arguments, context)
         if data.datum is not None and data.datum.type == NATIVE:

@@ -124,30 +124,6 @@ async def fail(_: Work) -> None:
     raise ValueError("as told")
 
 
-POISONED = [("put", "q-poison", "text"), ("delete", "r0")]
-
-
-@pytest.mark.parametrize(
-    ("dequeue_count", "handle", "steps"),
-    [
-        (1, succeed, [("delete", "r0")]),
-        (2, fail, [("hide", "r0", 7)]),  # visible again later
-        (3, fail, POISONED),  # deleted after it is in the poison queue
-        (4, succeed, POISONED),  # not retried after too many processes died
-    ],
-)
-async def test_the_way_of_a_message(
-    bench: Bench,
-    dequeue_count: int,
-    handle: Callable[[Work], Awaitable[None]],
-    steps: list[tuple[Any, ...]],
-) -> None:
-    bench.queue.waiting = [message(dequeue_count)]
-    async with bench.listening(handle):
-        await bench.until(steps[-1][0])
-    assert bench.journal == steps
-
-
 async def test_long_work_keeps_its_message_hidden(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

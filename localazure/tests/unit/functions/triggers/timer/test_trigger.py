@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -65,7 +64,6 @@ def invoker() -> Invoker:
         client_binding=str,
         fetch_input=fetch_input,
         send_output=send_output,
-        chance=random.Random(1),
     )
 
 
