@@ -20,7 +20,7 @@ from harness.waiting import eventually
 from localazure.faults.injector import Injector
 from localazure.faults.plan import Part
 from localazure.functions.app import decorated_app
-from localazure.functions.app.definition import Definition
+from localazure.functions.app.decorated_app import Definition
 from localazure.functions.app.loader import LoadedFunction, check_all
 from localazure.functions.durable.extension import DurableExtension
 from localazure.functions.durable.options import DurableOptions

@@ -11,16 +11,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from localazure.functions.app import decorated_app, orchestrator_code
+from localazure.functions.app import decorated_app
 from localazure.functions.app.binding_kinds import (
     ALIASES,
     DURABLE_TRIGGERS,
     INPUTS,
-    ORCHESTRATION_TRIGGER,
     OUTPUTS,
     TRIGGERS,
 )
-from localazure.functions.app.definition import Definition
+from localazure.functions.app.decorated_app import Definition
 from localazure.functions.app.signature import RETURN, Binding, Signature, SignatureError, check
 from localazure.functions.configuration.app_settings import is_disabled, resolve_references
 from localazure.functions.errors import AppLoadError
@@ -159,8 +158,6 @@ def _check(definition: Definition, settings: Mapping[str, str]) -> LoadedFunctio
     ]
     (trigger,) = (one for one in bindings if one.name == definition.trigger and not one.is_output)
     faults += [fault for one in bindings if (fault := _uncovered(one, trigger))]
-    if trigger.kind == ORCHESTRATION_TRIGGER:
-        faults += orchestrator_code.faults(definition.call)
     return LoadedFunction(
         name=definition.name,
         directory=definition.directory,
