@@ -88,8 +88,7 @@ class StorageClients:
         session = await self._resources.enter_async_context(
             aiohttp.ClientSession(connector=connector)
         )
-        pauses = BLOB_PAUSES_SECONDS if endpoint.service is Service.BLOB else ()
-        return StorageClient(session, endpoint, credential, pauses_seconds=pauses)
+        return StorageClient(session, endpoint, credential, pauses_seconds=BLOB_PAUSES_SECONDS)
 
     async def _identity(self, endpoint: Endpoint) -> Any:
         return await self._resources.enter_async_context(
