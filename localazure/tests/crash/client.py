@@ -15,7 +15,7 @@ import aiohttp
 
 from crash.host import KEYS
 from crash.invariants import inspect, wrong_results
-from crash.scenarios import OPERATIONS, PAYLOAD, SCENARIOS, Scenario
+from crash.scenarios import MEND, OPERATIONS, PAYLOAD, SCENARIOS, Scenario
 from localazure.functions.durable.store.store import Store
 
 POLL_SECONDS: Final = 0.02
@@ -115,13 +115,24 @@ class Client:
             step = one.scenario.steps[one.steps_done]
             instance = f"/instances/{one.instance_id}"
             # 410: an earlier attempt without a response has ended it.
-            if step in OPERATIONS:
+            if step == MEND:
+                if not await self._mend(http, instance):
+                    return
+            elif step in OPERATIONS:
                 await _post(http, f"{instance}/{step}", None, {202, 410}, reason="enough")
             else:
                 await _post(http, f"{instance}/raiseEvent/{step}", PAYLOAD, {202, 410})
             one.steps_done += 1
 
         return [take_next(one) for one in self.started if one.is_answered and not one.is_served]
+
+    async def _mend(self, http: aiohttp.ClientSession, instance: str) -> bool:
+        """Rewind an instance if it has failed; return whether it has completed."""
+        async with http.get(_API + instance, params=_KEY) as reply:
+            status = (await reply.json())["runtimeStatus"]
+        if status == "Failed":
+            await _post(http, f"{instance}/rewind", None, {202}, reason="mended")
+        return status == "Completed"
 
     async def _signal(self, http: aiohttp.ClientSession) -> None:
         self.signals_sent += 1  # JSON within a JSON string, like the SDK

@@ -13,6 +13,7 @@ class Scenario:
     Attributes:
         output: the expected output.
         steps: the client's steps, in order: operations, or names of events to raise.
+            MEND rewinds the instance each time it fails, until it has completed.
         shared_additions: how often the instance adds 1 to the entity `@counter@all`.
         status: the expected final status.
     """
@@ -23,6 +24,7 @@ class Scenario:
     status: str = "Completed"
 
 
+MEND: Final = "rewind"
 OPERATIONS: Final = frozenset({"suspend", "resume", "terminate"})
 PAYLOAD: Final = {"by": "client"}
 
@@ -37,6 +39,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "family": Scenario([3, 4, 2, "failed"]),
     "again": Scenario(4, shared_additions=4),
     "retried": Scenario([2, "failed"]),
+    "mended": Scenario([2, 3], (MEND,)),
     "mixed": Scenario([2, 7, 7, PAYLOAD], ("mixed",)),
     "stopped": Scenario("enough", ("terminate",), status="Terminated"),
 }

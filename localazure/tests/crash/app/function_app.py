@@ -227,6 +227,20 @@ def retried(context):
 
 
 @orchestration
+def mended(context):
+    """Fails with its sub-orchestration; the client rewinds it."""
+    beside = context.call_activity("step", labelled(context, "beside", 1))
+    inner = context.call_sub_orchestrator("failing_once", None, f"{context.instance_id}-child")
+    return (yield context.task_all([beside, inner]))
+
+
+@orchestration
+def failing_once(context):
+    number = yield context.call_activity("step", labelled(context, "0", 1))
+    return (yield context.call_activity("second_time", labelled(context, "once", number)))
+
+
+@orchestration
 def mixed(context):
     """Uses all kinds of steps at once."""
     numbers = yield context.task_all(

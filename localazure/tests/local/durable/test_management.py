@@ -111,6 +111,58 @@ async def test_a_suspended_instance_stays_suspended_over_a_restart(tmp_path: Pat
         assert (await hub.until("one")).output == ['"x"', 42]
 
 
+async def test_rewind_runs_the_failed_step_again(tmp_path: Path) -> None:
+    """A rewind is one transaction: otherwise a child could end while its parent is still failed."""
+    app = simple_app()
+    broken = True
+
+    @app.activity
+    def fragile(number: int) -> int:
+        if broken:
+            raise OSError("disk on fire")
+        return number
+
+    @app.orchestrator
+    def inner(context: Context) -> Any:
+        retry = df.RetryOptions(5, 2)
+        return (yield context.call_activity_with_retry("fragile", retry, context.get_input()))
+
+    @app.orchestrator
+    def outer(context: Context) -> Any:
+        first = yield context.call_activity("double", 1)
+        children = [context.call_sub_orchestrator("inner", n, f"in-{n}") for n in range(30)]
+        rest = yield context.task_all([context.call_activity("double", 5), *children])
+        return [first, *rest]
+
+    async with running(app, tmp_path) as hub:
+        await hub.client.start_new("outer", "out")
+        assert "disk on fire" in (await hub.until("out")).output
+        broken = False
+        answers = await asyncio.gather(
+            *(hub.client.rewind("out", "extinguished") for _ in range(2)), return_exceptions=True
+        )
+        # The second rewind finds a running instance, which is an error only for its client.
+        assert sum(answer is None for answer in answers) == 1
+        assert (await hub.until("out", "Completed")).output == [2, 10, *range(30)]
+        assert app.count("double") == 2  # the successful activity did not run again
+        with pytest.raises(Exception, match="only supported on failed"):
+            await hub.client.rewind("out", "again")
+        with pytest.raises(Exception, match="No instance"):
+            await hub.client.rewind("nobody", "x")
+
+
+async def test_restart(hub: RunningHub) -> None:
+    await hub.run("simple", instance_id="one")
+    answer = await hub.client.restart("one")
+    assert (await hub.until(answer["id"])).output == 2
+    assert answer["id"] != "one"
+    same = await hub.client.restart("one", restart_with_new_instance_id=False)
+    assert same["id"] == "one"
+    assert (await hub.until("one")).output == 2
+    with pytest.raises(Exception, match="No instance"):
+        await hub.client.restart("nobody")
+
+
 async def test_queries_and_purges_are_done_in_pages(
     hub: RunningHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -188,6 +188,7 @@ EVENTS = [
     history.timer_fired(AT, 1, AT),
     history.event_sent(AT, 1, target="@e@k", input_json="{}"),
     history.event_raised(AT, "go", None),
+    history.generic_event(AT, "x"),
     {**history.orchestrator_started(AT), "Actions": 3},
     history.orchestrator_completed(AT),
     # Timestamps in formats that the engine does not write:

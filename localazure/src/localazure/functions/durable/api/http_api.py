@@ -30,6 +30,7 @@ from localazure.functions.durable.store.records import (
     InstanceFinished,
     InstanceMissing,
     InstanceQuery,
+    NotFailed,
     position,
 )
 
@@ -62,7 +63,7 @@ class HttpApi:
             ("POST", "/instances/{instance}/terminate", _with_reason(self._hub.terminate)),
             ("POST", "/instances/{instance}/suspend", _with_reason(self._hub.suspend)),
             ("POST", "/instances/{instance}/resume", _with_reason(self._hub.resume)),
-            ("POST", "/instances/{instance}/rewind", _rewind),
+            ("POST", "/instances/{instance}/rewind", _with_reason(self._hub.rewind)),
             ("POST", "/instances/{instance}/restart", self._restart),
             ("GET", "/entities{slash:/?}", self._entities),
             ("GET", "/entities/{name}", self._entities),
@@ -86,13 +87,29 @@ class HttpApi:
     # --- orchestrations ------------------------------------------------------------------------
 
     async def _start(self, request: web.Request) -> web.Response:
+        timeout_seconds = parameters.timeout_seconds(request)
         instance_id = await self._hub.start(
             request.match_info["name"],
             instance_id=parameters.instance_to_start(request),
             input_json=await parameters.json_body(request),
             version=request.query.get("version"),
         )
-        return self._started(instance_id)
+        if timeout_seconds is None:
+            return self._started(instance_id)
+        return await self._finished_or_started(request, instance_id, timeout_seconds)
+
+    async def _finished_or_started(
+        self, request: web.Request, instance_id: str, timeout_seconds: float
+    ) -> web.Response:
+        """Respond with the output if the instance completes in time, else with management URLs."""
+        try:
+            instance = await asyncio.wait_for(self._hub.finished(instance_id), timeout_seconds)
+        except TimeoutError:
+            return self._started(instance_id)
+        if instance.status is not Status.COMPLETED:
+            return self._describe(request, instance)
+        view = status.view(instance, show_input=False, show_output=False)
+        return web.json_response(view["output"])
 
     def _started(self, instance_id: str) -> web.Response:
         payload = self._links.management(instance_id)
@@ -226,6 +243,7 @@ class HttpApi:
 _ERRORS: Final[dict[type[Exception], tuple[int, str]]] = {
     InstanceMissing: (404, "No instance with ID '{}' found."),
     InstanceFinished: (410, "Instance with ID '{}' has finished."),
+    NotFailed: (410, "Instance with ID '{}' did not fail; only a failed one can be rewound."),
     NotFinished: (412, "{}"),
     UnknownFunction: (400, "{}"),
     InvalidInstanceId: (400, "{}"),
@@ -255,10 +273,6 @@ def _is_local(request: web.Request) -> bool:
 def _error(code: int, message: str) -> web.Response:
     """The error body of the real host. The SDK reads its ExceptionMessage."""
     return web.json_response({"Message": message, "ExceptionMessage": message}, status=code)
-
-
-async def _rewind(_: web.Request) -> web.Response:
-    return _error(501, "localazure does not cover rewind: restart the instance with its input")
 
 
 def _with_reason(act: Callable[[str, str], Awaitable[None]]) -> Handler:

@@ -64,7 +64,7 @@ def instance_to_start(request: web.Request) -> str | None:
 
 
 def reason(request: web.Request) -> str:
-    """The client's reason to terminate, suspend or resume an instance; may be empty."""
+    """The client's reason to terminate, suspend, resume or rewind an instance; may be empty."""
     return request.query.get("reason", "")
 
 
@@ -80,6 +80,23 @@ def _moment(request: web.Request, name: str) -> datetime | None:
         return history.parse_timestamp(text) if text else None
     except ValueError as error:
         raise BadRequest(f"{name}: {text!r} is not an ISO 8601 time") from error
+
+
+def timeout_seconds(request: web.Request) -> float | None:
+    """Return how many seconds a start waits for the instance's end; None if it does not wait.
+
+    The client must give a polling interval, too. It has no effect: the host does not poll.
+    """
+    texts = [request.query.get(name) for name in ("timeout", "pollingInterval")]
+    if None in texts:
+        return None
+    try:
+        timeout_seconds, interval_seconds = (float(text or "") for text in texts)
+    except ValueError as error:
+        raise BadRequest("timeout and pollingInterval must be numbers of seconds") from error
+    if not 0 <= interval_seconds <= timeout_seconds < float("inf"):
+        raise BadRequest("timeout must not be shorter than pollingInterval")
+    return timeout_seconds
 
 
 def page_size(request: web.Request) -> int:

@@ -1,9 +1,10 @@
 """History events in the wire format of azure-functions-durable, which the store uses, too.
 
 An event is a JSON object with PascalCase keys, as the real extension serializes the history of the
-Durable Task Framework (github.com/Azure/durabletask, DurableTask.Core/History). One key is our own
-and is ignored by the SDK: `Actions` on OrchestratorStarted (the number of top-level actions of the
-orchestrator when that episode ended).
+Durable Task Framework (github.com/Azure/durabletask, DurableTask.Core/History). Two keys are our
+own and are ignored by the SDK: `Actions` on OrchestratorStarted (the number of top-level actions
+of the orchestrator when that episode ended) and `RetryOf` on the attempts and timers of a retry
+policy (the event id of the first attempt).
 """
 
 from __future__ import annotations
@@ -212,6 +213,11 @@ def event_sent(at: str, event_id: int, *, target: str, input_json: str) -> Event
 def event_raised(at: str, name: str, input_json: str | None) -> Event:
     """An external event, or an entity's response (then its name is the request's id)."""
     return _event(EventType.EVENT_RAISED, at, Name=name, Input=input_json)
+
+
+def generic_event(at: str, data: str) -> Event:
+    """An event that wakes the orchestrator, which ignores its data."""
+    return _event(EventType.GENERIC_EVENT, at, Data=data)
 
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode

@@ -162,25 +162,27 @@ class Replay:
         self._sequence += 1
         return self._sequence - 1
 
-    def _open_task(self, step: Event) -> Awaited:
+    def _open_task(self, step: Event, retry_of: int | None = None) -> Awaited:
+        if retry_of is not None:
+            step["RetryOf"] = retry_of
         self.new[step["EventId"]] = step
         task = self._open[step["EventId"]] = Awaited()
         return task
 
-    def _activity(self, action: Action) -> Awaited:
+    def _activity(self, action: Action, retry_of: int | None = None) -> Awaited:
         name = action["functionName"]
         if self._known.resolve("activity", name) is None:
             raise ReplayFailed(self._known.missing("activity", name))
-        return self._schedule(name, action.get("input"))
+        return self._schedule(name, action.get("input"), retry_of)
 
     def _http(self, action: Action) -> Awaited:
         return self._schedule(HTTP_ACTIVITY, json.dumps(action["httpRequest"]))
 
-    def _schedule(self, name: str, input_json: str | None) -> Awaited:
+    def _schedule(self, name: str, input_json: str | None, retry_of: int | None = None) -> Awaited:
         step = history.task_scheduled(self._now, self._draw_id(), name=name, input_json=input_json)
-        return self._open_task(step)
+        return self._open_task(step, retry_of)
 
-    def _child(self, action: Action) -> Awaited:
+    def _child(self, action: Action, retry_of: int | None = None) -> Awaited:
         name = action["functionName"]
         if self._known.resolve("orchestrator", name) is None:
             raise ReplayFailed(self._known.missing("orchestrator", name))
@@ -198,7 +200,7 @@ class Replay:
             instance_id=instance_id,
             input_json=json.dumps(action.get("input")),
         )
-        return self._open_task(step)
+        return self._open_task(step, retry_of)
 
     def _timer(self, action: Action) -> Awaited:
         event_id = self._draw_id()
@@ -263,7 +265,9 @@ class Replay:
     def _child_with_retry(self, action: Action) -> Awaited:
         return self._with_retry(action, self._child)
 
-    def _with_retry(self, action: Action, attempt: Callable[[Action], Awaited]) -> Awaited:
+    def _with_retry(
+        self, action: Action, attempt: Callable[[Action, int | None], Awaited]
+    ) -> Awaited:
         """Run attempts with a timer after each failed one. After the last one, it is due at once.
 
         The Durable Task Framework creates the last timer, too, and the SDK expects it.
@@ -271,9 +275,10 @@ class Replay:
         options = action["retryOptions"]
         interval = timedelta(milliseconds=options["firstRetryIntervalInMilliseconds"])
         outcome = Awaited()
+        first_id = self._sequence
 
-        def run(attempts_left: int) -> None:
-            task = attempt(action)
+        def run(attempts_left: int, retry_of: int | None) -> None:
+            task = attempt(action, retry_of)
             task.then(lambda: settle(task, attempts_left - 1))
 
         def settle(task: Awaited, attempts_left: int) -> None:
@@ -282,13 +287,15 @@ class Replay:
                 return
             now = history.parse_timestamp(self._now)
             fire_at = history.timestamp(now + interval) if attempts_left else self._now
-            timer = self._open_task(history.timer_created(self._now, self._draw_id(), fire_at))
+            timer = self._open_task(
+                history.timer_created(self._now, self._draw_id(), fire_at), first_id
+            )
             if attempts_left:
-                timer.then(lambda: run(attempts_left))
+                timer.then(lambda: run(attempts_left, first_id))
             else:
                 timer.then(lambda: outcome.complete(failed=True))
 
-        run(max(1, options["maxNumberOfAttempts"]))
+        run(max(1, options["maxNumberOfAttempts"]), None)
         return outcome
 
     _ON_EVENT: ClassVar[dict[int, Callable[[Replay, Event], None]]] = {

@@ -36,7 +36,7 @@ from localazure.functions.durable.runtime.shared_activities import SharedActivit
 from localazure.functions.durable.runtime.timers import TimerQueue
 from localazure.functions.durable.runtime.work_queue import WorkQueue
 from localazure.functions.durable.store.leases import LeasesChanged
-from localazure.functions.durable.store.records import Delivery, EpisodeCommit, Message
+from localazure.functions.durable.store.records import Delivery, EpisodeCommit, Message, Rewrite
 from localazure.functions.durable.store.shared_store import SharedStore
 from localazure.functions.durable.store.store import Store
 
@@ -59,6 +59,7 @@ class Dispatcher:
         store: the task hub's store.
 
     Attributes:
+        completion_waiters: tasks that wait until an instance has ended.
         activities: the activities that this host runs.
     """
 
@@ -68,6 +69,7 @@ class Dispatcher:
         self._episodes = EpisodeRunner(app)
         self._mail = Inboxes()
         self._live = InstanceCache(store)
+        self.completion_waiters = CompletionWaiters()
         self._timers = TimerQueue()
         self._alarm: asyncio.TimerHandle | None = None
         self._reload: asyncio.TimerHandle | None = None  # set: the store must be reloaded first
@@ -128,6 +130,22 @@ class Dispatcher:
         """Request a run of an instance or entity."""
         queue = self._entity_queue if target.startswith("@") else self._orchestrations
         queue.request(target)
+
+    def go_on(self, rewritten: Rewrite) -> None:
+        """Reload an instance whose history was rewritten, and start its open steps.
+
+        In a shared hub, the owners reload it themselves (`SharedStore.rewrite`).
+        """
+        if self._store.is_shared:
+            return
+        self._live.drop(rewritten.instance_id)
+        for activity in rewritten.activities:
+            self.activities.add(activity)
+        for timer in rewritten.timers:
+            self._timers.add(timer)
+        self.fire_timers()
+        for message in rewritten.messages:
+            self.deliver(message)
 
     # --- failures ------------------------------------------------------------------------------
 
@@ -309,6 +327,8 @@ class Dispatcher:
         self.activities.settle(turn.consumed)
         if turn.ended:
             self.activities.forget(turn.execution.execution_id)
+            if turn.next_execution is None:
+                self.completion_waiters.notify(turn.execution.instance_id)
         if generation == self._store.generation:
             self._live.settle(live)
         if self._mail.of(turn.execution.instance_id):
@@ -317,3 +337,32 @@ class Dispatcher:
             self.wake(instance_id)
         for message in delivery.messages:
             self.deliver(message)
+
+
+class CompletionWaiters:
+    """Tasks of one event loop that wait for instances, by instance id."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, set[asyncio.Future[None]]] = {}
+
+    async def wait(self, instance_id: str) -> None:
+        """Wait for the next `notify` of this instance."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(instance_id, set()).add(future)
+        try:
+            await future
+        finally:
+            waiting = self._waiting.get(instance_id, set())
+            waiting.discard(future)
+            if not waiting:
+                self._waiting.pop(instance_id, None)
+
+    def instance_ids(self) -> list[str]:
+        """The instances that tasks wait for."""
+        return list(self._waiting)
+
+    def notify(self, instance_id: str) -> None:
+        """Wake the waiters of an instance whose end is durable."""
+        for future in self._waiting.pop(instance_id, ()):
+            if not future.done():
+                future.set_result(None)

@@ -17,6 +17,7 @@ import sqlite3
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from localazure.functions.durable.engine.instance import FINISHED
 from localazure.functions.durable.runtime import work_queue
 from localazure.functions.durable.runtime.dispatcher import Dispatcher
 from localazure.functions.durable.runtime.shared_activities import SharedActivities
@@ -85,6 +86,11 @@ class HubShare:
         for message in arrived.messages:
             self._dispatcher.deliver(message)
         await self._activities.claim()
+        waiters = self._dispatcher.completion_waiters
+        for instance_id in waiters.instance_ids():
+            instance = self._store.instance(instance_id)
+            if instance is not None and instance.status in FINISHED:
+                waiters.notify(instance_id)
 
     async def _repeat(
         self, work: Callable[[], Awaitable[None]], news: asyncio.Event, pause_seconds: float

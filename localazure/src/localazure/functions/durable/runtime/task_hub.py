@@ -7,7 +7,7 @@ import uuid
 
 from localazure.functions.durable.engine import history
 from localazure.functions.durable.engine.history import Event
-from localazure.functions.durable.engine.instance import FINISHED, LIVE, Execution, Instance
+from localazure.functions.durable.engine.instance import FINISHED, LIVE, Execution, Instance, Status
 from localazure.functions.durable.engine.instance_id import check_instance_id
 from localazure.functions.durable.runtime import entities
 from localazure.functions.durable.runtime.dispatcher import Dispatcher
@@ -16,7 +16,9 @@ from localazure.functions.durable.store.records import (
     InstanceExists,
     InstanceMissing,
     InstanceQuery,
+    NotFailed,
 )
+from localazure.functions.durable.store.rewind_tree import rewriting
 from localazure.functions.durable.store.store import Store
 
 _logger = logging.getLogger(__name__)
@@ -91,6 +93,17 @@ class TaskHub:
         self._dispatcher.begin(execution)
         return execution.instance_id
 
+    async def finished(self, instance_id: str) -> Instance:
+        """Wait for an instance's end, and return the instance.
+
+        Raises:
+            InstanceMissing: there is none.
+        """
+        # The event loop does not run between the check and the wait, so no end is missed.
+        while (instance := self.instance(instance_id)).status not in FINISHED:
+            await self._dispatcher.completion_waiters.wait(instance_id)
+        return instance
+
     def instance(self, instance_id: str) -> Instance:
         """One instance.
 
@@ -140,6 +153,23 @@ class TaskHub:
             input_json=execution.input_json,
             version=execution.version,
         )
+
+    async def rewind(self, instance_id: str, reason: str) -> None:
+        """Rewind a failed instance to the state before its failure.
+
+        Raises:
+            InstanceMissing: there is no such instance.
+            NotFailed: the instance did not fail.
+        """
+        instance = self.instance(instance_id)
+        if instance.status is not Status.FAILED:
+            raise NotFailed(instance_id)
+        # One transaction: otherwise a sub-orchestration could end while its parent is still failed,
+        # and its result would be lost.
+        rewrites = rewriting(self.store, instance, reason, self._app.now())
+        await self.store.rewrite(rewrites, self._app.clock())
+        for one in rewrites:
+            self._dispatcher.go_on(one)
 
     async def purge(self, instance_id: str) -> int:
         """Delete a finished instance; return 1.

@@ -89,6 +89,13 @@ def fence(connection: sqlite3.Connection, host: str, partition: int, held: Held)
         raise LeasesChanged({one: epoch for one, epoch in held.items() if one != partition})
 
 
+def advance(connection: sqlite3.Connection, partitions: Sequence[int]) -> None:
+    """Make the owners of partitions reload them, because others changed their rows."""
+    connection.executemany(
+        "UPDATE leases SET epoch = epoch + 1 WHERE partition = ?", [(one,) for one in partitions]
+    )
+
+
 def mark_arrivals(connection: sqlite3.Connection, instance_ids: Sequence[str]) -> None:
     """Give new instances arrival numbers, by which their hosts find them."""
     for instance_id in instance_ids:

@@ -47,6 +47,10 @@ class InstanceMissing(Refused):
     """There is no instance with this id."""
 
 
+class NotFailed(Refused):
+    """Only a failed instance can be rewound."""
+
+
 class InstanceFinished(Refused):
     """The instance has finished and accepts no messages."""
 
@@ -170,6 +174,17 @@ class EpisodeCommit:
     instance: Instance | None = None
     ended: bool = False
     next_execution: Execution | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rewrite:
+    """The rewritten history of a failed instance, with the open steps and messages to resume it."""
+
+    instance_id: str
+    events: str
+    activities: Sequence[Activity] = ()
+    timers: Sequence[Timer] = ()
+    messages: Sequence[Message] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,6 +36,7 @@ from localazure.functions.durable.store.records import (
     EntityCommit,
     EpisodeCommit,
     Message,
+    Rewrite,
     Timer,
     microseconds,
 )
@@ -164,6 +165,16 @@ class SharedStore(Store):
         )
         self.on_sent()
         return []
+
+    async def rewrite(self, rewrites: Sequence[Rewrite], at: datetime) -> None:
+        """Set failed instances to Running; their owners reload them."""
+        partitions = sorted({self._partition_of(one.instance_id) for one in rewrites})
+
+        def rewritten(db: sqlite3.Connection) -> None:
+            transactions.rewrite(db, rewrites, at)
+            leases.advance(db, partitions)
+
+        await self._send(rewritten)
 
     # --- activities ----------------------------------------------------------------------------
 

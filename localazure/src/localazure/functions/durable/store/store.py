@@ -30,6 +30,7 @@ from localazure.functions.durable.store.records import (
     InstanceQuery,
     Message,
     Position,
+    Rewrite,
     Timer,
     microseconds,
     moment,
@@ -105,6 +106,10 @@ class Store:
     async def commit_entity(self, turn: EntityCommit) -> list[Message]:
         """Commit a batch of operations."""
         return await self._submit(lambda db: transactions.commit_entity(db, turn))
+
+    async def rewrite(self, rewrites: Sequence[Rewrite], at: datetime) -> None:
+        """Set failed instances to Running, all or none."""
+        await self._submit(lambda db: transactions.rewrite(db, rewrites, at))
 
     async def purge(self, instance_ids: Sequence[str]) -> int:
         """Delete finished instances."""

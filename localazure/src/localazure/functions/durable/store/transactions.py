@@ -19,6 +19,8 @@ from localazure.functions.durable.store.records import (
     InstanceFinished,
     InstanceMissing,
     Message,
+    NotFailed,
+    Rewrite,
     Timer,
     microseconds,
 )
@@ -86,6 +88,30 @@ def commit_entity(connection: sqlite3.Connection, turn: EntityCommit) -> list[Me
             (turn.entity_id, turn.state_json, microseconds(turn.at)),
         )
     return [message for message in turn.messages if _post(connection, message)]
+
+
+def rewrite(connection: sqlite3.Connection, rewrites: Sequence[Rewrite], at: datetime) -> None:
+    """Set failed instances to Running, with rewritten histories.
+
+    Raises:
+        NotFailed: one of them does not have the status Failed; no instance is changed.
+    """
+    for one in rewrites:
+        row = connection.execute(
+            "UPDATE instances SET status = ?, output = NULL, updated_at_us = ?"
+            " WHERE instance_id = ? AND status = ? RETURNING execution_id",
+            (Status.RUNNING, microseconds(at), one.instance_id, Status.FAILED),
+        ).fetchone()
+        if row is None:
+            raise NotFailed(one.instance_id)
+        (execution_id,) = row
+        connection.execute("DELETE FROM history WHERE execution_id = ?", (execution_id,))
+        connection.execute(
+            "INSERT INTO history VALUES (?, 0, ?, ?)", (execution_id, microseconds(at), one.events)
+        )
+        _schedule(connection, one.activities, one.timers)
+        for message in one.messages:
+            _post(connection, message)
 
 
 def purge(connection: sqlite3.Connection, instance_ids: Sequence[str]) -> int:
