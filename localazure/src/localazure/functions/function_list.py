@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from localazure.functions import logs
-from localazure.functions.app import binding_kinds
+from localazure.functions.app import binding_kinds, orchestrator_code
 from localazure.functions.app.loader import LoadedFunction
 from localazure.functions.triggers.http.trigger import url_path
 
@@ -55,5 +55,8 @@ def log_findings(functions: Iterable[LoadedFunction], faults: Mapping[str, str])
     for name, fault in sorted(faults.items()):
         _LOG.error("The '%s' function is in error: %s", name, fault)
     for function in functions:
+        is_orchestrator = function.trigger.kind == binding_kinds.ORCHESTRATION_TRIGGER
+        if is_orchestrator and (warning := orchestrator_code.forgotten_yields(function.call)):
+            _LOG.warning("orchestrator '%s': %s", function.name, warning)
         if function.has_retry_policy:
             _LOG.warning("the retry policy of '%s' has no effect here", function.name)

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from localazure.functions.app import decorated_app
+from localazure.functions.app import decorated_app, orchestrator_code
 from localazure.functions.app.binding_kinds import (
     ALIASES,
     DURABLE_TRIGGERS,
     INPUTS,
+    ORCHESTRATION_TRIGGER,
     OUTPUTS,
     TRIGGERS,
 )
@@ -158,6 +159,8 @@ def _check(definition: Definition, settings: Mapping[str, str]) -> LoadedFunctio
     ]
     (trigger,) = (one for one in bindings if one.name == definition.trigger and not one.is_output)
     faults += [fault for one in bindings if (fault := _uncovered(one, trigger))]
+    if trigger.kind == ORCHESTRATION_TRIGGER:
+        faults += orchestrator_code.faults(definition.call)
     return LoadedFunction(
         name=definition.name,
         directory=definition.directory,
