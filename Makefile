@@ -1,4 +1,4 @@
-# make demo | test | test-fast | up | check | check-infra | bench | crash | crash-servicebus | hostile | simulate | gpu | dist | docs | package | conformance | conformance-clients | conformance-data | conformance-storage | examples. Each does its set-up.
+# make demo | test | test-fast | up | check | check-infra | bench | crash | crash-servicebus | simulate | gpu | dist | docs | package | conformance | conformance-clients | conformance-data | conformance-storage | examples. Each does its set-up.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -11,7 +11,7 @@ AZURITE := localazure/src/localazure/storage/azurite/package-lock.json
 # Container images often set it: every process would compile all that it imports, and start twice as slowly.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help python-version setup demo test test-fast up check check-infra format bench crash crash-servicebus hostile simulate gpu dist docs package conformance conformance-clients conformance-data conformance-storage examples constraints clean
+.PHONY: help python-version setup demo test test-fast up check check-infra format bench crash crash-servicebus simulate gpu dist docs package conformance conformance-clients conformance-data conformance-storage examples constraints clean
 .DEFAULT_GOAL := help
 
 help:
@@ -136,11 +136,6 @@ crash: setup
 crash-servicebus: setup
 	@ROUNDS=$(or $(ROUNDS),100) SEED=$(or $(SEED),$(shell od -An -N2 -tu2 /dev/urandom | tr -d ' ')) \
 	    $(BIN)/python -m pytest -q -s --timeout 0 localazure/tests/local/servicebus/test_crash.py
-
-# Garbage, half-open connections, slow senders and huge headers on every port of the local cloud,
-# a minute each. SECONDS=5 for less.
-hostile: setup
-	@cd localazure/tests && $(abspath $(BIN))/python -m hostile $(if $(SECONDS),--seconds $(SECONDS))
 
 # Weeks of the app under a virtual clock, each drawn from a seed. SEEDS=10000 for many from FIRST=1 on,
 # SEED=7 for one of them, printed in full.

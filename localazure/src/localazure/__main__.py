@@ -17,18 +17,15 @@ from localazure.processes.interruption import end_on_signals
 from localazure.processes.lifetime import LAST_SECONDS, ends_soon_after
 from localazure.processes.state_folder import keeping_private
 from localazure.runtime.environment import (
-    COLD_START_SECONDS,
     LEASE_SECONDS,
     LOOPBACK,
-    PLAN,
     RUN_ACTIVITIES_TWICE,
     Environment,
     has_app,
 )
 from localazure.storage.azurite_installation import ensure_azurite
-from localazure.supervision.function_report import report_functions
+from localazure.supervision.function_report import errors_of_functions
 from localazure.supervision.supervisor import (
-    DEFAULT_LOG_MEGABYTES,
     DEFAULT_PORT_BASE,
     Options,
     find_config,
@@ -44,10 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
     if getattr(parsed, "hosts", 1) < 1:
         sys.stderr.write("localazure: --hosts must be 1 or more\n")
         return 2
-    if getattr(parsed, "log_megabytes", 1) < 1:
-        sys.stderr.write("localazure: --log-megabytes must be 1 or more\n")
-        return 2
-    for name in (PLAN, COLD_START_SECONDS, LEASE_SECONDS, RUN_ACTIVITIES_TWICE):
+    for name in (LEASE_SECONDS, RUN_ACTIVITIES_TWICE):
         if (value := getattr(parsed, name, None)) is not None:
             os.environ[name] = str(value)  # for the host, in this or another process
     try:
@@ -85,14 +79,6 @@ def _parser() -> argparse.ArgumentParser:
         "APP/.localazure/config)",
     )
     up.add_argument("--app-settings", type=Path, help="(default: DIR/app-settings.json)")
-    up.add_argument(
-        "--log-megabytes",
-        type=int,
-        default=DEFAULT_LOG_MEGABYTES,
-        metavar="N",
-        help="the size from which on a part's log is begun anew; the one before is kept as "
-        "PART.log.1 (default: %(default)s)",
-    )
     _add_strictness(up)
     up.set_defaults(run=_up)
 
@@ -153,13 +139,6 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_strictness(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--plan",
-        dest=PLAN,
-        choices=["flex", "consumption", "premium", "dedicated"],
-        help="the hosting plan whose limits the Functions host follows (the same as the app "
-        f"setting {PLAN}; default: those that all plans have)",
-    )
-    command.add_argument(
         "--hosts",
         type=int,
         default=1,
@@ -174,15 +153,6 @@ def _add_strictness(command: argparse.ArgumentParser) -> None:
         metavar="S",
         help="how long one of several hosts keeps its partitions and activities when it does not "
         f"answer (the same as the app setting {LEASE_SECONDS}; default: 30, as Azure's)",
-    )
-    command.add_argument(
-        "--cold-start-seconds",
-        dest=COLD_START_SECONDS,
-        type=float,
-        metavar="S",
-        help="with --plan flex or consumption: the first invocations after 20 idle minutes, and at "
-        f"first, wait for so long (the same as the app setting {COLD_START_SECONDS}; default: they "
-        "do not)",
     )
     command.add_argument(
         "--run-activities-twice",
@@ -208,7 +178,6 @@ def _options(parsed: argparse.Namespace) -> Options:
         config=config,
         app_settings=parsed.app_settings or config / "app-settings.json",
         hosts=parsed.hosts,
-        log_bytes=parsed.log_megabytes * 2**20,
     )
 
 
@@ -240,13 +209,11 @@ def _notify(line: str) -> None:
 
 async def _show_functions(environment: Environment) -> None:
     try:
-        report = await asyncio.to_thread(report_functions, environment)
+        errors = await asyncio.to_thread(errors_of_functions, environment)
     except (OSError, HTTPException) as error:  # it may be restarting
         _notify(f"the Functions host did not report which functions are in error: {error}")
         return
-    for name, url in report.pages.items():
-        print(f"  page of '{name}': {url}")
-    for name, text in report.errors.items():
+    for name, text in errors.items():
         _notify(f"The '{name}' function is in error: {text}")
 
 
@@ -277,32 +244,10 @@ async def _faults(parsed: argparse.Namespace) -> int:
     elif parsed.moderate is not None:
         set_plan(parsed.state, moderate(parsed.moderate))
     elif parsed.plan is not None:
-        set_plan(parsed.state, read_plan(parsed.plan, _names_in(parsed.state)))
+        set_plan(parsed.state, read_plan(parsed.plan))
     plan = find_plan(parsed.state)
     print("no faults" if plan is None else plan.model_dump_json(by_alias=True, indent=2))
     return 0
-
-
-def _names_in(state: Path) -> dict[str, list[str]]:
-    """The names that operations of a state folder's parts can have; empty without a folder."""
-    # Imported here, because `up` runs the parts in other processes.
-    from localazure.eventgrid import configuration as event_grid  # noqa: PLC0415
-    from localazure.eventgrid.store import names_of_subscriptions  # noqa: PLC0415
-    from localazure.servicebus import configuration as service_bus  # noqa: PLC0415
-
-    try:
-        environment = Environment.load(state)
-    except FileNotFoundError:
-        return {}
-    entities = [path for path, _ in service_bus.load(environment.service_bus_config).entities()]
-    events = event_grid.load(environment)
-    added = names_of_subscriptions(state / "eventgrid" / "events.db")
-    return {
-        "send": entities,
-        "settle": entities,
-        "publish": list(events.topics_by_name),
-        "deliver": [*(one.name for one in events.event_subscriptions), *added],
-    }
 
 
 async def _fetch(_parsed: argparse.Namespace) -> int:

@@ -6,19 +6,16 @@ import dataclasses
 import json
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from crash import invariants
 from crash.invariants import UnderWay
-from harness.durable_records import AT, NOW, an_execution
+from harness.durable_records import AT, an_execution
 from localazure.functions.durable.engine import episode, history
 from localazure.functions.durable.engine.history import Event
 from localazure.functions.durable.engine.instance import Instance, Status
-from localazure.functions.durable.store.records import Activity, EpisodeCommit
-from localazure.functions.durable.store.store import Store
 
 EXECUTION = an_execution()
 LIVE = dataclasses.replace(Instance.created(EXECUTION), status=Status.RUNNING, started=True)
@@ -85,34 +82,3 @@ def test_a_sound_execution_has_no_faults() -> None:
 )
 def test_each_fault_is_noticed(make: Callable[[], list[str]], words: str) -> None:
     assert any(words in fault for fault in make()), make()
-
-
-async def test_pending_work_without_an_owner_is_noticed(tmp_path: Path) -> None:
-    store = Store(tmp_path / "hub.db")
-    activity = Activity(
-        instance_id="i", execution_id="gone", event_id=0, name="step", input_json=None
-    )
-    await store.create(EXECUTION)
-    assert not invariants.inspect(store).faults
-    await store.commit(
-        EpisodeCommit(execution=EXECUTION, at=NOW, episode=0, events="", activities=[activity])
-    )
-    (fault,) = invariants.inspect(store).faults
-    assert "belongs to no execution" in fault
-    store.close()
-
-
-def test_an_activity_that_begins_after_its_end_is_noticed() -> None:
-    ended = invariants.labels_of_ended(EVENTS, [DONE])
-    assert ended == {"i/0/0"}
-    lines = ["began i/0/0", "returned i/0/0", "began other"]
-    assert invariants.begun_after_their_end(lines, ended) == ["i/0/0"]
-    assert invariants.begun_after_their_end(["returned i/0/0", "began other"], ended) == []
-
-
-def test_wrong_and_missing_results_are_noticed() -> None:
-    good = dataclasses.replace(LIVE, status=Status.COMPLETED, output="5")
-    assert not invariants.wrong_results({"i": good}, {"i": ("Completed", 5)})
-    assert invariants.wrong_results({"i": good}, {"i": ("Completed", 6)})
-    assert invariants.wrong_results({}, {"i": ("Completed", 5)})
-    assert invariants.wrong_results({"i": LIVE}, {})

@@ -134,19 +134,6 @@ async def in_time(hub: Hub) -> AsyncGenerator[None]:
         raise AssertionError(f"not in time: {hub.under_way()}") from None
 
 
-async def test_a_killed_host_loses_nothing(hub: Hub) -> None:
-    async with in_time(hub):
-        uses = await hub.use()
-        await until(lambda: min(hub.began(0), hub.began(1)) >= 10)  # both hosts run activities
-        hub.hosts[0].kill()
-        await uses[0]  # a request had no response
-        # The remaining host finishes the work of both, including that of the killed host.
-        hub.clients[1].is_enough = True
-        await uses[1]
-        await hub.finish_and_check([hub.hosts[1]] * 2)
-        assert len(hub.owners()) == 1
-
-
 async def test_a_host_stopped_beyond_its_leases_is_fenced(hub: Hub) -> None:
     async with in_time(hub):
         uses = await hub.use()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import random
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -21,14 +20,13 @@ from harness.waiting import eventually
 from localazure.faults.injector import Injector
 from localazure.faults.plan import Part
 from localazure.functions.app import decorated_app
-from localazure.functions.app.definition import Definition
+from localazure.functions.app.decorated_app import Definition
 from localazure.functions.app.loader import LoadedFunction, check_all
 from localazure.functions.durable.extension import DurableExtension
 from localazure.functions.durable.options import DurableOptions
 from localazure.functions.durable.runtime.hosted_app import Clock, utc_now
 from localazure.functions.http.authorization import KeyRing
 from localazure.functions.triggers.durable.functions import DurableFunctions
-from localazure.functions.worker.context import RetryContext
 from localazure.functions.worker.invocation import Invoker, Outcome, TriggerData
 from localazure.processes.ports import free_ports
 
@@ -94,10 +92,9 @@ class DurableApp(df.DFApp):
                 self,
                 function: LoadedFunction,
                 data: TriggerData,
-                retry: RetryContext | None = None,
             ) -> Outcome:
                 app.invoked.append(function.durable_name)
-                return await super().invoke(function, data, retry)
+                return await super().invoke(function, data)
 
         async def no_binding(*_: Any) -> Any:
             raise AssertionError("these functions have triggers only")
@@ -107,7 +104,6 @@ class DurableApp(df.DFApp):
             client_binding=lambda: "",
             fetch_input=no_binding,
             send_output=no_binding,
-            chance=random.Random(),
         )
         functions = DurableFunctions(
             check_all(self._definitions, settings),

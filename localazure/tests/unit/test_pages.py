@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from localazure import limits
+
 PACKAGE = Path(__file__).parents[2]
 NAMED = re.compile(r"`((?:unit|local|crash)/[\w/]+\.py)::(\w+)`")
 COLUMNS = "| feature | how far | compared with Azure | test |"
@@ -33,3 +35,10 @@ def test_each_service_has_a_table_that_compares_it_with_azure(name: str) -> None
 def test_named_tests_exist(page: Path) -> None:
     for file, function in NAMED.findall(page.read_text()):
         assert f"def {function}(" in (PACKAGE / "tests" / file).read_text(), f"{file}::{function}"
+
+
+def test_the_page_of_limits_has_each_number_of_the_code() -> None:
+    page = (PACKAGE / "docs" / "limits.md").read_text()
+    numbers = [each.value for each in vars(limits).values() if isinstance(each, limits.Limit)]
+    assert len(numbers) == page.count("| [source](")
+    assert [number for number in numbers if f"| {number:,} " not in page] == []

@@ -6,7 +6,6 @@ after the delivery. So a crash in between can repeat a delivery but not lose it.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sqlite3
 from collections import Counter
@@ -74,16 +73,6 @@ class Delivery:
     last_outcome: str | None = None
     last_attempt_seconds: float | None = None
     dead_letter_reason: str | None = None
-
-
-def names_of_subscriptions(path: Path) -> list[str]:
-    """The subscriptions that were added at run time, read without owning the file."""
-    if not path.exists():
-        return []
-    with contextlib.closing(
-        sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
-    ) as file:
-        return [name for (name,) in file.execute("SELECT name FROM subscriptions")]
 
 
 class Store:

@@ -2,42 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from localazure.configuration_file import line_of, read_configuration, read_json, validate
-from localazure.errors import ConfigurationError, StartError
+from localazure.configuration_file import read_configuration
+from localazure.errors import StartError
 from localazure.faults.injector import FILE
-from localazure.faults.operations import why_unmatched
 from localazure.faults.plan import Plan
 from localazure.processes.atomic_file import write_atomically
 from localazure.processes.state_folder import writable
 
 
-def read_plan(path: Path, names: Mapping[str, Collection[str]]) -> Plan:
+def read_plan(path: Path) -> Plan:
     """Read a plan from a file.
 
-    Args:
-        path: the file.
-        names: what exists; see `why_unmatched`.
-
     Raises:
-        ConfigurationError: the plan is not valid, or a rule would never apply.
+        ConfigurationError: the plan is not valid.
         StartError: there is no such file.
     """
-    try:
-        text, document = read_json(path)
-    except FileNotFoundError:
-        raise StartError(f"there is no file {path}") from None
-    plan = validate(document, Plan, origin=str(path), text=text)
-    problems = [
-        f"{path}:{line_of(text, ('rules', index, 'operation'))}: rules[{index}].operation: {why}"
-        for index, rule in enumerate(plan.rules)
-        if (why := why_unmatched(rule, names)) is not None
-    ]
-    if problems:
-        raise ConfigurationError("\n".join(problems))
-    return plan
+    if not path.exists():
+        raise StartError(f"there is no file {path}")
+    return read_configuration(path, Plan)
 
 
 def find_plan(state: Path) -> Plan | None:

@@ -58,9 +58,5 @@ def log_findings(functions: Iterable[LoadedFunction], faults: Mapping[str, str])
         is_orchestrator = function.trigger.kind == binding_kinds.ORCHESTRATION_TRIGGER
         if is_orchestrator and (warning := orchestrator_code.forgotten_yields(function.call)):
             _LOG.warning("orchestrator '%s': %s", function.name, warning)
-        if function.retry_policy and function.trigger.kind not in binding_kinds.RETRIED_BY_POLICY:
-            _LOG.warning(
-                "the retry policy of '%s' has no effect: as on Azure, a %s ignores it",
-                function.name,
-                function.trigger.kind,
-            )
+        if function.has_retry_policy:
+            _LOG.warning("the retry policy of '%s' has no effect here", function.name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -24,15 +23,13 @@ from localazure.functions.bindings.storage_clients import StorageClients
 from localazure.functions.bindings.storage_outputs import StorageOutputs
 from localazure.functions.configuration.app_settings import time_zone
 from localazure.functions.configuration.host_json import HostOptions
-from localazure.functions.configuration.plan import Plan
 from localazure.functions.configuration.several_hosts import sharing_of
 from localazure.functions.http.authorization import KeyRing
 from localazure.functions.http.cors import CorsPolicy
-from localazure.functions.http.throttle import PARSER_LIMIT_BYTES, HttpThrottle, refuse_oversized
+from localazure.functions.http.sizes import PARSER_LIMIT_BYTES, refuse_oversized
 from localazure.functions.triggers.http.trigger import max_request_bytes
 from localazure.functions.triggers.registry import BY_HAND, Surroundings, Triggers
 from localazure.functions.triggers.timer.one_host import MIGRATIONS, DatabaseInTurn
-from localazure.functions.worker.cold_start import ColdStart
 from localazure.functions.worker.invocation import Invoker
 from localazure.runtime.environment import LOOPBACK
 from localazure.runtime.http_server import listening, runner_of
@@ -67,11 +64,6 @@ class Host:
             AppLoadError: a setting of the whole app is invalid, or this host does not support the
             app's version of the Durable Functions SDK.
         """
-        plan = Plan.of(settings)
-        timeout = options.function_timeout
-        if plan is not None:
-            is_default = "function_timeout" not in options.model_fields_set
-            timeout = plan.function_timeout(timeout, is_default=is_default)
         self.functions = functions
         self._extensions = options.extensions
         self._settings = settings
@@ -89,14 +81,12 @@ class Host:
         self._durable: DurableFunctions | None = None
         threads = settings.get("PYTHON_THREADPOOL_THREAD_COUNT", "")
         self.invoker = Invoker(
-            timeout=timeout,
+            timeout=options.function_timeout,
             client_binding=self._client_binding,
             fetch_input=InputBindings(self._storage).fetch,
             send_output=self._outputs.send,
-            chance=random.Random(),  # noqa: S311 - jitter is not a secret
             threads=int(threads) if threads.isdecimal() and int(threads) else None,
             on_timeout=self._recycle,
-            cold_start=ColdStart.of(plan, settings),
         )
         self.on_recycle: Callable[[], None] | None = None
         """Called when the process must be restarted because a function exceeded functionTimeout."""
@@ -114,8 +104,7 @@ class Host:
                     settings=settings,
                     storage=self._storage,
                     database=self._database,
-                    zone=time_zone(settings) if plan is None else plan.time_zone(settings),
-                    plan=plan,
+                    zone=time_zone(settings),
                 ),
             )
             if any(_uses_durable(function) for function in self._triggers.functions):
@@ -240,18 +229,9 @@ class Host:
         return self._durable.extension.client_binding()
 
     def _web_application(self) -> web.Application:
-        throttle = HttpThrottle(
-            max_outstanding=self._extensions.http.max_outstanding_requests,
-            max_concurrent=self._extensions.http.max_concurrent_requests,
-        )
         application = web.Application(
             client_max_size=self._max_request_bytes,
-            middlewares=[
-                refuse_oversized,
-                self._gate,
-                self._cors.answer_preflight,
-                throttle.middleware,
-            ],
+            middlewares=[refuse_oversized, self._gate, self._cors.answer_preflight],
         )
         application.on_response_prepare.append(self._add_headers)
         application.on_response_prepare.append(self._cors.add_headers)

@@ -98,8 +98,6 @@ async def run_app(  # noqa: PLR0913 - the options of two commands
         settings: Mapping[str, str] = CIMultiDict(os.environ)
         surroundings.enter_context(contextlib.chdir(app))
         surroundings.enter_context(logs.configured(options.log_levels))
-        for warning in options.warnings:
-            _LOG.warning(warning)
         surroundings.enter_context(importable(app))
         functions = load(app, settings, tuple(only) or options.functions)
         _require(only, functions)

@@ -20,7 +20,7 @@ from localazure.processes.pauses import wait_at_most
 
 POLL_SECONDS: Final = 0.5
 
-_WATCHED_NAMES: Final = frozenset({"host.json", "local.settings.json", "function.json"})
+_WATCHED_NAMES: Final = frozenset({"host.json", "local.settings.json"})
 _WATCHED_SUFFIXES: Final = frozenset({".py", ".pyi", ".env"})
 # Folders of dependencies and caches. Folders whose names start with a dot are skipped, too.
 _SKIPPED: Final = frozenset({"__pycache__", "node_modules", "venv", "env", "site-packages"})

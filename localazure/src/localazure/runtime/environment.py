@@ -38,12 +38,6 @@ identity, the Service Bus SDKs can connect to no other port."""
 RUN_ACTIVITIES_TWICE = "LOCALAZURE_RUN_ACTIVITIES_TWICE"
 """App setting: run each activity that succeeded again, as Azure may do after a lost worker."""
 
-PLAN = "LOCALAZURE_PLAN"
-"""App setting: the hosting plan whose rules the Functions host follows."""
-
-COLD_START_SECONDS = "LOCALAZURE_COLD_START_SECONDS"
-"""App setting: the delay of the first invocations after an idle time (consumption, flex)."""
-
 HOSTS = "LOCALAZURE_HOSTS"
 """App setting: the number of Functions hosts that run the app, on one task hub and one port."""
 

@@ -23,7 +23,6 @@ from localazure.storage.configuration import Account
 from localazure.storage.host_style import PathStyle, to_path_style
 from localazure.storage.paths import account_of, split_target
 from localazure.storage.refusal import NOT_AUTHENTIC, TOO_LARGE, Refusal, not_covered
-from localazure.storage.targets import Targets
 from localazure.storage_client.endpoint import Service
 from localazure.storage_client.signature import sign_request
 
@@ -60,7 +59,6 @@ class Gate:
         key_of: returns the key of an account, base64.
         tokens: verifies the tokens of identities.
         assignments: the roles of identities.
-        targets: the rates of the accounts.
         now: returns an aware time, which an injected fault may shift.
     """
 
@@ -70,7 +68,6 @@ class Gate:
         key_of: Callable[[str], str],
         tokens: TokenIssuer,
         assignments: RoleAssignments,
-        targets: Targets,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._accounts = accounts
@@ -78,7 +75,6 @@ class Gate:
         self._tokens = tokens
         self._assignments = assignments
         self._now = now
-        self._targets = targets
 
     def admit(
         self,
@@ -102,7 +98,6 @@ class Gate:
         account = self._accounts.get(account_of(target))
         if refusal is None and account is not None:
             refusal = account_kinds.refusal_of(account.kind, service, target, headers)
-            refusal = refusal or self._targets.refusal_of(account.name, service, target)
         is_batch = method == "POST" and split_target(target)[1].get("comp") == "batch"
         if is_batch and int(headers.get("Content-Length", 0)) > _MAX_BATCH_BYTES:
             refusal = refusal or TOO_LARGE

@@ -43,8 +43,6 @@ class Account(ConfigurationModel):
     """Whether the account sends its blob events to the topic `storage`, or no events."""
     is_hns_enabled: bool = False
     """Whether the namespace is hierarchical, with files, directories and the dfs endpoint."""
-    operations_per_second: Annotated[int, Field(ge=1)] | None = None
-    """Limit before the account is busy; by default the documented target of its kind."""
 
 
 class StorageConfiguration(ConfigurationModel):

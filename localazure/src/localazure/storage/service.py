@@ -24,7 +24,6 @@ from localazure.storage.event_journal import EventJournal
 from localazure.storage.events import blob_event
 from localazure.storage.hierarchy import Hierarchy
 from localazure.storage.server import Proxy, connections
-from localazure.storage.targets import Targets
 from localazure.storage_client.client import StorageClient
 from localazure.storage_client.endpoint import Service
 
@@ -68,7 +67,6 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
             environment.storage_key,
             TokenIssuer(environment.keys.identity_header, frozenset({STORAGE_AUDIENCE})),
             RoleAssignments.of_environment(environment),
-            Targets(accounts),
             lambda: datetime.now(UTC) + timedelta(seconds=faults.clock_skew_seconds()),
         )
         tls = server_context(ensure_certificates(environment))

@@ -61,7 +61,8 @@ RESTART_PAUSES_SECONDS = (0.0, 1.0, 2.0, 5.0, 10.0)
 HEALTHY_AFTER_SECONDS = 60.0
 LOCK_POLL_SECONDS = 0.1
 LOG_TAIL_LINES = 20
-DEFAULT_LOG_MEGABYTES = 10
+LOG_BYTES = 10 * 2**20
+"""The size of a part's log from which on it is rotated."""
 LOG_CHECK_SECONDS = 5.0
 
 
@@ -78,8 +79,6 @@ class Options:
     app_settings: Path
     hosts: int = 1
     """The number of Functions hosts, on one port and one task hub."""
-    log_bytes: int = DEFAULT_LOG_MEGABYTES * 2**20
-    """The size of a part's log from which on it is rotated."""
 
 
 def find_config(app: Path) -> Path:
@@ -313,7 +312,7 @@ async def running(
                     for part in group:
                         tasks.create_task(_start(part, notify))
             write_atomically(endpoints, json.dumps(describe_endpoints(environment), indent=2))
-            keeper = asyncio.create_task(_keep_running(parts, options.log_bytes, notify))
+            keeper = asyncio.create_task(_keep_running(parts, notify))
             try:
                 yield environment, keeper
             finally:
@@ -337,11 +336,9 @@ async def _start(part: PartProcess, notify: Callable[[str], None]) -> None:
     notify(f"{part.name} is ready ({time.monotonic() - began:.1f} s)")
 
 
-async def _keep_running(
-    parts: list[PartProcess], log_bytes: int, notify: Callable[[str], None]
-) -> None:
+async def _keep_running(parts: list[PartProcess], notify: Callable[[str], None]) -> None:
     async with asyncio.TaskGroup() as group:
-        group.create_task(keep_logs_small(parts, log_bytes, notify))
+        group.create_task(keep_logs_small(parts, LOG_BYTES, notify))
         for part in parts:
             group.create_task(keep_part_running(part, notify))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from harness.wheel import (
     Host,
     Installed,
     build_wheel,
-    started,
 )
 
 # The files that `func init --worker-runtime python` and `func new` write.
@@ -93,33 +91,20 @@ def app(tmp_path: Path) -> Path:
     return folder
 
 
-def check(host: Host) -> None:
-    assert host.get("/api/hello?name=Azure") == "Hello, Azure."
-    assert host.outcome(host.start("hello_orchestrator")) == ["Hello Seattle!", "Hello London!"]
-
-
-def test_the_environment_has_the_wheel_and_not_landfall(installed: Installed) -> None:
+def test_the_wheel_alone_runs_an_app_and_everything_around_it(
+    installed: Installed, app: Path, tmp_path: Path
+) -> None:
     script = "import importlib.util as u; print(*(u.find_spec(n) is not None for n in ({}, {})))"
     assert installed.metadata(script.format("'localazure'", "'handlers'")) == "True False"
-
-
-def test_start_runs_an_app(installed: Installed, app: Path, tmp_path: Path) -> None:
-    with started(installed, app, tmp_path / "host.log") as host:
-        check(host)
-
-
-@pytest.fixture
-def up(installed: Installed, app: Path, tmp_path: Path) -> Generator[Path]:
-    """Run `localazure up` in the app's folder; yield its log."""
-    log = tmp_path / "up.log"
     command = [installed.program(), "up", "--port-base", "0"]
-    with ChildProcess(command, log, folder=app, variables={"PYTHONPATH": ""}) as process:
+    with ChildProcess(
+        command, tmp_path / "up.log", folder=app, variables={"PYTHONPATH": ""}
+    ) as process:
         process.wait_for_output("ready; Ctrl-C", START_SECONDS)
-        yield log
-
-
-def test_up_runs_the_app_and_everything_around_it(up: Path, app: Path) -> None:
-    endpoints = json.loads((app / ".localazure" / "endpoints.json").read_text())
-    base_url = endpoints["functions"]["base_url"]
-    assert base_url in up.read_text()
-    check(Host(int(base_url.rpartition(":")[2])))
+        endpoints = json.loads((app / ".localazure" / "endpoints.json").read_text())
+        base_url = endpoints["functions"]["base_url"]
+        assert base_url in process.output
+        host = Host(int(base_url.rpartition(":")[2]))
+        assert host.get("/api/hello?name=Azure") == "Hello, Azure."
+        cities = host.outcome(host.start("hello_orchestrator"))
+        assert cities == ["Hello Seattle!", "Hello London!"]

@@ -105,29 +105,3 @@ async def test_an_end_that_nobody_takes_is_recorded(tmp_path: Path) -> None:
         await hub.client.resume("one", "back")
         assert (await hub.until("one")).output == 8
     assert app.count("gated") == 1
-
-
-async def test_the_ends_of_a_fan_out_gather(tmp_path: Path) -> None:
-    app = DurableApp()
-    width = 200
-    gates = [asyncio.Event() for _ in range(width)]
-
-    @app.activity
-    async def gated(number: int) -> None:
-        await gates[number].wait()
-
-    @app.orchestrator
-    def wide(context: df.DurableOrchestrationContext) -> Any:
-        yield context.task_all([context.call_activity("gated", n) for n in range(width)])
-        return "done"
-
-    async with running(app, tmp_path, host_json={"maxConcurrentActivityFunctions": width}) as hub:
-        await hub.client.start_new("wide", "one")
-        await hub.until("one", "Running")
-        await eventually(lambda: app.count("gated") == width)
-        for gate in gates:
-            gate.set()
-            for _ in range(5):  # long enough to consume each result before the next one
-                await asyncio.sleep(0)
-        assert (await hub.until("one")).output == "done"
-    assert app.count("wide") < width / 2

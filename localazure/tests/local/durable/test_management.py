@@ -151,53 +151,6 @@ async def test_rewind_runs_the_failed_step_again(tmp_path: Path) -> None:
             await hub.client.rewind("nobody", "x")
 
 
-async def test_a_rewind_continues_with_the_open_steps(tmp_path: Path) -> None:
-    """An instance fails with open steps: its code is not deterministic. Then the code is fixed."""
-    app = simple_app()
-    gate, is_broken = asyncio.Event(), True
-
-    @app.activity
-    async def gated(number: int) -> int:
-        await gate.wait()
-        return number
-
-    @app.orchestrator
-    def inner(context: Context) -> Any:
-        return (yield context.wait_for_external_event("in"))
-
-    @app.orchestrator
-    def changing(context: Context) -> Any:
-        if is_broken and app.count("changing") > 1:
-            yield context.create_timer(context.current_utc_datetime)
-        return (
-            yield context.task_all(
-                [
-                    context.call_activity("gated", 1),
-                    context.create_timer(context.current_utc_datetime + timedelta(days=1)),
-                    context.call_sub_orchestrator("inner", None, "in"),
-                    context.wait_for_external_event("go"),
-                ]
-            )
-        )
-
-    async with running(app, tmp_path) as hub:
-        await hub.client.start_new("changing", "c")
-        await eventually(lambda: app.count("gated") == 1)
-        await hub.until("in", "Running")
-        await hub.client.raise_event("c", "go", 1)
-        assert "Non-Deterministic" in (await hub.until("c")).output
-        gate.set()
-        await hub.client.raise_event("in", "in", 2)
-        await hub.until("in")  # its failed parent gets no message
-        is_broken = False
-        await hub.client.rewind("c", "mended")
-        hub.clock.offset += timedelta(days=2)
-        hub.extension.fire_timers()
-        status = await hub.until("c", "Completed")
-    assert status.output[0] == 1
-    assert status.output[2:] == ["2", "1"]
-
-
 async def test_restart(hub: RunningHub) -> None:
     await hub.run("simple", instance_id="one")
     answer = await hub.client.restart("one")

@@ -105,29 +105,6 @@ async def test_sub_orchestrations(tmp_path: Path) -> None:
     assert ("named", "the-parent") in seen
 
 
-async def test_continue_as_new(tmp_path: Path) -> None:
-    app = simple_app()
-
-    @app.orchestrator
-    def counting(context: Context) -> Any:
-        number: Any = context.get_input()
-        if number == 4:
-            return (yield context.wait_for_external_event("late"))
-        yield context.call_activity("double", number)
-        context.set_custom_status(number)
-        context.continue_as_new(number + 1)
-
-    async with running(app, tmp_path) as hub:
-        instance_id = await hub.client.start_new("counting", client_input=0)
-        # Two episodes a generation. An event before the last generation is dropped, as on Azure.
-        await eventually(lambda: app.count("counting") >= 9)
-        await hub.client.raise_event(instance_id, "late", 1)
-        status = await hub.until(instance_id, history=True)
-    assert (status.output, status.custom_status) == ("1", 3)
-    kinds = [event["EventType"] for event in status.historyEvents]
-    assert kinds == ["ExecutionStarted", "EventRaised", "ExecutionCompleted"]
-
-
 async def test_unknown_functions(tmp_path: Path) -> None:
     app = simple_app()
 

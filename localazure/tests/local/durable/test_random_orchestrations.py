@@ -128,7 +128,7 @@ def check(folder: Path) -> None:
 
 
 @settings(
-    max_examples=60,
+    max_examples=25,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(

@@ -9,7 +9,7 @@ from typing import Any
 
 import azure.durable_functions as df
 
-from harness.task_hub import KEYS, DurableApp, RunningHub, running, simple_app
+from harness.task_hub import DurableApp, RunningHub, running, simple_app
 from localazure.functions.configuration.several_hosts import INSTANCE_ID
 from localazure.runtime.environment import HOSTS, LEASE_SECONDS
 
@@ -44,16 +44,13 @@ def host(app: DurableApp, folder: Path, name: str) -> AbstractAsyncContextManage
     return running(app, folder, app_settings=app_settings)
 
 
-async def test_a_start_that_waits_is_answered_by_either_host(tmp_path: Path) -> None:
+async def test_either_host_starts_and_answers_for_an_instance(tmp_path: Path) -> None:
     app = make_app()
     async with host(app, tmp_path, "one") as one, host(app, tmp_path, "two") as two:
         # The first host has all partitions: the second one has not renewed since its start.
-        for hub in (one, two):
-            async with hub.http.post(
-                f"{hub.base_url}/runtime/webhooks/durabletask/orchestrators/chain",
-                params={"code": KEYS.system, "timeout": "20", "pollingInterval": "1"},
-            ) as reply:
-                assert (reply.status, await reply.json()) == (200, 4)
+        for starter, asked in ((one, two), (two, one)):
+            instance_id = await starter.client.start_new("chain")
+            assert (await asked.until(instance_id)).output == 4
 
 
 async def test_another_host_continues_the_instances_of_released_leases(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-import sqlite3
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -20,7 +19,6 @@ from azure.eventgrid.aio import EventGridPublisherClient as AsyncPublisherClient
 
 from harness.waiting import eventually
 from localazure.eventgrid.service import serve
-from localazure.eventgrid.store import Store
 from localazure.runtime.environment import Environment
 
 CLOUD_TOPIC = {"name": "clouds", "inputSchema": "CloudEventSchemaV1_0"}
@@ -69,28 +67,6 @@ async def test_event_reaches_a_webhook_after_the_handshake(
         "azure-ml",
         {"answer": 42},
     ]
-
-
-async def test_deliveries_continue_after_an_error_of_the_database(
-    environment: Environment,
-    configure: Any,
-    webhook: Any,
-    receiver: Any,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    configure(webhook("hook", "azure-ml", receiver.url))
-    due, failures = Store.due, [sqlite3.OperationalError("disk I/O error")] * 2
-
-    def due_on_bad_disk(*arguments: Any) -> Any:
-        if failures:
-            raise failures.pop()
-        return due(*arguments)
-
-    monkeypatch.setattr(Store, "due", due_on_bad_disk)
-    async with serve(environment), publisher(environment) as client:
-        await client.send([event()])
-        await receiver.wait_for(lambda: len(receiver.requests) == 1)
-    assert not failures
 
 
 async def test_sync_client_and_sas_token(

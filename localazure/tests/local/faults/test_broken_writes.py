@@ -1,7 +1,7 @@
 """Every part under load while its writes fail: nothing acknowledged is lost, and all work goes on.
 
-Three faults come one after the other on the same state: the disk is really full, the database
-(storage has none) refuses every write, and the part is killed between two writes.
+Two faults come one after the other on the same state: the disk is really full (where no small disk
+can be mounted, the database refuses every write), and the part is killed between two writes.
 """
 
 from __future__ import annotations
@@ -168,6 +168,8 @@ async def test_a_part_whose_writes_fail_loses_nothing_and_goes_on(
     environment.save()
     ensure_certificates(environment)
     folder = environment.part_folder(load.part)
+    if load.part == "storage" and not is_possible():
+        pytest.skip("storage has no database that could refuse writes")
     with contextlib.ExitStack() as stack:
         disk = stack.enter_context(SmallDisk(folder, DISK_BYTES)) if is_possible() else None
         stack.enter_context(running_parts(environment.state, *load.others))
@@ -175,23 +177,21 @@ async def test_a_part_whose_writes_fail_loses_nothing_and_goes_on(
         running = Running(load, part)
 
         def databases(verb: str) -> None:
-            command = [sys.executable, "-c", DATABASES, verb, folder]
-            subprocess.run(disk.command(command) if disk else command, check=True)
+            subprocess.run([sys.executable, "-c", DATABASES, verb, folder], check=True)
 
         async with load.connected(), running.under_load():
-            if disk is not None:
-                await running.is_busy()
-                disk.fill()
-                await running.is_refused()
-                disk.free()
-                await running.goes_on()
             await running.is_busy()
-            if load.part != "storage":
+            if disk is not None:
+                disk.fill()
+            else:
                 databases("break")
-                await running.is_refused()
+            await running.is_refused()
+            if disk is not None:
+                disk.free()
+            else:
                 databases("mend")
-                await running.goes_on()
-                await running.is_busy()
+            await running.goes_on()
+            await running.is_busy()
             part.kill()
             part.wait()
             await running.start()

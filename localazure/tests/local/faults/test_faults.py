@@ -131,16 +131,6 @@ def test_an_answer_ends_in_the_middle(
     assert len(landing.download_blob("whole").readall()) == 1000
 
 
-def test_the_sdk_s_retries_outlast_a_fault(force: Force, running: Environment) -> None:
-    outage = {"part": "storage", "fault": "reset", "forSeconds": 0.5}
-    connection = running.storage_connection_string()
-    with ContainerClient.from_connection_string(
-        connection, "landing", retry_policy=None, initial_backoff=0.3, increment_base=1
-    ) as client:
-        force(outage)
-        client.upload_blob(uuid.uuid4().hex, b"x")
-
-
 def test_service_bus_is_busy(force: Force, bus: ServiceBusClient) -> None:
     force({"part": "servicebus", "operation": "send/work", "fault": "error"})
     with bus.get_queue_sender("work") as sender, pytest.raises(ServiceBusServerBusyError):
@@ -176,13 +166,6 @@ def publish(running: Environment) -> str:
     return data
 
 
-def test_event_grid_refuses_a_publisher(force: Force, running: Environment) -> None:
-    force({"part": "eventgrid", "operation": "publish/things", "fault": "error", "status": 503})
-    with pytest.raises(HttpResponseError) as refused:
-        publish(running)
-    assert refused.value.status_code == 503
-
-
 @pytest.mark.parametrize(
     ("fault", "count"), [("duplicate", 2), ("loss", 0), ("lostAnswer", 2), ("error", 1)]
 )
@@ -198,15 +181,6 @@ def test_an_event_is_delivered_twice_or_never(
         found += take(1)
     # The first event was not delivered once more.
     assert [json.loads(event)["data"] for event in found] == [first] * count + [second]
-
-
-def test_a_delayed_event_comes_after_a_later_one(force: Force, running: Environment) -> None:
-    once = {"fault": "latency", "seconds": 1.5, "firstTimes": 1}
-    force({"part": "eventgrid", "operation": "deliver/sub", **once})
-    earlier, later = publish(running), publish(running)
-    with receiving(running, "events") as take:
-        found = take(2)
-    assert [json.loads(event)["data"] for event in found] == [later, earlier]
 
 
 def test_latency_delays_one_request_and_not_the_next(force: Force, running: Environment) -> None:

@@ -146,21 +146,6 @@ async def test_requests_run_side_by_side(running_app: Any) -> None:
         assert await asyncio.gather(*calls) == [(200, "met")] * 3
 
 
-async def test_too_many_requests_are_refused(running_app: Any) -> None:
-    limits = {f"{HTTP}maxOutstandingRequests": "2", f"{HTTP}maxConcurrentRequests": "1"}
-    async with running_app("http", **limits) as (host, client):
-        url = "/api/hello/Ann?wait=0.5"
-        calls = [asyncio.create_task(get(client, url)) for _ in range(3)]
-        while sum(call.done() for call in calls) < 1:
-            assert host.invoker.in_flight <= 1
-            await asyncio.sleep(0.01)
-        answers = await asyncio.gather(*calls)
-        assert sorted(status for status, _ in answers) == [200, 200, 429]
-        # The limit does not apply to the admin API.
-        async with client.get("/admin/host/status", headers=MASTER) as response:
-            assert response.status == 200
-
-
 async def test_a_body_over_the_limit_is_refused(client: aiohttp.ClientSession) -> None:
     for size, status in ((1000, 201), (1001, 413)):
         async with client.put("/api/items/7", data=b"1".rjust(size)) as response:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import sys
-import textwrap
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -106,11 +105,6 @@ WRONG_TIMER = """
 @app.timer_trigger(arg_name="timer", schedule="61 * * * * *")
 def tick(timer: func.TimerRequest) -> None: ...
 """
-POLLING = """
-@app.blob_trigger(arg_name="blob", path="in/{name}", connection="AzureWebJobsStorage")
-def polls(blob: func.InputStream) -> None: ...
-"""
-STORAGE = {"AzureWebJobsStorage": "UseDevelopmentStorage=true"}
 # logging.config.dictConfig disables every existing logger that it does not configure.
 SILENCING = "import logging\nlogging.getLogger('localazure.functions').disabled = True\n"
 RETRIED = """
@@ -125,9 +119,7 @@ def hello(req: func.HttpRequest) -> str: ...
     [
         ("", {}, "No job functions found"),
         (RETRIED, {}, "the retry policy of 'hello' has no effect"),
-        ("", {f"{JOB_HOST}extensions__eventHubs__a": "1"}, "extensions.eventHubs has no effect"),
         (SILENCING + WRONG_TIMER, {}, "The 'tick' function is in error"),
-        (POLLING, {"LOCALAZURE_PLAN": "flex", **STORAGE}, "has no blob triggers that poll"),
     ],
 )
 async def test_warnings_do_not_keep_an_app_from_running(
@@ -146,11 +138,6 @@ async def test_warnings_do_not_keep_an_app_from_running(
     [
         ("import sys\nsys.exit('no licence')", {}, r"(?s)function_app\.py.*SystemExit: no licence"),
         ("", {"WEBSITE_TIME_ZONE": "Mars/Olympus"}, "WEBSITE_TIME_ZONE is 'Mars/Olympus'"),
-        (
-            "",
-            {"LOCALAZURE_PLAN": "consumption", f"{JOB_HOST}functionTimeout": "00:10:01"},
-            "on the Consumption plan a function runs for 0:10:00",
-        ),
         (RETRIED, {"only": ["helo", "hello", "nix"]}, "no function named helo, nix"),
     ],
 )
@@ -231,58 +218,6 @@ async def test_web_frameworks(run_text: Any, web_app: str) -> None:
     async with app as (_, client), client.get("/some/where") as response:
         assert response.status == 203
         assert await response.text() == "/some/where"
-
-
-async def test_the_programming_model_v1(tmp_path: Path, running_app: Any) -> None:
-    app = tmp_path / "app"
-    app.mkdir()
-    (app / "host.json").write_text('{"version": "2.0"}')
-
-    def write(name: str, bindings: str, script: str) -> None:
-        (app / name).mkdir()
-        (app / name / "function.json").write_text(f'{{"bindings": [{bindings}]}}')
-        (app / name / "__init__.py").write_text(textwrap.dedent(script))
-
-    write(
-        "Start",
-        """
-        {"name": "req", "type": "httpTrigger", "direction": "in", "authLevel": "anonymous",
-         "route": "start/{name}", "methods": ["post"]},
-        {"name": "$return", "type": "http", "direction": "out"},
-        {"name": "starter", "type": "durableClient", "direction": "in"}
-        """,
-        """
-        import azure.durable_functions as df
-        import azure.functions as func
-
-        async def main(req: func.HttpRequest, starter: str) -> func.HttpResponse:
-            client = df.DurableOrchestrationClient(starter)
-            instance = await client.start_new("Sequence", None, req.route_params["name"])
-            return await client.wait_for_completion_or_create_check_status_response(req, instance)
-        """,
-    )
-    write(
-        "Sequence",
-        '{"name": "context", "type": "orchestrationTrigger", "direction": "in"}',
-        """
-        import azure.durable_functions as df
-
-        def orchestrate(context: df.DurableOrchestrationContext):
-            return (yield context.call_activity("Greet", context.get_input()))
-
-        main = df.Orchestrator.create(orchestrate)
-        """,
-    )
-    write(
-        "Greet",
-        '{"name": "name", "type": "activityTrigger", "direction": "in"}',
-        """
-        def main(name: str) -> str:
-            return f"Hello, {name}!"
-        """,
-    )
-    async with running_app(app) as (_, client), client.post("/api/start/Ann") as response:
-        assert await response.text() == "Hello, Ann!"
 
 
 async def test_a_folder_that_is_no_app_is_left_as_it_is(tmp_path: Path) -> None:

@@ -127,11 +127,6 @@ async def events(events_of: Callable[[str], Events], container: ContainerClient)
 
 
 @pytest.fixture
-def new_topic() -> Callable[[Environment], Topic]:
-    return Topic
-
-
-@pytest.fixture
 def run_with_lokijs(tmp_path: Path) -> Callable[..., Any]:
     """Runs a program with LokiJS after a preloaded file, and returns the JSON that it prints.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import uuid
 from collections.abc import AsyncIterator
@@ -33,7 +32,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 ACCOUNTS = [
     {"name": "premium", "kind": "BlockBlobStorage", "containers": ["landing"]},
     {"name": "standard", "containers": ["landing"], "hasSystemTopic": False},
-    {"name": "small", "containers": ["landing"], "operationsPerSecond": 5},
 ]
 
 
@@ -146,21 +144,3 @@ async def test_standard_accounts_have_queues_and_tables(storage: Environment) ->
         await tables.send(Request("POST", "Tables", {}, sent, b'{"TableName": "Things"}'))
         answer = await tables.send(Request("GET", "Tables", {}, {"accept": "application/json"}))
         assert [found["TableName"] for found in json.loads(answer.body)["value"]] == ["Things"]
-
-
-async def test_an_account_is_busy_above_its_rate(storage: Environment) -> None:
-    connection = storage.storage_connection_string("small")
-    async with BlobServiceClient.from_connection_string(connection, retry_total=0) as client:
-        requests = [client.get_service_properties() for _ in range(20)]
-        with pytest.raises(HttpResponseError, match="over the account limit") as refused:
-            await asyncio.gather(*requests)
-    assert refused.value.status_code == 503
-    assert "ServerBusy" in str(refused.value)
-    # The SDK's retries last until the account accepts requests again.
-    async with BlobServiceClient.from_connection_string(
-        connection, initial_backoff=1, increment_base=1
-    ) as client:
-        await asyncio.gather(*(client.get_service_properties() for _ in range(8)))
-    async with blobs(storage, "standard") as standard:  # each account has its own rate
-        for _ in range(10):
-            await standard.get_service_properties()

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from azure.core.exceptions import HttpResponseError
 from azure.storage.blob import BlobBlock, ContentSettings
-from azure.storage.blob import BlobServiceClient as SyncBlobServiceClient
 from azure.storage.blob.aio import ContainerClient
 
 from localazure.runtime.environment import STORAGE_ACCOUNT, Environment
@@ -145,22 +144,3 @@ async def test_overwrites_are_in_order_of_their_sequencers(
         etags.append((await blob.get_blob_properties()).etag.strip('"'))
     by_sequencer = sorted(await events.wait_for(10), key=lambda event: event["data"]["sequencer"])
     assert [event["data"]["eTag"] for event in by_sequencer] == etags
-
-
-async def test_sync_client_with_parallel_blocks(
-    storage: Environment, container: ContainerClient, events: Any
-) -> None:
-    connection = storage.storage_connection_string()
-    content = bytes(range(256)) * (24 * 1024)
-
-    def upload_and_download() -> bytes:
-        with SyncBlobServiceClient.from_connection_string(
-            connection, max_single_put_size=1024 * 1024, max_block_size=1024 * 1024
-        ) as service:
-            blob = service.get_blob_client(container.container_name, "big")
-            blob.upload_blob(content, max_concurrency=4)
-            return blob.download_blob(max_concurrency=4).readall()
-
-    assert await asyncio.to_thread(upload_and_download) == content
-    (event,) = await events.wait_for(1)
-    assert (event["data"]["api"], event["data"]["contentLength"]) == ("PutBlockList", len(content))

@@ -104,18 +104,6 @@ def test_all_pages_are_listed_over_one_connection(
     assert len({address for *_, address in service.seen}) == 1
 
 
-def test_the_listed_version_is_read(service: Server, requests: BlockingClient) -> None:
-    service.answers += [(200, b"12345", 5), (200, b"12345", 5)]
-    for _ in range(2):
-        out = io.BytesIO()
-        requests.download("landing", BLOB, out)
-        assert out.getvalue() == b"12345"
-    assert {(path, match) for path, match, _ in service.seen} == {
-        (f"/{STORAGE_ACCOUNT}/landing/a%20b/%C3%A9.png", '"0x1"')
-    }
-    assert len({address for *_, address in service.seen}) == 1
-
-
 @pytest.mark.parametrize(
     ("answer", "error", "is_repeated"),
     [

@@ -3,10 +3,12 @@ and its shutdown."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import http.client
 import ipaddress
 import json
+import random
 import signal
 import socket
 import ssl
@@ -15,26 +17,32 @@ import urllib.error
 import urllib.request
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from azure.storage.blob import BlobServiceClient
 
+from harness.hostile_traffic import KINDS, Sent, Target, attack
 from harness.runtime import Runtime, processes_of, still_running
 from harness.small_app import make_app
 from harness.waiting import until
 from localazure.__main__ import main
 from localazure.supervision.supervisor import FUNCTIONS, SERVICES
 
+SERVICE_BUS = '{"UserConfig": {"Namespaces": [{"Name": "n", "Queues": [{"Name": "work"}]}]}}'
 TLS = b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x03"
 
 
 @pytest.fixture(scope="module")
 def runtime(tmp_path_factory: pytest.TempPathFactory) -> Generator[Runtime]:
     folder = tmp_path_factory.mktemp("up")
-    with Runtime(make_app(folder / "app"), folder / "state", "--port-base", "0") as runtime:
+    app = make_app(folder / "app")
+    (app / "infra" / "local" / "Config.json").write_text(SERVICE_BUS)
+    with Runtime(app, folder / "state", "--port-base", "0") as runtime:
         runtime.endpoints()
         yield runtime
 
@@ -42,6 +50,31 @@ def runtime(tmp_path_factory: pytest.TempPathFactory) -> Generator[Runtime]:
 @pytest.fixture
 def endpoints(runtime: Runtime) -> dict[str, Any]:
     return runtime.endpoints()
+
+
+def ports_of(runtime: Runtime) -> dict[str, int]:
+    return json.loads((runtime.state / "environment.json").read_text())["ports"]
+
+
+def tls_of(runtime: Runtime, name: str) -> ssl.SSLContext | None:
+    if name != "azure_ml" and not name.endswith("_tls"):
+        return None
+    return ssl.create_default_context(cafile=runtime.state / "ca" / "ca.pem")
+
+
+def answer_of(
+    runtime: Runtime, name: str, method: str, target: str, **headers: str
+) -> tuple[int, str]:
+    """The answer of a port to a request on a new connection."""
+    port, tls = ports_of(runtime)[name], tls_of(runtime, name)
+    if tls is not None:
+        client = http.client.HTTPSConnection("localhost", port, timeout=20, context=tls)
+    else:
+        client = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    with contextlib.closing(client):
+        client.request(method, target, headers=headers)
+        response = client.getresponse()
+        return response.status, response.read().decode()
 
 
 def hello(endpoints: dict[str, Any], key: str) -> tuple[int, bytes]:
@@ -118,25 +151,13 @@ def test_everything_listens_on_loopback_only(runtime: Runtime) -> None:
         for socket in process.net_connections("inet")
         if socket.status == psutil.CONN_LISTEN
     }
-    ports = json.loads((runtime.state / "environment.json").read_text())["ports"]
+    ports = ports_of(runtime)
     assert set(ports.values()) <= listening.keys()
     assert not [each for each in listening.items() if not ipaddress.ip_address(each[1]).is_loopback]
 
 
 def test_every_port_refuses_web_pages_and_accepts_every_form_of_a_target(runtime: Runtime) -> None:
-    ports: dict[str, int] = json.loads((runtime.state / "environment.json").read_text())["ports"]
-    tls = ssl.create_default_context(cafile=runtime.state / "ca" / "ca.pem")
-
-    def answer(name: str, method: str, target: str, **headers: str) -> tuple[int, str]:
-        if name == "azure_ml" or name.endswith("_tls"):
-            client = http.client.HTTPSConnection("localhost", ports[name], context=tls)
-        else:
-            client = http.client.HTTPConnection("127.0.0.1", ports[name])
-        with contextlib.closing(client):
-            client.request(method, target, headers=headers)
-            response = client.getresponse()
-            return response.status, response.read().decode()
-
+    ports, answer = ports_of(runtime), partial(answer_of, runtime)
     for name in ports.keys() - {"service_bus"}:
         own = {"Host": "account.blob.localhost"} if name == "blob_by_host" else {}
         for headers, why in (
@@ -155,6 +176,47 @@ def test_every_port_refuses_web_pages_and_accepts_every_form_of_a_target(runtime
             assert why in log, (part, why)
 
 
+def send_and_receive(endpoints: dict[str, Any]) -> None:
+    with BlobServiceClient.from_connection_string(endpoints["blob"], retry_total=0) as client:
+        client.get_blob_client("landing", "whole").upload_blob(b"whole", overwrite=True)
+        assert client.get_blob_client("landing", "whole").download_blob().readall() == b"whole"
+    bus = endpoints["service_bus"]
+    with ServiceBusClient.from_connection_string(bus, retry_total=0) as client:
+        with client.get_queue_sender("work") as sender:
+            sender.send_messages(ServiceBusMessage("whole"))
+        with client.get_queue_receiver("work") as receiver:
+            (message,) = receiver.receive_messages(max_wait_time=20)
+            receiver.complete_message(message)
+
+
+async def test_hostile_traffic_ends_no_part_and_keeps_nobody_waiting(
+    runtime: Runtime, endpoints: dict[str, Any]
+) -> None:
+    """Four kinds of it on every port, Azurite's too, while sound clients ask each port."""
+    processes = runtime.processes()
+    targets = [
+        Target(name, port, is_amqp=name == "service_bus", tls=tls_of(runtime, name))
+        for name, port in ports_of(runtime).items()
+    ]
+    for kind, script in KINDS.items():
+        sent = Sent()
+        hostile = [
+            asyncio.create_task(attack(script, target, random.Random(f"{kind} {target}"), sent))
+            for target in targets
+            for _ in range(2)
+        ]
+        while sent.connections < 4 * len(targets):
+            await asyncio.to_thread(send_and_receive, endpoints)
+            for name in (each.name for each in targets if not each.is_amqp):
+                if not name.startswith("azurite"):
+                    answer = await asyncio.to_thread(answer_of, runtime, name, "OPTIONS", "*")
+                    assert answer == (200, ""), (kind, name)
+        for each in hostile:
+            each.cancel()
+        await asyncio.gather(*hostile, return_exceptions=True)
+    assert still_running(processes) == processes
+
+
 @pytest.mark.parametrize(
     ("name", "part", "first", "words", "remedy"),
     [
@@ -166,7 +228,7 @@ def test_every_port_refuses_web_pages_and_accepts_every_form_of_a_target(runtime
 def test_a_client_of_another_protocol_is_told_once(
     runtime: Runtime, name: str, part: str, first: bytes, words: str, remedy: str
 ) -> None:
-    port = json.loads((runtime.state / "environment.json").read_text())["ports"][name]
+    port = ports_of(runtime)[name]
     for _ in range(3):
         with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
             client.sendall(first)

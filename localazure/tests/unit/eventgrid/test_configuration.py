@@ -9,10 +9,6 @@ import pytest
 
 from localazure.errors import ConfigurationError
 from localazure.eventgrid.configuration import Configuration, Subscription, load
-from localazure.eventgrid.destinations import (
-    ServiceBusTopicDestination,
-    StorageQueueDestination,
-)
 from localazure.eventgrid.filters import operands
 from localazure.eventgrid.schemas import Schema
 from localazure.runtime.environment import Environment, Ports
@@ -57,7 +53,6 @@ FULL: dict[str, Any] = {
 
 
 PROPERTIES = "eventSubscriptions.0.properties"
-DESTINATION = f"{PROPERTIES}.destination"
 BY_IDENTITY = f"{PROPERTIES}.deliveryWithResourceIdentity"
 RETRIES = f"{PROPERTIES}.retryPolicy"
 FILTER = f"{PROPERTIES}.filter"
@@ -102,12 +97,6 @@ def destination_of(subscription: Subscription) -> Any:
     return subscription.properties.destination.properties
 
 
-def test_without_a_file_there_are_the_system_topics(tmp_path: Path) -> None:
-    configuration = load(environment(tmp_path / "absent"))
-    assert set(configuration.topics_by_name) == {"storage", "azure-ml"}
-    assert configuration.event_subscriptions == ()
-
-
 def test_every_setting_is_read(tmp_path: Path) -> None:
     configuration = read(tmp_path, FULL)
     subscription, retry_schedule = only(configuration), configuration.retry_schedule
@@ -134,58 +123,21 @@ def test_every_setting_is_read(tmp_path: Path) -> None:
     ]
 
 
-def test_topic_of_service_bus(tmp_path: Path) -> None:
-    body = {"resourceId": "/subscriptions/s/namespaces/n/topics/q"}
-    document = changed(DESTINATION, {"endpointType": "ServiceBusTopic", "properties": body})
-    found = destination_of(only(read(tmp_path, document)))
-    assert isinstance(found, ServiceBusTopicDestination)
-    assert found.name == "q"
-
-
-def test_storage_queue_destination(tmp_path: Path) -> None:
-    body: dict[str, Any] = {"resourceId": "/subscriptions/s", "queueName": "in-box"}
-    document = changed(DESTINATION, {"endpointType": "StorageQueue", "properties": body})
-    found = destination_of(only(read(tmp_path, document)))
-    assert isinstance(found, StorageQueueDestination)
-    assert found.queue_name == "in-box"
-    assert found.queue_message_time_to_live_in_seconds is None
-    body["queueMessageTimeToLiveInSeconds"] = -1
-    found = destination_of(only(read(tmp_path, document)))
-    assert found.queue_message_time_to_live_in_seconds == -1
-    for name in ("In", "a--b", "-ab", "ab"):
-        body["queueName"] = name
-        with pytest.raises(ConfigurationError, match="queueName: string should"):
-            read(tmp_path, document)
-
-
 @pytest.mark.parametrize(
     ("path", "value", "words"),
     [
-        ("topics", {}, r":2: topics: .*tuple, found {}"),
         ("topics.0.name", "storage", r"topics\[0\]\.name: this name is taken"),
         ("topics.0.name", "_", r"topics\[0\]\.name: .*pattern"),
-        ("topics.0.inputSchema", "Custom", r"topics\[0\]\.inputSchema: .* .EventGridSchema"),
         ("topics.0.more", 1, r"topics\[0\]\.more: unknown key"),
-        ("retryScheduleSeconds", [], "retryScheduleSeconds: .*at least 1 item"),
-        ("retryScheduleSeconds", ["x"], r"retryScheduleSeconds\[0\]: .*valid number"),
         ("eventSubscriptions.0.topic", "no", r"eventSubscriptions\[0\]\.topic.*storage.*\"no\""),
-        ("eventSubscriptions.0.properties", None, "'properties' is missing"),
         (BY_IDENTITY, by_identity("ServiceBusQueue"), "destination: give one"),
         (BY_IDENTITY, by_identity("AzureFunction"), "found using .*ServiceBusQueue"),
-        (f"{DESTINATION}.endpointType", "EventHub", "found using .*WebHook"),
-        (f"{DESTINATION}.properties.endpointUrl", "ftp://x", "endpointUrl: .*pattern .*http"),
-        (f"{DESTINATION}.properties.maxEventsPerBatch", 0, "Batch: .* or equal to 1, found 0"),
         (f"{RETRIES}.maxDeliveryAttempts", 31, "maxDeliveryAttempts: .* equal to 30, found 31"),
         (f"{RETRIES}.eventTimeToLiveInMinutes", 1441, "Minutes: .* equal to 1440, found 1441"),
-        (f"{PROPERTIES}.eventDeliverySchema", "X", "eventDeliverySchema"),
-        (f"{FILTER}.isSubjectCaseSensitive", "yes", "isSubjectCaseSensitive: .*boolean"),
         (f"{CONDITIONS}.0.operatorType", "StringLike", r"Filters\[0\]: .*StringLike.*NumberIn"),
         (f"{CONDITIONS}.0.values", [[2, 1]], r"values\[0\]: must be \[low, high\]"),
         (CONDITIONS, [condition("NumberIn", values=["1"])], r"values\[0\]: .*valid number"),
-        (CONDITIONS, [condition("NumberLessThan", value="1")], "value: .*valid number"),
-        (CONDITIONS, [condition("BoolEquals", value=1)], "value: .*valid boolean"),
         (f"{CONDITIONS}.1.values", ["x"] * 26, "at most 25 filters"),
-        (f"{PROPERTIES}.deadLetterDestination.properties", {}, "'blobContainerName' is missing"),
     ],
 )
 def test_an_error_names_file_line_key_and_value(

@@ -195,16 +195,6 @@ async def test_final_answer_is_not_repeated_and_dropped_without_a_container(
     assert (counts["dropped"], counts["deadLettered"]) == (1, 0)
 
 
-async def test_dead_letter_is_written_again_until_it_is_there(make_bench: Any) -> None:
-    bench = make_bench(dead_letter_destination=TO_DEAD)
-    bench.endpoint.answers = [judge(413, webhook=True)]
-    bench.letter_errors = 3
-    await bench.publish()
-    counts = await bench.run_until_done()
-    assert len(bench.letters) == 1
-    assert counts["deadLettered"] == 1
-
-
 async def test_absent_listener_costs_no_attempt(
     make_bench: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import io
 import logging
-import sys
-import uuid
 
 import pytest
 
@@ -86,17 +84,6 @@ def test_terminals_show_colours_unless_their_users_want_none(
     assert line(Terminal()) == " app: text"
 
 
-def test_a_traceback_follows_its_line() -> None:
-    failed = record("app", logging.ERROR)
-    try:
-        int("x")
-    except ValueError:
-        failed.exc_info = sys.exc_info()
-    lines = logs.LineFormatter(logs.PLAIN).format(failed).splitlines()
-    assert lines[0].endswith("ERROR   app: text")
-    assert lines[-1] == "ValueError: invalid literal for int() with base 10: 'x'"
-
-
 def test_whether_a_line_is_written_is_known_before_formatting() -> None:
     assert logs.is_written("Function.hello", logging.DEBUG)  # nothing is configured
     with logs.configured({"default": logging.WARNING, "Function.loud": logging.INFO}):
@@ -104,9 +91,3 @@ def test_whether_a_line_is_written_is_known_before_formatting() -> None:
         assert logs.is_written("Function.hello", logging.WARNING)
         assert logs.is_written("function.LOUD", logging.INFO)
     assert logs.is_written("Function.hello", logging.DEBUG)
-
-
-def test_an_invocations_id_is_drawn_once_and_a_guid() -> None:
-    first, second = logs.Correlation("hello"), logs.Correlation("hello")
-    assert first.invocation_id == str(uuid.UUID(first.invocation_id)) == first.invocation_id
-    assert first.invocation_id != second.invocation_id

@@ -1,9 +1,16 @@
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
+import sys
 from pathlib import Path
 
-from localazure.functions.watch import changed, take_snapshot
+import pytest
+
+from harness.waiting import eventually
+from localazure.functions import watch
+from localazure.functions.watch import changed, keep_running, take_snapshot
 
 
 def write(path: Path, text: str = "") -> None:
@@ -38,3 +45,40 @@ def test_files_that_came_went_or_were_written(tmp_path: Path) -> None:
     os.utime(tmp_path / "touched.py", (1, 1))
     names = [path.name for path in changed(before, take_snapshot(tmp_path))]
     assert names == ["comes.py", "goes.py", "grows.py", "touched.py"]
+
+
+# Notes the app's text, and ends with an error if it is no number.
+HOST = """
+import sys, time
+text = open(sys.argv[1]).read()
+open(sys.argv[2], "a").write(text)
+int(text)
+time.sleep(600)
+"""
+
+
+async def test_a_change_restarts_the_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(watch, "POLL_SECONDS", 0.02)
+    app, runs = tmp_path / "app", tmp_path / "runs"
+    script, said = app / "function_app.py", ""
+    write(script, "1")
+    runs.touch()
+    command = [sys.executable, "-S", "-c", HOST, str(script), str(runs)]
+    keeping = asyncio.create_task(keep_running(command, app))
+    await eventually(lambda: runs.read_text() == "1")
+    write(script, " broken")
+
+    def is_waiting() -> bool:
+        nonlocal said
+        said += capsys.readouterr().out
+        return "the host ended (1); waiting for a change" in said
+
+    await eventually(is_waiting)
+    write(script, " 22")
+    await eventually(lambda: runs.read_text() == "1 broken 22")
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert await keeping == 0
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().remove_signal_handler(signum)

@@ -7,7 +7,6 @@ import pytest
 
 from localazure.processes.background import (
     FAILURES_ALLOWED,
-    HEALTHY_SECONDS,
     LONGEST_PAUSE_SECONDS,
     keep_doing,
 )
@@ -67,9 +66,3 @@ async def test_a_process_that_cannot_do_its_work_ends() -> None:
     assert trial.ended == 1
     assert len(trial.pauses) == FAILURES_ALLOWED
     assert max(trial.pauses) == LONGEST_PAUSE_SECONDS
-
-
-async def test_a_failure_now_and_then_ends_no_process() -> None:
-    trial = Trial(failures=3 * FAILURES_ALLOWED, lasting_seconds=HEALTHY_SECONDS + 1)
-    assert await trial.run() == "done"
-    assert set(trial.pauses) == {0.1}

@@ -18,24 +18,6 @@ for line in sys.stdin:
 """
 
 
-def test_a_small_or_missing_log_stays(tmp_path: Path) -> None:
-    log = tmp_path / "part.log"
-    assert not rotate(log, limit_bytes=10)
-    log.write_text("0123456789")
-    assert not rotate(log, limit_bytes=10)
-    assert [each.name for each in tmp_path.iterdir()] == ["part.log"]
-
-
-def test_a_large_log_is_kept_once(tmp_path: Path) -> None:
-    log = tmp_path / "part.log"
-    for content in ("first", "second"):
-        log.write_text(content)
-        assert rotate(log, limit_bytes=4)
-        assert log.read_text() == ""
-        assert (tmp_path / "part.log.1").read_text() == content
-    assert len(list(tmp_path.iterdir())) == 2
-
-
 def test_a_process_and_its_children_go_on_at_the_beginning(tmp_path: Path) -> None:
     log, done = tmp_path / "part.log", tmp_path / "done"
     done.touch()

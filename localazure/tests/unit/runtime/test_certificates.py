@@ -42,13 +42,6 @@ def test_what_is_made(environment: Environment) -> None:
         assert stat.S_IMODE(key.stat().st_mode) == 0o600
 
 
-def test_a_second_call_changes_nothing(environment: Environment) -> None:
-    files = ensure_certificates(environment, now=NOW)
-    before = {path: path.read_bytes() for path in (files.ca, files.server, files.bundle)}
-    ensure_certificates(environment, now=NOW + dt.timedelta(days=30))
-    assert {path: path.read_bytes() for path in before} == before
-
-
 def test_a_server_certificate_near_its_end_is_renewed_under_the_same_ca(
     environment: Environment,
 ) -> None:

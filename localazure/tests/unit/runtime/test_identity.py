@@ -13,8 +13,6 @@ from localazure.runtime.identity import (
     TOKEN_LIFETIME_SECONDS,
     InvalidTokenError,
     TokenIssuer,
-    client_id_of,
-    principal_of,
     unverified_claims,
 )
 
@@ -45,13 +43,6 @@ def test_a_token_is_a_json_web_token() -> None:
     }
     other = jwt.encode(claims, key, "HS256")  # in another library's encoding
     assert ISSUER.check(other, now=1001) == "cluster"
-
-
-def test_each_principal_has_a_client_id_of_its_own() -> None:
-    principals = ["app", "cluster", "deployer"]
-    assert len({client_id_of(each) for each in principals}) == len(principals)
-    assert [principal_of(client_id_of(each), principals) for each in principals] == principals
-    assert principal_of(client_id_of("stranger"), principals) is None
 
 
 def test_a_token_for_another_resource_is_refused() -> None:

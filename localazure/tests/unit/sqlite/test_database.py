@@ -139,22 +139,6 @@ async def test_close_finishes_pending_transactions(path: Path) -> None:
     assert (await asyncio.gather(*tasks))[1:] == [1, 2, 3]
 
 
-async def test_a_cancelled_caller_does_not_disturb_the_others(
-    database: Database, path: Path
-) -> None:
-    gate = Gate()
-    held = asyncio.create_task(database.write(gate))
-    impatient = asyncio.create_task(database.write(note("impatient")))
-    patient = asyncio.create_task(database.write(note("patient")))
-    await asyncio.sleep(0)
-    impatient.cancel()
-    gate.open()
-    await asyncio.gather(held, patient)
-    assert impatient.cancelled()
-    # The transaction was already submitted with the others.
-    assert words(path) == ["impatient", "patient"]
-
-
 def test_writes_of_a_closed_loop_do_not_stop_the_writer(path: Path) -> None:
     database = Database(path, MIGRATIONS)
     gate = Gate()
@@ -211,13 +195,6 @@ async def test_a_file_has_one_owner(path: Path) -> None:
     second.close()
 
 
-async def test_a_closed_database_raises(path: Path) -> None:
-    database = Database(path, MIGRATIONS)
-    database.close()
-    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
-        await database.write(note("late"))
-
-
 def test_a_damaged_file_is_named(path: Path) -> None:
     path.parent.mkdir()
     path.write_bytes(b"this is no database, whatever its name says" * 100)
@@ -232,12 +209,6 @@ def test_a_file_of_a_later_version_is_not_changed(path: Path) -> None:
         Database(path, MIGRATIONS)
 
 
-def test_a_failed_start_releases_the_file(path: Path) -> None:
-    with pytest.raises(sqlite3.OperationalError):
-        Database(path, ("no SQL",))
-    Database(path, MIGRATIONS).close()
-
-
 async def test_patient_transactions_share_the_next_commit(database: Database, path: Path) -> None:
     gate = Gate()
     gate.open()
@@ -248,13 +219,6 @@ async def test_patient_transactions_share_the_next_commit(database: Database, pa
     assert all(future.done() for future in patient)
     assert words(path) == [str(number) for number in range(6)]
     assert gate.commits - before <= 2  # the writer may already have started the first one
-
-
-async def test_a_patient_transaction_is_committed_after_its_delay(
-    database: Database, path: Path
-) -> None:
-    assert await database.submit(note("lone"), is_patient=True) == 1
-    assert words(path) == ["lone"]
 
 
 async def test_a_broken_lane_runs_nothing_more(database: Database, path: Path) -> None:

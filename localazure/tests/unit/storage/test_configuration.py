@@ -8,11 +8,6 @@ from localazure.errors import ConfigurationError
 from localazure.storage.configuration import StorageConfiguration
 
 
-def test_no_file_means_one_account_without_containers(tmp_path: Path) -> None:
-    (account,) = StorageConfiguration.read(tmp_path / "storage.json").accounts.values()
-    assert (account.name, account.containers) == ("devstoreaccount1", ())
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -21,15 +21,6 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "app-settings.json"
 
 
-def test_without_a_file_there_are_the_settings_of_the_sdks(
-    environment: Environment, file: Path
-) -> None:
-    settings = expand_app_settings(environment, file)
-    assert settings["AzureWebJobsStorage"] == environment.storage_connection_string()
-    assert settings["FUNCTIONS_WORKER_RUNTIME"] == "python"
-    assert settings["IDENTITY_HEADER"] == environment.keys.identity_header
-
-
 def test_placeholders_are_replaced_anywhere(environment: Environment, file: Path) -> None:
     written = {
         "DataStorage": "{storage_connection_string}",
@@ -92,13 +83,6 @@ def test_the_connection_string_of_an_authorization_rule(
     declared = "send-only, Jobs/send-only"
     with pytest.raises(ConfigurationError, match=f"rule 'sender'; declared are {declared}"):
         expand_app_settings(environment, file)
-
-
-def test_the_hosts_storage_by_identity_replaces_the_connection_string(
-    environment: Environment, file: Path
-) -> None:
-    file.write_text('{"AzureWebJobsStorage__accountName": "app"}')
-    assert "AzureWebJobsStorage" not in expand_app_settings(environment, file)
 
 
 @pytest.mark.parametrize(

@@ -85,19 +85,6 @@ async def test_a_part_reports_that_it_is_ready_and_ends_gracefully(
     assert part.story == ["came up on 7071", "made everything durable"]
 
 
-async def test_data_on_stdin_does_not_end_a_part(
-    environment: Environment, lifeline: Pipe, ready: int
-) -> None:
-    part = Part()
-    living = asyncio.create_task(live(part.serve, environment))
-    os.write(lifeline[1], b"anything\n")
-    await part.is_serving.wait()
-    assert await asyncio.to_thread(os.read, ready, 100) == b"ready\n"
-    assert not living.done()
-    os.close(lifeline[1])
-    await living
-
-
 async def test_without_a_supervisor_a_part_does_not_read_stdin(
     environment: Environment, lifeline: Pipe
 ) -> None:
@@ -121,18 +108,3 @@ async def test_a_part_that_is_ready_too_late_says_so(
     monkeypatch.setenv(READY_FD_VARIABLE, str(writer))
     with pytest.raises(StartError, match="after its supervisor had stopped waiting"):
         await live(Part().serve, environment)
-
-
-@pytest.mark.usefixtures("lifeline")
-async def test_a_part_that_cannot_start_does_not_report_that_it_is_ready(
-    environment: Environment, ready: int
-) -> None:
-    @contextlib.asynccontextmanager
-    async def serve(_: Environment) -> AsyncGenerator[None]:
-        raise OSError("port taken")
-        yield
-
-    with pytest.raises(OSError, match="port taken"):
-        await live(serve, environment)
-    os.close(int(os.environ[READY_FD_VARIABLE]))  # as its end does
-    assert os.read(ready, 100) == b""

@@ -10,11 +10,8 @@ import pytest
 
 from localazure.errors import StartError
 from localazure.processes.lifetime import RECYCLE_STATUS
-from localazure.runtime.environment import LISTENERS
 from localazure.supervision import supervisor
 from localazure.supervision.supervisor import (
-    FUNCTIONS,
-    SERVICES,
     PartProcess,
     find_config,
     lock_state,
@@ -96,15 +93,6 @@ async def test_a_part_that_takes_too_long_is_ended_and_named(
     assert await part.ended() < 0
 
 
-async def test_a_restart_that_failed_is_tried_again(
-    tmp_path: Path, pauses: Pauses, said: list[str]
-) -> None:
-    part = DyingPart(tmp_path, [FAILS, FAILS, STARTS])
-    await keep_running(part, said, pauses)
-    assert said[-1].startswith("storage is ready")
-    assert pauses == [0.0, 1.0, 2.0]
-
-
 async def test_a_part_that_recovered_begins_with_the_first_pause_again(
     tmp_path: Path, pauses: Pauses, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,36 +125,6 @@ async def test_a_log_that_is_too_large_is_begun_anew_and_its_tail_is_still_shown
     assert PartProcess.log_tail(part) == "the latest"
     assert log.with_name(f"{log.name}.1").read_text() == "long ago\n" * 10
     assert said == []
-
-
-async def test_a_log_that_cannot_be_rotated_is_told_and_stays(
-    tmp_path: Path, said: list[str]
-) -> None:
-    part = DyingPart(tmp_path, [])
-    log = part.log_path
-    log.write_text("x" * 100)
-    log.with_name(f"{log.name}.1").mkdir()  # in the place of the old log
-
-    async def sleep(_: float) -> None:
-        raise asyncio.CancelledError
-
-    with pytest.raises(asyncio.CancelledError):
-        await supervisor.keep_logs_small([part], 50, said.append, sleep)
-    assert said[0].startswith("the log of storage could not be rotated")
-    assert log.read_text() == "x" * 100
-    assert not log.with_name(f"{log.name}.tmp").exists()
-
-
-def test_the_folder_that_describes_the_local_cloud(tmp_path: Path) -> None:
-    of_the_app, beside_the_state = tmp_path / "infra/local", tmp_path / ".localazure/config"
-    beside_the_state.mkdir(parents=True)
-    assert find_config(tmp_path) == beside_the_state
-    of_the_app.mkdir(parents=True)
-    assert find_config(tmp_path) == of_the_app
-
-
-def test_every_port_belongs_to_a_part() -> None:
-    assert {part for _, part in LISTENERS.values()} == {*SERVICES, FUNCTIONS}
 
 
 async def test_a_state_folder_has_one_owner(tmp_path: Path, said: list[str]) -> None:
@@ -225,3 +183,11 @@ async def test_a_recycled_process_is_started_at_once_and_as_often_as_it_asks(
     await keep_running(part, said, pauses)
     assert pauses == []
     assert len([line for line in said if "its process is recycled" in line]) == rounds + 1
+
+
+def test_the_folder_that_describes_the_local_cloud(tmp_path: Path) -> None:
+    of_the_app, beside_the_state = tmp_path / "infra/local", tmp_path / ".localazure/config"
+    beside_the_state.mkdir(parents=True)
+    assert find_config(tmp_path) == beside_the_state
+    of_the_app.mkdir(parents=True)
+    assert find_config(tmp_path) == of_the_app

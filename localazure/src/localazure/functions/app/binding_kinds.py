@@ -31,7 +31,6 @@ TWILIO_SMS: Final = "twilioSms"
 SEND_GRID: Final = "sendGrid"
 BLOB: Final = "blob"
 QUEUE: Final = "queue"
-TABLE: Final = "table"
 
 TRIGGERS: Final = frozenset(
     {
@@ -45,14 +44,8 @@ TRIGGERS: Final = frozenset(
         *DURABLE_TRIGGERS,
     }
 )
-INPUTS: Final = frozenset({DURABLE_CLIENT, BLOB, TABLE})
-OUTPUTS: Final = frozenset(
-    {HTTP, SERVICE_BUS, EVENT_GRID, BLOB, QUEUE, TABLE, TWILIO_SMS, SEND_GRID}
-)
+INPUTS: Final = frozenset({DURABLE_CLIENT, BLOB})
+OUTPUTS: Final = frozenset({HTTP, SERVICE_BUS, EVENT_GRID, BLOB, QUEUE, TWILIO_SMS, SEND_GRID})
 
 ALIASES: Final = {"orchestrationClient": DURABLE_CLIENT}
 """Old names that the real host still accepts."""
-
-# Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-error-pages#retries
-RETRIED_BY_POLICY: Final = frozenset({TIMER_TRIGGER})
-"""The triggers whose functions are retried by their retry policies."""

@@ -1,4 +1,4 @@
-"""Programming model v2: a script with one FunctionApp, whose decorators define the functions.
+"""The programming model v2: a script with one FunctionApp, whose decorators define the functions.
 
 Source: https://github.com/Azure/azure-functions-python-worker (loader.index_function_app)
 """
@@ -7,15 +7,31 @@ from __future__ import annotations
 
 import importlib
 import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import azure.functions
 from azure.functions.decorators.function_app import Function
 
-from localazure.functions.app.definition import Definition
 from localazure.functions.app.user_traceback import users_traceback
 from localazure.functions.errors import AppLoadError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Definition:
+    """A function as its author defined it."""
+
+    name: str
+    directory: Path
+    """The value of `context.function_directory`."""
+    call: Callable[..., Any]
+    bindings: tuple[Mapping[str, Any], ...]
+    """The bindings in the form of function.json."""
+    trigger: str
+    """Name of the trigger's binding."""
+    has_retry_policy: bool
 
 
 def read(script: Path) -> list[Definition]:
@@ -69,5 +85,5 @@ def _define(function: Function, app: Path) -> Definition:
         call=function.get_user_function(),
         bindings=tuple(json.loads(raw) for raw in function.get_raw_bindings()),
         trigger=str(getattr(function.get_trigger(), "name", "")),
-        retry=function.get_settings_dict("retry_policy") or {},
+        has_retry_policy=bool(function.get_settings_dict("retry_policy")),
     )

@@ -1,4 +1,4 @@
-"""Loads an app folder as the Python worker does, in either programming model."""
+"""Loads an app folder as the Python worker does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from localazure.functions.app import decorated_app, function_json, orchestrator_code
+from localazure.functions.app import decorated_app, orchestrator_code
 from localazure.functions.app.binding_kinds import (
     ALIASES,
     DURABLE_TRIGGERS,
@@ -20,8 +20,7 @@ from localazure.functions.app.binding_kinds import (
     OUTPUTS,
     TRIGGERS,
 )
-from localazure.functions.app.definition import Definition
-from localazure.functions.app.retry_policy import RetryPolicy
+from localazure.functions.app.decorated_app import Definition
 from localazure.functions.app.signature import RETURN, Binding, Signature, SignatureError, check
 from localazure.functions.configuration.app_settings import is_disabled, resolve_references
 from localazure.functions.errors import AppLoadError
@@ -42,7 +41,8 @@ class LoadedFunction:
     bindings: tuple[Binding, ...] = ()
     """All bindings, including the trigger."""
     signature: Signature = field(default_factory=Signature)
-    retry_policy: RetryPolicy | None = None
+    has_retry_policy: bool = False
+    """Whether the function has a retry policy, which has no effect here."""
     is_disabled: bool = False
     faults: tuple[str, ...] = ()
     """The reasons why this function cannot run, one sentence each; the rest of the app can."""
@@ -96,7 +96,7 @@ def _places(module: Any) -> list[str]:
 
 def _names_of_apps(modules: Mapping[str, Any]) -> list[str]:
     """Modules that each app imports again: its script, and extensions, which hold global state."""
-    roots = (Path(DEFAULT_SCRIPT).stem, function_json.PACKAGE, "azurefunctions")
+    roots = (Path(DEFAULT_SCRIPT).stem, "azurefunctions")
     return [name for name in modules if name.partition(".")[0] in roots]
 
 
@@ -105,7 +105,7 @@ def load(
 ) -> list[LoadedFunction]:
     """Import the app (see `importable`) and check each of its functions.
 
-    As on Azure, if the worker refuses one function of the model v2, no function of the app runs:
+    As on Azure, if the worker refuses one function, no function of the app runs:
     the worker then indexes nothing. A function that only the host refuses (for a missing setting
     or an unknown kind of binding) is loaded with its `faults`, and the others run.
 
@@ -119,16 +119,17 @@ def load(
         all of these functions.
     """
     script = app / (settings.get(_SCRIPT_SETTING) or DEFAULT_SCRIPT)
-    if script.is_file():
-        functions = check_all(decorated_app.read(script), settings)
-    else:
-        functions = [_check_alone(one, settings) for one in function_json.read(app)]
+    if not script.is_file():
+        raise AppLoadError(
+            f"no {script.name} in {app}: this host runs apps of the Python programming model v2"
+        )
+    functions = check_all(decorated_app.read(script), settings)
     selected = {name.lower() for name in only}
     return [one for one in functions if not selected or one.name.lower() in selected]
 
 
 def check_all(definitions: list[Definition], settings: Mapping[str, str]) -> list[LoadedFunction]:
-    """Check the functions of an app of the model v2.
+    """Check the functions of an app.
 
     Raises:
         AppLoadError: some functions do not match their bindings; names all of these functions.
@@ -145,31 +146,7 @@ def check_all(definitions: list[Definition], settings: Mapping[str, str]) -> lis
     return functions
 
 
-def _check_alone(definition: Definition, settings: Mapping[str, str]) -> LoadedFunction:
-    try:
-        if definition.fault is None:
-            return _check(definition, settings)
-        fault = definition.fault
-    except SignatureError as error:
-        fault = str(error)
-    kinds = {str(binding["name"]): str(binding["type"]) for binding in definition.bindings}
-    kind = kinds.get(definition.trigger, "no trigger")
-    return LoadedFunction(
-        name=definition.name,
-        directory=definition.directory,
-        call=_cannot_run,
-        trigger=Binding(definition.trigger, kind),
-        is_disabled=definition.is_disabled or is_disabled(definition.name, settings),
-        faults=(fault,),
-    )
-
-
-def _cannot_run(**_: object) -> None:
-    raise AssertionError("a function in error was called")
-
-
 def _check(definition: Definition, settings: Mapping[str, str]) -> LoadedFunction:
-    assert definition.call is not None
     faults: list[str] = []
     bindings = [_read_binding(one, settings, faults) for one in definition.bindings]
     signature = check(definition.call, bindings)
@@ -184,12 +161,6 @@ def _check(definition: Definition, settings: Mapping[str, str]) -> LoadedFunctio
     faults += [fault for one in bindings if (fault := _uncovered(one, trigger))]
     if trigger.kind == ORCHESTRATION_TRIGGER:
         faults += orchestrator_code.faults(definition.call)
-    retry_policy = None
-    if definition.retry:
-        try:
-            retry_policy = RetryPolicy.parse(definition.retry)
-        except ValueError as error:
-            faults.append(str(error))
     return LoadedFunction(
         name=definition.name,
         directory=definition.directory,
@@ -198,8 +169,8 @@ def _check(definition: Definition, settings: Mapping[str, str]) -> LoadedFunctio
         trigger=trigger,
         bindings=tuple(bindings),
         signature=signature,
-        retry_policy=retry_policy,
-        is_disabled=definition.is_disabled or is_disabled(definition.name, settings),
+        has_retry_policy=definition.has_retry_policy,
+        is_disabled=is_disabled(definition.name, settings),
         faults=tuple(faults),
     )
 

@@ -1,19 +1,15 @@
 """Input bindings: fetches the inputs of functions other than the trigger.
 
-Sources: https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-blob-input,
-https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-table-input
+Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-blob-input
 """
 
 from __future__ import annotations
 
-import json
-
 from azure.functions.meta import Datum
 
-from localazure.functions.app import binding_kinds, sdk_types
+from localazure.functions.app import sdk_types
 from localazure.functions.app.signature import Binding
 from localazure.functions.bindings.storage_clients import StorageClients
-from localazure.functions.bindings.storage_table import quoted
 from localazure.functions.worker.invocation import Setting
 from localazure.storage_client import blobs
 from localazure.storage_client.endpoint import NotFoundError
@@ -26,21 +22,14 @@ class InputBindings:
 
     def __init__(self, storage: StorageClients) -> None:
         self._storage = storage
-        self._fetchers = {
-            binding_kinds.BLOB: self._fetch_blob,
-            binding_kinds.TABLE: self._fetch_table,
-        }
 
     async def fetch(self, binding: Binding, setting: Setting) -> Datum:
-        """The value of an input other than the trigger.
+        """The blob of an input.
 
         Raises:
             ValueError: the connection is not configured, or an expression names missing data.
             Exception: the service refused the request, or could not be reached.
         """
-        return await self._fetchers[binding.kind](binding, setting)
-
-    async def _fetch_blob(self, binding: Binding, setting: Setting) -> Datum:
         if binding.is_reference:
             # The path of a reference may be a container without a blob.
             container, _, name = setting("path").lstrip("/").partition("/")
@@ -52,20 +41,6 @@ class InputBindings:
         except NotFoundError:
             return NOTHING
         return blob_datum(answer.body, binding)
-
-    async def _fetch_table(self, binding: Binding, setting: Setting) -> Datum:
-        table = await self._storage.table(binding.connection, setting("tableName"))
-        parts = [
-            f"{column} eq {quoted(value)}"
-            for column, name in (("PartitionKey", "partitionKey"), ("RowKey", "rowKey"))
-            if (value := setting(name))
-        ]
-        if extra := setting("filter"):
-            parts.append(f"({extra})")
-        take = setting("take")
-        # Return an array even for a single row: the worker's tests of table bindings expect it.
-        rows = await table.query(" and ".join(parts), int(take) if take else None)
-        return Datum(json.dumps(rows), "string")
 
 
 def blob_datum(content: bytes, binding: Binding) -> Datum:

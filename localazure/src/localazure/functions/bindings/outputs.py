@@ -47,7 +47,6 @@ class OutputBindings:
             binding_kinds.EVENT_GRID: self._send_event_grid,
             binding_kinds.BLOB: storage.write_blob,
             binding_kinds.QUEUE: storage.put_messages,
-            binding_kinds.TABLE: storage.insert_entities,
             binding_kinds.TWILIO_SMS: self._show,
             binding_kinds.SEND_GRID: self._show,
         }

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import aiohttp
 
-from localazure.functions.bindings.storage_table import StorageTable
 from localazure.functions.configuration import connections
 from localazure.functions.configuration.storage_connection import find_endpoint
 from localazure.storage_client.client import StorageClient
@@ -54,10 +53,6 @@ class StorageClients:
 
         return StorageQueue(await self._client(connection, Service.QUEUE, self._open_queues), name)
 
-    async def table(self, connection: str, name: str) -> StorageTable:
-        """A table of a connection."""
-        return StorageTable(await self._client(connection, Service.TABLE, self._open), name)
-
     async def close(self) -> None:
         """Close every client."""
         await self._resources.aclose()
@@ -93,8 +88,7 @@ class StorageClients:
         session = await self._resources.enter_async_context(
             aiohttp.ClientSession(connector=connector)
         )
-        pauses = BLOB_PAUSES_SECONDS if endpoint.service is Service.BLOB else ()
-        return StorageClient(session, endpoint, credential, pauses_seconds=pauses)
+        return StorageClient(session, endpoint, credential, pauses_seconds=BLOB_PAUSES_SECONDS)
 
     async def _identity(self, endpoint: Endpoint) -> Any:
         return await self._resources.enter_async_context(

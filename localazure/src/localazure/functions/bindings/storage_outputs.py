@@ -1,8 +1,7 @@
-"""Outputs to storage: blobs, queues and tables.
+"""Outputs to storage: blobs and queues.
 
 Sources: https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-blob-output,
-https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-queue-output,
-https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-table-output
+https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-queue-output
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from localazure.functions.worker.invocation import Setting
 
 
 class StorageOutputs:
-    """Writes functions' outputs; creates a missing container, queue or table."""
+    """Writes functions' outputs; creates a missing container or queue."""
 
     def __init__(self, storage: StorageClients, queue_options: QueueOptions) -> None:
         self._storage = storage
@@ -43,16 +42,6 @@ class StorageOutputs:
         for content in queue_contents(value):
             await queue.put(encode(content, is_base64=self._queue_options.is_base64))
 
-    async def insert_entities(self, binding: Binding, value: Datum, setting: Setting) -> None:
-        """Insert one entity or an array of them; an existing entity is an error, as on Azure.
-
-        Raises:
-            ValueError: the value is not a JSON object or an array of objects, or a key is missing.
-        """
-        table = await self._storage.table(binding.connection, setting("tableName"))
-        for entity in table_entities(value, setting("partitionKey"), setting("rowKey")):
-            await table.insert(entity)
-
 
 def queue_contents(value: Datum) -> list[str | bytes]:
     """The messages of a value: text, bytes, or the SDK's JSON of QueueMessages and lists."""
@@ -61,23 +50,3 @@ def queue_contents(value: Datum) -> list[str | bytes]:
     document: Any = json.loads(value.value)
     items = cast("list[Any]", document if isinstance(document, list) else [document])
     return [item["body"] if isinstance(item, dict) else str(item) for item in items]
-
-
-def table_entities(value: Datum, partition_key: str, row_key: str) -> list[dict[str, Any]]:
-    """The entities of a value, with the binding's keys for entities without keys.
-
-    Raises:
-        ValueError: the value holds something other than entities, or a key is missing.
-    """
-    document: Any = json.loads(value.value)
-    items = cast("list[Any]", document if isinstance(document, list) else [document])
-    entities: list[dict[str, Any]] = []
-    for item in items:
-        if not isinstance(item, dict):
-            raise ValueError("a table output takes an entity, a JSON object, or an array of them")  # noqa: TRY004 - the text is invalid
-        keys = {"PartitionKey": partition_key, "RowKey": row_key}
-        entity = {**{name: key for name, key in keys.items() if key}, **item}
-        if missing := keys.keys() - entity.keys():
-            raise ValueError(f"an entity of a table output has no {' and no '.join(missing)}")
-        entities.append(entity)
-    return entities

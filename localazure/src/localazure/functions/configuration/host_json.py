@@ -1,4 +1,4 @@
-"""host.json: the settings that this host supports, and a warning for each other setting.
+"""host.json: the settings that this host supports. As on Azure, others have no effect.
 
 Source: https://learn.microsoft.com/azure/azure-functions/functions-host-json
 """
@@ -7,28 +7,22 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self, cast
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
     Field,
-    PrivateAttr,
     field_validator,
     model_validator,
 )
 
 from localazure.configuration_file import (
     OpenConfigurationModel,
-    Step,
-    line_of,
     read_json,
     validate,
 )
-from localazure.functions.configuration.ignored_settings import IGNORED, unknown_below
 from localazure.functions.configuration.timespan import parse_timespan
 from localazure.functions.durable.options import DurableOptions
 from localazure.functions.errors import AppLoadError
@@ -58,14 +52,8 @@ def _as_timeout(value: Any) -> Any:
     return None if str(value).startswith(str(_UNLIMITED)) else _as_timespan(value)
 
 
-def _as_limit(value: Any) -> Any:
-    return None if str(value) == str(_UNLIMITED) else value
-
-
 Timespan = Annotated[timedelta, BeforeValidator(_as_timespan)]
 Timeout = Annotated[timedelta | None, BeforeValidator(_as_timeout)]
-Limit = Annotated[Annotated[int, Field(gt=0)] | None, BeforeValidator(_as_limit)]
-"""-1 in the file means no limit and becomes None."""
 
 
 class HttpOptions(OpenConfigurationModel):
@@ -75,10 +63,6 @@ class HttpOptions(OpenConfigurationModel):
     """
 
     route_prefix: str = "api"
-    max_outstanding_requests: Limit = None
-    """Running and waiting requests; None means no limit, the default of all plans except one."""
-    max_concurrent_requests: Limit = None
-    """Concurrently running requests; None means no limit."""
     custom_headers: dict[str, str] = Field(default_factory=dict)
     """Headers to add to every response that does not have them."""
 
@@ -185,7 +169,6 @@ class HostOptions(OpenConfigurationModel):
     """The only functions to run; empty for all functions."""
     logging: _Logging = Field(default_factory=_Logging)
     extensions: Extensions = Field(default_factory=Extensions)
-    _warnings: tuple[str, ...] = PrivateAttr(default=())
 
     @property
     def log_levels(self) -> dict[str, int]:
@@ -193,11 +176,6 @@ class HostOptions(OpenConfigurationModel):
         return {
             category: _LEVELS[name.lower()] for category, name in self.logging.log_level.items()
         }
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """A sentence for each setting without effect in this host, with file and line."""
-        return self._warnings
 
     @classmethod
     def read(cls, app: Path) -> Self:
@@ -218,12 +196,7 @@ class HostOptions(OpenConfigurationModel):
         if isinstance(document, dict):
             # As on Azure, variables like AzureFunctionsJobHost__functionTimeout override the file.
             _override(cast("dict[str, Any]", document), dict(os.environ))
-        options = validate(document, cls, origin=str(path), text=text)
-        by_line = sorted(
-            (line_of(text, location), warning) for location, warning in _without_effect(options)
-        )
-        options._warnings = tuple(f"{path}:{line}: {warning}" for line, warning in by_line)  # noqa: SLF001 - an attribute of this class
-        return options
+        return validate(document, cls, origin=str(path), text=text)
 
 
 _OVERRIDE_PREFIX: Final = "AzureFunctionsJobHost__"
@@ -238,27 +211,3 @@ def _override(document: dict[str, Any], environment: dict[str, str]) -> None:
         for parent in parents:
             section = section.setdefault(parent, {})
         section[key] = value
-
-
-def _without_effect(options: HostOptions) -> Iterator[tuple[tuple[Step, ...], str]]:
-    """The settings without effect in this host: location, and a sentence for the warning."""
-    for location in _unknown_keys(options, ()):
-        key = ".".join(map(str, location))
-        if key == "extensions.http.dynamicThrottlesEnabled":
-            extra = options.extensions.http.model_extra or {}
-            if str(extra["dynamicThrottlesEnabled"]).lower() == "true":
-                yield location, f"{key} has no effect here"
-        elif len(location) == 2 and location[0] == "extensions":  # noqa: PLR2004 - extensions.NAME
-            yield location, f"{key} has no effect here, this host does not cover it"
-        elif key not in IGNORED:
-            yield location, f"{key} is not a setting of the host"
-
-
-def _unknown_keys(section: BaseModel, location: tuple[Step, ...]) -> Iterator[tuple[Step, ...]]:
-    for key, value in (section.model_extra or {}).items():
-        yield (*location, key)
-        yield from unknown_below((*location, key), value)
-    for name, field in type(section).model_fields.items():
-        value = getattr(section, name)
-        if isinstance(value, OpenConfigurationModel):
-            yield from _unknown_keys(value, (*location, field.alias or name))

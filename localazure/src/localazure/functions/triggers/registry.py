@@ -20,7 +20,6 @@ from localazure.functions.app.signature import Binding
 from localazure.functions.bindings.storage_clients import StorageClients
 from localazure.functions.configuration import connections
 from localazure.functions.configuration.host_json import HostOptions
-from localazure.functions.configuration.plan import Plan
 from localazure.functions.http.authorization import KeyRing
 from localazure.functions.http.web_extension import WebExtension
 from localazure.functions.triggers.event_grid.trigger import EventGridTrigger, event_data
@@ -47,8 +46,6 @@ class Surroundings:
     database: Database | DatabaseInTurn
     zone: tzinfo
     """The time zone of NCRONTAB expressions."""
-    plan: Plan | None
-    """The hosting plan whose rules apply, or None."""
 
 
 class Triggers:
@@ -114,12 +111,6 @@ class Triggers:
             from localazure.functions.triggers.blob.trigger import BlobFunction
 
             blob_function = BlobFunction.of(function, self._host.storage)
-            if blob_function.is_polled and self._host.plan is Plan.FLEX:
-                # https://learn.microsoft.com/azure/azure-functions/flex-consumption-plan
-                raise ValueError(
-                    "the Flex Consumption plan has no blob triggers that poll: give it "
-                    'source="EventGrid" and an event subscription'
-                )
             self._blob_functions.append(blob_function)
         elif kind in LISTENERS:
             self.listeners.append(LISTENERS[kind](function, self._host))

@@ -54,7 +54,7 @@ class TraceContext:
 
 @dataclass(frozen=True)
 class RetryContext:
-    """The state of a function's retry policy; both counts are 0 without a policy."""
+    """The state of a function's retry policy, which this host does not apply."""
 
     retry_count: int = 0
     max_retry_count: int = 0
@@ -69,7 +69,7 @@ class InvocationContext:
     correlation: logs.Correlation
     function_directory: str
     trace_context: TraceContext
-    retry_context: RetryContext
+    retry_context: RetryContext = RetryContext()
 
     def __post_init__(self) -> None:
         self.thread_local_storage = _ThreadLocalStorage(self.correlation)

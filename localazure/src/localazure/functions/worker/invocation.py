@@ -16,7 +16,6 @@ import asyncio
 import functools
 import logging
 import os
-import random
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
@@ -34,11 +33,9 @@ from localazure.functions.app.signature import RETURN, Binding
 from localazure.functions.app.user_traceback import users_traceback
 from localazure.functions.errors import FunctionExitError, FunctionTimeoutError, NotJsonError
 from localazure.functions.http.web_extension import NATIVE
-from localazure.functions.worker.cold_start import ColdStart
 from localazure.functions.worker.context import (
     InvocationContext,
     Output,
-    RetryContext,
     TraceContext,
 )
 from localazure.functions.worker.thread_pool import WorkerPool
@@ -93,10 +90,8 @@ class Invoker:
         client_binding: Callable[[], str],
         fetch_input: FetchInput,
         send_output: SendOutput,
-        chance: random.Random,
         threads: int | None = None,
         on_timeout: Callable[[], None] = lambda: None,
-        cold_start: ColdStart | None = None,
     ) -> None:
         """Create an invoker and its thread pool.
 
@@ -105,28 +100,22 @@ class Invoker:
             client_binding: returns the JSON of durableClient inputs.
             fetch_input: fetches the value of any other input.
             send_output: sends the value of an output binding other than http.
-            chance: randomizes the jitter of retries.
             threads: the number of threads for synchronous functions, orchestrators and entities.
             on_timeout: called when an invocation exceeds the limit.
-            cold_start: delays invocations; None for no delay.
         """
         self._timeout = timeout
         self._client_binding = client_binding
         self._fetch_input = fetch_input
         self._send_output = send_output
-        self._chance = chance
         self._threads = WorkerPool("function", threads or _DEFAULT_THREADS)
         self._on_timeout = on_timeout
-        self._cold_start = cold_start
         self.in_flight = 0
         """The number of running invocations, except those of durable triggers."""
         self._running: Counter[str] = Counter()
         self._idle = asyncio.Event()
         self._idle.set()
 
-    async def invoke(
-        self, function: LoadedFunction, data: TriggerData, retry: RetryContext | None = None
-    ) -> Outcome:
+    async def invoke(self, function: LoadedFunction, data: TriggerData) -> Outcome:
         """Run a function once.
 
         Raises:
@@ -148,9 +137,7 @@ class Invoker:
             _LOG.log(level, "Executing '%s'", function.name)
         started = time.monotonic()
         try:
-            if self._cold_start is not None:
-                await self._cold_start.begin()
-            outcome = await self._run(function, data, correlation, retry)
+            outcome = await self._run(function, data, correlation)
         except BaseException as error:
             # The engine reports the failure of an orchestrator once. An activity's result that is
             # not JSON fails the orchestrator with the same text.
@@ -170,31 +157,7 @@ class Invoker:
             return outcome
         finally:
             logs.invocation.reset(token)
-            if self._cold_start is not None:
-                self._cold_start.end()
             self._count(function, -1)
-
-    async def invoke_with_retries(
-        self,
-        function: LoadedFunction,
-        data: TriggerData,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> Outcome:
-        """Run a function, and retry failures by its retry policy; raise the last failure."""
-        policy = function.retry_policy
-        retry = 0
-        context = RetryContext(0, policy.max_retry_count if policy else 0)
-        while True:
-            try:
-                return await self.invoke(function, data, context)
-            except Exception as error:
-                retry += 1
-                delay = policy.delay_before(retry, self._chance) if policy else None
-                if policy is None or delay is None:
-                    raise
-                context = RetryContext(retry, policy.max_retry_count, error)
-                _LOG.warning("'%s' failed; retry %d in %s", function.name, retry, delay)
-                await sleep(delay.total_seconds())
 
     async def drain(self, seconds: float) -> bool:
         """Wait until no invocation runs, up to a time limit; return whether none runs."""
@@ -230,7 +193,6 @@ class Invoker:
         function: LoadedFunction,
         data: TriggerData,
         correlation: logs.Correlation,
-        retry: RetryContext | None,
     ) -> Outcome:
         arguments = await self._decode_inputs(function, data)
         outputs = {name: Output() for name in function.signature.outputs}
@@ -241,7 +203,6 @@ class Invoker:
                 correlation=correlation,
                 function_directory=str(function.directory),
                 trace_context=data.trace,
-                retry_context=retry or RetryContext(),
             )
         result = await self._call(function, arguments, context)
         if data.datum is not None and data.datum.type == NATIVE:

@@ -50,12 +50,6 @@ def test_a_new_guid_for_each_expression() -> None:
     assert uuid.UUID(first) != uuid.UUID(second)
 
 
-@pytest.mark.parametrize("template", ["{DateTime}", "{sys.UtcNow}"])
-def test_the_date(template: str) -> None:
-    moment = datetime.strptime(filled(template), "%Y-%m-%dT%H-%M-%SZ").replace(tzinfo=UTC)
-    assert abs((datetime.now(UTC) - moment).total_seconds()) < 60
-
-
 @pytest.mark.parametrize("template", ["{missing}", "{data.missing}", "{name.more}", "{}"])
 def test_missing_data_is_named(template: str) -> None:
     with pytest.raises(ValueError, match=re.escape(repr(template))):
@@ -65,13 +59,6 @@ def test_missing_data_is_named(template: str) -> None:
 def test_an_unknown_format_of_a_guid() -> None:
     with pytest.raises(ValueError, match="'Q' is not a format of a GUID"):
         filled("{rand-guid:Q}")
-
-
-def test_data_is_made_only_when_an_expression_asks_for_it() -> None:
-    def never() -> dict[str, Any]:
-        raise AssertionError
-
-    assert resolve("container/name.txt", never, "f") == "container/name.txt"
 
 
 SEGMENTS = st.text("abc.-/ü{}", min_size=1, max_size=8)

@@ -60,34 +60,10 @@ def test_functions_of_every_kind(tmp_path: Path) -> None:
     assert by_name["hello"].trigger.settings["route"] == "hi/x"
     assert by_name["hello"].signature.takes_context
     assert by_name["tick"].is_async
-    assert by_name["tick"].retry_policy is not None
+    assert by_name["tick"].has_retry_policy
     assert by_name["orchestrate"].durable_name == "Main"
     assert by_name["act"].is_disabled
     assert set(by_name["start"].signature.inputs) == {"req", "client"}
-
-
-def test_only_some_of_them(tmp_path: Path) -> None:
-    body = """
-    @app.route()
-    def one(req: func.HttpRequest) -> str: ...
-
-    @app.route()
-    def two(req: func.HttpRequest) -> str: ...
-    """
-    (function,) = load_text(tmp_path, body, only=("TWO",))
-    assert function.name == "two"
-
-
-def test_an_asgi_app_is_a_function_like_any_other(tmp_path: Path) -> None:
-    (function,) = load_text(
-        tmp_path,
-        """
-        del app
-        async def asgi(scope, receive, send): ...
-        web = func.AsgiFunctionApp(asgi)
-        """,
-    )
-    assert function.trigger.settings["route"] == "/{*route}"
 
 
 @pytest.mark.parametrize(
@@ -134,10 +110,6 @@ def test_what_only_the_host_refuses_leaves_the_other_functions_alone(tmp_path: P
         @app.route(route="%NONE%")
         def unset(req: func.HttpRequest) -> str: ...
 
-        @app.timer_trigger(arg_name="timer", schedule="0 * * * * *")
-        @app.retry(strategy="fixed_delay", max_retry_count="3", delay_interval="soon")
-        def tick(timer: func.TimerRequest) -> None: ...
-
         @app.route()
         def fine(req: func.HttpRequest) -> str: ...
         """,
@@ -146,7 +118,6 @@ def test_what_only_the_host_refuses_leaves_the_other_functions_alone(tmp_path: P
     assert "its trigger binding event is of the kind eventHubTrigger" in faults["on_event"]
     assert "its output binding event is of the kind eventHub, which" in faults["send"]
     assert "route of req: %NONE% refers to an app setting that is not set" in faults["unset"]
-    assert "retry: delay_interval: 'soon'" in faults["tick"]
     assert faults["fine"] == ""
 
 
@@ -169,20 +140,6 @@ def test_what_only_the_host_refuses_leaves_the_other_functions_alone(tmp_path: P
 )
 def test_apps_that_cannot_be_indexed(tmp_path: Path, body: str, message: str) -> None:
     assert message in fault(tmp_path, body)
-
-
-def test_one_app_under_two_names_is_one_app(tmp_path: Path) -> None:
-    assert load_text(tmp_path, "alias = app") == []
-
-
-def test_an_import_that_fails_shows_the_users_traceback_only(tmp_path: Path) -> None:
-    (tmp_path / "broken.py").write_text("def f():\n    import no_such_module\n\nf()\n")
-    text = fault(tmp_path, "import broken")
-    assert "function_app.py" in text
-    assert 'broken.py", line 4' in text
-    assert text.endswith("ModuleNotFoundError: No module named 'no_such_module'")
-    assert "importlib" not in text
-    assert "localazure" not in text
 
 
 def test_an_empty_folder_is_no_app(tmp_path: Path) -> None:

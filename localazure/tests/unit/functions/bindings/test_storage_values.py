@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import azure.functions as func
@@ -16,8 +15,7 @@ from localazure.functions.app.loader import LoadedFunction
 from localazure.functions.app.signature import Binding
 from localazure.functions.bindings.inputs import blob_datum, split_path
 from localazure.functions.bindings.storage_clients import StorageClients
-from localazure.functions.bindings.storage_outputs import queue_contents, table_entities
-from localazure.functions.bindings.storage_table import quoted
+from localazure.functions.bindings.storage_outputs import queue_contents
 from localazure.functions.triggers.blob.trigger import BlobFunction, blob_message, find_host_id
 from localazure.storage_client.queue import decode, encode
 
@@ -48,27 +46,6 @@ def test_texts_that_are_not_base64() -> None:
 )
 def test_messages_of_what_a_function_gave(value: object, expected: list[str | bytes]) -> None:
     assert queue_contents(converters.encode("queue", value, None)) == expected
-
-
-def entities(document: object, partition_key: str = "", row_key: str = "") -> object:
-    return table_entities(Datum(json.dumps(document), "string"), partition_key, row_key)
-
-
-def test_entities_of_what_a_function_gave() -> None:
-    one = {"PartitionKey": "p", "RowKey": "r", "n": 1}
-    assert entities(one, "other", "other") == [one]
-    assert entities([one, one]) == [one, one]
-    assert entities({"n": 1}, "p", "r") == [one]
-
-
-@pytest.mark.parametrize("document", ["text", [1], {"RowKey": "r"}])
-def test_no_entities(document: object) -> None:
-    with pytest.raises(ValueError, match="a table output"):
-        entities(document)
-
-
-def test_literals_of_filters_cannot_break_out() -> None:
-    assert quoted("a' or '1' eq '1") == "'a'' or ''1'' eq ''1'"
 
 
 @pytest.mark.parametrize("path", ["", "container", "container/", "/container"])

@@ -10,7 +10,6 @@ from localazure.errors import ConfigurationError
 from localazure.functions.configuration.app_settings import (
     LocalSettings,
     is_disabled,
-    resolve_references,
 )
 from localazure.functions.http.cors import CorsPolicy
 
@@ -43,10 +42,6 @@ def test_the_file(tmp_path: Path) -> None:
     }
 
 
-def test_a_missing_file_has_no_settings(tmp_path: Path) -> None:
-    assert LocalSettings.read(tmp_path) == LocalSettings()
-
-
 @pytest.mark.parametrize(
     ("document", "message"),
     [
@@ -62,13 +57,6 @@ def test_a_wrong_file_is_refused(tmp_path: Path, document: dict[str, Any], messa
         read(tmp_path, document)
     assert message in str(caught.value)
     assert "secret" not in str(caught.value)
-
-
-def test_references_are_resolved() -> None:
-    assert resolve_references("%A%/x/%B%", {"A": "1", "B": "2"}) == "1/x/2"
-    assert resolve_references("100 % or % more", {}) == "100 % or % more"
-    with pytest.raises(ValueError, match="%QUEUE% refers to an app setting that is not set"):
-        resolve_references("%QUEUE%", {})
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from azure.identity.aio import DefaultAzureCredential, ManagedIdentityCredential
 
 from localazure.functions.configuration import connections
 from localazure.functions.configuration.storage_connection import find_endpoint
@@ -35,18 +34,6 @@ async def test_a_malformed_connection_string_does_not_show() -> None:
         async with connections.service_bus_client("Bus", {"Bus": "SharedAccessKey=hidden"}):
             pass
     assert "hidden" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        ({}, DefaultAzureCredential),
-        ({"Bus__credential": "managedidentity", "Bus__clientId": "c"}, ManagedIdentityCredential),
-    ],
-)
-async def test_identities(settings: dict[str, str], expected: type) -> None:
-    async with connections.identity("Bus", settings) as credential:
-        assert isinstance(credential, expected)
 
 
 @pytest.mark.parametrize(

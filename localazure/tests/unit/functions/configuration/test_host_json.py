@@ -11,10 +11,10 @@ import pytest
 from localazure.errors import ConfigurationError
 from localazure.functions.configuration.host_json import (
     HostOptions,
-    HttpOptions,
     QueueOptions,
     ServiceBusOptions,
 )
+from localazure.functions.durable.engine.versioning import FailureStrategy
 from localazure.functions.errors import AppLoadError
 
 
@@ -61,51 +61,6 @@ def test_settings_are_read(tmp_path: Path) -> None:
     )
     assert extensions.queues.new_batch_threshold == 16
     assert not extensions.queues.is_base64
-    assert options.warnings == ()
-
-
-def test_no_limit(tmp_path: Path) -> None:
-    unlimited = {"maxOutstandingRequests": -1, "maxConcurrentRequests": "-1"}
-    assert read(tmp_path, {"extensions": {"http": unlimited}}).extensions.http == HttpOptions()
-    assert read(tmp_path, {"functionTimeout": "-1"}).function_timeout is None
-
-
-def test_a_key_without_effect_is_warned_about_with_its_line(tmp_path: Path) -> None:
-    path = tmp_path / "host.json"
-    path.write_text(
-        """{ // as the tools allow
-  "version": "2.0",
-  "functionTimeOut": "00:01:00",
-  "logging": {
-    "logLevels": {"default": "Error"}
-  },
-  "extensions": {
-    "eventHubs": {},
-    "http": {
-      "dynamicThrottlesEnabled": true,
-      "maxOutstandingRequest": 3
-    },
-    "queues": {"batchsize": 4},
-    "durableTask": {
-      "tracing": {},
-      "maxConcurentLimit": 3,
-      "storageProvider": {"type": "AzureStorage", "sized": 4}
-    }
-  },
-  "extensionBundle": {"id": "x", "versions": "[4.*, 5.0.0)"}
-}"""
-    )
-    assert HostOptions.read(tmp_path).warnings == (
-        f"{path}:3: functionTimeOut is not a setting of the host",
-        f"{path}:5: logging.logLevels is not a setting of the host",
-        f"{path}:8: extensions.eventHubs has no effect here, this host does not cover it",
-        f"{path}:10: extensions.http.dynamicThrottlesEnabled has no effect here",
-        f"{path}:11: extensions.http.maxOutstandingRequest is not a setting of the host",
-        f"{path}:13: extensions.queues.batchsize is not a setting of the host",
-        f"{path}:16: extensions.durableTask.maxConcurentLimit is not a setting of the host",
-        f"{path}:17: extensions.durableTask.storageProvider.sized is not a setting of the host",
-        f"{path}:20: extensionBundle.versions is not a setting of the host",
-    )
 
 
 @pytest.mark.parametrize(
@@ -126,14 +81,6 @@ def test_a_key_without_effect_is_warned_about_with_its_line(tmp_path: Path) -> N
         (
             {"extensions": {"queues": {"messageEncoding": "utf-7"}}},
             "extensions.queues.messageEncoding: input should be 'base64' or 'none'",
-        ),
-        (
-            {"extensions": {"http": {"maxConcurrentRequests": 0}}},
-            "extensions.http.maxConcurrentRequests: input should be greater than 0, found 0",
-        ),
-        (
-            {"extensions": {"http": {"maxOutstandingRequests": -2}}},
-            "extensions.http.maxOutstandingRequests: input should be greater than 0, found -2",
         ),
     ],
 )
@@ -157,5 +104,12 @@ def test_an_environment_variable_overrides(tmp_path: Path, monkeypatch: pytest.M
     assert options.extensions.service_bus.max_concurrent_calls == 3
 
 
-def test_every_key_of_the_app_of_this_repository_is_known() -> None:
-    assert HostOptions.read(Path(__file__).parents[5]).warnings == ()
+def test_the_file_that_this_repository_deploys() -> None:
+    extensions = HostOptions.read(Path(__file__).parents[5]).extensions
+    durable, bus = extensions.durable_task, extensions.service_bus
+    assert (durable.hub_name, durable.default_version) == ("landfall", "1.1")
+    assert durable.version_failure_strategy is FailureStrategy.REJECT
+    assert durable.max_concurrent_activity_functions == 10
+    assert durable.max_concurrent_orchestrator_functions == 10
+    assert (bus.prefetch_count, bus.max_concurrent_calls) == (0, 8)
+    assert bus.max_auto_lock_renewal_duration == timedelta(minutes=10)

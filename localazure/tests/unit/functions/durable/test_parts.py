@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
-from localazure import limits
 from localazure.functions.durable.api import status
 from localazure.functions.durable.engine import history
-from localazure.functions.durable.engine.invocation import KnownFunctions
 from localazure.functions.durable.engine.tasks import Awaited, all_of, any_of
 from localazure.functions.durable.engine.versioning import (
-    FailureStrategy,
     MatchStrategy,
     accepts,
     compare,
 )
-from localazure.functions.durable.options import DurableOptions
-from localazure.functions.durable.runtime.inboxes import Inboxes
 from localazure.functions.durable.runtime.timers import TimerQueue
-from localazure.functions.durable.store.records import Message, Timer, microseconds, moment
+from localazure.functions.durable.store.records import Timer
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -63,22 +56,6 @@ def test_history_survives_its_encoding(events: list[history.Event]) -> None:
     assert history.decode(stored_by_version_0) == events
 
 
-@given(st.datetimes(timezones=st.just(UTC)))
-def test_times_survive(at: datetime) -> None:
-    assert history.parse_timestamp(history.timestamp(at)) == at
-    assert moment(microseconds(at)) == at
-
-
-def test_an_end_is_told_once() -> None:
-    told: list[int] = []
-    one = Awaited()
-    one.then(lambda: told.append(1))
-    one.complete()
-    one.complete(failed=True)
-    one.then(lambda: told.append(2))
-    assert (told, one.failed) == ([1, 2], False)
-
-
 @given(st.lists(st.booleans(), max_size=6))
 def test_compounds_of_ended_and_open_parts(ended: list[bool]) -> None:
     parts = [Awaited() for _ in ended]
@@ -92,17 +69,6 @@ def test_compounds_of_ended_and_open_parts(ended: list[bool]) -> None:
         part.complete(failed=True)
     assert first.done
     assert whole.done
-
-
-def test_mailboxes_keep_order() -> None:
-    mail = Inboxes()
-    messages = [Message(target="a", event={"n": n}) for n in range(4)]
-    for message in messages:
-        mail.put(message)
-    mail.remove("a", messages[1:3])
-    assert list(mail.of("a")) == [messages[0], messages[3]]
-    mail.clear("a")
-    assert list(mail.of("a")) == []
 
 
 @pytest.mark.parametrize(
@@ -131,53 +97,6 @@ def test_versions_match() -> None:
     assert accepts("2", "1", current)
     assert accepts("2", None, current)
     assert not accepts("2", "3", current)
-
-
-def test_settings_of_host_json() -> None:
-    options = DurableOptions.model_validate(
-        {
-            "hubName": "Hub",
-            "maxConcurrentActivityFunctions": 3,
-            "defaultVersion": "2.0",
-            "versionMatchStrategy": "strict",
-            "versionFailureStrategy": "Fail",
-            "storageProvider": {"type": "azureManaged"},
-            "httpSettings": {"defaultAsyncRequestSleepTimeMilliseconds": 5},
-        }
-    )
-    assert (options.hub_name, options.default_version) == ("Hub", "2.0")
-    assert options.max_concurrent_activity_functions == 3
-    assert options.version_match_strategy is MatchStrategy.STRICT
-    assert options.version_failure_strategy is FailureStrategy.FAIL
-    assert options.http_polling_seconds == 0.005
-    assert options.payload_limit_bytes == limits.DURABLE_SCHEDULER_PAYLOAD.value
-    assert not options.is_in_azure_storage
-    assert DurableOptions().is_in_azure_storage
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("maxConcurrentActivityFunctions", 0),
-        ("maxConcurrentActivityFunctions", "many"),
-        ("hubName", 1),
-        ("versionMatchStrategy", "Sometimes"),
-        ("versionFailureStrategy", "Never"),
-    ],
-)
-def test_a_bad_setting_is_refused(key: str, value: Any) -> None:
-    with pytest.raises(ValidationError, match=key):
-        DurableOptions.model_validate({key: value})
-
-
-def test_function_names_are_not_case_sensitive() -> None:
-    known = KnownFunctions(activity=["SayHello"])
-    assert known.resolve("activity", "sayhello") == "SayHello"
-    assert known.resolve("orchestrator", "sayhello") is None
-    assert known.missing("orchestrator", "x").endswith(
-        "is not an orchestrator function. Additional info: "
-        "No orchestrator functions are currently registered!"
-    )
 
 
 def test_short_form_of_history() -> None:

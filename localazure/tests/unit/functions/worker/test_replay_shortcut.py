@@ -161,38 +161,6 @@ def test_every_episode_gives_what_the_sdk_gives(
         assert run.episodes >= len(work)
 
 
-def test_a_lost_episode_leaves_no_trace() -> None:
-    run = Run("same", [1, 1, "done"])
-    run.step(1)
-    lost = [
-        history.orchestrator_started("2026-01-01T00:00:59.000000Z"),
-        history.task_completed("2026-01-01T00:00:59.000000Z", 0, '"lost"'),
-    ]
-    context = TriggerContext(
-        OrchestratorTrigger(execution=run.execution, past=run.events, arrived=lost, memo=run.memo)
-    )
-    assert answer(CALL, context)[0] == "returned"
-    while run.status is Status.RUNNING:
-        run.step(1)
-    assert run.status is Status.COMPLETED
-
-
-def test_an_event_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[history.Event] = []
-    real: Any = getattr(replay_shortcut, "_event")  # noqa: B009 - it is the subject
-
-    def counting(document: history.Event, *, is_played: bool) -> Any:
-        made.append(document)
-        return real(document, is_played=is_played)
-
-    monkeypatch.setattr(replay_shortcut, "_event", counting)
-    run = Run("counted", [1] * 10 + ["done"])
-    while run.status is Status.RUNNING:
-        run.step(1)
-    # The last two events (ExecutionCompleted, OrchestratorCompleted) are never read.
-    assert len(made) == len(run.events) - 2
-
-
 AT = "2026-01-01T00:00:01.000002Z"
 EVENTS = [
     history.execution_started(
@@ -288,12 +256,3 @@ def test_functions_not_made_by_the_sdk_are_called_unchanged() -> None:
     assert replay_shortcut.wrap(own) is own
     assert replay_shortcut.wrap(decorated) is decorated
     assert replay_shortcut.wrap(HANDLE) is not HANDLE
-
-
-def test_a_body_is_serialized_when_it_is_read() -> None:
-    run = execution("i", [1])
-    trigger = OrchestratorTrigger(
-        execution=run, past=[], arrived=episode.begin(run, AT, started=False, messages=[])
-    )
-    assert str(TriggerContext(trigger)) == trigger.body
-    assert json.loads(trigger.body)["instanceId"] == "i"

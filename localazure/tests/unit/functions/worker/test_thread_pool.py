@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import threading
 from collections.abc import Iterator
 
@@ -43,12 +42,6 @@ async def test_it_grows_to_its_size_and_no_further(pool: WorkerPool) -> None:
     await asyncio.gather(*(pool.run(meet) for _ in range(6)))
     assert {thread.name for thread in threads} == {"test-1", "test-2"}
     assert all(thread.daemon for thread in threads)  # they do not delay the end of the process
-
-
-async def test_context_variables_come_along(pool: WorkerPool) -> None:
-    variable = contextvars.ContextVar("variable", default="none")
-    variable.set("mine")
-    assert await pool.run(variable.get) == "mine"
 
 
 async def test_a_cancelled_call_frees_its_thread_when_it_returns(pool: WorkerPool) -> None:

@@ -128,7 +128,7 @@ class TimerTrigger:
         data = timer_data(status, is_past_due=startup is Startup.PAST_DUE)
         self._is_invoking = True
         with contextlib.suppress(Exception):  # logged by the invoker; the schedule continues
-            await self._invoker.invoke_with_retries(self._function, data)
+            await self._invoker.invoke(self._function, data)
         self._is_invoking = False
 
     def _remembered(self) -> TimerStatus | None:

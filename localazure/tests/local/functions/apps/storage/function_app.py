@@ -30,10 +30,7 @@ def order(req: func.HttpRequest, orders: func.Out[str]) -> str:
 @app.blob_output(
     arg_name="receipt", path="receipts/{id}-{item.sku}.txt", connection="AzureWebJobsStorage"
 )
-@app.table_output(
-    arg_name="row", table_name="Orders", partition_key="order", connection="AzureWebJobsStorage"
-)
-def on_order(message: func.QueueMessage, receipt: func.Out[str], row: func.Out[str]) -> None:
+def on_order(message: func.QueueMessage, receipt: func.Out[str]) -> None:
     order = message.get_json()
     note(
         function="on_order",
@@ -43,32 +40,12 @@ def on_order(message: func.QueueMessage, receipt: func.Out[str], row: func.Out[s
         has_times=None not in {message.insertion_time, message.expiration_time},
     )
     receipt.set(f"receipt of {order['id']}")
-    row.set(json.dumps({"RowKey": order["id"], "total": 3}))
 
 
 @app.route(route="receipts/{id}")
 @app.blob_input(arg_name="receipt", path="receipts/{id}-a/b.txt", connection="AzureWebJobsStorage")
-@app.table_input(
-    arg_name="rows",
-    table_name="Orders",
-    partition_key="order",
-    row_key="{id}",
-    connection="AzureWebJobsStorage",
-)
-def receipt(req: func.HttpRequest, receipt: func.InputStream, rows: str) -> str:  # noqa: ARG001 - bound, not used
-    return json.dumps({"receipt": receipt.read().decode() if receipt else None, "rows": rows})
-
-
-@app.route(route="all-orders")
-@app.table_input(
-    arg_name="rows",
-    table_name="Orders",
-    filter="total gt 2",
-    take=1,
-    connection="AzureWebJobsStorage",
-)
-def all_orders(req: func.HttpRequest, rows: str) -> str:  # noqa: ARG001 - bound, not used
-    return rows
+def receipt(req: func.HttpRequest, receipt: func.InputStream) -> str:  # noqa: ARG001 - bound, not used
+    return receipt.read().decode() if receipt else "none"
 
 
 @app.route(route="many")

@@ -59,17 +59,3 @@ def test_hosts_end_with_equal_shares_whatever_the_order_of_their_renewals(
     before = some.leases
     for name in names:
         assert to_take(before, name, some.now_us) == []  # and the leases no longer move
-
-
-def test_a_dead_hosts_partitions_are_taken_when_its_lease_is_over() -> None:
-    some = Hosts(4)
-    for _ in range(5):
-        some.renew("alive")
-        some.renew("dead")
-    assert some.shares() == {"alive": 2, "dead": 2}
-    some.now_us += LEASE_US - 1
-    some.renew("alive")
-    assert some.shares() == {"alive": 2, "dead": 2}
-    some.now_us += 1
-    some.renew("alive")
-    assert some.shares() == {"alive": 4}

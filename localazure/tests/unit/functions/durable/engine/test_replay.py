@@ -16,7 +16,6 @@ from localazure.functions.durable.engine.episode import Effects
 from localazure.functions.durable.engine.history import Event, EventType
 from localazure.functions.durable.engine.instance import FINISHED, Parent, Status
 from localazure.functions.durable.engine.invocation import FunctionFailed, KnownFunctions
-from localazure.functions.durable.engine.orchestrator_trigger import OrchestratorTrigger
 from localazure.functions.durable.engine.replay_cursor import ReplayCursor
 
 LATER = "2026-01-01T00:00:09.000000Z"
@@ -57,10 +56,6 @@ def any_of(*actions: dict[str, Any]) -> dict[str, Any]:
     return {"actionType": 11, "compoundActions": list(actions)}
 
 
-def all_of(*actions: dict[str, Any]) -> dict[str, Any]:
-    return {"actionType": 12, "compoundActions": list(actions)}
-
-
 class Story:
     """An orchestration that runs episode by episode."""
 
@@ -99,41 +94,6 @@ def failed(event_id: int) -> Event:
     return history.task_failed(AT, event_id, reason="no", details="")
 
 
-def test_actions_are_begun_one_after_the_other() -> None:
-    story = Story()
-    first = story.episode(actions=[activity()])
-    assert ids(first.steps) == [(EventType.TASK_SCHEDULED, 0)]
-    second = story.episode(completed(0), actions=[activity(), activity("other")])
-    assert ids(second.steps) == [(EventType.TASK_SCHEDULED, 1)]
-    last = story.episode(
-        completed(1), actions=[activity(), activity("other")], is_done=True, output="5"
-    )
-    assert (last.status, last.output) == (Status.COMPLETED, "5")
-    assert last.parent_event is not None
-    assert (last.parent_event["TaskScheduledId"], last.parent_event["Result"]) == (7, "5")
-
-
-def test_compound_actions_draw_their_ids_in_order() -> None:
-    story = Story()
-    effects = story.episode(
-        actions=[
-            all_of(
-                activity(),
-                any_of(timer(), child("child")),
-                activity(),
-            )
-        ]
-    )
-    assert ids(effects.steps) == [
-        (EventType.TASK_SCHEDULED, 0),
-        (EventType.TIMER_CREATED, 1),
-        (EventType.SUB_ORCHESTRATION_INSTANCE_CREATED, 2),
-        (EventType.TASK_SCHEDULED, 3),
-    ]
-    begun = effects.steps[2]
-    assert (begun["InstanceId"], begun["Version"], begun["Input"]) == ("e:0002", "1.0", '"2"')
-
-
 @pytest.mark.parametrize("end", [{"is_done": True, "output": "1"}, {"error": "no"}])
 def test_an_open_task_keeps_the_instance_running(end: dict[str, Any]) -> None:
     story = Story()
@@ -142,50 +102,6 @@ def test_an_open_task_keeps_the_instance_running(end: dict[str, Any]) -> None:
     assert story.episode(completed(0), actions=actions, **end).status is Status.RUNNING
     fired = history.timer_fired(LATER, 1, LATER)
     assert story.episode(fired, actions=actions, **end).status in FINISHED
-
-
-@pytest.mark.parametrize("attempts", [1, 2, 3])
-def test_retries_end_with_a_timer_that_is_due_at_once(attempts: int) -> None:
-    story = Story()
-    action = retried(attempts)
-    effects = story.episode(actions=[action])
-    for attempt in range(attempts):
-        assert ids(effects.steps) == [(EventType.TASK_SCHEDULED, 2 * attempt)]
-        effects = story.episode(failed(2 * attempt), actions=[action])
-        (pause,) = effects.steps
-        assert ids([pause]) == [(EventType.TIMER_CREATED, 2 * attempt + 1)]
-        assert pause["FireAt"] == (AT if attempt == attempts - 1 else LATER)
-        fired = history.timer_fired(AT, pause["EventId"], pause["FireAt"])
-        last = attempt == attempts - 1
-        effects = story.episode(fired, actions=[action], error="gave up" if last else None)
-    assert effects.status is Status.FAILED
-    assert effects.output == json.dumps("Orchestrator function 'orch' failed: gave up")
-
-
-def test_events_are_buffered_until_they_are_waited_for() -> None:
-    story = Story()
-    story.episode(history.event_raised(AT, "e", "1"), actions=[activity()])
-    actions = [activity(), waiting("e"), activity()]
-    assert ids(story.episode(completed(0), actions=actions).steps) == [
-        (EventType.TASK_SCHEDULED, 1)
-    ]
-
-
-def test_entities_are_asked_and_signalled() -> None:
-    story = Story()
-    call = asking("@counter@k")
-    tell = {**call, "actionType": 9, "operation": "add", "input": "1"}
-    effects = story.episode(actions=[tell, call])
-    assert ids(effects.steps) == [(EventType.EVENT_SENT, 0), (EventType.EVENT_SENT, 1)]
-    request = json.loads(effects.events[-2]["Input"])
-    assert (request["signal"], request["parentExecution"]) == (False, "e")
-    answer = history.event_raised(AT, request["id"], '{"result": "1"}')
-    assert story.episode(answer, actions=[tell, call], is_done=True).status is Status.COMPLETED
-
-
-def test_continue_as_new_keeps_no_history() -> None:
-    effects = Story().episode(actions=[{"actionType": 4, "input": "2"}], is_done=True)
-    assert (effects.events, effects.next_input) == ([], '"2"')
 
 
 @pytest.mark.parametrize(
@@ -252,16 +168,6 @@ def test_control_messages_are_episodes_of_their_own() -> None:
     assert batch(go, resume, suspended=True) == [1]
     assert batch(go, suspended=True) == []
     assert batch(go, suspend, stop, suspended=True) == [2]
-
-
-def test_trigger_is_the_document_of_the_sdk() -> None:
-    arrived = episode.begin(EXECUTION, AT, started=False, messages=[])
-    trigger = OrchestratorTrigger(execution=EXECUTION, past=arrived, arrived=[arrived[0]])
-    document = json.loads(trigger.body)
-    assert [event["EventType"] for event in document["history"]] == [12, 0, 12]
-    assert [event["IsPlayed"] for event in document["history"]] == [True, True, False]
-    assert (document["instanceId"], document["parentInstanceId"]) == ("i", "p")
-    assert document["input"] is None
 
 
 def test_a_failed_orchestrators_document_is_found_in_its_exception() -> None:

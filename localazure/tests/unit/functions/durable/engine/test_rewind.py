@@ -31,11 +31,6 @@ def done(event_id: int) -> Event:
     return history.task_completed(AT, event_id, "1")
 
 
-def test_the_failure_at_the_end_is_undone() -> None:
-    kept = [scheduled(0), done(0)]
-    assert rewind([*kept, scheduled(1), failed(1), END]).events == kept
-
-
 def test_a_failure_that_was_acted_upon_stays() -> None:
     kept = [scheduled(0), failed(0)]
     assert rewind([*kept, scheduled(1), failed(1), END]).events == kept
@@ -44,12 +39,6 @@ def test_a_failure_that_was_acted_upon_stays() -> None:
 def test_successful_siblings_stay() -> None:
     events = [scheduled(0), scheduled(1), failed(1), done(0), END]
     assert rewind(events).events == [scheduled(0), done(0)]
-
-
-def test_a_retry_policy_is_undone_whole() -> None:
-    attempts = [scheduled(1), failed(1), pause(2, 1), fired(2), scheduled(3, 1), failed(3)]
-    last = [pause(4, 1), fired(4)]
-    assert rewind([scheduled(0), done(0), *attempts, *last, END]).events == [scheduled(0), done(0)]
 
 
 def test_a_retry_that_succeeded_stays() -> None:

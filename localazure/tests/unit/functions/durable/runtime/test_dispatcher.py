@@ -5,17 +5,6 @@ import asyncio
 from localazure.functions.durable.runtime.dispatcher import CompletionWaiters
 
 
-async def test_all_who_wait_for_an_instance_are_told_and_nobody_else() -> None:
-    waiters = CompletionWaiters()
-    waiting = [asyncio.create_task(waiters.wait(name)) for name in ("one", "one", "other")]
-    await asyncio.sleep(0)
-    waiters.notify("one")
-    await asyncio.gather(*waiting[:2])
-    assert not waiting[2].done()
-    waiters.notify("other")
-    await waiting[2]
-
-
 async def test_who_no_longer_waits_leaves_nothing_behind() -> None:
     waiters = CompletionWaiters()
     gone, staying = (asyncio.create_task(waiters.wait("one")) for _ in range(2))

@@ -124,38 +124,6 @@ async def fail(_: Work) -> None:
     raise ValueError("as told")
 
 
-POISONED = [("put", "q-poison", "text"), ("delete", "r0")]
-
-
-@pytest.mark.parametrize(
-    ("dequeue_count", "handle", "steps"),
-    [
-        (1, succeed, [("delete", "r0")]),
-        (2, fail, [("hide", "r0", 7)]),  # visible again later
-        (3, fail, POISONED),  # deleted after it is in the poison queue
-        (4, succeed, POISONED),  # not retried after too many processes died
-    ],
-)
-async def test_the_way_of_a_message(
-    bench: Bench,
-    dequeue_count: int,
-    handle: Callable[[Work], Awaitable[None]],
-    steps: list[tuple[Any, ...]],
-) -> None:
-    bench.queue.waiting = [message(dequeue_count)]
-    async with bench.listening(handle):
-        await bench.until(steps[-1][0])
-    assert bench.journal == steps
-
-
-async def test_it_is_not_deleted_when_the_poison_queue_does_not_take_it(bench: Bench) -> None:
-    bench.queue.waiting = [message(3)]
-    bench.poison.fault = HttpResponseError("ServerBusy")
-    async with bench.listening(fail):
-        await bench.until("put")
-    assert bench.journal == [("put", "q-poison", "text")]
-
-
 async def test_long_work_keeps_its_message_hidden(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,9 +176,9 @@ def test_delays_grow_to_the_longest_and_stay(seed: int, longest_seconds: float) 
     assert all(later <= 3 * sooner for sooner, later in itertools.pairwise(delays))
 
 
-def test_a_found_message_resets_the_delay() -> None:
-    delay = PollingDelay(60, random.Random(1))
-    first = [delay.missed() for _ in range(5)]
-    assert first[-1] > 5 * SHORTEST_SECONDS
-    delay.found()
-    assert delay.missed() == SHORTEST_SECONDS
+async def test_it_is_not_deleted_when_the_poison_queue_does_not_take_it(bench: Bench) -> None:
+    bench.queue.waiting = [message(3)]
+    bench.poison.fault = HttpResponseError("ServerBusy")
+    async with bench.listening(fail):
+        await bench.until("put")
+    assert bench.journal == [("put", "q-poison", "text")]

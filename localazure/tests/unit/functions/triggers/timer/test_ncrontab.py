@@ -59,11 +59,6 @@ def test_what_is_wrong_is_named(expression: str, message: str) -> None:
     assert message in str(caught.value)
 
 
-def test_a_date_that_never_comes_is_an_error() -> None:
-    with pytest.raises(ValueError, match="never occurs"):
-        NCrontab.parse("0 0 0 30 2 *").next_after(datetime(2026, 1, 1))  # noqa: DTZ001 - a wall clock
-
-
 @pytest.mark.parametrize(
     ("expression", "expected"),
     [

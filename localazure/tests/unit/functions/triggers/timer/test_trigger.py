@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
-import sqlite3
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,7 +17,7 @@ from localazure.functions.app.signature import Binding, check
 from localazure.functions.triggers.timer.one_host import MIGRATIONS
 from localazure.functions.triggers.timer.trigger import TimerTrigger
 from localazure.functions.worker.invocation import Invoker
-from localazure.sqlite.database import Database, Transaction
+from localazure.sqlite.database import Database
 
 START = datetime(2026, 8, 8, 10, 2, tzinfo=UTC)
 MakeTimer = Callable[[Callable[..., object], str], TimerTrigger]
@@ -66,7 +64,6 @@ def invoker() -> Invoker:
         client_binding=str,
         fetch_input=fetch_input,
         send_output=send_output,
-        chance=random.Random(1),
     )
 
 
@@ -111,37 +108,6 @@ async def test_it_fires_at_each_occurrence(
     assert fired == [(START + timedelta(minutes=m), False) for m in (3, 8, 13, 18)]
     (row,) = database.read("SELECT * FROM timers")
     assert row["next"] == (START + timedelta(minutes=23)).isoformat()
-
-
-async def test_it_fires_again_after_its_status_could_not_be_stored(
-    clock: Clock, database: Database, make_timer: MakeTimer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fired: list[datetime] = []
-    refused: list[sqlite3.Error] = []
-
-    async def tick(timer: func.TimerRequest) -> None:
-        del timer
-        fired.append(clock.time)
-        if len(fired) == 2:
-            clock.enough.set()
-
-    write = database.write
-
-    async def write_on_bad_disk(transaction: Transaction[None]) -> None:
-        if len(fired) == 1 and len(refused) < 2:
-            refused.append(sqlite3.OperationalError("disk I/O error"))
-            raise refused[-1]
-        await write(transaction)
-
-    timer = make_timer(tick, "0 */5 * * * *")
-    await timer.start()
-    monkeypatch.setattr(database, "write", write_on_bad_disk)
-    async with asyncio.timeout(30):
-        await clock.enough.wait()
-    await timer.stop()
-    await timer.finish()
-    assert len(refused) == 2
-    assert fired == [START + timedelta(minutes=3), START + timedelta(minutes=8)]
 
 
 async def test_a_run_that_is_cut_off_is_past_due_at_the_next_start(
