@@ -74,17 +74,17 @@ class Driver:
         self.latency = latency
         self._activities = activities
         self._scheduler = Scheduler(START)
-        self.hub = TaskHub(
+        self._hub = TaskHub(
             self._scheduler,
             orchestrators=orchestrators,
             activities=tuple(activities),
             latency=lambda: self.latency(),  # noqa: PLW0108 - it may be replaced
         )
-        self.hub.run_activity = self._run_activity
+        self._hub.run_activity = self._run_activity
         self._crash: tuple[int, bool] | None = None
         self.activities_run = 0
         """Number of activities that were started."""
-        self.client: Any = DurableClient(self.hub)
+        self.client: Any = DurableClient(self._hub)
         """The durable client that triggers get."""
 
     @property
@@ -93,7 +93,7 @@ class Driver:
 
     @property
     def instances(self) -> dict[str, HubInstance]:
-        return self.hub.instances
+        return self._hub.instances
 
     @property
     def seconds(self) -> float:
@@ -112,16 +112,16 @@ class Driver:
         self._scheduler.run()
 
     def start(self, orchestrator: str, instance: str, given: Any) -> HubInstance:
-        return self.hub.start(orchestrator, instance, given)
+        return self._hub.start(orchestrator, instance, given)
 
     def terminate(self, prefix: str) -> None:
         """Terminate the instances whose ids begin with a text."""
         for name in [each for each in self.instances if each.startswith(prefix)]:
-            self.hub.terminate(name, "an operator terminated it")
+            self._hub.terminate(name, "an operator terminated it")
 
     def raise_event_at(self, seconds: float, instance: str, name: str) -> None:
         """Schedule an external event, in seconds after the start."""
-        self.at(seconds, lambda: self.hub.raise_event(instance, name))
+        self.at(seconds, lambda: self._hub.raise_event(instance, name))
 
     def crash_at(self, number: int, *, after_its_effect: bool) -> None:
         """Let the host die in an activity, counted from 1, and start again after `DOWN_SECONDS`."""
@@ -132,14 +132,14 @@ class Driver:
         if self._crash is not None and self._crash[0] == self.activities_run:
             if self._crash[1]:
                 self._activities[call.name](json.loads(call.input_json))
-            self.hub.go_down()
-            self._scheduler.after(DOWN_SECONDS, self.hub.come_up)
+            self._hub.go_down()
+            self._scheduler.after(DOWN_SECONDS, self._hub.come_up)
             return
         # The activity takes effect now; its result arrives later.
         try:
             result = self._activities[call.name](json.loads(call.input_json))
         except Exception as error:  # noqa: BLE001 - the engine retries it
-            end = functools.partial(self.hub.fail, call, error)
+            end = functools.partial(self._hub.fail, call, error)
         else:
-            end = functools.partial(self.hub.complete, call, result)
+            end = functools.partial(self._hub.complete, call, result)
         self._scheduler.after(self.latency(), end)

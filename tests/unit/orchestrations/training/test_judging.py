@@ -164,10 +164,6 @@ def test_a_fault_is_read_as_a_host_words_it() -> None:
         assert "Stack" not in str(error)
 
 
-def test_an_error_that_is_not_ours_may_pass() -> None:
-    assert not describe(ConnectionError("reset")).permanent
-
-
 def test_a_refusal_is_raised_again_as_what_it_was() -> None:
     outcome = {FAILURE_KEY: describe(QuotaExceeded("no compute option fits")).to_dict()}
     with pytest.raises(QuotaExceeded, match="no compute option fits"):
