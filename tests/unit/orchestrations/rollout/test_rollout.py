@@ -237,11 +237,3 @@ def test_a_person_rolls_back(make: Callable[[], Endpoint], at: float) -> None:
     assert endpoint.traffic == EndpointTraffic(traffic={"model-1": 100})
     assert endpoint.deployments == {"model-1"}
     assert endpoint.outcomes[-1].serving == "model-1"
-
-
-def test_a_rollback_never_sets_the_new_deployment_again() -> None:
-    found = EndpointTraffic(traffic={"model-1": 90, NEW: 10})
-    endpoint = Endpoint(observe=failing_with_traffic, traffic=found)
-    endpoint.deployments.add(NEW)
-    assert endpoint.roll_out().state == "rolled_back"
-    assert endpoint.traffic == EndpointTraffic(traffic={"model-1": 100})
